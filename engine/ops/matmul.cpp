@@ -5,6 +5,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
+#include "kernels/cpu/bf16_product.h"
 
 namespace mt {
 namespace {
@@ -38,25 +39,63 @@ const NodeType kMatmul{
         dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.kept<Factors>().b);
     }};
 
+/// What the verb is asked for; a and b are of out's rank.
+Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
+  const int rank = out.dim(), batch = rank - 2;
+  Matmul m;
+  m.dtype = out.dtype();
+  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
+  m.a = a.data(), m.b = b.data(), m.c = out.data();
+  m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
+  m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
+  m.c_row = out.stride(batch), m.c_col = out.stride(batch + 1);
+  m.batch_dims = batch;
+  for (int d = 0; d < batch; ++d) {
+    m.batch_size[d] = out.size(d);
+    m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
+  }
+  m.accumulate = accumulate;
+  return m;
+}
+
+/// Whether the product of bfloat16 has been calculated into the float32 `out` of a CPU.
+bool in_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != Dtype::bf16 || b.dtype() != Dtype::bf16 || !is_cpu(a.device())) return false;
+  Matmul m = described(out, a, b, false);
+  m.dtype = Dtype::bf16;
+  if (!takes_bf16(m)) return false;
+  out.device().matmul(m);
+  return true;
+}
+
 /// Both of rank >= 2.
 Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
   const bool compute_dtype = through_float32(a);
-  Tensor x = compute_dtype ? to_compute_dtype(a) : a, y = compute_dtype ? to_compute_dtype(b) : b;
+  Shape sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
     const Shape batch =
         broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
-    Shape sa = batch, sb = batch, so = batch;
+    Shape so = batch;
+    sa = sb = batch;
     sa.push(a.size(ra - 2)), sa.push(a.size(ra - 1));
     sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
     so.push(size[0]), so.push(size[1]);
-    NoGrad off;
-    x = expand(x, sa), y = expand(y, sb), size = so;
+    size = so;
   }
-  Tensor out = result_in(target, size, x.dtype(), a.device(), true);
-  matmul_into(name, out, x, y, false);
+  const auto whole = [](const Tensor& x, const Shape& shape) {
+    NoGrad off;
+    return x.dim() == shape.size() && shape.size() == 2 ? x : expand(x, shape);
+  };
+  const Dtype dtype = compute_dtype ? wide(a.dtype()) : a.dtype();
+  Tensor out = result_in(target, size, dtype, a.device(), true);
+  if (!in_bf16(out, whole(a, sa), whole(b, sb))) {
+    const Tensor x = compute_dtype ? to_compute_dtype(a) : a;
+    const Tensor y = compute_dtype ? to_compute_dtype(b) : b;
+    matmul_into(name, out, whole(x, sa), whole(y, sb), false);
+  }
   if (compute_dtype) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
@@ -77,20 +116,7 @@ void check(const char* name, const Tensor& a, const Tensor& b) {
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
-  const int rank = out.dim(), batch = rank - 2;
-  Matmul m;
-  m.dtype = out.dtype();
-  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
-  m.a = a.data(), m.b = b.data(), m.c = out.data();
-  m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
-  m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
-  m.c_row = out.stride(batch), m.c_col = out.stride(batch + 1);
-  m.batch_dims = batch;
-  for (int d = 0; d < batch; ++d) {
-    m.batch_size[d] = out.size(d);
-    m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
-  }
-  m.accumulate = accumulate;
+  const Matmul m = described(out, a, b, accumulate);
   with_openblas(name, [&] { out.device().matmul(m); });
 }
 
@@ -121,6 +147,25 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (row) out = squeeze(out, column ? -1 : -2);
   return out;
 }
+
+namespace {
+
+/// x . weight^T + bias, of operands alike. The rows start as the bias and the product is added: one
+/// pass and one node instead of two.
+Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const NoGrad off;
+  const bool compute_dtype = through_float32(x);
+  const Tensor out =
+      empty({x.size(0), weight.size(0)}, compute_dtype ? wide(x.dtype()) : x.dtype(), x.device());
+  if (in_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
+  copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
+  if (compute_dtype)
+    matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
+  else matmul_into("linear", out, x, t(weight), true);
+  return to(out, x.dtype());
+}
+
+}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.dim() == 1 && x.dim() > 0 &&
@@ -153,21 +198,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor y = matmul(x, t(weight));
     return bias.defined() ? y + bias : y;
   }
-  // The rows start as the bias and the product is added: one pass and one node instead of two.
-  const bool compute_dtype = through_float32(x);
-  Tensor out =
-      empty({x.size(0), weight.size(0)}, compute_dtype ? wide(x.dtype()) : x.dtype(), x.device());
   const bool wants =
       grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
-  {
-    NoGrad off;
-    const Shape rows{0, bias.stride(0)};
-    copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
-    if (compute_dtype)
-      matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
-    else matmul_into("linear", out, x, t(weight), true);
-    out = to(out, x.dtype());
-  }
+  const Tensor out = affine(x, weight, bias);
   if (wants) {
     static const NodeType type{"linear", [](Node& node, const Tensor& g, Tensor* dx) {
                                  if (node.wants(0)) dx[0] = matmul(g, node.get(1));

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cpu/bf16_product.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
@@ -518,6 +519,7 @@ void matmul(const Matmul& call) {
     case Dtype::u8: return batched<uint8_t>(call);
     case Dtype::i32: return batched<uint32_t>(call);
     case Dtype::i64: return batched<uint64_t>(call);
+    case Dtype::bf16: return bf16_product(call);
     case Dtype::f32: return batched<float>(call);
     case Dtype::f64: return batched<double>(call);
     default: return;

@@ -93,7 +93,8 @@ struct Functions {
 };
 
 constexpr int kCpu = 1, kInOrder = 1, kUserScratchpad = 1, kAnyTag = 1, kTraining = 64,
-              kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80, kAvx512 = 0x27;
+              kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80, kAvx512 = 0x27,
+              kBf16 = 0xe7;
 constexpr size_t kLayoutRoom = 2048, kOperationRoom = 16384;  // 696 and 5976 bytes in 2.6
 
 constexpr const char* kCure =
@@ -141,7 +142,7 @@ bool accept(void* file, const char* name) {
     return refuse(name, reason);
   }
   const Version& version = *dnnl.dnnl_version();
-  the_library = {the_path, version.major, version.minor, version.patch, false};
+  the_library = {the_path, version.major, version.minor, version.patch, false, false};
   if (version.major != 2 && version.major != 3) {
     std::snprintf(reason, sizeof reason, "this is version %d of oneDNN", version.major);
     return refuse(name, reason);
@@ -154,7 +155,8 @@ bool accept(void* file, const char* name) {
   void* symbol = nullptr;
   std::memcpy(&symbol, &dnnl.dnnl_sgemm, sizeof symbol);
   const bool known = dladdr(symbol, &info) && info.dli_fname;
-  the_library.avx512 = (dnnl.dnnl_get_effective_cpu_isa() & kAvx512) == kAvx512;
+  const int isa = dnnl.dnnl_get_effective_cpu_isa();
+  the_library.avx512 = (isa & kAvx512) == kAvx512, the_library.bf16 = (isa & kBf16) == kBf16;
   std::snprintf(the_path, sizeof the_path, "%s", known ? info.dli_fname : name);
   return true;
 }

@@ -24,7 +24,8 @@ namespace mt::onednn {
 struct Library {
   const char* path;
   int major, minor, patch;
-  bool avx512;  // its kernels use AVX-512: the processor has it, ONEDNN_MAX_CPU_ISA allows it
+  bool avx512,
+      bf16;  // its kernels use AVX-512, and its bfloat16: the processor has it, ONEDNN_MAX_CPU_ISA allows it
 };
 /// The library, opened by the first call; null where there is none: why() says it.
 const Library* open();
