@@ -239,6 +239,17 @@ for name, sample in pairs(samples.sounds) do
   end)
 end
 
+t.test('factorize: values as positions; a table of columns prints its first rows', function()
+  local ids, names = data.factorize{'oslo', 'bern', 'oslo', 'rome'}
+  t.eq({ids.dtype, ids:tolist(), names}, {'int64', {2, 1, 2, 3}, {'bern', 'oslo', 'rome'}})
+  t.eq((data.factorize({'rome', 'york'}, names)):tolist(), {3, 0})
+  t.eq(select(2, data.factorize(mt.tensor{3, 1, 3})), {1, 3})
+  t.eq({(data.factorize{true, false}):tolist(), #data.factorize{}}, {{2, 1}, 0})
+  t.raises(function() data.factorize{{1}} end, 'factorize: value 1 is a table; one row is needed')
+  t.eq(tostring(data.csv(write('cities.csv', 'city,area\nrome,1.5\noslo,20\n'))),
+    '  city  area\n  rome   1.5\n  oslo    20\n[2 rows x 2 columns]')
+end)
+
 t.test('save_wav: what was written is read again', function()
   mt.manual_seed(5)
   local x = mt.rand(2, 101) * 2 - 1

@@ -18,6 +18,29 @@ local function chosen(path, names, list, positions)
   return some_names, some
 end
 
+--- The first rows of the columns, side by side, and how many there are.
+local function shown_columns(t)
+  local n = #t.names > 0 and #t[1] or 0
+  local lines, columns = {}, {}
+  for k, name in ipairs(t.names) do
+    local cells, width = {name}, #name
+    for i = 1, math.min(n, 5) do
+      local cell = t[k][i]
+      cells[i + 1] = mt.is_tensor(cell) and ('%.6g'):format(cell:item()) or tostring(cell):sub(1, 20)
+      width = math.max(width, #cells[i + 1])
+    end
+    for i, cell in ipairs(cells) do cells[i] = (' '):rep(width - #cell) .. cell end
+    columns[k] = cells
+  end
+  for i = 1, math.min(n, 5) + 1 do
+    local row = {}
+    for k, cells in ipairs(columns) do row[k] = cells[i] end
+    lines[i] = '  ' .. table.concat(row, '  ')
+  end
+  lines[#lines + 1] = ('[%d rows x %d columns]'):format(n, #t.names)
+  return table.concat(lines, '\n')
+end
+
 formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', " ..
   'columns: strings|ints = nil, quotes: bool = true)',
   'A table of the columns of a CSV file (also .gz) by name, their names in .names: float64 tensors where all cells ' ..
@@ -36,7 +59,37 @@ formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: st
     for k, name in ipairs(names) do
       if name ~= 'names' then result[name] = list[k] end
     end
-    return setmetatable(result, {__index = function(_, key) return list[key] end})
+    return setmetatable(result, {__index = function(_, key) return list[key] end, __tostring = shown_columns})
+  end)
+
+formats.factorize = core.declare('factorize([values]: list|tensor, names: list = nil)',
+  'Values (texts, numbers, booleans) as positions, an int64 tensor, and the list of the different values in order: ' ..
+  'ids, names = mt.data.factorize(t.city); names[ids:at(1)] is the first value. With names, of a set seen before, ' ..
+  'positions in these, and 0 for others.',
+  function(values, names)
+    if mt.is_tensor(values) then values = values:tolist() end
+    local place, ids, given = {}, {}, names ~= nil
+    names = names or {}
+    for k, value in ipairs(names) do place[value] = k end
+    for i, value in ipairs(values) do
+      if type(value) == 'table' then
+        core.fail('factorize: value %d is %s; one row is needed', i, core.describe(value))
+      end
+      if place[value] == nil and not given then
+        names[#names + 1] = value
+        place[value] = #names
+      end
+    end
+    if not given then
+      table.sort(names, function(a, b)
+        if type(a) ~= type(b) then return type(a) < type(b) end
+        return type(a) == 'boolean' and b and not a or type(a) ~= 'boolean' and a < b
+      end)
+      for k, value in ipairs(names) do place[value] = k end
+    end
+    for i, value in ipairs(values) do ids[i] = place[value] or 0 end
+    local options = {dtype = 'int64', device = 'cpu'}
+    return #ids > 0 and mt.tensor(ids, options) or mt.zeros({0}, options), names
   end)
 
 formats.text = core.declare('text(path: string)', 'The bytes of a file as a string, unpacked where it is gzip.',

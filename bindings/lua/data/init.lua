@@ -68,7 +68,7 @@ local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
   transforms = function() return require 'mtorch.data.transforms' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}
 for file, names in pairs{
-  formats = 'csv save_csv json save_json text image save_image wav save_wav',
+  formats = 'csv factorize save_csv json save_json text image save_image wav save_wav',
   folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
   mnist = 'mnist fashion_mnist digits download',
   sets = 'TensorDataset Subset ConcatDataset random_split',

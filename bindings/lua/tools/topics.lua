@@ -261,6 +261,8 @@ topics.renamed = {
   F = 'functions of mt: mt.relu, mt.softmax',
   ['optim.swa_utils'] = 'mt.optim.swa', distributed = 'mt.dist', jit = 'mt.compile(step), mt.fuse(f)',
   amp = 'mt.autocast(fn), mt.GradScaler()', tqdm = 'mt.progress(n) or mt.progress(loader)',
+  ['metrics.R2Score'] = 'mt.metrics.R2', ['metrics.MeanSquaredError'] = 'mt.metrics.MSE',
+  ['metrics.MeanAbsoluteError'] = 'mt.metrics.MAE', LabelEncoder = 'mt.data.factorize(values)',
   ['data.ImageFolder'] = 'mt.data.folder(root)', ['data.MNIST'] = 'mt.data.mnist{root=, download=}',
   ['data.FashionMNIST'] = 'mt.data.fashion_mnist{root=, download=}',
   ['transforms.ToPILImage'] = 'not needed: images are tensors, mt.data.save_image(path, x) writes one',
