@@ -75,6 +75,21 @@ if [ "$best" != '*' ]; then
     "*blas kernels *off *Prescott*OPENBLAS_CORETYPE=$best*"
 fi
 
+# ---- oneDNN ----
+onednn() { timeout 60 env "$@" "$program" doctor 2>&1 | grep '^onednn'; }
+has 'the doctor says what is lost without oneDNN' "$(onednn MTORCH_ONEDNN=off)" \
+  'onednn  *off *slower without oneDNN: MTORCH_ONEDNN is off; *'
+has 'and how to have it' "$(onednn MTORCH_ONEDNN=/not/there.so)" 'onednn  *off */not/there.so*apt-get install libdnnl2*'
+has 'a library that is something else is not it' "$(onednn MTORCH_ONEDNN=libz.so.1)" \
+  'onednn  *off *libz.so.1: dnnl_version is not in it; *'
+found=$(onednn MTORCH_ONEDNN=)
+case $found in
+  *' ok '*)
+    has 'it names its version and its file' "$found" 'onednn  *ok *oneDNN [23].*.*, /*libdnnl.so*'
+    has 'which it opens by name' "$(onednn MTORCH_ONEDNN="${found##*, }")" "$found"
+    ;;
+esac
+
 # ---- where there is none that will do ----
 has 'a library that is not there' "$(lua MTORCH_BLAS=/not/there.so "$small $large")" \
   "970299
