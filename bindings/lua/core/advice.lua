@@ -3,8 +3,9 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
 -- Other libraries' words for options.
-local usual = {axis = 'dim', axes = 'dim', keepdims = 'keepdim', learning_rate = 'lr', rate = 'lr', sep = 'delimiter',
-  hidden_dim = 'hidden_size', units = 'out_features', epsilon = 'eps', filename = 'path', file = 'path'}
+local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'keepdim', learning_rate = 'lr',
+  rate = 'lr', sep = 'delimiter', hidden_dim = 'hidden_size', units = 'out_features', epsilon = 'eps',
+  filename = 'path', file = 'path'}
 
 -- Where a name that mt lacks may be meant to lie.
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'cuda'}
