@@ -209,8 +209,11 @@ template <class T> void by_tiles(const Plan<T>& plan, const Conv& c) {
 
 // ---- columns ------------------------------------------------------------------------------------
 
-/// By im2col blocks and the matrix kernels: a group's taps in pieces; every piece goes through all
-/// images and blocks in their order.
+constexpr int64_t kFew = 1024;  // elements of a weight whose gradient is summed in kParts parts
+constexpr int64_t kParts = 8;
+
+/// By im2col blocks and the matrix kernels: a group's taps in pieces, which go through all images and
+/// blocks in their order; of a small weight in parts of them, to be added up.
 template <class T> void by_columns(const Conv& c) {
   const T *x = static_cast<const T*>(c.x), *y = static_cast<const T*>(c.y);
   T* w = static_cast<T*>(c.w);
@@ -223,36 +226,45 @@ template <class T> void by_columns(const Conv& c) {
                 rows = larger(smaller(c.out[0], 512 / columns), 1);
   const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
   const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
+  const int64_t down = ceil_div(c.out[0], rows), across = ceil_div(c.out[1], columns);
+  const int64_t blocks = c.batch * down * across, all = c.groups * c.outputs * taps;
+  const int64_t parts = all > kFew ? 1 : larger(smaller(blocks / 4, kParts), 1);
   const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
   if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
-  parallel(c.groups * cuts, work > 1e6, [&](int64_t piece) {
+  alignas(64) T sums[kParts * kFew];
+  parallel(c.groups * cuts * parts, work > 1e6, [&](int64_t piece) {
     alignas(64) T scratch[room];
     Taps table;
-    const int64_t g = piece / cuts, cut = piece % cuts;
+    const int64_t part = piece % parts, g = piece / parts / cuts, cut = piece / parts % cuts;
     const int64_t tap = taps * cut / cuts, n = taps * (cut + 1) / cuts - tap;
     Matmul m;
     m.dtype = c.dtype, m.batch_dims = 0, m.accumulate = false;
     m.m = c.outputs, m.n = n;
     m.a_row = places, m.a_col = 1, m.b_col = 0, m.b_row = 1;
-    m.c = w + g * c.outputs * taps + tap, m.c_row = taps, m.c_col = 1;
-    for (int64_t image = 0; image < c.batch && !mt_interrupted; ++image) {
-      Job<T> mine = job;
-      mine.in = x + (image * c.groups + g) * c.inputs * job.plane;
-      const T* from = y + (image * c.groups + g) * c.outputs * places;
+    m.c = (parts > 1 ? sums + part * all : w) + g * c.outputs * taps + tap;
+    m.c_row = taps, m.c_col = 1;
+    const int64_t end = blocks * (part + 1) / parts;
+    for (int64_t i = blocks * part / parts; i < end && !mt_interrupted; ++i) {
+      const int64_t entry = i / (down * across) * c.groups + g;
       Block block;
-      for (int64_t p = 0; p < c.out[0]; p += rows)
-        for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += columns) {
-          block.first[0] = p, block.first[1] = q;
-          block.size[0] = smaller(rows, c.out[0] - p),
-          block.size[1] = smaller(columns, c.out[1] - q);
-          lay_columns(mine, block, tap, n, scratch, table);
-          m.k = block.size[0] * block.size[1];
-          m.a = from + p * c.out[1] + q, m.b = scratch, m.b_col = m.k;
-          matmul(m);
-          m.accumulate = true;
-        }
+      block.first[0] = i / across % down * rows, block.first[1] = i % across * columns;
+      block.size[0] = smaller(rows, c.out[0] - block.first[0]);
+      block.size[1] = smaller(columns, c.out[1] - block.first[1]);
+      Job<T> mine = job;
+      mine.in = x + entry * c.inputs * job.plane;
+      lay_columns(mine, block, tap, n, scratch, table);
+      m.k = block.size[0] * block.size[1];
+      m.a = y + entry * c.outputs * places + block.first[0] * c.out[1] + block.first[1];
+      m.b = scratch, m.b_col = m.k;
+      matmul(m);
+      m.accumulate = true;
     }
   });
+  if (parts == 1) return;
+  for (int64_t i = 0; i < all; ++i) {
+    w[i] = sums[i];
+    for (int64_t part = 1; part < parts; ++part) w[i] += sums[part * all + i];
+  }
 }
 
 template <class T> void weight_as(const Conv& c) {

@@ -114,6 +114,15 @@ __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_
   if (from < to) some_windows<T, Stride>(r, from, int(to - from));
 }
 
+/// body(plane) for each, so many of them in a piece that it is worth a turn.
+template <class Body> void each_plane(int64_t planes, int64_t cost, const Body& body) {
+  const int64_t together = larger(kGrain / larger(cost, 1), 1);
+  parallel(ceil_div(planes, together), planes * cost > 2 * kGrain, [&](int64_t piece) {
+    const int64_t end = smaller(planes, (piece + 1) * together);
+    for (int64_t i = piece * together; i < end && !mt_interrupted; ++i) body(i);
+  });
+}
+
 template <class T> void max_pool_as(const MaxPool& c) {
   const int64_t places = area(c.out), reach = (c.kernel[1] - 1) * c.dilation[1];
   // The windows of a row whose columns lie inside; a position within one fits in a lane.
@@ -123,7 +132,7 @@ template <class T> void max_pool_as(const MaxPool& c) {
   const auto run = c.stride[1] == 1   ? all_windows<T, 1>
                    : c.stride[1] == 2 ? all_windows<T, 2>
                                       : all_windows<T, 0>;
-  parallel(c.planes, c.planes * places * area(c.kernel) > 2 * kGrain, [&](int64_t plane) {
+  each_plane(c.planes, places * area(c.kernel), [&](int64_t plane) {
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     T* values = static_cast<T*>(c.values) + plane * places;
     int64_t* index = c.index + plane * places;
@@ -138,7 +147,7 @@ template <class T> void max_pool_as(const MaxPool& c) {
 
 template <class T> void max_pool_back(const MaxPool& c) {
   const int64_t places = area(c.out), size = area(c.size);
-  parallel(c.planes, c.planes * (places + size) > 2 * kGrain, [&](int64_t plane) {
+  each_plane(c.planes, places + size, [&](int64_t plane) {
     T* x = static_cast<T*>(c.x) + plane * size;
     const T* g = static_cast<const T*>(c.values) + plane * places;
     const int64_t* index = c.index + plane * places;
