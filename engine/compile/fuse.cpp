@@ -61,10 +61,11 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
            (place_in(space, x.shape()) == Place::squeezed) == (result == Place::squeezed);
   }
 
-  /// A tensor that has its data, or a number, as an operand of results there.
+  /// A tensor or a number as an operand of results there. One that waits elsewhere is computed.
   int operand(const Tensor& x, Place result, bool literal) {
     if (x.impl()->number) return number(x.at(0), literal);
     if (const Value* v = value_of(x)) return v->id;
+    mt::evaluate(x);
     const bool same_in_rows =
         x.numel() == 1 || (x.size(x.dim() - 1) == 1 && space[space.size() - 1] > 1);
     const Place place = result == Place::elements && same_in_rows ? Place::rows : result;
@@ -240,10 +241,8 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
   }
   const Place place = place_in(f->space, result);
   int in[3] = {-1, -1, -1};
-  for (int k = 0; k < row.inputs; ++k) {
-    if (!f->value_of(*inputs[k])) evaluate(*inputs[k]);
+  for (int k = 0; k < row.inputs; ++k)
     in[k] = f->operand(*inputs[k], place, op == op::id<op::Pow>);
-  }
   return wait(f->result(f->builder.add(op, in, params), result, wants));
 }
 

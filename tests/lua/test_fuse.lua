@@ -87,6 +87,16 @@ test('what meets values of rows is broadcast as it is for any tensor', function(
   end
 end)
 
+test('rows of values that wait among rows of another space', function()
+  local x, y = mt.randn(4, 5, 6), mt.randn(4, 5)
+  local function f(a, b)
+    local other = b * 2
+    return other, (a + 1):sum(3):sum(2)
+  end
+  local _, sums = mt.fuse(f)(x, y)
+  assert(mt.allclose(sums, select(2, f(x, y))))
+end)
+
 test('several results, tables, functions of functions', function()
   local f = mt.fuse(function(x)
     local m = x:mean(-1, true)
