@@ -91,6 +91,20 @@ test('reductions: those that are built in, and trees', function()
   has(text, 'a tree of pairs, 11 levels over 2000 elements', 'cpu run float32 %(1000%) of 2 operations')
 end)
 
+test('a convolution names its kernel: its own with one channel, oneDNN\'s from 16 on where it is', function()
+  local x, w = mt.randn(8, 16, 14, 14), mt.randn(32, 16, 3, 3):requires_grad_()
+  local function gradient() return mt.conv2d(x, w):sum():backward() end
+  local text = explained(gradient)
+  local call = 'cpu conv float32 %(8 x 16 x 14 x 14%) by %(32 x 16 x 3 x 3%)'
+  if text:find 'oneDNN' then
+    has(text, call .. ", oneDNN's [%w_:]+: ", call .. " for the weight, oneDNN's [%w_:]+: ")
+  else
+    has(text, call .. ": mtorch's own kernel", call .. " for the weight: mtorch's own kernel")
+  end
+  eq(text:find 'oneDNN' ~= nil and os.getenv 'MTORCH_ONEDNN' == 'off', false)
+  has(explained(mt.conv2d, mt.randn(8, 1, 99, 99), mt.randn(16, 1, 3, 3)), "16 x 1 x 3 x 3%): mtorch's own kernel")
+end)
+
 test('functions that are not compiled: verbs, threads, the kernel of a product', function()
   local before = mt.get_num_threads()
   mt.set_num_threads(2)
