@@ -81,6 +81,7 @@ class Torch(Library):
 
     def __init__(self, args, compiles=False):
         super().__init__(args)
+        os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes that wait beside the others
         import torch
         import torch.nn.functional as F
 
