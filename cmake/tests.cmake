@@ -102,11 +102,11 @@ foreach(isa base avx2 avx512)
   set(with_isa sh tests/isa.sh $<TARGET_FILE:mtorch> ${isa})
   add_test(NAME isa.${isa}.engine COMMAND ${with_isa} $<TARGET_FILE:mtorch_tests> "~[nightly]"
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  foreach(name elementwise reduce sort product nn pool conv_shapes kernel kernel_random)
+  foreach(name elementwise reduce sort product thin_products nn pool conv_shapes kernel kernel_random)
     add_test(NAME isa.${isa}.${name} COMMAND ${with_isa} $<TARGET_FILE:mtorch> tests/lua/test_${name}.lua
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endforeach()
-  foreach(name engine elementwise reduce sort product nn pool conv_shapes kernel kernel_random)
+  foreach(name engine elementwise reduce sort product thin_products nn pool conv_shapes kernel kernel_random)
     set_tests_properties(isa.${isa}.${name} PROPERTIES SKIP_RETURN_CODE 77)
   endforeach()
 endforeach()
