@@ -241,8 +241,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
   }
   const Place place = place_in(f->space, result);
   int in[3] = {-1, -1, -1};
-  for (int k = 0; k < row.inputs; ++k)
-    in[k] = f->operand(*inputs[k], place, op == op::id<op::Pow>);
+  for (int k = 0; k < row.inputs; ++k) in[k] = f->operand(*inputs[k], place, op == op::id<op::Pow>);
   return wait(f->result(f->builder.add(op, in, params), result, wants));
 }
 

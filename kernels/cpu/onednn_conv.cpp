@@ -12,6 +12,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -21,7 +22,7 @@ namespace mt::onednn {
 namespace {
 
 constexpr int64_t kLeastChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
-constexpr double kLeastWork = 2e6;           // multiply-adds; a primitive takes 0.5 ms to make
+constexpr double kLeastWork = 1e7;           // multiply-adds; a primitive takes 1 ms to make
 constexpr double kChunkWork = 4e6;           // of a chunk, if the batch is not cut into 8
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of an L2
 constexpr size_t kPlans = 128;
@@ -153,6 +154,9 @@ void choose(Plan& plan, const Conv& c, Algorithm algorithm, int64_t chunk, int64
   plan.chunk = chunk, plan.cuts = cuts, plan.piece = c;
   (c.part == ConvPart::input ? plan.piece.inputs : plan.piece.outputs) /= cuts;
   plan.run = primitive_for(plan.piece, chunk, algorithm);
+  // Loops of last resort, and products of columns: own kernels are faster.
+  const std::string_view kernel = plan.run ? plan.run.kernel() : "";
+  if (kernel.find("ref") != kernel.npos || kernel.find("gemm") != kernel.npos) plan.run = {};
 }
 
 Plan plan_for(const Conv& c) {

@@ -19,19 +19,20 @@ end
 
 -- batch, groups, inputs, outputs (of all groups), height, width, kernel, stride, padding, dilation
 local shapes = {
-  {8, 1, 16, 32, 14, 14, {3, 3}, 1, 1, 1}, -- the CNN of MNIST
-  {5, 1, 17, 19, 13, 11, {3, 3}, 1, 1, 1}, -- a prime batch, channels that fill no register
-  {2, 1, 64, 64, 32, 28, {3, 3}, 1, 1, 1}, -- Winograd
+  {16, 1, 16, 32, 14, 14, {3, 3}, 1, 1, 1}, -- the CNN of MNIST
+  {29, 1, 17, 19, 13, 11, {3, 3}, 1, 1, 1}, -- a prime batch, channels that fill no register
+  {2, 1, 64, 64, 32, 28, {3, 3}, 1, 1, 1},
   {3, 1, 70, 65, 30, 27, {3, 3}, 1, 0, 1},
-  {7, 2, 32, 48, 15, 15, {3, 3}, 2, 1, 1}, -- groups, a stride
-  {2, 1, 32, 32, 20, 20, {5, 3}, 1, 2, 2}, -- dilation
-  {64, 1, 32, 32, 2, 2, {3, 3}, 1, 1, 1}, -- an image smaller than the kernel
-  {2, 1, 40, 48, 9, 9, {3, 3}, 1, 4, 1}, -- more padding than the kernel
-  {2, 1, 64, 48, 33, 33, {1, 1}, 2, 0, 1}, {4, 1, 64, 32, 16, 16, {1, 1}, 1, 0, 1},
+  {23, 2, 32, 48, 15, 15, {3, 3}, 2, 1, 1}, -- groups, a stride
+  {3, 1, 32, 32, 20, 20, {5, 3}, 1, 2, 2}, -- dilation
+  {300, 1, 32, 32, 2, 2, {3, 3}, 1, 1, 1}, -- an image smaller than the kernel
+  {3, 1, 40, 48, 9, 9, {3, 3}, 1, 4, 1}, -- more padding than the kernel
+  {12, 1, 64, 48, 33, 33, {1, 1}, 2, 0, 1}, {20, 1, 64, 32, 16, 16, {1, 1}, 1, 0, 1},
   {2, 1, 3, 32, 40, 40, {7, 7}, 2, 3, 1}, {1, 1, 4, 5, 6, 7, {3, 2}, 3, 1, 1},
-  {2, 32, 32, 32, 12, 12, {3, 3}, 1, 1, 1}, {9, 1, 1, 16, 28, 28, {3, 3}, 1, 1, 1},
-  {1, 1, 64, 64, 56, 56, {3, 3}, 1, 1, 1}, {2, 1, 32, 64, 40, 40, {3, 3}, 1, 1, 1}, -- few images: channels are cut
-  {1, 1, 32, 96, 40, 36, {3, 3}, 2, 1, 1},
+  {20, 64, 64, 64, 30, 30, {3, 3}, 1, 1, 1}, {9, 1, 1, 16, 28, 28, {3, 3}, 1, 1, 1},
+  {1, 1, 64, 64, 56, 56, {3, 3}, 1, 1, 1}, -- Winograd, and few images: channels are cut
+  {2, 1, 32, 64, 40, 40, {3, 3}, 1, 1, 1},
+  {1, 1, 32, 96, 44, 40, {3, 3}, 2, 1, 1},
   {1, 1, 100, 24, 18, 300, {3, 3}, 1, 1, 1}, {1, 1, 200, 24, 7, 7, {3, 3}, 3, 1, 1},
 }
 
@@ -81,13 +82,13 @@ end)
 
 test('one and three dimensions, and transposed', function()
   mt.manual_seed(6)
-  local x, w = mt.randn(4, 32, 200), mt.randn(48, 32, 5)
+  local x, w = mt.randn(8, 32, 200), mt.randn(48, 32, 5)
   local y = mt.conv1d(x, w, {padding = 2})
   near((y - mt.conv1d(x:double(), w:double(), {padding = 2})):abs():max():item(), 0, 3e-4)
   local v, k = mt.randn(2, 16, 6, 12, 12), mt.randn(24, 16, 3, 3, 3)
   local z = mt.conv3d(v, k, {padding = 1})
   near((z - mt.conv3d(v:double(), k:double(), {padding = 1})):abs():max():item(), 0, 5e-4)
-  local a, b = mt.randn(4, 32, 14, 14), mt.randn(32, 24, 4, 4)
+  local a, b = mt.randn(8, 32, 14, 14), mt.randn(32, 24, 4, 4)
   local options = {stride = 2, padding = 1, output_padding = 1}
   local up = mt.conv_transpose2d(a, b, options)
   near((up - mt.conv_transpose2d(a:double(), b:double(), options)):abs():max():item(), 0, 3e-4)
