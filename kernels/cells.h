@@ -99,32 +99,42 @@ template <class C, class T> struct Row {
         dh_before(at(k.h_before_grad, row)),
         dc_before(at(k.c_before_grad, row)) {}
 
-  MT_HD void forward(int64_t j) const {
-    Step<T> e{};
-    for (int k = 0; k < C::gates; ++k) e.g[k] = g[k * n + j];
-    for (int k = 0; k < C::late; ++k) e.s[k] = s[k * n + j];
-    if constexpr (C::passes_h) e.h = h_before[j];
-    if constexpr (C::has_c) e.c = c_before[j];
+  /// Of element j, or with V = simd::Pack of a register of elements from j on.
+  template <class V = T> MT_HD void forward(int64_t j) const {
+    Step<V> e{};
+    for (int k = 0; k < C::gates; ++k) e.g[k] = read<V>(g + k * n + j);
+    for (int k = 0; k < C::late; ++k) e.s[k] = read<V>(s + k * n + j);
+    if constexpr (C::passes_h) e.h = read<V>(h_before + j);
+    if constexpr (C::has_c) e.c = read<V>(c_before + j);
     C::f(e);
-    for (int k = 0; k < C::kept; ++k) g[k * n + j] = e.g[k];
-    if constexpr (C::has_c) c[j] = e.c;
-    h[j] = e.h;
+    for (int k = 0; k < C::kept; ++k) write(g + k * n + j, e.g[k]);
+    if constexpr (C::has_c) write(c + j, e.c);
+    write(h + j, e.h);
   }
-  MT_HD void backward(int64_t j) const {
-    Slope<T> e{};
-    for (int k = 0; k < C::kept; ++k) e.g[k] = g[k * n + j];
-    if constexpr (C::passes_h) e.h = h_before[j];
-    if constexpr (C::has_c) e.c = c_before[j], e.next = c[j], e.dc = dc[j];
-    e.dh = dh[j];
+  template <class V = T> MT_HD void backward(int64_t j) const {
+    Slope<V> e{};
+    for (int k = 0; k < C::kept; ++k) e.g[k] = read<V>(g + k * n + j);
+    if constexpr (C::passes_h) e.h = read<V>(h_before + j);
+    if constexpr (C::has_c)
+      e.c = read<V>(c_before + j), e.next = read<V>(c + j), e.dc = read<V>(dc + j);
+    e.dh = read<V>(dh + j);
     C::df(e);
-    for (int k = 0; k < C::kept; ++k) dg[k * n + j] = e.dg[k];
-    if constexpr (C::passes_h) dh_before[j] += e.dh;
-    if constexpr (C::has_c) dc_before[j] += e.dc;
+    for (int k = 0; k < C::kept; ++k) write(dg + k * n + j, e.dg[k]);
+    if constexpr (C::passes_h) write(dh_before + j, read<V>(dh_before + j) + e.dh);
+    if constexpr (C::has_c) write(dc_before + j, e.dc);
   }
 
  private:
   MT_HD T* at(void* p, int64_t row) const { return static_cast<T*>(p) + row * n; }
   MT_HD const T* at(const void* p, int64_t row) const { return static_cast<const T*>(p) + row * n; }
+  template <class V> MT_HD static V read(const T* p) {
+    if constexpr (math::is_symbolic<V>) return V::load(p);
+    else return *p;
+  }
+  template <class V> MT_HD static void write(T* p, V x) {
+    if constexpr (math::is_symbolic<V>) x.store(p);
+    else *p = x;
+  }
 };
 
 }  // namespace MT_ISA

@@ -851,8 +851,8 @@ struct Gelu {
     return math::gelu(x);
   }
   template <class T> MT_HD static T df(T g, T x) {
-    return g * (T(0.5) * erfc(x * T(-0.707106781186547524)) +
-                x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
+    if constexpr (math::is_number<T> || math::is_symbolic<T>) return g * math::gelu_slope(x);
+    else return g * (ndtr(x) + x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
   }
 };
 MT_FUNCTION(Gelu, gelu)

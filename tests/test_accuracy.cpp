@@ -45,14 +45,14 @@ const Function kFunctions[] = {
     MT_LINE(exp, 1.05, 1),      MT_LINE(exp2, 1.05, 1.5),   MT_LINE(expm1, 1.55, 1.5),
     MT_LINE(log, 1, 1),         MT_LINE(log2, 0.9, 1),      MT_LINE(log10, 0.8, 1),
     MT_LINE(log1p, 1.5, 1.5),   MT_LINE(sin, 1.25, 1),      MT_LINE(cos, 1.25, 1),
-    MT_LINE(tan, 0.55, 1),      MT_LINE(asin, 0.55, 1),     MT_LINE(acos, 0.55, 1),
-    MT_LINE(atan, 0.55, 1),     MT_LINE(sinh, 0.55, 2),     MT_LINE(cosh, 0.55, 2),
+    MT_LINE(tan, 1.35, 1),      MT_LINE(asin, 0.55, 1),     MT_LINE(acos, 0.55, 1),
+    MT_LINE(atan, 1.2, 1),      MT_LINE(sinh, 0.55, 2),     MT_LINE(cosh, 0.55, 2),
     MT_LINE(tanh, 1.5, 1.5),    MT_LINE(asinh, 0.55, 2),    MT_LINE(acosh, 0.55, 2),
     MT_LINE(atanh, 0.55, 2),    MT_LINE(erf, 1.15, 1),      MT_LINE(erfc, 0.55, 5),
-    MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.75, 1.5),
+    MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.5, 1.5),
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.75, 2),
-    MT_OWN(gelu, gelu_of, 2, 16),  // float64 near -38: erfc is denormal
-    MT_OWN(ndtr, ndtr_of, 2.8, 16),
+    MT_OWN(gelu, gelu_of, 1.8, 16),  // float64 near -38: erfc is denormal
+    MT_OWN(ndtr, ndtr_of, 2.4, 16),
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1.55, 1.5),
 };

@@ -1,11 +1,24 @@
 // cell.cpp -- the cell verb on the CPU: one pass over the gates of a step
 #include "kernels/cells.h"
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
+
+/// Calls pack(j) of as many elements of [0, n) as fill registers, of floats, and one(j) of the others.
+template <class T, class Packs, class One>
+void each(int64_t n, [[maybe_unused]] const Packs& pack, const One& one) {
+  int64_t j = 0;
+#ifdef MT_HAS_PACKS
+  if constexpr (sizeof(T) == 4)
+    for (constexpr int width = simd::kWidth<float>; j + width <= n; j += width)
+      pack(j, simd::Pack(0));
+#endif
+  for (; j < n; ++j) one(j);
+}
 
 template <class C, class T> void run(const Cell& c) {
   const int64_t together = kGrain / 4 / (c.hidden * C::kept) + 1;
@@ -14,8 +27,15 @@ template <class C, class T> void run(const Cell& c) {
              const int64_t end = smaller(c.rows, (piece + 1) * together);
              for (int64_t i = piece * together; i < end; ++i) {
                const cells::Row<C, T> row(c, i);
-               if (c.backward) each_element(c.hidden, [=](int64_t j) { row.backward(j); });
-               else each_element(c.hidden, [=](int64_t j) { row.forward(j); });
+               if (c.backward) {
+                 each<T>(
+                     c.hidden, [&](int64_t j, auto p) { row.template backward<decltype(p)>(j); },
+                     [&](int64_t j) { row.backward(j); });
+               } else {
+                 each<T>(
+                     c.hidden, [&](int64_t j, auto p) { row.template forward<decltype(p)>(j); },
+                     [&](int64_t j) { row.forward(j); });
+               }
              }
            });
 }

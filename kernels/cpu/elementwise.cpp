@@ -6,6 +6,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fast_path.h"
 #include "kernels/cpu/narrow.h"
+#include "kernels/cpu/pack.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -21,6 +22,33 @@ using Loop = ElementwiseLoop;
 template <class Op, int Part>
 constexpr bool takes_one = Part == 0 && op::operands<Op, Part> == 2 &&
                            (Op::info.accepts != op::Accepts::real || std::is_same_v<Op, op::Div>);
+
+/// The operations whose loops of float32 call the formulas with Packs, those of the derivatives too.
+using Packed =
+    op::List<op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr,
+             op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Ndtr, op::Tanh, op::Sigmoid,
+             op::Logit, op::Elu, op::Celu, op::Selu, op::Gelu, op::GeluTanh, op::Silu, op::Softplus,
+             op::Logsigmoid, op::Mish, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2>;
+template <class Op, class... One> constexpr bool is_one_of(op::List<One...>) {
+  return (std::is_same_v<Op, One> || ...);
+}
+#ifdef MT_HAS_PACKS
+template <class Op, class T>
+constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{});
+
+/// Calls make(a register of elements of in...) for all of [0, n).
+template <class Make, class... In>
+MT_SIMD void each_pack(int64_t n, const Make& make, float* out, const In*... in) {
+  constexpr int width = simd::kWidth<float>;
+  int64_t i = 0;
+  for (; i + width <= n; i += width) make(simd::Pack::load(in + i)...).store(out + i);
+  const int rest = int(n - i);
+  if (rest > 0)
+    simd::store_first(out + i, make(simd::Pack(simd::load_first(in + i, rest))...).v, rest);
+}
+#else
+template <class Op, class T> constexpr bool packed = false;
+#endif
 
 /// An element of any type as bits.
 template <size_t Bytes> struct BitsOf { using type = uint8_t; };
@@ -50,6 +78,26 @@ template <class Op, int Part, class T> struct Kernel {
     using Out = op::Out<Op, Part, T>;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
     auto loop = [&](Out* out, const In<I>*... in) {
+#ifdef MT_HAS_PACKS
+      if constexpr (packed<Op, T>) {
+        using P = simd::Pack;
+        const auto make = [&](auto... x) __attribute__((always_inline)) {
+          return P(F::call(x..., P(given[S])...));
+        };
+        if constexpr (shortcut<Op, Part> != Shortcut::angle) return each_pack(n, make, out, in...);
+        for (int64_t at = 0, end; at < n; at = end) {
+          end = smaller(n, at + kProbe);
+          if (in_fast_range<Op, Part>(end - at, in + at...)) {
+            each_pack(end - at, make, out + at, in + at...);
+          } else {
+            MT_INDEPENDENT
+            for (int64_t i = at; i < end; ++i)
+              out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
+          }
+        }
+        return;
+      }
+#endif
       if constexpr (has_shortcut<Op, Part, T>) {
         using E = math::Reduced<T>;
         for (int64_t at = 0, end; at < n; at = end) {

@@ -45,6 +45,7 @@ void Emitter::write(int32_t id, int copy) {
       return plan_.invariant[size_t(id)] ? write_repeated_half() : write_load_half();
     case LaneOp::load_bool:
       return plan_.invariant[size_t(id)] ? write_repeated_bool() : write_load_bool();
+    case LaneOp::inverse: return write_inverse();
     case LaneOp::scale: return write_scale();
     case LaneOp::fma: return write_fma();
     case LaneOp::ternary: return write_ternary();
@@ -182,6 +183,12 @@ void Emitter::write_mask() {
   }
 }
 #undef MT_BINARY
+
+void Emitter::write_inverse() {
+  const Place a = any(0);
+  consume();
+  MT_EMIT(vrcp14ps, result(), a);
+}
 
 void Emitter::write_scale() {
   const Xmm a = reg(0);

@@ -78,7 +78,7 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
       carries(program.carries),
       copies(std::max(1, most_copies)) {
   if (file.wide) merge_bits(program.item);
-  else expand_scale(program.item);
+  else expand(program.item);
   sort_out(repeated);
   const Uses uses(code, body, after_body);
   find_direct_loads(uses);
@@ -117,8 +117,8 @@ void Plan::sort_out(uint64_t repeated) {
   }
 }
 
-/// a 2^b as math::core::scaled has it: by two factors, of which the last may round.
-void Plan::expand_scale(int item) {
+/// a 2^b as math::core::scaled has it: by two factors, of which the last may round; inverses as quotients.
+void Plan::expand(int item) {
   const int mantissa = item == 4 ? 23 : 52;
   const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
   const uint64_t bias = item == 4 ? 127 : 1023, all = item == 4 ? 0xffffffffu : ~uint64_t(0);
@@ -144,6 +144,8 @@ void Plan::expand_scale(int item) {
       const int32_t up = add(LaneOp::shl, half, -1, uint64_t(mantissa));
       const int32_t down = add(LaneOp::shl, add(LaneOp::isub, k, half), -1, uint64_t(mantissa));
       add(LaneOp::mul, add(LaneOp::mul, x.in[0], up), down);
+    } else if (x.op == LaneOp::inverse) {
+      add(LaneOp::div, add(LaneOp::constant, -1, -1, ir::word_of(1.0f)), x.in[0]);
     } else {
       out.push_back(x);
     }

@@ -7,8 +7,8 @@ namespace mt {
 /// The registers of an instruction set, and what it can do with them.
 struct RegisterFile {
   int vectors, masks;  // masks 0: masks are vectors
-  bool wide;           // AVX-512: any function of three bits and `scale` are instructions
-  int bytes;           // of a vector
+  bool wide;  // AVX-512: any function of three bits, `scale` and `inverse` are instructions
+  int bytes;  // of a vector
 };
 
 /// For each instruction of a sequence the positions in it that read the instruction, in order.
@@ -48,7 +48,7 @@ struct Plan {
   bool shared(int32_t id) const { return invariant[size_t(id)] || uniform[size_t(id)]; }
 
  private:
-  void expand_scale(int item);
+  void expand(int item);
   void merge_bits(int item);
   void find_direct_loads(const Uses&);
   void sort_out(uint64_t repeated);

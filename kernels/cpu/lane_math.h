@@ -16,6 +16,9 @@ template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e, Lane<T>) {
   const T none = math::core::Real<T>::round + (sizeof(T) == 4 ? 254 : 0);
   return scale(Lane<T>(1) + e.q, e.n - Lane<T>(none));
 }
+template <class T> Lane<T> scaled_by(Lane<T> y, Lane<T> n, Lane<T>) {
+  return scale(y, n - Lane<T>(math::core::Real<T>::round + 254));
+}
 template <class T> Lane<T> limit(Lane<T> x, Lane<T> max) {
   const Lane<T> low = select(x > max, max, x);
   return select(low < -max, -max, low);

@@ -37,6 +37,7 @@ enum class LaneOp : uint8_t {
   ceil,
   trunc,
   rint,
+  inverse,  // 1 / a for math::core::about_inverse: rounded in AVX2, within 2^-14 in AVX-512; of float32
   scale,  // a 2^b rounded once, for 0.5 <= |a| < 2 and a whole b whose half is an exponent of a normal number
   fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
   // integers of the same width, and the bits of floats
@@ -252,6 +253,10 @@ template <class T> struct Lane {
   }
   friend Lane fma(Lane a, Lane b, Lane c) { return of(record(LaneOp::fma, a.id, b.id, c.id)); }
   friend Lane scale(Lane a, Lane b) { return of(record(LaneOp::scale, a.id, b.id)); }
+  friend Lane about_inverse(Lane a) {
+    if constexpr (sizeof(T) == 8) return Lane(1) / a;
+    else return of(record(LaneOp::inverse, a.id));
+  }
   friend Lane sqrt(Lane a) { return of(record(LaneOp::sqrt, a.id)); }
   friend Lane floor(Lane a) { return of(record(LaneOp::floor, a.id)); }
   friend Lane ceil(Lane a) { return of(record(LaneOp::ceil, a.id)); }

@@ -49,6 +49,13 @@ template <> struct Formula<op::Cos> {
   }
 };
 
+template <> struct Formula<op::Tan> {
+  template <class T> static auto call(T x) {
+    require(!(fabs(x) > T(math::core::kNear)));
+    return math::core::near_tan(x);
+  }
+};
+
 /// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what
 /// it is less than 0, has no more bits than x and y.
 template <class T> T near_fmod(T x, T y) {
@@ -106,7 +113,7 @@ using All =
              op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
              op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
 /// Those of float32 alone: float64 asks the C library.
-using Single = op::List<op::Sin, op::Cos, op::Erf, op::Gelu, op::Ndtr>;
+using Single = op::List<op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Gelu, op::Ndtr>;
 
 /// Records an operation of numbers; the first input may be a mask.
 using Recorder = int32_t (*)(const int32_t* in, const double* params);

@@ -1,6 +1,17 @@
 // math.h -- exp, log, tanh, erf and their kin as branch-free functions that vectorise in a loop
 #pragma once
 #include "kernels/base.h"
+#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
+#ifndef __clang__
+#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+#endif
 
 /// What holds for everything here:
 /// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. No branch and
@@ -103,8 +114,8 @@ template <> struct Real<float> {
   using Bits = uint32_t;
   static constexpr int mantissa = 23;
   static constexpr Bits bias = 127, upper_half = 0xfffff000u;
-  static constexpr float smallest = 0x1p-126f;  // normal number
-  static constexpr float root_half = 0.707106769f;
+  static constexpr float smallest = 0x1p-126f;    // normal number
+  static constexpr float least_fraction = 0.75f;  // of log: the smallest m
   static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
   static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
   static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
@@ -113,15 +124,14 @@ template <> struct Real<float> {
   static constexpr float log10e_hi = 0x1.bccp-2f, log10e_lo = -0x1.09d5b2p-15f;
   static constexpr float log10_2_hi = 0x1.344p-2f, log10_2_lo = 0x1.3509f8p-18f;
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
-  // x / (1 + e^-x) is nothing before least and x after most; unit e^-x is finite everywhere
-  static constexpr float logistic_least = -109, logistic_most = 30, logistic_unit = 0x1p-30f;
+  static constexpr float logistic_least = -120;  // x / (1 + e^-x) is nothing before
 };
 template <> struct Real<double> {
   using Bits = uint64_t;
   static constexpr int mantissa = 52;
   static constexpr Bits bias = 1023, upper_half = 0xfffffffff8000000u;
   static constexpr double smallest = 0x1p-1022;
-  static constexpr double root_half = 0.70710678118654757;
+  static constexpr double least_fraction = 0.70710678118654757;
   static constexpr double two_mantissa = 0x1p52;
   static constexpr double round = 0x1.8p52;
   static constexpr double ln2_hi = 0x1.62e42fefa38p-1, ln2_lo = 0x1.ef35793c7673p-45;
@@ -131,6 +141,7 @@ template <> struct Real<double> {
   static constexpr double log10e_hi = 0x1.bcb7b18p-2, log10e_lo = -0x1.6c8d78e6acaa4p-29;
   static constexpr double log10_2_hi = 0x1.34413509f78p-2, log10_2_lo = 0x1.fef311f12b358p-46;
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
+  // the same; it is x after most; unit e^-x is finite everywhere
   static constexpr double logistic_least = -754, logistic_most = 50, logistic_unit = 0x1p-70;
 };
 /// a * b + c, rounded once in every instruction set. (Without FMA doubles take Dekker's exact product:
@@ -174,6 +185,9 @@ template <class T> MT_HD T tanh_poly(T z) {
 /// The smaller of x and max; NaN stays NaN.
 template <class T> MT_HD T at_most(T x, T max) { return select(x > max, max, x); }
 
+/// The larger of x and least; NaN stays NaN.
+template <class T> MT_HD T at_least(T x, T least) { return select(x < least, least, x); }
+
 /// x cut to [-max, max]; NaN stays NaN. (Two comparisons of x with constants become jumps in g++,
 /// and six selects where one is needed.)
 template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), max), x); }
@@ -187,6 +201,24 @@ template <class T> MT_HD T lesser(T n, T most) {
     const bits_of<T> a = to_bits(n), b = to_bits(most);
     return from_bits<T>(a < b ? a : b);
   }
+}
+
+/// 1 / d for a normal d below 2^125: in AVX-512 within 2^-14, which what follows mends. (A division there
+/// takes as long as 16 products.)
+MT_HD double about_inverse(double d) { return 1 / d; }
+#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
+MT_HD float about_inverse(float d) {
+  return _mm_cvtss_f32(_mm_rcp14_ss(_mm_set_ss(d), _mm_set_ss(d)));
+}
+#else
+MT_HD float about_inverse(float d) { return 1 / d; }
+#endif
+template <class T> MT_HD Symbolic<T> about_inverse(T d) { return T(1) / d; }
+
+/// x / d, given about_inverse(d): rounded about once.
+template <class T> MT_HD T quotient(T x, T d, T inverse) {
+  T q = x * inverse;
+  return fma(fused(-q, d, x), inverse, q);
 }
 
 // ---- the exponential ----------------------------------------------------------------------------
@@ -271,11 +303,22 @@ template <class T> MT_HD T scaled(Exp<T> e, T x) {
   }
 }
 
+/// y times the 2^k of `scaled`, rounded once, for k <= 0; where x < -86, |y| is not small.
+template <class T> MT_HD T scaled_by(T y, T n, T x) {
+  using R = Real<T>;
+  T unit = select(x < T(-86), T(0x1p-63f), T(1));
+  return y * from_bits<T>((to_bits(n) << R::mantissa) - to_bits(unit)) * unit;
+}
+
 /// In float a large x makes n the largest and q infinite or nearly so, and a small x is looked for at the
-/// end.
+/// end; a register's minimum and maximum are shorter.
 template <class T> MT_HD T exp(T x) {
   using R = Real<T>;
-  if constexpr (is_single<T>) {
+  if constexpr (is_single<T> && is_symbolic<T>) {
+    const T round(R::round + 254), held = at_least(at_most(x, T(89)), T(-R::exp_max));
+    T n = fma(held, T(R::log2e), round);
+    return scaled(Exp<T>{n, exp_rest(held, n - round)}, held);
+  } else if constexpr (is_single<T>) {
     const T round(R::round + 254), most(R::round + 254 + 128);
     T n = lesser(fma(x, T(R::log2e), round), most);
     return select(x < T(-R::exp_max), T(0), scaled(Exp<T>{n, exp_rest(x, n - round)}, x));
@@ -298,7 +341,11 @@ template <class T> MT_HD T exp_minus(T x) {
 
 template <class T> MT_HD T exp2(T x) {
   using R = Real<T>;
-  if constexpr (is_single<T>) {
+  if constexpr (is_single<T> && is_symbolic<T>) {
+    const T round(R::round + 254), held = at_least(at_most(x, T(128.25f)), T(-R::exp2_max));
+    T n = held + round, r = (held - (n - round)) * T(R::ln2_hi + R::ln2_lo);
+    return scaled(Exp<T>{n, fma(r * r, exp_poly(r), r)}, held);
+  } else if constexpr (is_single<T>) {
     const T round(R::round + 254), most(R::round + 254 + 128);
     T n = lesser(x + round, most), r = (x - (n - round)) * T(R::ln2_hi + R::ln2_lo);
     return select(x < T(-R::exp2_max), T(0), scaled(Exp<T>{n, fma(r * r, exp_poly(r), r)}, x));
@@ -320,7 +367,7 @@ template <class T> MT_HD T expm1(T x) {
 
 // ---- the logarithm ------------------------------------------------------------------------------
 
-/// x = 2^k m with sqrt(1/2) <= m < sqrt(2); `inverse` is 2^-k.
+/// x = 2^k m with sqrt(1/2) <= m < sqrt(2), in float 3/4 <= m < 3/2; `inverse` is 2^-k.
 template <class T> struct Split { T k, m, inverse; };
 
 /// For a positive normal x; anything else gives some numbers.
@@ -328,9 +375,9 @@ template <class T> MT_HD Split<T> split(T x) {
   using R = Real<T>;
   using B = bits_of<T>;
   const auto one = R::bias << R::mantissa, fraction = to_bits(R::smallest) - 1;
-  B b = to_bits(x) - B(to_bits(R::root_half) - one), k = b >> R::mantissa;
+  B b = to_bits(x) - B(to_bits(R::least_fraction) - one), k = b >> R::mantissa;
   return {from_bits<T>(k | B(to_bits(R::two_mantissa))) - T(R::two_mantissa + R::bias),
-          from_bits<T>((b & B(fraction)) + B(to_bits(R::root_half))),
+          from_bits<T>((b & B(fraction)) + B(to_bits(R::least_fraction))),
           from_bits<T>((B(2 * R::bias) - k) << R::mantissa)};
 }
 
@@ -345,11 +392,11 @@ template <class T> MT_HD Split<T> split_any(T x) {
 /// log(1 + f) = f - (half - t) with half = f^2 / 2, for m = 1 + f. In double the arrangement is
 /// that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R), where the polynomial is
 /// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2. In float it is (log(1+f) - f + f^2/2) / f^3. The errors
-/// relative to the logarithm are 2^-27.3 and 2^-59.4.
+/// relative to the logarithm are 2^-27.6 and 2^-59.4.
 template <class T> struct Log { T half, t; };
 template <class T> MT_HD T log_poly(T f, T z) {
-  return poly_pairs(f, z, 0.333333313f, -0.250008196f, 0.200012416f, -0.166234091f, 0.1420158f,
-                    -0.131596103f, 0.127622172f, -0.0763643906f);
+  return poly_pairs(f, z, 0.333334506f, -0.250001103f, 0.19990848f, -0.166468784f, 0.1447763f,
+                    -0.131639376f, 0.104725577f, -0.0451523438f);
 }
 template <class T> MT_HD Log<T> log_parts(T f) {
   if constexpr (is_single<T>) {
@@ -375,16 +422,19 @@ template <class T> MT_HD T log_sum(T k, T f) {
   }
 }
 
-/// y, or what the logarithm of an x is that is not a positive number.
+/// y, or what the logarithm is of an x that is not a positive number.
 template <class T> MT_HD T log_special(T x, T y) {
   const T inf = T(__builtin_inf()), nan = T(__builtin_nan(""));
   T above = select(x < inf, y, x), below = select(x == T(0), -inf, nan);
   return select(x > T(0), above, below);
 }
 
+/// The same after split_any(x) and log_sum.
+template <class T> MT_HD T split_special(T x, T y) { return log_special(x, y); }
+
 template <class T> MT_HD T log(T x) {
   Split<T> p = split_any(x);
-  return log_special(x, log_sum(p.k, p.m - T(1)));
+  return split_special(x, log_sum(p.k, p.m - T(1)));
 }
 
 /// k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
@@ -421,7 +471,7 @@ template <class T> MT_HD T log1p(T x) {
 
 /// log(1 + x) for 0 <= x <= 1.
 template <class T> MT_HD T log1p_unit(T x) {
-  const auto big = x > T(0.41421356237309503);  // 1 + x > sqrt(2)
+  const auto big = x > T(2 * Real<T>::least_fraction - 1);
   return log_sum(select(big, T(1), T(0)), select(big, T(0.5) * x - T(0.5), x));
 }
 
@@ -438,10 +488,10 @@ template <class T> MT_HD T tanh(T x) {
     const T round(R::round + R::bias);
     T n = fma(a - T(0.0833f), T(2 * R::log2e), round);
     T r = fma(n - round, T(-0.346573591f), a), z = r * r;
-    T p = poly_pairs(r, z, 1.0f, 0.666666508f, 0.333336413f, 0.133340985f, 0.0440663658f,
-                     0.014772444f);
+    T p = poly_pairs(r, z, 1.0f, 0.666666448f, 0.333336592f, 0.133347288f, 0.0440211445f,
+                     0.0148561811f);
     T s = power_of_two(n), e = fma(s, fma(z, p, r), fma(s, T(0.5), T(-0.5)));
-    T inverse = T(1) / (T(1) + e), q = e * inverse;
+    T inverse = about_inverse(T(1) + e), q = e * inverse;
     return copysign(fma(fma(-e, q, e - q), inverse, q), x);
   } else {
     T z = a * a;
@@ -483,23 +533,18 @@ struct Quadrant {
 /// Up to this size an angle is reduced by subtraction: pi/2 in three pieces, n below 2^14.
 constexpr float kNear = 0x1p14f;
 
-/// The first subtraction is exact, because r has no bit below 2^-24 and is less than 1; the second
-/// keeps what it loses; a fourth piece would add 2^-60.
-template <class T> MT_HD Angle<T> near_angle(T a) {
+/// pi/2 in three pieces. The first subtraction is exact, because r has no bit below 2^-24 and is less than 1;
+/// a fourth piece would add 2^-60.
+constexpr float kQuarter1 = 0x1.921fb40000000p+0f, kQuarter2 = 0x1.4442d00000000p-24f,
+                kQuarter3 = 0x1.8469880000000p-48f;
+template <class T> MT_HD Angle<T> near_angle(T x) {
   static_assert(is_single<T>);
-  const T round(Real<T>::round), second(-0x1.777a5cp-25f);
-  T shifted = fma(a, T(0x1.45f306p-1f), round), n = shifted - round;
-  T r1 = fused(n, T(-0x1.921fb6p+0f), a), p = n * second, r = r1 - p, back = r1 - r;
-  T lost = (r1 - (r + back)) + (back - p);
-  T rest = fma(n, T(0x1.ee59dap-50f), lost - fused(n, second, -p));
+  const T round(Real<T>::round);
+  T shifted = fma(x, T(0x1.45f306p-1f), round), n = shifted - round;
+  T r1 = fused(n, T(-kQuarter1), x), r = fused(n, T(-kQuarter2), r1);
+  T rest = fma(n, T(-kQuarter3), fused(n, T(-kQuarter2), r1 - r));
   return {r, rest, to_bits(shifted)};
 }
-MT_HD Quadrant near_quadrant(float a) {
-  using R = Real<double>;
-  double x = a, shifted = fma(x, 0x1.45f306dc9c883p-1, R::round), n = shifted - R::round;
-  return {fma(n, -0x1.0b4611a626331p-34, fma(n, -0x1.921fb544p+0, x)), to_bits(shifted)};
-}
-
 /// A reduction that is exact for every float. a * 2/pi is taken modulo 4, by those 111 bits of 2/pi
 /// that matter at the size of a: the product with those above is a multiple of 4, with those below
 /// it is too small. The first two of the three pieces have 29 bits, so that their products with a
@@ -518,7 +563,8 @@ MT_HD Quadrant any_quadrant(float a) {
   t1 = t1 - ((t1 + four) - four);
   t2 = t2 - ((t2 + four) - four);
   double n = (t1 + t2) + one, turn = ((t1 - (n - one)) + t2) + t3;
-  return {turn * 0x1.921fb54442d18p+0, to_bits(n)};
+  double more = (turn + one) - one;  // t3 may bring it beyond 1/2
+  return {(turn - more) * 0x1.921fb54442d18p+0, to_bits(n + more)};
 }
 MT_HD Angle<float> any_angle(float a) {
   Quadrant q = any_quadrant(a);
@@ -526,26 +572,25 @@ MT_HD Angle<float> any_angle(float a) {
   return {r, float(q.r - r), uint32_t(q.quadrant)};
 }
 
-/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1.
+/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1. A sine of
+/// -0 is -0.
 template <class T> MT_HD T sin_of(Angle<T> a, bits_of<T> shift) {
   using B = bits_of<T>;
-  T r = a.r, z = r * r, half = T(0.5) * z, rough = T(1) - half;
+  T r = a.r, z = r * r;
   T s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
-  T c = poly(z, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
-  s = r + fma(r * z, s, a.rest);
-  c = rough + fma(z * z, c, fma(-r, a.rest, (T(1) - rough) - half));
+  T c = poly(z, 1.0f, -0.5f, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
+  s = copysign(r + fma(r * z, s, a.rest), r);
   B quadrant = a.quadrant + shift;
-  return from_bits<T>(to_bits(select((quadrant & B(1)) != B(0), c, s)) ^ (quadrant & B(2)) << 30);
+  return from_bits<T>(to_bits(select((quadrant & B(1)) != B(0), c, s)) ^
+                      ((quadrant << 30) & B(0x80000000u)));
 }
 template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y where x is negative
   return from_bits<T>(to_bits(y) ^ (to_bits(x) & bits_of<T>(0x80000000u)));
 }
 
 /// For |x| <= kNear.
-template <class T> MT_HD T near_sin(T x) {
-  return with_sign_of(x, sin_of(near_angle(fabs(x)), bits_of<T>(0)));
-}
-template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(fabs(x)), bits_of<T>(1)); }
+template <class T> MT_HD T near_sin(T x) { return sin_of(near_angle(x), bits_of<T>(0)); }
+template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(x), bits_of<T>(1)); }
 
 /// For every x, and with the near ones' results where those hold.
 MT_HD float sin(float x) {
@@ -567,6 +612,8 @@ MT_FROM_CORE(log2)
 MT_FROM_CORE(log10)
 MT_FROM_CORE(log1p)
 MT_FROM_CORE(tanh)
+MT_OWN_OF_SYMBOLS(sin)
+MT_OWN_OF_SYMBOLS(cos)
 
 MT_HD float sin(float x) { return core::sin(x); }
 MT_HD float cos(float x) { return core::cos(x); }
@@ -599,24 +646,43 @@ template <class T> MT_HD T if_minus(T x, T yes, T no) {
   return from_bits<T>(other ^ ((to_bits(yes) ^ other) & mask));
 }
 
-/// y / (1 + e^-x) with e^-x = 2^k (1 + u). Where x is negative the sum is taken times `unit`, a small
-/// power of two, so that it does not overflow, and the quotient may become denormal in the last
-/// product. Beyond `most` the sum is 1.
+/// -|x| of a float.
+template <class T> MT_HD T minus_abs(T x) {
+  return from_bits<T>(to_bits(x) | bits_of<T>(0x80000000u));
+}
+
+/// y / (1 + e^-x). In float e^-|x| = 2^k (1 + q) is beside 1, and above it where x is negative; 2^k comes
+/// last, so that y e^x may become denormal in the last product alone. In double e^-x = 2^k (1 + q); where x
+/// is negative the sum is taken times `unit`, a small power of two, so that it does not overflow, and the
+/// quotient may become denormal in the last product. Beyond `most` the sum is 1.
 template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
-  const T least(R::logistic_least), most(R::logistic_most);
-  T held = select(x < least, least, x);
-  held = select(held > most, most, held);
-  Exp<T> e = exp_parts(-held, 0);
-  T unit = if_minus(x, T(R::logistic_unit), T(1));
-  T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
-  T sum = power + unit, lost = unit - (sum - power);
-  return y / (sum + fma(power, e.q, lost)) * unit;
+  if constexpr (is_single<T>) {
+    const T round(R::round + 254);
+    T held = at_least(minus_abs(x), T(R::logistic_least)), n = fma(held, T(R::log2e), round);
+    T q = exp_rest(held, n - round), e = scaled(Exp<T>{n, q}, held),
+      inverse = about_inverse(T(1) + e);
+    T top = if_minus(x, fma(y, q, y), y), r = top * inverse;
+    r = fma(fused(-r, e, top - r), inverse,
+            r);  // top / (1 + e), in which rounding 1 + e has no part
+    return if_minus(x, scaled_by(r, n, held), r);
+  } else {
+    const T least(R::logistic_least), most(R::logistic_most);
+    T held = select(x < least, least, x);
+    held = select(held > most, most, held);
+    Exp<T> e = exp_parts(-held, 0);
+    T unit = if_minus(x, T(R::logistic_unit), T(1));
+    T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
+    T sum = power + unit, lost = unit - (sum - power);
+    return y / (sum + fma(power, e.q, lost)) * unit;
+  }
 }
 template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
 template <class T> MT_HD T silu(T x) {
-  const T least(Real<T>::logistic_least);
-  return logistic(x, select(x < least, least, x));
+  T y = at_least(x, T(Real<T>::logistic_least));
+  if constexpr (is_single<T>)
+    return copysign(select(x > T(20), x, logistic(x, at_most(y, T(20)))), x);
+  else return logistic(x, y);
 }
 #endif
 
