@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/table.h"
 
@@ -18,7 +19,8 @@ void cpu_sync() {}
 // ---- AVX-512 with a part of AVX2: what wider registers make more than 5 % slower -------------------
 // Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short run
 // is left to its rest, which has no vectors of 4), of the list <op>/1Ki or /1Mi, max_rows,
-// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024.
+// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. What loops by
+// Packs has a rest in vectors, and its own bits.
 
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Device narrow, wide;
@@ -28,8 +30,13 @@ template <class All, class... Op> constexpr bool any_of(int op, op::List<Op...>)
 }
 using Narrow = op::List<op::Reciprocal, op::Hypot, op::Fmod, op::Maximum, op::Addcmul>;
 
+template <class L> struct ByPacks;
+template <class... Op> struct ByPacks<op::List<Op...>> {
+  static constexpr bool of[] = {is_one_of<Op>(Packed{})...};
+};
+
 void mixed_map(const Map& m) {
-  const bool few = m.ndim == 1 && m.size[0] < 16;
+  const bool few = m.ndim == 1 && m.size[0] < 16 && !ByPacks<op::Mapped>::of[m.op];
   (few || (m.part == 0 && any_of<op::Mapped>(m.op, Narrow{})) ? narrow : wide).map(m);
 }
 void mixed_reduce(const Reduce& r) {

@@ -23,15 +23,6 @@ template <class Op, int Part>
 constexpr bool takes_one = Part == 0 && op::operands<Op, Part> == 2 &&
                            (Op::info.accepts != op::Accepts::real || std::is_same_v<Op, op::Div>);
 
-/// The operations whose loops of float32 call the formulas with Packs, those of the derivatives too.
-using Packed =
-    op::List<op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr,
-             op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Ndtr, op::Tanh, op::Sigmoid,
-             op::Logit, op::Elu, op::Celu, op::Selu, op::Gelu, op::GeluTanh, op::Silu, op::Softplus,
-             op::Logsigmoid, op::Mish, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2>;
-template <class Op, class... One> constexpr bool is_one_of(op::List<One...>) {
-  return (std::is_same_v<Op, One> || ...);
-}
 #ifdef MT_HAS_PACKS
 template <class Op, class T>
 constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{});
