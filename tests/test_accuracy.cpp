@@ -29,6 +29,11 @@ template <class T> T gelu_of(T x) {
 template <class T> T ndtr_of(T x) {
   return std::erfc(-x * T(0.70710678118654752440084436210484903928L)) / 2;
 }
+template <class T> T sinc_of(T x) {
+  const T pi = T(3.14159265358979323846264338327950288L), turn = x - 2 * std::nearbyint(x / 2);
+  const T a = std::fabs(turn), near = std::copysign(a > T(0.5) ? 1 - a : a, turn);
+  return x == 0 ? T(1) : std::sin(pi * near) / (pi * x);
+}
 template <class T> T rsqrt_of(T x) { return 1 / std::sqrt(x); }
 template <class T> T softsign_of(T x) { return std::isinf(x) ? T(kNan) : x / (1 + std::fabs(x)); }
 template <class T> T elu_of(T x) { return x > 0 ? x : std::expm1(x); }
@@ -53,6 +58,7 @@ const Function kFunctions[] = {
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.75, 2),
     MT_OWN(gelu, gelu_of, 1.8, 16),  // float64 near -38: erfc is denormal
     MT_OWN(ndtr, ndtr_of, 2.4, 16),
+    MT_OWN(sinc, sinc_of, 2.3, 4),
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1.55, 1.5),
 };

@@ -24,8 +24,10 @@ constexpr bool takes_one = Part == 0 && op::operands<Op, Part> == 2 &&
                            (Op::info.accepts != op::Accepts::real || std::is_same_v<Op, op::Div>);
 
 #ifdef MT_HAS_PACKS
-template <class Op, class T>
-constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{});
+/// (The slope of sinc has angles of any size.)
+template <class Op, int Part, class T>
+constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{}) &&
+                        !(std::is_same_v<Op, op::Sinc> && Part > 0);
 
 /// Calls make(a register of elements of in...) for all of [0, n).
 template <class Make, class... In>
@@ -38,7 +40,7 @@ MT_SIMD void each_pack(int64_t n, const Make& make, float* out, const In*... in)
     simd::store_first(out + i, make(simd::Pack(simd::load_first(in + i, rest))...).v, rest);
 }
 #else
-template <class Op, class T> constexpr bool packed = false;
+template <class Op, int Part, class T> constexpr bool packed = false;
 #endif
 
 /// An element of any type as bits.
@@ -62,6 +64,28 @@ template <class Op, int Part, class T> struct Kernel {
           static_cast<Out>(op::Formula<Op, Part>::call(One == 0 ? a0 : a[i], One == 1 ? b0 : b[i]));
   }
 
+#ifdef MT_HAS_PACKS
+  template <int... S, class... In>
+  static void run_packs(int64_t n, float* out, [[maybe_unused]] const float* given,
+                        std::integer_sequence<int, S...>, const In*... in) {
+    using F = op::Formula<Op, Part>;
+    using P = simd::Pack;
+    const auto make = [&](auto... x) __attribute__((always_inline)) {
+      return P(F::call(x..., P(given[S])...));
+    };
+    if constexpr (shortcut<Op, Part> != Shortcut::angle) return each_pack(n, make, out, in...);
+    for (int64_t at = 0, end; at < n; at = end) {
+      end = smaller(n, at + kProbe);
+      if (in_fast_range<Op, Part>(end - at, in + at...)) {
+        each_pack(end - at, make, out + at, in + at...);
+      } else {
+        MT_INDEPENDENT
+        for (int64_t i = at; i < end; ++i) out[i] = F::call(in[i]..., given[S]...);
+      }
+    }
+  }
+#endif
+
   template <int... I, int... S>
   static void run(char* const* data, int64_t n, const double* scalar,
                   std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
@@ -69,27 +93,9 @@ template <class Op, int Part, class T> struct Kernel {
     using Out = op::Out<Op, Part, T>;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
     auto loop = [&](Out* out, const In<I>*... in) {
-#ifdef MT_HAS_PACKS
-      if constexpr (packed<Op, T>) {
-        using P = simd::Pack;
-        const auto make = [&](auto... x) __attribute__((always_inline)) {
-          return P(F::call(x..., P(given[S])...));
-        };
-        if constexpr (shortcut<Op, Part> != Shortcut::angle) return each_pack(n, make, out, in...);
-        for (int64_t at = 0, end; at < n; at = end) {
-          end = smaller(n, at + kProbe);
-          if (in_fast_range<Op, Part>(end - at, in + at...)) {
-            each_pack(end - at, make, out + at, in + at...);
-          } else {
-            MT_INDEPENDENT
-            for (int64_t i = at; i < end; ++i)
-              out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
-          }
-        }
-        return;
-      }
-#endif
-      if constexpr (has_shortcut<Op, Part, T>) {
+      if constexpr (packed<Op, Part, T>) {
+        run_packs(n, out, given, std::integer_sequence<int, S...>{}, in...);
+      } else if constexpr (has_shortcut<Op, Part, T>) {
         using E = math::Reduced<T>;
         for (int64_t at = 0, end; at < n; at = end) {
           end = smaller(n, at + kProbe);

@@ -1,17 +1,7 @@
 // math.h -- exp, log, tanh, erf and their kin as branch-free functions that vectorise in a loop
 #pragma once
 #include "kernels/base.h"
-#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
-#ifndef __clang__
-#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#ifndef __clang__
-#pragma GCC diagnostic pop
-#endif
-#endif
+#include "kernels/math/estimate.h"
 
 /// What holds for everything here:
 /// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. No branch and
@@ -203,16 +193,6 @@ template <class T> MT_HD T lesser(T n, T most) {
   }
 }
 
-/// 1 / d for a normal d below 2^125: in AVX-512 within 2^-14, which what follows mends. (A division there
-/// takes as long as 16 products.)
-MT_HD double about_inverse(double d) { return 1 / d; }
-#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
-MT_HD float about_inverse(float d) {
-  return _mm_cvtss_f32(_mm_rcp14_ss(_mm_set_ss(d), _mm_set_ss(d)));
-}
-#else
-MT_HD float about_inverse(float d) { return 1 / d; }
-#endif
 template <class T> MT_HD Symbolic<T> about_inverse(T d) { return T(1) / d; }
 
 /// x / d, given about_inverse(d): rounded about once.

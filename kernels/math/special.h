@@ -5,7 +5,7 @@
 #include <math.h>  // lgamma_r; nothing inline is taken from it
 #endif
 
-/// Float is computed in double and rounded once. NaN and infinities come out as in PyTorch.
+/// Float is computed in double and rounded once, but for sinc. NaN and infinities come out as in PyTorch.
 namespace mt {
 inline namespace MT_ISA {
 namespace math {
@@ -232,7 +232,15 @@ template <class T> MT_HD Reduced<T> lgamma(Reduced<T> x) {
 MT_HD double erfcx(double x) { return special::erfcx(x); }
 MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
 MT_HD double sinc(double x) { return special::sinc(x); }
-MT_HD float sinc(float x) { return float(special::sinc(double(x))); }
+/// In float sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2.
+template <class T> MT_HD T short_sinc(T x) {
+  T turn = core::fused(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);
+  T near = copysign(select(a > T(0.5f), T(1) - a, a), turn);
+  T p = core::poly(near * near, 1.0f, -1.64493334f, 0.811715841f, -0.190443248f, 0.0247160774f);
+  return select(x == T(0), T(1), p * (near / x));
+}
+MT_HD float sinc(float x) { return short_sinc(x); }
+template <class T> MT_HD Symbolic<T> sinc(T x) { return short_sinc(x); }
 MT_HD double erfinv(double x) { return special::erfinv<true>(x); }
 MT_HD float erfinv(float x) { return float(special::erfinv<false>(double(x))); }
 MT_HD double digamma(double x) { return special::digamma(x); }

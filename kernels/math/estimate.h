@@ -1,0 +1,33 @@
+// estimate.h -- inverses that cost little and are mended by what follows
+#pragma once
+#include "kernels/base.h"
+#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
+#ifndef __clang__
+#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+namespace mt {
+inline namespace MT_ISA {
+namespace math::core {
+
+/// 1 / d for a normal d below 2^125: in AVX-512 within 2^-14. (A division there takes as long as 16
+/// products.)
+MT_HD double about_inverse(double d) { return 1 / d; }
+#if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
+MT_HD float about_inverse(float d) {
+  return _mm_cvtss_f32(_mm_rcp14_ss(_mm_set_ss(d), _mm_set_ss(d)));
+}
+#else
+MT_HD float about_inverse(float d) { return 1 / d; }
+#endif
+
+}  // namespace math::core
+}  // namespace MT_ISA
+}  // namespace mt
