@@ -285,7 +285,7 @@ void onednn_product(const Product<float>& product) {
 }
 void onednn_product(const Product<double>&) {}
 
-// ---- Which of them, and in what pieces. The shape alone decides, never the number of threads.
+// ---- Which of them, and in what pieces: bits follow from the shape, never from the number of threads.
 
 /// Estimates in cycles, of which the order matters: two fma each, a third for a transposing copy,
 /// two for a copied or scattered element, 6 for the sum across a register. Measured on Zen 3.
