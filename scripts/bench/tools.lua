@@ -231,8 +231,8 @@ function tools.version(name)
   if name == 'luajit' then return answers {'luajit', '-v'}:match('^LuaJIT %S+') end
   if name == 'cblas' then return ffi.string(tools.open_blas().openblas_get_config()) end
   if name == 'copy' then return 'memcpy' end
-  return ('mtorch %s, %d threads'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),
-    tools.threads)
+  return ('mtorch %s, %d thread%s'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),
+    tools.threads, tools.threads == 1 and '' or 's')
 end
 
 return tools

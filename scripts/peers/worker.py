@@ -300,7 +300,7 @@ def main():
         print(f"none\t{error} ({sys.executable}): pip install {package}", file=answers)
         return
     worker = Worker(args, library)
-    print(f"hello\t{library.version()}, {args.threads} threads", file=answers)
+    print(f"hello\t{library.version()}, {args.threads} thread{'s' * (args.threads > 1)}", file=answers)
     for line in sys.stdin:
         word, *fields = line.rstrip("\n").split("\t")
         try:
