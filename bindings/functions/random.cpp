@@ -3,6 +3,7 @@
 #include <new>
 
 #include "bindings/functions/functions.h"
+#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -52,6 +53,7 @@ const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Starts the generator anew; returns it.",
      [](Args& a) {
        Generator& g = self_of(a);
+       tell_beside();
        g.manual_seed(uint64_t(a.integer(2)));
        return a.self();
      }},
@@ -169,7 +171,10 @@ const Entry kFunctions[] = {
     {"manual_seed(n)",
      "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
-     bind<[](int64_t n) { manual_seed(uint64_t(n)); }>},
+     bind<[](int64_t n) {
+       tell_beside();  // a replay goes on where the generator stands
+       manual_seed(uint64_t(n));
+     }>},
     {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
      bind<[]() { return default_generator().state(); }>},
     {"set_rng_state(state)", "Goes back to where get_rng_state was called.",

@@ -70,11 +70,19 @@ bool StepReplay::takes(size_t input, const Tensor& x) const {
          x.requires_grad() == mine.requires_grad();
 }
 
+bool StepReplay::has_hooks(const TensorImpl& x) {
+  if (x.hooks)
+    for (const auto& hook : *x.hooks)
+      if (hook->call) return true;
+  return false;
+}
+
 bool StepReplay::fits() const {
   if (cpu_threads() != threads_) return false;
   for (const Guard& g : guards_) {
     const TensorImpl& x = *g.tensor.impl();
     if (x.storage != g.storage || x.requires_grad != g.wanted) return false;
+    if (g.wanted && x.hooks && has_hooks(x)) return false;
     if (g.before == Before::none && x.grad) return false;
     if (g.before == Before::same && (!x.grad || x.grad->storage != g.grad)) return false;
   }
@@ -130,6 +138,9 @@ std::vector<Tensor> StepReplay::finish() {
 bool StepReplay::writes(const Tensor& x) const {
   for (const Change& c : changes_)
     if (c.tensor.impl()->storage == x.impl()->storage) return true;
+  if (parts() > 1)
+    for (const Guard& g : guards_)
+      if (g.wanted && g.storage == x.impl()->storage) return true;
   return false;
 }
 

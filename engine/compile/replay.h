@@ -40,7 +40,7 @@ class StepReplay {
   std::vector<Tensor> changes() const;
   /// The leaves whose gradients it sets.
   std::vector<Tensor> leaves() const;
-  /// Whether the step changes what this tensor sees.
+  /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
   bool writes(const Tensor&) const;
   /// Keeps the gradients of now, and puts them back.
   void hold_grads();
@@ -112,6 +112,7 @@ class StepReplay {
     bool is_held() const;
   };
   StepReplay() = default;
+  static bool has_hooks(const TensorImpl&);
   bool looks_like(const StepReplay& other) const;
   void set_grads(size_t part) const;
   void renew(Outgoing&);
@@ -213,6 +214,7 @@ class StepRecorder : public Recording {
   std::vector<Tensor> arguments_;
   std::vector<uint32_t> versions_;  // of the arguments: their copies follow
   bool argument_changed_ = false;
+  bool asked_ = false;  // for an element
   const StepFusion fuse_;
   std::string why_;
   std::vector<Ref<Storage>> paused_;  // what lives in a pause stays

@@ -67,6 +67,9 @@ void leave_verbs() {
   if (--recorders == 0 && table.map == recorded_map) table = verbs;
 }
 
+constexpr const char* kAsks =
+    "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
+
 bool on_stack(const void* p) {
   static thread_local const char* const top = [] {
     pthread_attr_t a;
@@ -163,8 +166,8 @@ void StepRecorder::computes_beside() {
   refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
 }
 void StepRecorder::reads_element() {
-  fail(
-      "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside");
+  asked_ = true;  // the step may catch the error
+  fail(kAsks);
 }
 
 void StepRecorder::see(const Tensor& x) {
@@ -280,12 +283,15 @@ void StepRecorder::check_results(StepReplay& made, const std::vector<Tensor>& re
 void StepRecorder::make_guards(StepReplay& made) {
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
-    const Tensor &x = leaf.tensor, now = x.requires_grad() ? x.grad() : Tensor();
+    const Tensor& x = leaf.tensor;
     StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any, nullptr};
     const Storage* const first = leaf.grad.defined() ? leaf.grad.impl()->storage : nullptr;
     if (first && touched_.count(leaf.grad.impl()->storage))
       g.before = StepReplay::Before::same, g.grad = first;
-    if (!first && now.defined()) g.before = StepReplay::Before::none;
+    // One that was made, or was not there to be zeroed.
+    if (!first && x.requires_grad()) g.before = StepReplay::Before::none;
+    if (x.requires_grad() && StepReplay::has_hooks(*impl))
+      refuse("a tensor that it reads has a hook, which a replay would not call");
     made.guards_.push_back(std::move(g));
   }
   made.threads_ = cpu_threads();
@@ -390,10 +396,11 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   pause();
   leave_verbs();
   std::unique_ptr<StepReplay> made = std::move(replay_);
+  if (asked_) fail(kAsks);
   check_results(*made, results);
-  if (!why_.empty()) return nullptr;
   made->draws_ = default_generator().counter() - made->begun_;
   make_guards(*made);
+  if (!why_.empty()) return nullptr;
   find_outgoing(*made);
   if (fuse_ != StepFusion::none)
     made->fused_ =

@@ -21,6 +21,8 @@ end
 
 local function refuse(list, ...) list.why = list.why or (...):format(select(2, ...)) end
 
+local function is_own(f) return type(f) == 'function' and debug.getinfo(f, 'S').source:find '^@mtorch/' end
+
 --- rawget(t, key) is what it is now.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
@@ -29,9 +31,36 @@ local function add_field(list, t, key, name)
       most_values)
   end
   list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
+  if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end
+end
+
+--- Nothing was added to the table: of a long list what follows its last value is asked, else its keys are counted.
+local function add_keys(list, t, name)
+  local count, last, in_order = 0, nil, true
+  for key in next, t do
+    count, last = count + 1, key
+    in_order = in_order and key == count
+  end
+  local long = in_order and count > 32
+  list.sets[#list.sets + 1] = {t = t, name = name, last = long and last or nil, count = count}
+end
+
+local function key_name(key)
+  return (type(key) == 'string' or type(key) == 'number') and key or core.describe(key)
 end
 
 local visit
+
+--- The functions of a module's class, which may capture values too.
+local function visit_class(list, class, seen)
+  for key, value in next, class do
+    if type(value) == 'function' and not is_own(value) then
+      local name = ('%s.%s'):format(class.__name, tostring(key))
+      add_field(list, class, key, name)
+      visit(list, value, name, seen)
+    end
+  end
+end
 
 --- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
 local function visit_module(list, module, name, seen)
@@ -40,8 +69,8 @@ local function visit_module(list, module, name, seen)
   for key in pairs(held) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
   for key, value in pairs(module) do
-    if type(key) == 'number' or not key:find '^__' then
-      local inner = ('%s.%s'):format(name, key)
+    if type(key) ~= 'string' or not key:find '^__' then
+      local inner = ('%s.%s'):format(name, key_name(key))
       add_field(list, module, key, inner)
       visit(list, value, inner, seen)
     end
@@ -55,8 +84,9 @@ local function visit_module(list, module, name, seen)
     add_field(list, hooks[when], #hooks[when] + 1, name .. "'s hooks")
   end
   local class = rawget(module, '__class')
-  while class do -- forward may capture values too
-    visit(list, rawget(class, 'forward'), class.__name .. '.forward', seen)
+  if class and not is_own(class.forward) then add_keys(list, module, name) end
+  while class do
+    visit_class(list, class, seen)
     local meta = getmetatable(class)
     class = meta and meta.__index
     if type(class) ~= 'table' then break end
@@ -66,13 +96,12 @@ end
 local function visit_table(list, t, name, seen)
   for key, value in next, t do
     if list.why then return end
-    if type(key) == 'string' or type(key) == 'number' then
-      local inner = ('%s.%s'):format(name, key)
-      add_field(list, t, key, inner)
-      visit(list, value, inner, seen)
-    end
+    local inner = ('%s.%s'):format(name, key_name(key))
+    add_field(list, t, key, inner)
+    visit(list, key, inner, seen)
+    visit(list, value, inner, seen)
   end
-  add_field(list, t, #t + 1, name .. "'s entries")
+  add_keys(list, t, name)
 end
 
 --- An object: its fields, and the class that its metatable is.
@@ -101,12 +130,22 @@ local function visit_globals(list, f, seen)
   end
 end
 
+--- The user's function in one of the library's, as in a compiled step.
+local function visit_wrapped(list, f, name, seen)
+  for i = 1, 255 do
+    local upvalue, value = getupvalue(f, i)
+    if not upvalue then break end
+    if type(value) == 'table' then value = rawget(value, 'f') end
+    if type(value) == 'function' and not is_own(value) then visit(list, value, name, seen) end
+  end
+end
+
 local function visit_function(list, f, name, seen)
   local compiled = records[f]
   if compiled then f = compiled.f end
-  local info = debug.getinfo(f, 'S')
-  if seen[f] or info.what == 'C' or info.source:find '^@mtorch/' then return end
+  if seen[f] or debug.getinfo(f, 'S').what == 'C' then return end
   seen[f] = true
+  if is_own(f) then return visit_wrapped(list, f, name, seen) end
   for i = 1, 255 do
     local upvalue, value = getupvalue(f, i)
     if not upvalue then break end
@@ -123,7 +162,7 @@ function visit(list, value, name, seen)
     return refuse(list, "'%s' is cdata, whose contents cannot be compared", name)
   end
   if kind ~= 'table' or seen[value] or libraries[value] or list.why then return end
-  if rawget(value, 'param_groups') then return end -- an optimizer steps anew
+  if rawget(value, 'param_groups') and rawget(value, 'handle') then return end -- an optimizer steps anew
   seen[value] = true
   if rawget(value, '__fields') and rawget(value, '__held') then visit_module(list, value, name, seen)
   elseif getmetatable(value) ~= nil then visit_object(list, value, name, seen)
@@ -132,7 +171,7 @@ end
 
 --- What `f` captures, with the values of now; `why` says what cannot be compared.
 function captured.of(f)
-  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}}
+  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {}}
   visit_function(list, f, 'the step', {})
   return list
 end
@@ -166,6 +205,19 @@ function captured.without(list, moved)
   return kept
 end
 
+--- What was added to a table, or nil.
+local function added(sets)
+  for _, set in ipairs(sets) do
+    local t, n = set.t, 0
+    if set.last then
+      if next(t, set.last) ~= nil then return ("'%s' has more entries"):format(set.name) end
+    else
+      for _ in next, t do n = n + 1 end
+      if n ~= set.count then return ("'%s' has other fields"):format(set.name) end
+    end
+  end
+end
+
 --- "'scale' was 2 and is 3", of the first value that is another one now, or nil.
 function captured.changed(list)
   local tables, keys, values = list.tables, list.keys, list.values
@@ -185,7 +237,22 @@ function captured.changed(list)
     if not rawequal(now, u.value) and (now == now or u.value == u.value) then
       return difference(u.name, u.value, now)
     end
+    if now == 0 and 1 / now ~= 1 / u.value then return difference(u.name, u.value, now) end
   end
+  for _, i in ipairs(list.zeros) do -- rawequal knows no -0
+    local now, before = rawget(tables[i], keys[i]), values[i]
+    if 1 / now ~= 1 / before then return difference(list.names[i], before, now) end
+  end
+  return added(list.sets)
+end
+
+--- Names under which functions of the user can be reached from the step: methods and metamethods.
+function captured.method_names(list)
+  local names = {}
+  for i, value in ipairs(list.values) do
+    if type(value) == 'function' and not is_own(value) then names[list.keys[i]] = true end
+  end
+  return names
 end
 
 return captured

@@ -48,6 +48,7 @@ local calculate = {
   function(a, b) return a / b end, function(a, b) return a % b end, function(a, b) return a ^ b end,
 }
 local signs = {[0] = '+', '-', '*', '/', '%', '^'}
+local metamethods = {[0] = '__add', '__sub', '__mul', '__div', '__mod', '__pow'}
 local function operand(s)
   return s.e or {text = ('%.17g'):format(s.v), of = function() return s.v end, reads = {}}
 end
@@ -91,7 +92,9 @@ function Walk:arithmetic(op, a, b)
   end
   if is_number(a) and is_number(b) then return self:expression(op, a, b) end
   local other = a and a.e and b or a
-  return not (other and mt.is_tensor(other.v)) and MIXED or nil
+  if other and mt.is_tensor(other.v) then return end
+  if other and other.v ~= nil or self.methods[metamethods[op]] then refuse 'goes to a metamethod' end
+  return MIXED
 end
 
 --- The field of something: of a known table its value, else a method to be.
@@ -101,7 +104,7 @@ local function field(object, key)
     if ok and value ~= nil then return {v = value} end
   end
   if object == FILLED then return MIXED end
-  return type(key) == 'string' and {m = key} or nil
+  return type(key) == 'string' and {m = key, made = object == FRESH} or nil
 end
 
 local example
@@ -119,8 +122,8 @@ function Walk:call(f, args, calls_back)
   end
   if calls_back then refuse 'goes to what calls another function' end
   if f and f.m then
-    if not is_tensor_method(f.m) then refuse(('goes to :%s()'):format(f.m)) end
-    return
+    if f.made or self.methods[f.m] or not is_tensor_method(f.m) then refuse(('goes to :%s()'):format(f.m)) end
+    return MIXED -- mt.cdiv and x:size return numbers
   end
   local value = f and f.v
   if value == nil then refuse 'goes to a function that is not known before it runs' end
@@ -131,7 +134,7 @@ function Walk:call(f, args, calls_back)
   if type(value) ~= 'function' then refuse 'goes to a value that is called' end
   if builtin[value] then refuse "goes to one of Lua's own functions" end
   local info = debug.getinfo(value, 'S')
-  if info.what == 'C' or info.source:find '^@mtorch/' or records[value] then return end
+  if info.what == 'C' or info.source:find '^@mtorch/' or records[value] then return MIXED end
   if filled then refuse 'goes to a function in a table' end
   self:walk(value, args)
   return MIXED
@@ -284,6 +287,7 @@ function Walk:walk(f, args)
         if (op == FORI or op == JFORI) and to then back[to - 1] = pc + 1 end
         if (op == JMP or op == ISNEXT) and to and to > pc then back[to + 1] = back[to + 1] or pc + 1 end
         if to then flows(to, s) end
+        if op < MOV then flows(pc + 2, states[pc]) end -- a test: the jump after it is not taken
         if back[pc] and (op >= 79 and op <= 81 or op >= ITERL and op <= JITERL) then flows(back[pc], s) end
         if not ends then flows(pc + 1, s) end
       end
@@ -294,10 +298,10 @@ end
 
 --- What of(arguments) is for the places in the program that depend on the numbers in `free`: a list; or nil and how
 --- one of them is used otherwise. `free`: numbers of arguments, and captured variables by their identity, which are
---- `variables` of functions {f =, id =}.
-function flow.expressions(f, free, arguments, variables)
+--- `variables` of functions {f =, id =}. `methods`: names that functions of the user have in tables.
+function flow.expressions(f, free, arguments, variables, methods)
   if not flow.usable then return nil, "is in a program of a LuaJIT whose bytecode is not known" end
-  local walk = setmetatable({expressions = {}, depth = 0, free = free}, Walk)
+  local walk = setmetatable({expressions = {}, depth = 0, free = free, methods = methods or {}}, Walk)
   local args = {}
   for i = 1, arguments.n do
     if free[i] then args[i] = walk:source(i, 'argument ' .. i)

@@ -77,7 +77,8 @@ function numbers.find(f, program, arguments, other, others)
   for i = 1, program.results.n do
     if type(program.results[i]) == 'number' then return nil, first, 'may be in a result' end
   end
-  local expressions, why = flow.expressions(f, differ, arguments, program.captured.upvalues)
+  local expressions, why = flow.expressions(f, differ, arguments, program.captured.upvalues,
+    captured.method_names(program.captured))
   if not expressions then return nil, first, why end
   local mine, theirs = values_of(expressions, now), values_of(expressions, others)
   local used, whole = parts.step_find_numbers(program.step, other.step, mine, theirs)

@@ -399,9 +399,11 @@ local function run(self, entry, ...)
   return results_of(entry.program)
 end
 
---- What operations depend on beside their arguments: gradients (1), mixed precision (2).
+--- What operations depend on beside their arguments: gradients (1), mixed precision (2), the default dtype.
+local default_dtypes = {float32 = 0, float64 = 4, float16 = 8, bfloat16 = 12}
 local function mode_now()
-  return (mt.is_grad_enabled() and 1 or 0) + (mt.is_autocast_enabled() and 2 or 0)
+  return (mt.is_grad_enabled() and 1 or 0) + (mt.is_autocast_enabled() and 2 or 0) +
+    default_dtypes[mt.get_default_dtype()]
 end
 
 local function call(self, ...)

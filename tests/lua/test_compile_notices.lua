@@ -1,0 +1,231 @@
+-- test_compile_notices.lua -- mt.compile: changes between calls that no argument shows, and numbers that decide
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, raises = t.test, t.raises
+local nn = mt.nn
+
+local function same(a, b, what)
+  assert(mt.is_tensor(a) == mt.is_tensor(b) and
+    (mt.is_tensor(a) and mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}) or a == b), what)
+end
+
+--- make(wrap) returns the call of a turn; that of the step itself and of the compiled one give the same.
+local function race(make, turns)
+  local kept, all = io.stderr, {}
+  io.stderr = {write = function() end} -- luacheck: ignore 122
+  local ok, why = pcall(function()
+    for k, wrap in ipairs{function(f) return f end, mt.compile} do
+      mt.manual_seed(7)
+      local turn, list = make(wrap), {}
+      for c = 1, turns or 12 do
+        local results = {turn(c)}
+        for i, x in ipairs(results) do results[i] = mt.is_tensor(x) and x:detach():clone() or x end
+        list[c] = results
+      end
+      all[k] = list
+    end
+  end)
+  io.stderr = kept -- luacheck: ignore 122
+  if not ok then error(why, 0) end
+  for c, results in ipairs(all[1]) do
+    for i, x in ipairs(results) do same(x, all[2][c][i], ('turn %d, result %d'):format(c, i)) end
+  end
+end
+
+local x = mt.range(1, 12):float():view(4, 3)
+
+test('fields that come, and keys that are no names', function()
+  race(function(wrap)
+    local config = {}
+    local step = wrap(function(a) return config.shift and a + 1 or a * 2 end)
+    return function(c)
+      if c == 6 then config.shift = true end
+      return step(x)
+    end
+  end)
+  for _, key in ipairs{true, mt.ones(3), {}} do
+    race(function(wrap)
+      local config = {[key] = 2}
+      local step = wrap(function(a) return a * config[key] end)
+      return function(c)
+        if c == 6 then config[key] = 5 end
+        return step(x)
+      end
+    end)
+  end
+  race(function(wrap)
+    local list = {}
+    for i = 1, 40 do list[i] = i end
+    local step = wrap(function(a) return a * (list.factor or #list) end)
+    return function(c)
+      if c == 5 then list[41] = 1 end
+      if c == 9 then list.factor = 3 end
+      return step(x)
+    end
+  end)
+end)
+
+test('methods and fields of a module, a captured -0, what a compiled step inside captures', function()
+  race(function(wrap)
+    local k, Net = 2, nn.class 'Net'
+    function Net:scaled(y) return (self.shifts and y + 1 or y) * k end
+    function Net:forward(y) return self:scaled(y) end
+    local net = Net()
+    local step = wrap(function(a) return net(a) end)
+    return function(c)
+      if c == 5 then k = 3 end
+      if c == 9 then net.shifts = true end
+      return step(x)
+    end
+  end)
+  race(function(wrap)
+    local zero = 0
+    local step = wrap(function(a) return a / zero end)
+    return function(c)
+      if c == 6 then zero = zero * -1 end
+      return step(x)
+    end
+  end)
+  race(function(wrap)
+    local k = 2
+    local inner = wrap(function(a) return a * k end)
+    local step = wrap(function(a) return inner(a) + 1 end)
+    return function(c)
+      if c == 6 then k = 3 end
+      return step(x)
+    end
+  end)
+end)
+
+test('gradients that others leave are zeroed; hooks of parameters', function()
+  race(function(wrap)
+    local a, b = mt.ones(3):requires_grad_(), mt.ones(3):requires_grad_()
+    local opt = mt.optim.Adam({a, b}, {lr = 0.1})
+    local step = wrap(function(y)
+      opt:zero_grad()
+      ;(y * a):sum():backward()
+      opt:step()
+      return y * 1
+    end)
+    return function(c)
+      if c == 6 then b.grad = mt.ones(3) end
+      return step(x), a, b, a.grad, b.grad or 'none'
+    end
+  end)
+  for _, first in ipairs{1, 6} do
+    race(function(wrap)
+      local a, k, hook = mt.ones(3):requires_grad_(), 2, nil
+      local step = wrap(function(y)
+        a.grad = nil
+        ;(y * a):sum():backward()
+        return y * 1
+      end)
+      return function(c)
+        if c == first then hook = a:register_hook(function(g) return g * k end) end
+        if c == 8 then k = 5 end
+        if c == 10 then hook:remove() end
+        return step(x), a.grad
+      end
+    end)
+  end
+end)
+
+test('an optimizer of the user; an argument that is a view of a parameter', function()
+  race(function(wrap)
+    local a, Descent = mt.ones(3):requires_grad_(), {}
+    Descent.__index = Descent
+    function Descent:step()
+      mt.no_grad(function() a:sub_(a.grad * self.param_groups[1].lr) end)
+    end
+    local opt = setmetatable({param_groups = {{lr = 0.1}}}, Descent)
+    local step = wrap(function(y)
+      a.grad = nil
+      ;(y * a):sum():backward()
+      opt:step()
+      return y * 1
+    end)
+    return function(c)
+      if c == 6 then opt.param_groups[1].lr = 0.5 end
+      return step(x), a
+    end
+  end)
+  race(function(wrap)
+    local w = mt.ones(3, 4):requires_grad_()
+    local opt = mt.optim.SGD({w}, {lr = 0.1})
+    local step = wrap(function(y)
+      opt:zero_grad()
+      ;(w * 2):sum():backward()
+      opt:step()
+      return y * 2
+    end)
+    return function(c) return step(c > 5 and w:detach():t() or x) end
+  end)
+end)
+
+test('a seed inside, the default dtype', function()
+  race(function(wrap)
+    local step = wrap(function(a)
+      mt.manual_seed(3)
+      return a + mt.rand(3)
+    end)
+    return function(c)
+      if c == 6 then mt.rand(5) end
+      return step(x)
+    end
+  end)
+  race(function(wrap)
+    local step = wrap(function(a) return a.dtype, a + mt.ones(3) end)
+    return function(c)
+      mt.set_default_dtype(c > 5 and 'float64' or 'float32')
+      local _, y = step(x)
+      mt.set_default_dtype('float32')
+      return y, y.dtype
+    end
+  end)
+end)
+
+test('an error for an element that the step catches', function()
+  local step = mt.compile(function(a)
+    local ok, sum = pcall(function() return a:sum():item() end)
+    return a * (ok and sum or 1)
+  end)
+  same(step(x), x * x:sum())
+  raises(function() step(x) end, 'cannot ask for the elements of a tensor')
+end)
+
+test('numbers that decide behind a test, in a method, a metamethod, a function of the library', function()
+  local Sum = {}
+  Sum.__index = Sum
+  function Sum:add(k) self.n = k > 50 and 1 or 0 end
+  function Sum.__mul(s, k) return k > 50 and s.y * 7 or s.y * 3 end
+  for name, f in pairs{
+    test = function(a, k)
+      local m = k and (k > 50 and 50 or k)
+      return a * m
+    end,
+    branch = function(a, k)
+      if a then
+        if k > 50 then return a end
+      end
+      return a * k
+    end,
+    method = function(a, k)
+      local s = setmetatable({}, Sum)
+      s:add(k)
+      return a * k + s.n
+    end,
+    metamethod = function(a, k) return a * k + setmetatable({y = a}, Sum) * k end,
+    library = function(a, k)
+      local y = a * k
+      for _ = 1, mt.cdiv(k, 50) do y = y + 1 end
+      return y
+    end,
+  } do
+    race(function(wrap)
+      local step = wrap(f)
+      return function(c) return step(x, 5 + 9 * c), name end
+    end)
+  end
+end)
+
+t.finish()
