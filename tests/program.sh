@@ -333,8 +333,7 @@ run 't = {} for i = 1, 1e5 do t[i] = {t, ("x"):rep(1e4), 1, 2, 3, {4, 5}} end t.
   [ "$(wc -c <out)" -lt 9000 ] && ok 'in brief' || not_ok 'in brief' "$(wc -c <out) bytes"
 modules=$("$program" -e "print(table.concat(require('mtorch.tools.modules').names, ' '))")
 run 'optim.SGD({nn.Parameter(mt.ones(2))}, {lr = 0.5})\nmt\nsetmetatable({1}, {})\nnn.Linear(1, 1)\n' -i &&
-  expect 'tables with a metatable are shown by what they are' 0 "SGD
-  group 1: 1 parameter, dampening=0, lr=0.5, maximize=false, momentum=0, nesterov=false, weight_decay=0
+  expect 'what tables with a metatable are' 0 "SGD(1 tensor, lr=0.5, momentum=0, dampening=0, weight_decay=0)
 mt has the modules $modules and the functions that mt.help() lists
 {1}
 Linear(1 -> 1)  2 parameters"

@@ -111,7 +111,7 @@ template <class T, int Stride>
 __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_t to) {
   constexpr int W = kWidth<T>;
   for (; to - from >= W && !mt_interrupted; from += W) some_windows<T, Stride>(r, from, W);
-  if (from < to) some_windows<T, Stride>(r, from, int(to - from));
+  if (from < to && to - from < W) some_windows<T, Stride>(r, from, int(to - from));
 }
 
 /// body(plane) for each, so many of them in a piece that it is worth a turn.

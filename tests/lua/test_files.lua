@@ -245,7 +245,7 @@ t.test('factorize: values as positions; a table of columns prints its first rows
   t.eq((data.factorize({'rome', 'york'}, names)):tolist(), {3, 0})
   t.eq(select(2, data.factorize(mt.tensor{3, 1, 3})), {1, 3})
   t.eq({(data.factorize{true, false}):tolist(), #data.factorize{}}, {{2, 1}, 0})
-  t.raises(function() data.factorize{{1}} end, 'factorize: value 1 is a table; one row is needed')
+  t.raises(function() data.factorize{{1}} end, 'factorize: value 1 is a table; texts, numbers or booleans are needed')
   t.eq(tostring(data.csv(write('cities.csv', 'city,area\nrome,1.5\noslo,20\n'))),
     '  city  area\n  rome   1.5\n  oslo    20\n[2 rows x 2 columns]')
 end)

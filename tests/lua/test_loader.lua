@@ -353,7 +353,7 @@ test('a dot instead of a colon, a loop over the object itself', function()
 end)
 
 t.test('transforms of sets: per example, in parts of sets and in workers too, assigned later', function()
-  local x, y = mt.range(1, 6):float():view(6, 1), mt.range(1, 6)
+  local x, y = mt.range(1, 6):float():view(6, 1):cpu(), mt.range(1, 6):cpu()
   local function double(v) return v * 2 end
   local set = data.TensorDataset(x, y, {transform = double, target_transform = function(v) return v + 10 end})
   local a, b = set:get(3)

@@ -67,14 +67,21 @@ formats.factorize = core.declare('factorize([values]: list|tensor, names: list =
   'ids, names = mt.data.factorize(t.city); names[ids:at(1)] is the first value. With names, of a set seen before, ' ..
   'positions in these, and 0 for others.',
   function(values, names)
-    if mt.is_tensor(values) then values = values:tolist() end
+    if mt.is_tensor(values) then values = values:view(-1):tolist() end
+    if mt.is_tensor(names) then names = names:view(-1):tolist() end
     local place, ids, given = {}, {}, names ~= nil
     names = names or {}
-    for k, value in ipairs(names) do place[value] = k end
-    for i, value in ipairs(values) do
-      if type(value) == 'table' then
-        core.fail('factorize: value %d is %s; one row is needed', i, core.describe(value))
+    local function check(what, i, value)
+      if type(value) == 'table' or value ~= value then
+        core.fail('factorize: %s %d is %s; texts, numbers or booleans are needed', what, i, core.describe(value))
       end
+    end
+    for k, value in ipairs(names) do
+      check('name', k, value)
+      place[value] = k
+    end
+    for i, value in ipairs(values) do
+      check('value', i, value)
       if place[value] == nil and not given then
         names[#names + 1] = value
         place[value] = #names

@@ -49,32 +49,17 @@ local function contents(value)
   end
 end
 
---- Tables that print as an address: an optimizer with its groups, the library's tables by their names,
---- others by what they hold.
-local function kind(value)
-  local meta = getmetatable(value)
-  if type(meta) == 'table' and meta.__tostring then return tostring(value) end
-  local list = rawget(value, 'param_groups')
-  if not list or not rawget(value, 'defaults') then return contents(value) or show(value, {}, 1, most_bytes) end
-  local lines = {rawget(value, 'name')}
-  for i, group in ipairs(list) do
-    local parts = {}
-    for _, key in ipairs(util.sorted_keys(rawget(value, 'defaults'))) do
-      parts[#parts + 1] = key .. '=' .. show(group[key], {}, 1, most_bytes)
-    end
-    lines[#lines + 1] = ('  group %d: %d parameter%s, %s'):format(i, #group.params, #group.params == 1 and '' or 's',
-      table.concat(parts, ', '))
-  end
-  return table.concat(lines, '\n')
-end
-
---- What the prompt prints for the results of a line: as `print`, but tables by their contents.
+--- What the prompt prints for the results of a line: as `print`, but tables by their contents, those of the library by
+--- their names.
 function prompt.print(...)
   local shown = {}
   for i = 1, select('#', ...) do
     local value = select(i, ...)
-    local address = type(value) == 'table' and tostring(value):find('^table: 0x')
-    shown[i] = address and kind(value) or tostring(value)
+    local text = tostring(value)
+    if type(value) == 'table' then
+      text = contents(value) or text:find('^table: 0x') and show(value, {}, 1, most_bytes) or text
+    end
+    shown[i] = text
   end
   io.stdout:write(table.concat(shown, '\t'), '\n')
 end
