@@ -66,7 +66,8 @@ void StepReplay::renew(Outgoing& o) {
 
 bool StepReplay::takes(size_t input, const Tensor& x) const {
   const Tensor& mine = inputs_[input].tensor;
-  return x.dtype() == mine.dtype() && x.shape() == mine.shape() && &x.device() == &mine.device() &&
+  const bool alike = x.is_contiguous() ? mine.is_contiguous() : x.strides() == mine.strides();
+  return alike && x.dtype() == mine.dtype() && x.shape() == mine.shape() && &x.device() == &mine.device() &&
          x.requires_grad() == mine.requires_grad();
 }
 
@@ -98,9 +99,8 @@ void StepReplay::start(const std::vector<Tensor>& inputs) {
   const NoGrad off;
   for (size_t k = 0; k < inputs.size(); ++k) {
     Input& in = inputs_[k];
-    const bool copied = in.copied || !inputs[k].is_contiguous();
-    if (copied) copy_(in.tensor, inputs[k]);
-    void* const at = copied ? in.tensor.data() : inputs[k].data();
+    if (in.copied) copy_(in.tensor, inputs[k]);
+    void* const at = in.copied ? in.tensor.data() : inputs[k].data();
     if (at == in.at) continue;
     in.at = at;
     for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));

@@ -228,4 +228,13 @@ test('numbers that decide behind a test, in a method, a metamethod, a function o
   end
 end)
 
+test('arguments of another layout: sums go along their strides', function()
+  local wide = mt.randn(177, 406)
+  local tensors = {mt.randn(177, 203), mt.randn(203, 177):t(), wide:narrow(2, 1, 203), mt.randn(203):expand(177, 203)}
+  race(function(wrap)
+    local step = wrap(function(a) return a:sum(), a:mean(1), a:std(), a:cumsum(2), a:matmul(a:t()), a:norm(), a end)
+    return function(c) return step(tensors[c % (c > 12 and 4 or 2) + 1]) end
+  end, 24)
+end)
+
 t.finish()

@@ -27,6 +27,26 @@ function Recording:pause(optimizer)
 end
 function Recording:resume() parts.step_resume(self.handle) end
 
+--- The strides of a tensor that is not contiguous, as text: sums go along them.
+local function layout_of(x)
+  return not x:is_contiguous() and table.concat(x:stride(), ' ') or nil
+end
+local function is_expanded(x)
+  local strides = x:stride()
+  for d, n in ipairs(x.shape) do
+    if strides[d] == 0 and n > 1 then return true end
+  end
+  return false
+end
+--- A copy of the same layout.
+local function copy_of(x)
+  x = x:detach()
+  if x:is_contiguous() then return x:clone() end
+  local strides, last = x:stride(), 1
+  for d, n in ipairs(x.shape) do last = last + (n - 1) * strides[d] end
+  return x:as_strided({last}, {1}):clone():as_strided(x.shape, strides, 0)
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
   local inputs, tensors, given, has_numbers = {}, {}, {n = arguments.n}, entry.captures_numbers
@@ -34,7 +54,7 @@ local function record(self, entry, arguments)
     given[i] = arguments[i]
     has_numbers = has_numbers or type(arguments[i]) == 'number'
     if mt.is_tensor(arguments[i]) then
-      given[i] = arguments[i]:detach():clone()
+      given[i] = copy_of(arguments[i])
       inputs[#inputs + 1], tensors[#tensors + 1] = given[i], arguments[i]
     end
   end
@@ -200,7 +220,8 @@ end
 --- What a program depends on of an argument.
 local function kind_of(x)
   if not mt.is_tensor(x) then return {value = x} end
-  return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device}
+  return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
+    layout = layout_of(x)}
 end
 
 local function same_kinds(entry, ...)
@@ -208,7 +229,9 @@ local function same_kinds(entry, ...)
   for i = 1, entry.n do
     local x, kept = given[i], entry[i]
     if kept.shape and not (mt.is_tensor(x) and kept.shape == x.shape and kept.dtype == x.dtype and
-      kept.requires_grad == x.requires_grad and kept.device == x.device) then return false end
+      kept.requires_grad == x.requires_grad and kept.device == x.device and kept.layout == layout_of(x)) then
+      return false
+    end
   end
   return true
 end
@@ -346,6 +369,9 @@ local function slow_call(self, entry, ...)
     local x = arguments[i]
     if mt.is_tensor(x) and x.requires_grad then
       give_up(self, entry, ('argument %d requires a gradient'):format(i))
+      return self.f(...)
+    elseif mt.is_tensor(x) and x.device == 'cpu' and is_expanded(x) then
+      give_up(self, entry, ('argument %d is expanded; pass its :contiguous()'):format(i))
       return self.f(...)
     end
   end
