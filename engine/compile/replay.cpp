@@ -67,8 +67,8 @@ void StepReplay::renew(Outgoing& o) {
 bool StepReplay::takes(size_t input, const Tensor& x) const {
   const Tensor& mine = inputs_[input].tensor;
   const bool alike = x.is_contiguous() ? mine.is_contiguous() : x.strides() == mine.strides();
-  return alike && x.dtype() == mine.dtype() && x.shape() == mine.shape() && &x.device() == &mine.device() &&
-         x.requires_grad() == mine.requires_grad();
+  return alike && x.dtype() == mine.dtype() && x.shape() == mine.shape() &&
+         &x.device() == &mine.device() && x.requires_grad() == mine.requires_grad();
 }
 
 bool StepReplay::has_hooks(const TensorImpl& x) {
