@@ -7,7 +7,7 @@
 --
 -- Prints `name<TAB>microseconds`; with peers, columns: name, ours, and for each peer its time and the ratio, the
 -- peer's time / ours. Every contender is a process of its own (bench/worker.lua, peers/worker.py) that makes a row's
--- inputs and warms up; then they take turns, seven runs each of at least 5 ms or one call, and the median counts. A
+-- inputs and warms up; then they take turns, seven runs each of at least 5 ms or four calls, and the median counts. A
 -- peer that is not installed is told in a line and left out; MTORCH_PEER_PYTHON names the Python that has them.
 -- Peers: torch, torch_compile, jax, numpy, numba, tinygrad; cpp (loops, g++ -O3), cblas (the BLAS called directly),
 -- copy (a memory copy of as many bytes); python, luajit (start-up); mtorch itself as no_onednn, avx2 (that instruction
