@@ -89,7 +89,7 @@ const BufferUse* use_at(const StepCall& c, const void* slot) {
 }
 
 /// gelu's slope has a formula for numbers, which is not that for tensors and programs: its bits are others.
-bool has_own_slope(int op) { return op_row(op).info->name == std::string_view("gelu"); }
+bool has_own_slope(int op) { return op == op::id<op::Gelu>; }
 
 /// How many instructions a derivative is; operations themselves are one.
 int cost_of(int op, int part) {

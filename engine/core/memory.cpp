@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <new>
 #include <utility>
-#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -78,14 +77,11 @@ struct FreeList {
   };
   Link* head[kClasses + 1] = {};
   int64_t cached = 0, allocated = 0, count = 0;
-  bool closed = false;         // the thread is ending
-  bool keeps_all = false;      // of a BlockPool
-  std::vector<void*> largest;  // .. blocks that no class has, all when it is closed
+  bool closed = false;  // the thread is ending
 
   ~FreeList() {
     closed = true;
     clear();
-    for (void* block : largest) std::free(block);
   }
   void clear() {
     for (Link*& list : head)
@@ -109,7 +105,6 @@ struct FreeList {
   /// again. It may have them when it is short of memory.
   bool keeps(void* block, size_t bytes) const {
     if (closed) return false;
-    if (keeps_all) return true;
     const int64_t more = cached + int64_t(bytes) - kMostCached;
     if (more <= 0) return true;
 #if defined(MADV_FREE)
@@ -122,7 +117,6 @@ struct FreeList {
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
-    if (c.index > kClasses && keeps_all) return largest.push_back(block);
     if (c.index > kClasses || !keeps(block, c.bytes)) return std::free(block);
     Link* link = static_cast<Link*>(block);
     link->next = head[c.index];
@@ -134,8 +128,6 @@ struct FreeList {
 namespace {
 
 thread_local FreeList free_list;
-thread_local FreeList* pool = nullptr;  // the BlockPool that storages come from, and only they
-FreeList& storages() { return pool ? *pool : free_list; }
 
 bool fits(size_t bytes) {
   const int64_t most = limit.load(std::memory_order_relaxed);
@@ -147,8 +139,8 @@ bool on_host(const Device& device) { return &device == &cpu_device(); }
 bool in_one_block(const Device& device, size_t bytes) { return on_host(device) && bytes < kHuge; }
 
 void* try_allocate(const Device& device, size_t bytes) {
-  if (in_one_block(device, bytes)) return storages().take(kHeader + bytes);
-  return on_host(device) ? storages().take(bytes) : device.alloc(bytes);
+  if (in_one_block(device, bytes)) return free_list.take(kHeader + bytes);
+  return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
 }
 
 /// "1.50 GiB", "300 bytes".
@@ -189,7 +181,7 @@ bool make_room() {
 
 void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
   if (pinned) pinned->unpin(data);
-  else if (on_host(device)) storages().give(data, bytes);
+  else if (on_host(device)) free_list.give(data, bytes);
   else device.free(data, bytes);
 }
 
@@ -249,7 +241,7 @@ void Storage::destroy(Storage* s) {
   (on_host(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))
-    return storages().give(s, kHeader + s->bytes);
+    return free_list.give(s, kHeader + s->bytes);
   give_back(*s->device, s->data, s->bytes, s->pinned);
   pool_free(s, sizeof(Storage));
 }
@@ -261,15 +253,6 @@ void* pool_alloc(size_t bytes) {
   return block;
 }
 void pool_free(void* block, size_t bytes) { free_list.give(block, bytes); }
-
-BlockPool::BlockPool() : list_(new FreeList) { list_->keeps_all = true; }
-BlockPool::~BlockPool() { delete list_; }
-void BlockPool::close() {  // free blocks are linked through their first bytes
-  for (FreeList::Link*& list : list_->head)
-    while (list) list_->largest.push_back(std::exchange(list, list->next));
-}
-void BlockPool::enter() { pool = list_; }
-void BlockPool::leave() { pool = nullptr; }
 
 MemoryUse memory_use() {
   return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};

@@ -73,22 +73,6 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 void* pool_alloc(size_t bytes);
 void pool_free(void* block, size_t bytes);
 
-/// Blocks of storages that are made between enter() and leave(), on one thread: what is freed there is
-/// reused by storages there, and by nobody else until the pool ends.
-class BlockPool {
- public:
-  BlockPool();
-  BlockPool(const BlockPool&) = delete;
-  ~BlockPool();
-  void enter();
-  void leave();
-  /// Nothing enters any more. What lies in the blocks may be written to from now on.
-  void close();
-
- private:
-  struct FreeList* const list_;
-};
-
 struct MemoryUse {
   int64_t live;         // bytes of all storages
   int64_t host, peak;   // of those of the CPU, now and at most so far
