@@ -13,6 +13,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/thin_product.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/cpu/work.h"
 
 namespace mt {
@@ -267,16 +268,37 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
   return true;
 }
 
+// Floats of a copied operand, half of an L2, and how often each must be used for a copy to pay.
+constexpr int64_t kCopyRoom = 1 << 18, kCopyUses = 256;
+
+/// x, whose memory may be transposed, by rows: oneDNN is ahead with those (512 x 512 x 512: 153 to 168
+/// GFLOP/s). They lie no power of two apart, since such fall into few sets of a cache.
+Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
+                         bool second) {
+  const int64_t step = ceil_div(cols, 16) * 16 + 16;
+  if (x.col == 1 || uses < kCopyUses || rows * step > kCopyRoom) return x;
+  thread_local std::vector<float> room(2 * kCopyRoom + 2048);
+  float* to = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64) / 4;
+  if (second) to += kCopyRoom + 1024;
+  transpose(to, step, x.at, x.col, rows, cols);
+  return {to, step, 1};
+}
+
 /// In the chains of the outer form, which is also faster than all terms at once (1024 x 1024 x 1024:
 /// 170 to 153 GFLOP/s), and which computes what oneDNN refuses.
 void onednn_product(const Product<float>& product) {
-  const Gemm<float> g = gemm_of(product);
-  const Product<float>& q = g.q;
+  Gemm<float> g = gemm_of(product);
+  const Product<float> q = g.q;
   if (!g.ldc) return outer_product(q);
   for (int64_t p = 0; p < q.k; p += q.depth) {
     Product<float> part = q;
     part.k = at_most(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
+    if (q.way == Way::onednn_chain) {
+      part.a = by_rows(part.a, q.m, part.k, q.n, false);
+      part.b = by_rows(part.b, part.k, q.n, q.m, true);
+    }
+    g = gemm_of(part);
     if (!onednn::sgemm(g.ta, g.tb, q.m, q.n, part.k, part.a.at, g.lda, part.b.at, g.ldb, q.c.at,
                        g.ldc, part.accumulate))
       outer_product(part);
@@ -342,9 +364,10 @@ template <class T> Way way_of(const Product<T>& q, int64_t entries) {
     if (!library->avx512 || sizeof(F32s) < 32) return work > kColdWork ? Way::onednn : Way::free;
     const double all = work_so_far.load(std::memory_order_relaxed) + work * double(entries);
     work_so_far.store(all, std::memory_order_relaxed);
-    if (all < kWarmWork) return Way::chain;
+    // The outer form, which packs b as it goes, is ahead where b is transposed and used by few rows.
+    if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return Way::chain;
     static const int like = layouts_like_chains();
-    return like >> (g.ta + 2 * g.tb) & 1 ? Way::onednn_chain : Way::chain;
+    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? Way::onednn_chain : Way::chain;
   }
   return Way::free;
 }
