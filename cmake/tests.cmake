@@ -221,6 +221,8 @@ endforeach()
 add_test(NAME script.custom_ops COMMAND mtorch scripts/custom_ops.lua --epochs 60 --limit 3
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.custom_ops PROPERTIES PASS_REGULAR_EXPRESSION "16 operators.*the operators above.*right: ")
+add_test(NAME script.train_parallel COMMAND mtorch scripts/train_parallel.lua --epochs 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.train_parallel PROPERTIES PASS_REGULAR_EXPRESSION "1 process with equal nets")
 add_test(NAME script.compiled COMMAND mtorch scripts/compiled.lua --largest 16384 --runs 2
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.compiled PROPERTIES PASS_REGULAR_EXPRESSION "where the time goes.*mt.map.*right: ")

@@ -20,8 +20,10 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
 xbyak; Catch2 2 or 3 for the tests'
 
-# Of oneDNN, which makes large products and convolutions faster, the first that there is: Debian 12, 13.
+# Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster
+# (Debian 12, 13), and for the tests Open MPI, for what several processes do together.
 faster='libdnnl2 libdnnl3.6'
+several='openmpi-bin'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -110,22 +112,22 @@ ensure() {
   rm -f "$log" "$build/.configured" "$root/build-sanitize/.configured"
 }
 
-# Installs oneDNN where that can be done without asking anyone; everything works without it.
-quicken() {
+# Installs the first of the packages $@ that there is, where that can be done without asking anyone.
+want() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then return 0; fi
   [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 0
-  # shellcheck disable=SC2086  # a list of names
-  set -- $faster
   for package; do [ -n "$(missing "$package")" ] || return 0; done
   for package; do
     apt-get -s install "$package" >/dev/null 2>&1 || continue
     log=$(mktemp)
     say "installing $package"
-    apt install --no-install-recommends "$package" || say "$package was not installed: large products will be slower"
+    apt install --no-install-recommends "$package" || say "$package was not installed: mtorch works without"
     rm -f "$log"
     return 0
   done
 }
+# shellcheck disable=SC2086  # lists of names
+want_faster() { want $faster; }
 
 # ---- building ----
 
@@ -242,7 +244,7 @@ ctest_in() {
 train() {
   # shellcheck disable=SC2086
   ensure $core
-  quicken
+  want_faster
   make_normal OFF
   : >"$build/.started"
   "$build/mtorch" "$root/scripts/train_split.lua" "$@"
@@ -258,7 +260,8 @@ train() {
 tests() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  quicken
+  want_faster
+  want $several
   make_normal ON
   ctest_in "$build" "$@"
 }
@@ -266,7 +269,7 @@ tests() {
 sanitize() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  quicken
+  want_faster
   dir=$root/build-sanitize
   # CUDA is off: the driver and ASan want the same addresses; compute-sanitizer is the tool there.
   make_in "$dir" -DMTORCH_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMTORCH_TESTS=ON \
@@ -313,7 +316,7 @@ bundle_nvcc() {
 bundle() {
   # shellcheck disable=SC2086
   ensure $core $tests
-  quicken
+  want_faster
   dir=$root/build-bundle
   CUDACXX=${CUDACXX:-$(bundle_nvcc)}
   kinds='75-real;80-real;90'
@@ -336,7 +339,7 @@ case $verb in
   build)
     # shellcheck disable=SC2086
     ensure $core
-    quicken
+    want_faster
     make_normal OFF
     ;;
   bundle) bundle ;;

@@ -23,6 +23,7 @@ local engine_arrows = {
   gpu = {header = 'core gpu compile', source = language .. ' gpu compile'},
   io = {header = 'core io', source = 'core io'},
   data = {header = 'core data', source = 'core data io'},
+  dist = {header = 'core io dist', source = language .. ' dist'},
   profile = {header = 'core profile', source = 'core ops profile'},
   compile = {header = 'core compile', source = language .. ' compile'},
 }

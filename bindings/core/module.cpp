@@ -359,6 +359,11 @@ const Entry kLanguage[] = {
        push_gradient(a.L);
        return 1;
      }},
+    {"dist()", "mt.dist but parallel, and what that is made of.",
+     [](Args& a) {
+       push_dist(a.L);
+       return 2;
+     }},
     {"loader()", "What data/loader.lua is made of.",
      [](Args& a) {
        push_loader(a.L);

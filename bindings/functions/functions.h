@@ -59,6 +59,7 @@ void add_explain(lua_State*);
 void add_replay(lua_State*);
 void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
+void push_dist(lua_State* L);         // the functions of mt.dist, and parts of its Lua
 void push_formats(lua_State* L);      // what data/formats.lua is made of
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_grid_kernel(lua_State* L);  // parts of mt.kernel

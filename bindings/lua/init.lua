@@ -102,7 +102,7 @@ end
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
   local lazy = {}
-  for _, name in ipairs {'nn', 'onnx', 'optim', 'data', 'plot'} do
+  for _, name in ipairs {'nn', 'onnx', 'optim', 'data', 'dist', 'plot'} do
     lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
   end
   lazy.metrics = function() return core.strict(require 'mtorch.tools.metrics', 'mt.metrics') end

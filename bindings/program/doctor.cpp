@@ -69,6 +69,8 @@ int doctor() {
   row("JPEG", there("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
   row("downloads", there("libcurl.so.4") || there("libcurl-gnutls.so.4"), "libcurl",
       "apt-get install libcurl4");
+  row("mpi", there("libmpi.so.40"), "libmpi.so.40 (Open MPI)",
+      "mt.dist is a world of one process: apt-get install openmpi-bin");
   const std::string trouble = cuda_unavailable_reason();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
   if (trouble.empty()) {

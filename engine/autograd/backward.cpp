@@ -216,6 +216,32 @@ class BackwardPass : public Walk {
     }
   }
 
+  /// Shows the leaves' gradients to the groups that they belong to.
+  void call_group_hooks() {
+    std::vector<std::shared_ptr<GradientGroup>> groups;
+    for (const auto& leaf : leaves_)
+      if (leaf->hooks)
+        for (const auto& hook : *leaf->hooks)
+          if (hook->group && std::find(groups.begin(), groups.end(), hook->group) == groups.end())
+            groups.push_back(hook->group);
+    for (const auto& group : groups) {
+      std::vector<Ref<TensorImpl>> members;
+      std::vector<Tensor> gradients;
+      for (const auto& member : group->members) {
+        const auto hook = member.lock();
+        members.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
+        TensorImpl* const g = hook ? hook->leaf->pending : nullptr;
+        gradients.push_back(g ? Tensor(Ref<TensorImpl>::share(g)) : Tensor());
+      }
+      group->call(gradients);
+      for (size_t i = 0; i < members.size(); ++i)
+        if (members[i] && gradients[i].defined()) {
+          if (!members[i]->pending) leaves_.push_back(members[i]);
+          put(*members[i], std::move(gradients[i]));
+        }
+    }
+  }
+
   /// Hands the leaves' gradients to the targets instead of `.grad`.
   void collect_targets() {
     for (auto& leaf : leaves_) targets_->leaves[leaf.get()] = take(*leaf);
@@ -500,6 +526,7 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, boo
   start(pass, root, std::move(g));
   pass.run();
   pass.call_leaf_hooks();
+  pass.call_group_hooks();
   pass.accumulate_grads();
 }
 

@@ -135,16 +135,26 @@ void notify_shared(const Node& node) {
     if (hook->on_shared) hook->on_shared();
 }
 
+static std::vector<std::shared_ptr<Hook>>& hooks_of(TensorImpl& leaf) {
+  if (!leaf.hooks) leaf.hooks = new std::vector<std::shared_ptr<Hook>>;
+  return *leaf.hooks;
+}
+
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
   if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
   auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
-  if (x.impl()->node) {
-    x.impl()->node->ensure_extra().hooks.push_back(hook);
-  } else {
-    if (!x.impl()->hooks) x.impl()->hooks = new std::vector<std::shared_ptr<Hook>>;
-    x.impl()->hooks->push_back(hook);
-  }
+  if (x.impl()->node) x.impl()->node->ensure_extra().hooks.push_back(hook);
+  else hooks_of(*x.impl()).push_back(hook);
   return hook;
+}
+
+void register_group_hook(const std::vector<Tensor>& leaves,
+                         std::function<void(std::vector<Tensor>&)> call) {
+  const auto group = std::make_shared<GradientGroup>(GradientGroup{{}, std::move(call)});
+  for (const Tensor& x : leaves) {
+    hooks_of(*x.impl()).push_back(std::make_shared<Hook>(Hook{{}, {}, group, x.impl()}));
+    group->members.push_back(hooks_of(*x.impl()).back());
+  }
 }
 
 // ---- debugging ----------------------------------------------------------------------------------

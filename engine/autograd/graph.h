@@ -37,9 +37,19 @@ constexpr int kMaxSaved = 4;
 
 /// A function that sees a gradient, and may return another of its shape in its place. Without
 /// `call` it was removed.
+struct GradientGroup;
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
   std::function<void()> on_shared;  // of a computed tensor: its node gets one more owner
+  std::shared_ptr<GradientGroup> group = nullptr;  // of a leaf: seen with those of other leaves
+  TensorImpl* leaf = nullptr;                      // that owns the hook of a group
+  bool removed() const { return !call && !group; }
+};
+/// Leaves whose gradients a function sees together when `backward` has computed all of them. Undefined ones were
+/// not computed; it may put others in their places.
+struct GradientGroup {
+  std::vector<std::weak_ptr<Hook>> members;
+  std::function<void(std::vector<Tensor>&)> call;
 };
 struct CustomFunction;  // function.h
 struct Checkpoint;      // function.h
@@ -168,6 +178,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
 void notify_shared(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
+void register_group_hook(const std::vector<Tensor>& leaves,
+                         std::function<void(std::vector<Tensor>&)>);
 
 /// A running backward pass. The gradients of a function's results (function.h) wait here for the function's
 /// turn, by its node.

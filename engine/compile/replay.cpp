@@ -74,7 +74,7 @@ bool StepReplay::takes(size_t input, const Tensor& x) const {
 bool StepReplay::has_hooks(const TensorImpl& x) {
   if (x.hooks)
     for (const auto& hook : *x.hooks)
-      if (hook->call) return true;
+      if (!hook->removed()) return true;
   return false;
 }
 

@@ -8,7 +8,8 @@ local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'ke
   filename = 'path', file = 'path'}
 
 -- Where a name that mt lacks may be meant to lie.
-local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'cuda'}
+local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'dist',
+  'cuda'}
 
 local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
 

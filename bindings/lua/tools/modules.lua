@@ -2,7 +2,7 @@
 local mt = require 'mtorch'
 
 local modules = {names = {'linalg', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
-  'metrics', 'checkpoint', 'plot', 'onnx', 'cuda'}}
+  'metrics', 'checkpoint', 'plot', 'onnx', 'dist', 'cuda'}}
 
 --- The table of a name, or nil: modules.at('optim.lr'); `get` is how a field is asked for.
 function modules.at(name, get)

@@ -1,0 +1,67 @@
+// dist.cpp -- mt.dist: collective operations on tensors of several processes
+#include "engine/dist/process_group.h"
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+namespace {
+
+/// One tensor or a list of them.
+struct OneOrMore {
+  std::vector<Tensor> list;
+};
+
+}  // namespace
+
+template <> struct Arg<OneOrMore> {
+  static constexpr Type type{kind::tensor | kind::tensors};
+  static OneOrMore get(const Args& a, int i) {
+    return {tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i)};
+  }
+};
+
+namespace {
+
+const Entry kDist[] = {
+    {"init()",
+     "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
+     "size. Every function of mt.dist does so when it comes first.",
+     [](Args& a) { return a.push(double(dist::rank())) + a.push(double(dist::size())); }},
+    {"rank()", "Which of the processes this one is, from 0.",
+     bind<[] { return int64_t(dist::rank()); }>},
+    {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
+    {"all_reduce_([x], op='sum')",
+     "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "
+     "in place; all get the same bits. Returns x.",
+     takes<OneOrMore, dist::Reduction>([](Args& a) {
+       dist::all_reduce_(Arg<OneOrMore>::get(a, 1).list, dist::Reduction(a.choice(2)));
+       return a.self();
+     })},
+    {"broadcast_([x], root=0)",
+     "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
+     takes<OneOrMore, int64_t>([](Args& a) {
+       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, int(a.integer(2)));
+       return a.self();
+     })},
+    {"all_gather(x)",
+     "The tensors of all processes, of equal shapes: a list, that of rank r at r + 1.",
+     bind<[](const Tensor& x) { return dist::all_gather(x); }>},
+    {"barrier()", "Waits until all processes have come here.", bind<dist::barrier>},
+};
+
+const Entry kParts[] = {
+    {"average_gradients([parameters])", "Averages the gradients of each backward pass to come.",
+     bind<[](const std::vector<Tensor>& list) { dist::average_gradients(list); }>},
+};
+
+}  // namespace
+
+void push_dist(lua_State* L) {
+  for (const Entry& e : kParts) e.internal = true;
+  lua_newtable(L);
+  add(L, kDist);
+  lua_newtable(L);
+  add(L, kParts);
+}
+
+}  // namespace mt::lua

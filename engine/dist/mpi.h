@@ -1,0 +1,34 @@
+// mpi.h -- Open MPI, opened when a process joins others: the functions that collective operations call
+#pragma once
+#include "engine/io/library.h"
+
+namespace mt::dist {
+
+/// Open MPI's objects are known by address alone.
+using Object = const void*;
+
+/// Open MPI 4 or 5 (the ABI of libmpi.so.40).
+struct Mpi : Library {
+  Mpi() : Library("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
+
+  template <class... Parameters> using Call = int(Parameters...);
+  Call<int*, char***, int, int*>* init_thread =
+      find<Call<int*, char***, int, int*>>("MPI_Init_thread");
+  Call<>* finalize = find<Call<>>("MPI_Finalize");
+  Call<Object, int*>* comm_rank = find<Call<Object, int*>>("MPI_Comm_rank");
+  Call<Object, int*>* comm_size = find<Call<Object, int*>>("MPI_Comm_size");
+  Call<Object, Object>* set_errhandler = find<Call<Object, Object>>("MPI_Comm_set_errhandler");
+  Call<int, char*, int*>* error_string = find<Call<int, char*, int*>>("MPI_Error_string");
+  using Reduce = Call<const void*, void*, int, Object, Object, Object>;
+  Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
+  using Gather = Call<const void*, int, Object, void*, int, Object, Object>;
+  Gather* all_gather = find<Gather>("MPI_Allgather");
+  using Broadcast = Call<void*, int, Object, int, Object>;
+  Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
+
+  Object world = object("ompi_mpi_comm_world");
+  Object errors_return = object("ompi_mpi_errors_return");
+  Object object(const char* name) const { return find<char>(name); }
+};
+
+}  // namespace mt::dist

@@ -1,0 +1,172 @@
+-- test_dist.lua -- mt.dist: a world of one; with mpirun the same file as two and three processes.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, raises = t.test, t.eq, t.raises
+local dist, nn = mt.dist, mt.nn
+
+local function perceptron()
+  return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)):to 'float64'
+end
+--- The losses and the parameters of 20 steps over rows first, first + every, ..
+local function trained(net, first, every, x, y)
+  local rows = mt.range(first, 12, every)
+  x, y = x:index_select(1, rows), y:index_select(1, rows)
+  local opt = mt.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
+  for _ = 1, 20 do
+    opt:zero_grad()
+    local loss = (net(x) - y):pow(2):mean()
+    loss:backward()
+    opt:step()
+  end
+  local list = {}
+  for i, p in ipairs(net:parameters()) do list[i] = p:detach():flatten() end
+  return mt.cat(list)
+end
+local function task()
+  mt.manual_seed(5)
+  return perceptron(), mt.randn(12, 3, {dtype = 'float64'}), mt.randn(12, 1, {dtype = 'float64'})
+end
+
+if arg[1] == '--process' then -- one of several
+  local rank, size = dist.init()
+  assert(rank == dist.rank() and size == dist.size() and size == tonumber(arg[2]))
+  local function ranks(f) -- f(0) + f(1) + ..
+    local sum = 0
+    for r = 0, size - 1 do sum = sum + f(r) end
+    return sum
+  end
+  for _, dtype in ipairs{'float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'int16', 'int8', 'uint8'} do
+    local x = mt.tensor({{rank, 2, 3}, {4, 5, 6 + rank}}, {dtype = dtype})
+    assert(rawequal(dist.all_reduce_(x), x))
+    eq(x:tolist(), {{ranks(function(r) return r end), 2 * size, 3 * size}, {4 * size, 5 * size,
+      ranks(function(r) return 6 + r end)}})
+    eq(x.dtype, dtype)
+    local turned = mt.tensor({{rank, 2}, {4, 5}}, {dtype = dtype}):t()
+    dist.all_reduce_(turned, {op = 'max'})
+    eq(turned:tolist(), {{size - 1, 4}, {2, 5}})
+    eq(dist.all_reduce_(mt.tensor({rank + 1}, {dtype = dtype}), 'min'):tolist(), {1})
+    eq(dist.broadcast_(mt.tensor({rank, 7}, {dtype = dtype}), size - 1):tolist(), {size - 1, 7})
+    local all = dist.all_gather(mt.tensor({rank, 7}, {dtype = dtype}))
+    eq(#all, size)
+    for r = 1, size do eq({all[r]:tolist(), all[r].dtype}, {{r - 1, 7}, dtype}) end
+  end
+  eq(dist.all_reduce_(mt.tensor{rank == 0, true, false}, {op = 'max'}):tolist(), {true, true, false})
+  eq(dist.all_reduce_(mt.tensor(rank + 1), {op = 'mean'}):item(), (size + 1) / 2)
+  eq(dist.all_reduce_(mt.zeros(0, 3)):tolist(), mt.zeros(0, 3):tolist())
+  local a, b, c = mt.tensor{rank}, mt.tensor({rank, 1}, {dtype = 'int64'}), mt.ones(2, 2)
+  dist.all_reduce_{a, b, c}
+  eq({a:tolist(), b:tolist(), c:tolist()}, {{ranks(function(r) return r end)}, {ranks(function(r) return r end), size},
+    {{size, size}, {size, size}}})
+  dist.barrier()
+
+  -- a call that differs is refused by all, and the next one works
+  raises(function() dist.all_reduce_(mt.zeros(3 + rank)) end, 'all_reduce_: the processes call it differently')
+  raises(function()
+    if rank == 0 then dist.barrier() else dist.all_gather(mt.zeros(3)) end
+  end, 'the processes call it differently')
+  raises(function() dist.broadcast_(mt.zeros(1), {root = size}) end, 'root is ' .. size)
+  raises(function() dist.all_reduce_(mt.ones(2, {dtype = 'int32'}), {op = 'mean'}) end, 'mean of int32')
+  raises(function() dist.all_reduce_(mt.ones(1):expand(4)) end, 'all_reduce_')
+  eq(dist.all_reduce_(mt.ones(1)):item(), size)
+
+  -- the whole batch's gradient is the mean of those of equal parts
+  local net, x, y = task()
+  local whole = trained(net, 1, 1, x, y)
+  local mine = task()
+  for _, p in ipairs(mine:parameters()) do mt.no_grad(function() p:add_(rank) end) end -- rank 0's are taken
+  assert(rawequal(dist.parallel(dist.parallel(mine)), mine))
+  local parts = trained(mine, rank + 1, size, x, y)
+  assert((parts - whole):abs():max():item() < 1e-12)
+  for _, other in ipairs(dist.all_gather(parts)) do assert(other:equal(parts)) end
+
+  -- a parameter that only one process used, one that none did; gradients add up over passes
+  local pair = nn.ModuleList{nn.Linear(2, 1), nn.Linear(2, 1), nn.Linear(2, 1)}
+  dist.parallel(pair)
+  for _ = 1, 2 do
+    local loss = pair[1](mt.ones(1, 2) * rank):sum()
+    if rank == 1 then loss = loss + pair[2](mt.ones(1, 2)):sum() end
+    loss:backward()
+  end
+  eq(pair[1].weight.grad:tolist(), {{size - 1, size - 1}})
+  t.near(pair[2].weight.grad:tolist()[1], {2 / size, 2 / size})
+  eq(pair[3].weight.grad, nil)
+
+  -- mt.grad does not average; a compiled step is run as it is
+  eq(mt.grad(pair[1](mt.ones(1, 2)):sum() * (rank + 1), pair[1].bias):tolist(), {rank + 1})
+  local compiled = task()
+  dist.parallel(compiled)
+  local opt = mt.optim.SGD(compiled:parameters(), {lr = 0.1, momentum = 0.9})
+  local rows = mt.range(rank + 1, 12, size)
+  local step = mt.compile(function(a, b)
+    opt:zero_grad()
+    local loss = (compiled(a) - b):pow(2):mean()
+    loss:backward()
+    opt:step()
+    return loss
+  end)
+  for _ = 1, 20 do step(x:index_select(1, rows), y:index_select(1, rows)) end
+  local list = {}
+  for i, p in ipairs(compiled:parameters()) do list[i] = p:detach():flatten() end
+  assert(mt.cat(list):equal(parts), 'the compiled steps differ')
+
+  if arg[3] == 'fail' and rank == 1 then error 'on purpose' end
+  dist.barrier()
+  io.write('process ', rank, ' of ', size, ' is done\n')
+  os.exit(0)
+end
+
+test('a world of one', function()
+  eq({dist.init()}, {0, 1})
+  eq({dist.rank(), dist.size()}, {0, 1})
+  local x = mt.tensor{1, 2}
+  eq(rawequal(dist.all_reduce_(x, {op = 'mean'}), x) and x:tolist(), {1, 2})
+  eq(dist.broadcast_({x, mt.ones(1)}, 0)[1]:tolist(), {1, 2})
+  local all = dist.all_gather(x)
+  eq({#all, all[1]:tolist()}, {1, {1, 2}})
+  all[1]:zero_()
+  eq(x:tolist(), {1, 2})
+  dist.barrier()
+  local net = nn.Linear(2, 1)
+  assert(rawequal(dist.parallel(net), net))
+end)
+
+test('what is refused', function()
+  raises(function() dist.broadcast_(mt.ones(1), 1) end, 'broadcast_: root is 1; the processes are 0 to 0')
+  raises(function() dist.broadcast_(mt.ones(1), -1) end, 'root')
+  raises(function() dist.all_reduce_(mt.ones(1), {op = 'sun'}) end, "op.*'sum'")
+  raises(function() dist.all_reduce_(mt.tensor{true}) end, 'bool has no sum')
+  raises(function() dist.all_reduce_(mt.tensor({1}, {dtype = 'int64'}), 'mean') end, 'mean of int64')
+  raises(function() dist.all_reduce_(3) end, 'all_reduce_')
+  raises(function() dist.all_reduce_{1, 2} end, 'all_reduce_')
+  raises(function() dist.all_gather() end, 'all_gather')
+  raises(function() dist.parallel(mt.ones(1)) end, 'dist.parallel: a module is needed, got a tensor')
+  raises(function() return dist.allreduce end, "mt.dist has no 'allreduce'.*all_reduce_")
+end)
+
+local program = arg[0]
+for i = -1, -100, -1 do program = arg[i] or program end
+--- What n processes of this file print, and the status.
+local function processes(n, mode)
+  local pipe = io.popen(('OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 timeout 60 ' ..
+    "mpirun --oversubscribe -n %d '%s' '%s' --process %d %s 2>&1; echo status $?"):format(n, program, arg[0], n, mode))
+  local text = pipe:read '*a'
+  pipe:close()
+  return text
+end
+if os.execute 'command -v mpirun >/dev/null' ~= 0 then
+  print 'the rest is skipped: there is no mpirun'
+else
+  for n = 2, 3 do
+    test(n .. ' processes', function()
+      local text = processes(n, '')
+      for r = 0, n - 1 do assert(text:find(('process %d of %d is done'):format(r, n), 1, true), text) end
+      assert(text:find 'status 0', text)
+    end)
+  end
+  test('a process that fails ends the others', function()
+    local text = processes(2, 'fail')
+    assert(text:find('on purpose', 1, true) and not text:find 'status 0' and not text:find 'status 124', text)
+  end)
+end
+
+t.finish()
