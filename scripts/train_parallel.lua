@@ -42,5 +42,6 @@ local right = mt.no_grad(function() return net(set.x):squeeze(2):gt(0):eq(set.y:
 local nets = dist.all_gather(nn.parameters_to_vector(net:parameters()):detach())
 for _, other in ipairs(nets) do assert(other:equal(nets[1]), 'the processes ended with different nets') end
 if rank == 0 then
-  print(('%d of %d points right; %d process%s with equal nets'):format(right, set.x:size(1), size, size > 1 and 'es' or ''))
+  print(('%d of %d points right; %d process%s with equal nets'):format(right, set.x:size(1), size,
+    size > 1 and 'es' or ''))
 end
