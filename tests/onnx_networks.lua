@@ -480,6 +480,15 @@ for name, net in pairs{CrossEntropyLoss = nn.CrossEntropyLoss({weight = weights,
       Smoothed = nn.CrossEntropyLoss({label_smoothing = 0.2})} do
   add('loss_' .. name, net, function(n) return {mt.randn(n, 6), mt.randint(1, 6, {n})} end, {positions = {false, true}})
 end
+add('ignored_labels', function(scores, label)
+  local losses = mt.cross_entropy(scores, label, {reduction = 'none'})
+  return losses, label:ne(-100), label:eq(-100), label:gt(0), label:le(0), label:ge(2),
+    mt.tensor{3, -100}:long():eq(label)
+end, function(n)
+  local label = mt.randint(1, 4, {n, 2})
+  label[{1, 2}] = -100
+  return {mt.randn(n, 4, 2), label}
+end, {positions = {false, true}})
 add('loss_MultiLabelMarginLoss', nn.MultiLabelMarginLoss(), function(n)
   return {mt.randn(n, 4), mt.tensor({ {2, 4, -1, 1} }, 'int64'):repeat_interleave(n, 1)}
 end, {positions = {false, true}})

@@ -28,13 +28,13 @@ local function instruction(g, entries, text, values, dtype)
     if k > 1 then bools = bools and (type(x) == 'boolean' or Graph.is_handle(x) and x.dtype == 'bool') end
   end
   for key, value in rest:gmatch('([%w_]+)=([^,%s]+)') do a[key] = tonumber(value) end
-  return (entry(g, a, {op = name, results = { {dtype = bools and 'bool' or dtype} }}))
+  return (entry(g, a, {op = name, dtype = bools and 'bool' or dtype}))
 end
 
 --- run(program, name, numbers, tensors..)
 local function run(g, a, call, lowering)
   local entries, values = lowering.entries, {}
-  local dtype = call.results[1].dtype
+  local dtype = call.dtype
   for i = 4, #call.args do
     if Graph.is_handle(a[i]) and a[i].dtype:find 'float' then dtype = a[i].dtype end
   end
@@ -45,7 +45,7 @@ local function run(g, a, call, lowering)
       for output in line:gmatch('%%(%d+)') do
         local x = values[tonumber(output)]
         if not Graph.is_handle(x) then
-          x = g:expand(g:scalar(x, type(x) == 'boolean' and 'bool' or dtype), call.results[1].shape)
+          x = g:expand(g:cast(x, type(x) == 'boolean' and 'bool' or dtype), call.shape)
         end
         results[#results + 1] = x
       end

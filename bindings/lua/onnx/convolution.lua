@@ -57,9 +57,7 @@ for n = 1, 3 do
     if not a.return_indices then return g.MaxPool(a.input, options) end
     options.outputs = 2
     local values, places = g.MaxPool(a.input, options)
-    local plane = 1
-    for i = 3, #a.input.shape do plane = plane * a.input.shape[i] end
-    places = g.Mod(g:value(places.name, 'int64'), plane)
+    places = g.Mod(g:bare(places), Size.product{unpack(a.input.shape, 3)})
     places.positions = true
     return values, places
   end)
@@ -69,53 +67,33 @@ for n = 1, 3 do
       pads = twice(spread(a.padding, n)), ceil_mode = a.ceil_mode and 1 or 0,
       count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0})
     if not a.divisor_override then return y end
-    local count = 1
-    for _, size in ipairs(kernel) do count = count * size end
-    return y * (count / a.divisor_override)
+    return y * (Size.product(kernel) / a.divisor_override)
   end)
 end
 
 --- Where window k of `out` begins and ends among n positions, from 0, as in PyTorch.
 local function window(k, n, out) return math.floor(k * n / out), math.ceil((k + 1) * n / out) end
 
---- The sizes of an adaptive pooling's input and output; sizes that are not given stay.
+--- The sizes of an adaptive pooling's input and output, and of its windows where all are equal; sizes that are not
+--- given stay.
 local function adaptive_sizes(a, n)
-  local from, to, even = {}, spread(a.output_size, n), true
+  local from, to, windows, even = {}, spread(a.output_size, n), {}, true
   for i = 1, n do
     from[i] = a.input.shape[i + 2]
     to[i] = to[i] or from[i]
     if Size.is(from[i]) and to[i] ~= 1 then
       core.fail('onnx.export: adaptive pooling of sizes that follow the dynamic axes is known to size 1')
     end
-    even = even and (to[i] == 1 or from[i] % to[i] == 0)
+    windows[i], even = from[i] / to[i], even and from[i] % to[i] == 0
   end
-  return from, to, even
-end
-local function spatial(n)
-  local axes = {}
-  for i = 1, n do axes[i] = i + 1 end
-  return axes
-end
-local function is_one(list)
-  for _, x in ipairs(list) do
-    if x ~= 1 then return false end
-  end
-  return true
-end
-local function window_sizes(from, to)
-  local kernel = {}
-  for i = 1, #from do kernel[i] = from[i] / to[i] end
-  return kernel
+  return from, to, even and windows
 end
 
 for n = 1, 3 do
   entries[('adaptive_avg_pool%dd'):format(n)] = batched(n, function(g, a)
-    local from, to, even = adaptive_sizes(a, n)
-    if is_one(to) then return g.GlobalAveragePool(a.input) end
-    if even then
-      local kernel = window_sizes(from, to)
-      return g.AveragePool(a.input, {kernel_shape = kernel, strides = kernel})
-    end
+    local from, to, windows = adaptive_sizes(a, n)
+    if Size.product(to) == 1 then return g.GlobalAveragePool(a.input) end
+    if windows then return g.AveragePool(a.input, {kernel_shape = windows, strides = windows}) end
     local y = a.input
     for i = 1, n do -- means of windows are products with a matrix
       local means = mt.zeros(from[i], to[i])
@@ -123,30 +101,23 @@ for n = 1, 3 do
         local first, last = window(k, from[i], to[i])
         means[{{first + 1, last}, k + 1}] = 1 / (last - first)
       end
-      local order = {}
-      for axis = 0, n + 1 do order[axis + 1] = axis end
-      order[i + 2], order[n + 2] = order[n + 2], order[i + 2]
-      y = g:transpose(g.MatMul(g:transpose(y, order), g:constant(means:to(y.dtype))), order)
+      y = g:swap(g.MatMul(g:swap(y, i + 1, n + 1, n + 2), g:constant(means:to(y.dtype))), i + 1, n + 1, n + 2)
     end
     return y
   end)
   entries[('adaptive_max_pool%dd'):format(n)] = batched(n, function(g, a)
-    local from, to, even = adaptive_sizes(a, n)
+    local from, to, windows = adaptive_sizes(a, n)
     if a.return_indices then core.fail('onnx.export: adaptive_max_pool with return_indices has no ONNX form') end
-    if is_one(to) then return g.GlobalMaxPool(a.input) end
-    if even then
-      local kernel = window_sizes(from, to)
-      return g.MaxPool(a.input, {kernel_shape = kernel, strides = kernel})
-    end
+    if Size.product(to) == 1 then return g.GlobalMaxPool(a.input) end
+    if windows then return g.MaxPool(a.input, {kernel_shape = windows, strides = windows}) end
     local y = a.input
-    for i, axis in ipairs(spatial(n)) do
-      local parts = {}
+    for i = 1, n do
+      local parts, axis = {}, i + 1
       for k = 0, to[i] - 1 do
         local first, last = window(k, from[i], to[i])
         parts[k + 1] = g:reduce('ReduceMax', g:slice(y, {axis}, {first}, {last}), {axis}, true)
       end
-      parts[#parts + 1] = {axis = axis}
-      y = g.Concat(unpack(parts))
+      y = g:concat(parts, axis)
     end
     return y
   end)
@@ -157,7 +128,7 @@ end
 local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
   trilinear = 'linear', bicubic = 'cubic'}
 entries.interpolate = function(g, a, call)
-  local x, shape, n = a.input, call.results[1].shape, #a.input.shape - 2
+  local x, shape, n = a.input, call.shape, #a.input.shape - 2
   if a.mode == 'area' then
     return entries[('adaptive_avg_pool%dd'):format(n)](g, {input = x, output_size = {unpack(shape, 3)}}, call)
   end
@@ -175,27 +146,21 @@ entries.interpolate = function(g, a, call)
   return g.Resize(x, false, false, g:size_list(shape), options)
 end
 entries.pixel_shuffle = function(g, a, call)
-  if #a.input.shape == 4 then
-    return g.DepthToSpace(a.input, {blocksize = a.upscale_factor, mode = 'CRD'})
-  end
-  local shape = {1, unpack(a.input.shape)}
-  return g:reshape(g.DepthToSpace(g:reshape(a.input, shape), {blocksize = a.upscale_factor, mode = 'CRD'}),
-    call.results[1].shape)
+  local x, options = a.input, {blocksize = a.upscale_factor, mode = 'CRD'}
+  if #x.shape == 4 then return g.DepthToSpace(x, options) end
+  return g:reshape(g.DepthToSpace(g:reshape(x, {1, unpack(x.shape)}), options), call.shape)
 end
 entries.pixel_unshuffle = function(g, a, call)
   local s, r = a.input.shape, a.downscale_factor
   local n = #s == 4 and s[1] or 1
   local c, h, w = s[#s - 2], s[#s - 1], s[#s]
   local y = g:reshape(a.input, {n, c, h / r, r, w / r, r})
-  return g:reshape(g:transpose(y, {0, 1, 3, 5, 2, 4}), call.results[1].shape)
+  return g:reshape(g:transpose(y, {0, 1, 3, 5, 2, 4}), call.shape)
 end
 entries.channel_shuffle = function(g, a, call)
-  local s, parts = a.input.shape, {}
-  for i, size in ipairs(s) do parts[i < 2 and i or i + 1] = size end
-  parts[2], parts[3] = a.groups, s[2] / a.groups
-  local order = {0, 2, 1}
-  for i = 4, #parts do order[i] = i - 1 end
-  return g:reshape(g:transpose(g:reshape(a.input, parts), order), call.results[1].shape)
+  local s = a.input.shape
+  local parts = g:reshape(a.input, {s[1], a.groups, s[2] / a.groups, unpack(s, 3)})
+  return g:reshape(g:swap(parts, 1, 2), call.shape)
 end
 
 --- [n x c x h x w] as columns [n x (c kh kw) x places]: a slice for each position of the kernel.
@@ -220,9 +185,7 @@ entries.im2col = batched(2, function(g, a, call)
       parts[#parts + 1] = g:unsqueeze(g:slice(x, {2, 3}, first, last, stride), {2})
     end
   end
-  parts[#parts + 1] = {axis = 2}
-  local result = call.results[1].shape
-  return g:reshape(g.Concat(unpack(parts)), {shape[1], result[#result - 1], result[#result]})
+  return g:reshape(g:concat(parts, 2), {shape[1], call.shape[#call.shape - 1], call.shape[#call.shape]})
 end)
 --- Columns added up where they came from: the places are those that im2col gives of a plane of positions.
 local function folded(g, a, call)
@@ -236,7 +199,7 @@ local function folded(g, a, call)
   local n, channels = shape[1], shape[2] / (kernel[1] * kernel[2])
   local columns = g:reshape(a.input, {n, channels, count})
   local index = g:expand(g:constant((places - 1):long():reshape(1, 1, count)), {n, channels, count})
-  local empty = g:expand(g:number(0, a.input.dtype), {n, channels, h * w})
+  local empty = g:expand(g:cast(0, a.input.dtype), {n, channels, h * w})
   local y = g:reshape(g.ScatterElements(empty, index, columns, {axis = 2, reduction = 'add'}), {n, channels, h, w})
   return g:slice(y, {2, 3}, padding, {padding[1] + size[1], padding[2] + size[2]}), call
 end
@@ -252,10 +215,10 @@ entries.fold = function(g, a, call)
 end
 --- What max_pool2d took, at the positions that it gave.
 entries.max_unpool2d = batched(2, function(g, a, call)
-  local result, shape = call.results[1].shape, a.input.shape
+  local result, shape = call.shape, a.input.shape
   local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
   local index = g:reshape(g:to_positions(a.indices), flat)
-  local empty = g:expand(g:number(0, a.input.dtype), {shape[1], shape[2], plane})
+  local empty = g:expand(g:cast(0, a.input.dtype), {shape[1], shape[2], plane})
   local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
   return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
 end)

@@ -10,35 +10,16 @@ local is_handle = Graph.is_handle
 --- A tensor of one element like the operand, or the number that it is.
 local function sample(x)
   if is_handle(x) then return mt.ones(#(x.shape or {1}) == 0 and {} or {1}, {dtype = x.dtype}) end
-  return Size.is(x) and x.samples[1] or x
+  return Size.first(x)
 end
---- The dtype in which operands meet.
-local function common(...)
-  local list = {...}
-  local joined = sample(list[1])
-  for i = 2, select('#', ...) do
-    local next_one = sample(list[i])
-    joined = joined == true and next_one or joined
-    if mt.is_tensor(joined) or mt.is_tensor(next_one) then
-      joined = mt.where(mt.tensor(true), joined, next_one)
-    end
-  end
-  return joined.dtype
-end
-
---- An operand as a handle of the dtype.
-local function operand(g, x, dtype)
-  if not is_handle(x) then return g:scalar(x, dtype) end
-  return g:cast(x, dtype)
-end
-
-local function result_dtype(call) return call.results[1].dtype end
+--- The dtype in which two operands meet.
+local function common(x, y) return mt.where(mt.tensor(true), sample(x), sample(y)).dtype end
 
 -- ---- one operand ---------------------------------------------------------------------------------------
 
 --- Entries of functions of one operand, converted to the result's dtype before.
 local function unary(name, f)
-  entries[name] = function(g, a, call) return f(g, operand(g, a.x, result_dtype(call)), a) end
+  entries[name] = function(g, a, call) return f(g, g:cast(a.x, call.dtype), a) end
 end
 
 for name, op in pairs{neg = 'Neg', abs = 'Abs', reciprocal = 'Reciprocal', sqrt = 'Sqrt', exp = 'Exp', log = 'Log',
@@ -129,22 +110,17 @@ unary('nan_to_num', function(g, x, a)
   local high, low = g.IsInf(x, {detect_negative = 0}), g.IsInf(x, {detect_positive = 0})
   return g.Where(g.IsNaN(x), a.nan, g.Where(high, a.posinf or most, g.Where(low, a.neginf or -most, x)))
 end)
-unary('clamp', function(g, x, a, _)
+unary('clamp', function(g, x, a)
   for _, bound in ipairs{{'min', 'Max'}, {'max', 'Min'}} do
     local limit = a[bound[1]]
-    if limit ~= nil then x = g[bound[2]](x, operand(g, limit, x.dtype)) end
+    if limit ~= nil then x = g[bound[2]](x, g:cast(limit, x.dtype)) end
   end
   return x
 end)
 entries.clamp_min, entries.clamp_max = entries.clamp, entries.clamp
 
-local function as_bool(g, x)
-  if not is_handle(x) then return g:number(x ~= 0 and x ~= false, 'bool') end
-  return g:cast(x, 'bool')
-end
-
 for name, f in pairs{
-  logical_not = function(g, x) return g.Not(as_bool(g, x)) end,
+  logical_not = function(g, x) return g.Not(g:cast(x, 'bool')) end,
   isnan = function(g, x) return g.IsNaN(x) end,
   isinf = function(g, x) return g.IsInf(x) end,
   isposinf = function(g, x) return g.IsInf(x, {detect_negative = 0}) end,
@@ -164,22 +140,17 @@ entries.signbit = function(g, a) return g.Less(a.x.dtype == 'bool' and g:cast(a.
 --- Entries of functions of x and y in the result's dtype.
 local function binary(name, f)
   entries[name] = function(g, a, call)
-    local dtype = result_dtype(call)
-    return f(g, operand(g, a.x, dtype), operand(g, a.y, dtype), a)
+    return f(g, g:cast(a.x, call.dtype), g:cast(a.y, call.dtype), a)
   end
 end
 
 local function is_int(x) return x.dtype:find 'int' ~= nil end
-local function scaled(g, y, alpha)
-  if type(alpha) == 'number' and alpha == 1 then return y end
-  return y * operand(g, alpha, y.dtype)
-end
 
 binary('add', function(g, x, y, a)
   if x.dtype == 'bool' then return g.Or(x, y) end
-  return x + scaled(g, y, a.alpha)
+  return x + y:times(a.alpha)
 end)
-binary('sub', function(g, x, y, a) return x - scaled(g, y, a.alpha) end)
+binary('sub', function(_, x, y, a) return x - y:times(a.alpha) end)
 binary('mul', function(g, x, y)
   if x.dtype == 'bool' then return g.And(x, y) end
   return x * y
@@ -234,35 +205,25 @@ binary('heaviside', function(g, x, y)
   return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype))
 end)
 entries.prelu = function(g, a, call)
-  local x, rank, dtype = operand(g, a.x, result_dtype(call)), #a.x.shape, result_dtype(call)
-  local slope = operand(g, a.weight, dtype)
-  slope.shape = is_handle(a.weight) and a.weight.shape or {}
-  if #slope.shape == 1 and slope.shape[1] ~= 1 and rank > 2 then
-    local shape = {slope.shape[1]}
-    for i = 3, rank do shape[i - 1] = 1 end
-    slope = g:reshape(slope, shape)
-  end
-  return g.PRelu(x, slope)
+  local slope = g:cast(a.weight, call.dtype)
+  if #slope.shape == 1 and slope.shape[1] ~= 1 then slope = g:per_channel(slope, #a.x.shape - 2) end
+  return g.PRelu(g:cast(a.x, call.dtype), slope)
 end
 
 -- ---- comparisons and logic -----------------------------------------------------------------------------
 
---- Both operands in one dtype. Positions are compared with positions: a number that counts from 1 is lessened.
+--- A handle counted as the one that it is compared with: constants as positions, other positions as numbers. Negative
+--- labels, which are ignored, are the same in both.
+local function counted_as(g, other, x)
+  if x.positions == other.positions then return g:bare(x) end
+  if x.tensor then return g:constant(mt.where(x.tensor:ge(0), x.tensor - 1, x.tensor)) end
+  return x.positions and not other.tensor and g:bare(x) + 1 or g:bare(x)
+end
+--- Both operands in one dtype.
 local function compared(g, x, y)
   local dtype = common(x, y)
-  if is_handle(x) and is_handle(y) or not dtype:find 'int' then
-    x, y = operand(g, x, dtype), operand(g, y, dtype)
-    if x.tensor and y.positions then return g:to_positions(x), g:bare(y) end
-    if y.tensor and x.positions then return g:bare(x), g:to_positions(y) end
-    if x.positions and not y.positions then return g:bare(x) + 1, g:bare(y) end
-    if y.positions and not x.positions then return g:bare(x), g:bare(y) + 1 end
-    return g:bare(x), g:bare(y)
-  end
-  local h, number = is_handle(x) and x or y, is_handle(x) and y or x
-  if type(number) == 'number' and h.positions then number = number - 1 end
-  h, number = g:bare(g:cast(h, dtype)), g:scalar(number, dtype)
-  if is_handle(x) then return h, number end
-  return number, h
+  x, y = g:cast(x, dtype), g:cast(y, dtype)
+  return counted_as(g, y, x), counted_as(g, x, y)
 end
 
 for name, op in pairs{lt = 'Less', le = 'LessOrEqual', gt = 'Greater', ge = 'GreaterOrEqual', eq = 'Equal'} do
@@ -277,7 +238,7 @@ entries.ne = function(g, a)
   return g.Not(g.Equal(x, y))
 end
 for name, op in pairs{logical_and = 'And', logical_or = 'Or', logical_xor = 'Xor'} do
-  entries[name] = function(g, a) return g[op](as_bool(g, a.x), as_bool(g, a.y)) end
+  entries[name] = function(g, a) return g[op](g:cast(a.x, 'bool'), g:cast(a.y, 'bool')) end
 end
 for name, op in pairs{bitwise_and = 'And', bitwise_or = 'Or', bitwise_xor = 'Xor'} do
   binary(name, function(g, x, y)
@@ -287,8 +248,8 @@ for name, op in pairs{bitwise_and = 'And', bitwise_or = 'Or', bitwise_xor = 'Xor
   end)
 end
 --- x 2^y, and its inverse towards minus infinity, of whole numbers.
-binary('bitwise_left_shift', function(g, x, y) return x * g.Pow(g:number(2, x.dtype), y) end)
-binary('bitwise_right_shift', function(g, x, y) return floor_divided(g, x, g.Pow(g:number(2, x.dtype), y)) end)
+binary('bitwise_left_shift', function(g, x, y) return x * g.Pow(g:cast(2, x.dtype), y) end)
+binary('bitwise_right_shift', function(g, x, y) return floor_divided(g, x, g.Pow(g:cast(2, x.dtype), y)) end)
 entries.bitwise_not = function(g, a)
   if a.x.dtype == 'bool' then return g.Not(a.x) end
   return -(a.x + 1)
@@ -303,20 +264,19 @@ end
 -- ---- three operands ------------------------------------------------------------------------------------
 
 entries.where = function(g, a, call)
-  if a.x == nil or a.y == nil or call.results[2] then
+  if a.x == nil or a.y == nil then
     core.fail('onnx.export: where(condition) alone has a size that depends on the data; give x and y')
   end
-  local dtype = result_dtype(call)
-  return g.Where(as_bool(g, a.condition), operand(g, a.x, dtype), operand(g, a.y, dtype))
+  return g.Where(g:cast(a.condition, 'bool'), g:cast(a.x, call.dtype), g:cast(a.y, call.dtype))
 end
 entries.lerp = function(g, a, call)
-  local x, y = operand(g, a.x, result_dtype(call)), operand(g, a.y, result_dtype(call))
-  return x + operand(g, a.weight, x.dtype) * (y - x)
+  local x, y = g:cast(a.x, call.dtype), g:cast(a.y, call.dtype)
+  return x + g:cast(a.weight, x.dtype) * (y - x)
 end
 for name, op in pairs{addcmul = 'Mul', addcdiv = 'Div'} do
   entries[name] = function(g, a, call)
-    local dtype = result_dtype(call)
-    return operand(g, a.x, dtype) + scaled(g, g[op](operand(g, a.y, dtype), operand(g, a.z, dtype)), a.value)
+    local dtype = call.dtype
+    return g:cast(a.x, dtype) + g[op](g:cast(a.y, dtype), g:cast(a.z, dtype)):times(a.value)
   end
 end
 

@@ -18,6 +18,9 @@ for name in ('Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor Not IsNaN
   results[name] = 'bool'
 end
 
+-- Which result of an operator has positions.
+local finds = {ArgMax = 1, ArgMin = 1, NonZero = 1, TopK = 2, MaxPool = 2, Unique = 3}
+
 local function is_handle(x) return getmetatable(x) == Handle end
 Graph.is_handle = is_handle
 
@@ -59,13 +62,6 @@ end
 function Graph:constant(tensor, label)
   return handle(self, {tensor = tensor, label = label, dtype = tensor.dtype, shape = tensor:size()})
 end
---- A 0-d constant.
-function Graph:number(x, dtype)
-  if type(x) == 'boolean' or dtype == 'bool' then
-    return self:constant(mt.tensor(x and x ~= 0, {dtype = 'bool'}):to(dtype))
-  end
-  return self:constant(mt.full({}, x, {dtype = dtype}))
-end
 --- An input or the result of a node.
 function Graph:value(name, dtype, shape) return handle(self, {name = name, dtype = dtype, shape = shape}) end
 
@@ -74,9 +70,7 @@ local function input_names(self, inputs)
   local names, first = {}, nil
   for _, x in ipairs(inputs) do first = first or (is_handle(x) and x) end
   for i, x in ipairs(inputs) do
-    if Size.is(x) then x = self:scalar(x, first.dtype) end
-    if type(x) == 'number' or x == true then x = self:number(x, first.dtype) end
-    names[i] = x and self:reference(x) or ''
+    names[i] = x and self:reference(is_handle(x) and x or self:cast(x, first.dtype)) or ''
   end
   while names[#names] == '' do names[#names] = nil end
   return names, first
@@ -176,7 +170,8 @@ function Graph:node(op, inputs, attributes, dtype, count)
   if not made then
     made = {}
     for k = 1, count do
-      made[k] = handle(self, {name = self:unique(op:lower()), dtype = dtype or results[op] or first.dtype})
+      made[k] = handle(self, {name = self:unique(op:lower()),
+        dtype = k > 1 and finds[op] and 'int64' or dtype or results[op] or first.dtype})
     end
     local outputs = {}
     for k, h in ipairs(made) do outputs[k] = h.name end
@@ -185,8 +180,9 @@ function Graph:node(op, inputs, attributes, dtype, count)
   end
   local copies = {}
   for k, h in ipairs(made) do
-    copies[k] = handle(self, {name = h.name, dtype = h.dtype})
-    if k == 1 then copies[k].positions, copies[k].origins = kind.positions, kind.origins end
+    copies[k] = handle(self, {name = h.name, dtype = h.dtype, positions = finds[op] == k or nil})
+    if k == 1 and kind.positions then copies[k].positions = true end
+    if k == 1 then copies[k].origins = kind.origins end
   end
   return unpack(copies)
 end
@@ -202,11 +198,9 @@ local function operator(self, op)
     end
     local dtype, outputs = attributes.dtype, attributes.outputs or 1
     attributes.dtype, attributes.outputs = nil, nil
-    if op == 'Where' then dtype = dtype or (is_handle(inputs[2]) and inputs[2] or inputs[3]).dtype end
     if op == 'Where' then
-      for i = 2, 3 do
-        if not is_handle(inputs[i]) then inputs[i] = self:scalar(inputs[i], dtype) end
-      end
+      dtype = (is_handle(inputs[2]) and inputs[2] or inputs[3]).dtype
+      for i = 2, 3 do inputs[i] = self:cast(inputs[i], dtype) end
       if dtype == 'bool' then -- which onnxruntime lacks
         local mask, x, y = unpack(inputs)
         return self.Or(self.And(mask, x), self.And(self.Not(mask), y))
@@ -225,9 +219,15 @@ for event, op in pairs{__add = 'Add', __sub = 'Sub', __mul = 'Mul', __div = 'Div
   end
 end
 function Handle:__unm() return self.graph.Neg(self) end
+function Handle:times(factor) return factor == 1 and self or self * factor end
 
---- The same value in another dtype.
+--- A handle, a number, a boolean or a size as a handle of the dtype; what is no handle is 0-d.
 function Graph:cast(x, dtype)
+  if Size.is(x) then x = self.Squeeze(self:size(x), self:ints{0}) end
+  if type(x) == 'boolean' or type(x) == 'number' and dtype == 'bool' then
+    return self:constant(mt.tensor(x and x ~= 0, {dtype = 'bool'}):to(dtype))
+  end
+  if type(x) == 'number' then return self:constant(mt.full({}, x, {dtype = dtype})) end
   if x.dtype == dtype then return x end
   if x.tensor then return self:constant(x.tensor:to(dtype)) end
   local whole = is_whole(dtype) and is_whole(x.dtype)
@@ -237,14 +237,21 @@ function Graph:cast(x, dtype)
   return y
 end
 
---- A 0-d value: a number, a size, or the handle that it is already.
-function Graph:scalar(x, dtype)
-  if is_handle(x) then return x end
-  if not Size.is(x) then return self:number(x, dtype) end
-  return self:cast(self.Squeeze(self:size(x), self:ints{0}), dtype)
-end
+-- ---- axes and sizes ------------------------------------------------------------------------------------
 
--- ---- sizes ---------------------------------------------------------------------------------------------
+--- A dimension of Lua's as an axis from 0.
+function Graph.axis(dim, rank) return dim > 0 and dim - 1 or dim + rank end
+function Handle:axis(dim) return Graph.axis(dim, #self.shape) end
+--- The axes of a dimension or a list of them, of a handle or of the result of a call; of nil none.
+function Graph.axes(x, dims)
+  local axes = {}
+  for i, dim in ipairs(type(dims) == 'table' and dims or {dims}) do axes[i] = Graph.axis(dim, #x.shape) end
+  return axes
+end
+Handle.axes = Graph.axes
+
+--- The tensors of a call that takes several, or a list of them.
+function Graph.operands(a) return is_handle(a[1]) and a or a[1] end
 
 --- A constant list of int64.
 function Graph:ints(list)
@@ -303,10 +310,12 @@ function Graph:size_list(list)
     end
   end
   if #run > 0 or #parts == 0 then parts[#parts + 1] = self:ints(run) end
-  if #parts == 1 then return parts[1] end
-  parts[#parts + 1] = {axis = 0}
-  return self.Concat(unpack(parts))
+  return #parts == 1 and parts[1] or self:concat(parts, 0)
 end
+--- The numbers from 0 to n - 1, n a number, a size or an int64.
+function Graph:arange(n) return self.Range(self:cast(0, 'int64'), self:cast(n, 'int64'), self:cast(1, 'int64')) end
+
+-- ---- operators with the arguments that are usual here ----------------------------------------------------
 
 --- x in another shape of as many elements; one size that is not known becomes -1.
 function Graph:reshape(x, shape)
@@ -320,6 +329,14 @@ function Graph:reshape(x, shape)
   local y = self.Reshape(x, target, {allowzero = zero and 1 or nil})
   y.shape = shape
   return y
+end
+
+function Graph:flat(x) return self.Reshape(x, self:ints{-1}) end
+--- A vector of a number for each channel in the place of the channels, before `after` other dimensions.
+function Graph:per_channel(x, after)
+  local shape = {x.shape[1]}
+  for i = 1, after do shape[i + 1] = 1 end
+  return after > 0 and self:reshape(x, shape) or x
 end
 
 --- x with sizes of 1, and new dimensions before, grown to the shape.
@@ -336,8 +353,20 @@ end
 
 --- The dimensions in another order, from 0.
 function Graph:transpose(x, order) return self.Transpose(x, {perm = order}) end
+--- Two axes exchanged; the rank is that of the shape where it is known.
+function Graph:swap(x, i, j, rank)
+  local order = {}
+  for k = 1, rank or #x.shape do order[k] = k - 1 end
+  order[i + 1], order[j + 1] = j, i
+  return self:transpose(x, order)
+end
 function Graph:squeeze(x, axes) return self.Squeeze(x, self:ints(axes)) end
 function Graph:unsqueeze(x, axes) return self.Unsqueeze(x, self:ints(axes)) end
+function Graph:concat(list, axis)
+  local arguments = {unpack(list)}
+  arguments[#list + 1] = {axis = axis}
+  return self.Concat(unpack(arguments))
+end
 
 --- A reduction along axes (a list from 0; empty: all).
 function Graph:reduce(op, x, axes, keep)
@@ -347,14 +376,34 @@ function Graph:reduce(op, x, axes, keep)
   attributes.axes = axes
   return self:node(op, {x}, attributes, nil, 1)
 end
+--- The p-norm along axes.
+function Graph:norm(x, p, axes, keep)
+  if p == 2 then return self:reduce('ReduceL2', x, axes, keep) end
+  if p == 1 then return self:reduce('ReduceL1', x, axes, keep) end
+  if p == math.huge then return self:reduce('ReduceMax', self.Abs(x), axes, keep) end
+  if p == -math.huge then return self:reduce('ReduceMin', self.Abs(x), axes, keep) end
+  if p == 0 then return self:reduce('ReduceSum', self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
+  return self:reduce('ReduceSum', self.Abs(x) ^ p, axes, keep) ^ (1 / p)
+end
+--- 1 where a new dimension's index is the position, else 0.
+function Graph:one_hot(places, depth, axis, dtype)
+  return self.OneHot(places, self:cast(depth, 'int64'), self:constant(mt.tensor({0, 1}, dtype)), {axis = axis,
+    dtype = dtype})
+end
+
+--- The positions of x's elements in their order, from 0: int64, in the shape of x.
+function Graph:numbered(x)
+  local count = Size.product(x.shape)
+  local flat = Size.is(count) and self:arange(self.Size(x)) or
+    self:constant(mt.range(1, count, {dtype = 'int64'}) - 1)
+  return self:reshape(flat, x.shape)
+end
 
 --- base with `value` (spread to the shape of `places`) where `places`, positions in the flat base, say; `reduce`
 --- ('add') joins it with what is there.
 function Graph:write_places(base, places, value, reduce)
-  local all = self:ints{-1}
-  local spread = self.Reshape(self.Expand(value, self.Shape(places)), all)
-  local flat = self.ScatterElements(self.Reshape(base, all), self.Reshape(places, all), spread,
-    {axis = 0, reduction = reduce})
+  local spread = self:flat(self.Expand(self:cast(value, base.dtype), self.Shape(places)))
+  local flat = self.ScatterElements(self:flat(base), self:flat(places), spread, {axis = 0, reduction = reduce})
   return self:reshape(flat, base.shape)
 end
 

@@ -4,19 +4,16 @@ local mt = require 'mtorch'
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'
 
+local diagonal = require('mtorch.onnx.shape').diagonal
+
 local entries = {}
 local is_handle = Graph.is_handle
 
-local function axis_of(dim, rank) return dim > 0 and dim - 1 or dim + rank end
 --- A position of Lua's from 0; negative ones stay.
-local function from_zero(p)
-  if Size.is(p) then return p.samples[1] > 0 and p - 1 or p end
-  return p > 0 and p - 1 or p
-end
+local function from_zero(p) return Size.first(p) > 0 and p - 1 or p end
 --- The end of a range that includes `last`, as Slice wants it.
 local function past(last)
-  if Size.is(last) then return last.samples[1] > 0 and last or last + 1 end
-  return last > 0 and last or last == -1 and 2 ^ 31 or last + 1
+  return Size.first(last) > 0 and last or last == -1 and 2 ^ 31 or last + 1
 end
 
 -- ---- x[key] --------------------------------------------------------------------------------------------
@@ -52,8 +49,7 @@ local function read_key(key, rank)
     elseif is_handle(e) then out[#out + 1] = {kind = e.dtype == 'bool' and 'mask' or 'positions', at = e}
     elseif type(e) == 'number' or Size.is(e) then out[#out + 1] = {kind = 'number', first = e}
     elseif #e == 0 then out[#out + 1] = {kind = 'all'}
-    elseif #e == 1 then out[#out + 1] = {kind = 'range', first = e[1], last = e[1]}
-    else out[#out + 1] = {kind = 'range', first = e[1], last = e[2], step = e[3]} end
+    else out[#out + 1] = {kind = 'range', first = e[1], last = e[2] or e[1], step = e[3]} end
   end
   return out
 end
@@ -77,8 +73,7 @@ local function pick(g, x, rank, axes, tensors)
     sum = sum and sum + zeros or zeros
   end
   for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {most}) end
-  index[#index + 1] = {axis = most}
-  local y = g.GatherND(g:transpose(x, order), g.Concat(unpack(index)))
+  local y = g.GatherND(g:transpose(x, order), g:concat(index, most))
   if not adjacent or axes[1] == 0 then return y end
   local back = {}
   for axis = 1, axes[1] do back[axis] = most + axis - 1 end
@@ -89,9 +84,9 @@ end
 
 --- The positions, from 0, where a mask is set: a list of 1-d handles.
 local function set_positions(g, mask)
-  local found, list = g.NonZero(mask), {}
+  local found, list = g:bare(g.NonZero(mask)), {}
   for i = 1, #mask.shape do
-    list[i] = g.Gather(found, g:number(i - 1, 'int64'), {axis = 0})
+    list[i] = g.Gather(found, g:cast(i - 1, 'int64'), {axis = 0})
     list[i].shape = {1}
   end
   return list
@@ -118,7 +113,7 @@ entries.index = function(g, a)
     end
   end
   if #drop == 1 and #axes == 1 and drop[1] == axes[1] and not Size.is(first[1]) then
-    x = g.Gather(x, g:number(first[1], 'int64'), {axis = axes[1]})
+    x = g.Gather(x, g:cast(first[1], 'int64'), {axis = axes[1]})
   else
     if #axes > 0 then x = g:slice(x, axes, first, last, step) end
     if #drop > 0 then x = g:squeeze(x, drop) end
@@ -140,17 +135,16 @@ end
 -- ---- parts along a dimension ---------------------------------------------------------------------------
 
 entries.select = function(g, a)
-  local axis, i = axis_of(a.dim, #a.x.shape), from_zero(a.index)
-  return g.Gather(a.x, g:scalar(i, 'int64'), {axis = axis})
+  return g.Gather(a.x, g:cast(from_zero(a.index), 'int64'), {axis = a.x:axis(a.dim)})
 end
 entries.narrow = function(g, a)
-  local axis = axis_of(a.dim, #a.x.shape)
+  local axis = a.x:axis(a.dim)
   local first = from_zero(a.first)
   if not Size.is(first) and first < 0 then first = a.x.shape[axis + 1] + first end
   return g:slice(a.x, {axis}, {first}, {first + a.length})
 end
 entries.slice = function(g, a)
-  return g:slice(a.x, {axis_of(a.dim, #a.x.shape)}, {from_zero(a.first)}, {past(a.last)}, {a.step})
+  return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {past(a.last)}, {a.step})
 end
 
 -- ---- gather ----------------------------------------------------------------------------------------------
@@ -158,7 +152,7 @@ end
 entries.index_select = function(g, a)
   local index = g:to_positions(a.index)
   if #a.index.shape == 0 then index = g:unsqueeze(index, {0}) end
-  return g.Gather(a.x, index, {axis = axis_of(a.dim, #a.x.shape)})
+  return g.Gather(a.x, index, {axis = a.x:axis(a.dim)})
 end
 
 --- x cut to the sizes of the index except along the axis, as GatherElements wants it.
@@ -172,17 +166,17 @@ local function cut_to(g, x, shape, axis)
   return #axes > 0 and g:slice(x, axes, first, last) or x
 end
 entries.gather = function(g, a)
-  local axis = axis_of(a.dim, #a.x.shape)
+  local axis = a.x:axis(a.dim)
   return g.GatherElements(cut_to(g, a.x, a.index.shape, axis), g:to_positions(a.index), {axis = axis})
 end
 entries.take = function(g, a)
-  return g.Gather(g.Reshape(a.x, g:ints{-1}), g:to_positions(a.index), {axis = 0})
+  return g.Gather(g:flat(a.x), g:to_positions(a.index), {axis = 0})
 end
 entries.take_along_dim = function(g, a, call)
   local index, x = g:to_positions(a.index), a.x
-  if not a.dim then return g.Gather(g.Reshape(x, g:ints{-1}), g.Reshape(index, g:ints{-1}), {axis = 0}) end
-  local axis, shape, index_shape = axis_of(a.dim, #x.shape), {}, {}
-  for i, size in ipairs(call.results[1].shape) do
+  if not a.dim then return g.Gather(g:flat(x), g:flat(index), {axis = 0}) end
+  local axis, shape, index_shape = x:axis(a.dim), {}, {}
+  for i, size in ipairs(call.shape) do
     shape[i], index_shape[i] = i == axis + 1 and x.shape[i] or size, size
   end
   return g.GatherElements(g:expand(x, shape), g:expand(index, index_shape), {axis = axis})
@@ -195,14 +189,12 @@ local reductions = {add = 'add', sum = 'add', multiply = 'mul', prod = 'mul', am
 --- x with src at index along an axis; from version 16 (max and min 18) it can join them with what is there.
 local function scatter(g, a, src, reduce)
   local x, index = a.x, g:to_positions(a.index)
-  local axis = axis_of(a.dim, #x.shape)
-  if not is_handle(src) then src = g:expand(g:scalar(src, x.dtype), a.index.shape)
-  else src = g:slice(src, {0}, {0}, {a.index.shape[1]}) src.shape = nil end
-  if is_handle(a.src) and #a.src.shape > 0 then
-    local axes, first, last = {}, {}, {}
-    for i, size in ipairs(a.index.shape) do axes[i], first[i], last[i] = i - 1, 0, size end
-    src = g:slice(a.src, axes, first, last)
-  end
+  local axis = x:axis(a.dim)
+  if is_handle(src) and #src.shape > 0 then
+    local axes, first = {}, {}
+    for i = 1, #a.index.shape do axes[i], first[i] = i - 1, 0 end
+    src = g:slice(src, axes, first, a.index.shape)
+  else src = g:expand(g:cast(src, x.dtype), a.index.shape) end
   local needed = reduce and ((reduce == 'max' or reduce == 'min') and 18 or 16) or 13
   if g.opset < needed then core.fail('onnx.export: scatter that joins by %s needs {opset=%d}', reduce, needed) end
   return g.ScatterElements(x, index, g:cast(src, x.dtype), {axis = axis, reduction = reduce})
@@ -218,11 +210,10 @@ end
 
 --- Slices of x at positions along a dimension: the index in the shape of the source.
 local function scatter_slices(g, a, source, reduce)
-  local axis, shape = axis_of(a.dim, #a.x.shape), {}
+  local axis, shape = a.x:axis(a.dim), {}
   for i = 1, #a.x.shape do shape[i] = i == axis + 1 and a.index.shape[1] or 1 end
   local index = g:reshape(g:to_positions(a.index), shape)
   for i = 1, #a.x.shape do shape[i] = i == axis + 1 and a.index.shape[1] or a.x.shape[i] end
-  if not is_handle(source) then source = g:scalar(source, a.x.dtype) end
   source = g:expand(g:cast(source, a.x.dtype), shape)
   if reduce and g.opset < 16 then core.fail('onnx.export: index_add needs {opset=16}') end
   return g.ScatterElements(a.x, g:expand(index, shape), source, {axis = axis, reduction = reduce})
@@ -233,63 +224,52 @@ end
 entries.index_copy = function(g, a) return scatter_slices(g, a, a.source) end
 entries.index_fill = function(g, a) return scatter_slices(g, a, a.value) end
 
---- The same as writing into a part: the part's places, found by the operation that cuts it out.
-local function written(name, params, source)
-  return function(g, a, call, lowering)
-    local args, list = {call.args[1]}, {{name = 'x'}}
-    for i, p in ipairs(params) do
-      list[i + 1] = {name = p}
-      for k, given in ipairs(call.params) do
-        if given.name == p then
-          args[i + 1] = call.args[k]
-          if args[i + 1] == nil then args[i + 1] = tonumber(given.default) end
-        end
-      end
-    end
-    local part = {op = name, args = args, params = list, line = call.line, results = call.results}
-    return g:write_places(a.x, lowering:places(a.x, part, 1, 1), g:cast(a[source], a.x.dtype))
-  end
+--- a.x with `value` in the part that an entry cuts out of it: the entry finds the part's positions.
+local function write_part(g, a, part, value, reduce)
+  local base = a.x
+  a.x = g:numbered(base)
+  return g:write_places(base, (part(g, a)), value, reduce)
 end
-entries.select_scatter = written('select', {'dim', 'index'}, 'src')
-entries.slice_scatter = written('slice', {'dim', 'first', 'last', 'step'}, 'src')
-entries.diagonal_scatter = written('diagonal', {'offset', 'dim1', 'dim2'}, 'src')
-entries.as_strided = function(g, a, call, lowering)
-  local count = 1
-  for _, size in ipairs(a.x.shape) do count = count * size end
+entries.select_scatter = function(g, a) return write_part(g, a, entries.select, a.src) end
+entries.slice_scatter = function(g, a) return write_part(g, a, entries.slice, a.src) end
+entries.diagonal_scatter = function(g, a) return write_part(g, a, diagonal, a.src) end
+entries.index_put = function(g, a)
+  a.key = a.indices
+  return write_part(g, a, entries.index, a.values, a.accumulate and 'add' or nil)
+end
+entries.assign = function(g, a)
+  local mask, value = a.key, g:cast(a.value, a.x.dtype)
+  if type(mask) == 'table' and not is_handle(mask) and #mask == 1 then mask = mask[1] end
+  if is_handle(mask) and mask.dtype == 'bool' and value.shape and #value.shape == 0 then
+    local axes = {}
+    for i = #mask.shape, #a.x.shape - 1 do axes[#axes + 1] = i end
+    return g.Where(#axes > 0 and g:unsqueeze(mask, axes) or mask, value, a.x)
+  end
+  return write_part(g, a, entries.index, value)
+end
+entries.as_strided = function(g, a)
+  local count = Size.product(a.x.shape)
   if Size.is(count) then core.fail('onnx.export: as_strided of a dynamic size has no ONNX form') end
   local places = mt.range(0, count - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
-  return g.Gather(g.Reshape(a.x, g:ints{-1}), g:constant(places), {axis = 0}), call, lowering
+  return g.Gather(g:flat(a.x), g:constant(places), {axis = 0})
 end
 entries.masked_scatter = function(g, a)
-  local all = g:ints{-1}
-  local mask = g.Reshape(g:expand(a.mask, a.x.shape), all)
-  local place = g.CumSum(g:cast(mask, 'int64'), g:number(0, 'int64')) - 1
-  local source = g.Gather(g.Reshape(a.source, all), g.Max(place, 0), {axis = 0})
-  return g:reshape(g.Where(mask, source, g.Reshape(a.x, all)), a.x.shape)
-end
-entries.index_put = function(g, a, call, lowering)
-  local value = is_handle(a.values) and a.values or g:scalar(a.values, a.x.dtype)
-  local part = {op = 'index', args = {call.args[1], call.args[2]}, params = {{name = 'x'}, {name = 'key'}}}
-  local places = lowering:places(a.x, part, 1, 1)
-  return g:write_places(a.x, places, g:cast(value, a.x.dtype), a.accumulate and 'add' or nil)
+  local mask = g:flat(g:expand(a.mask, a.x.shape))
+  local place = g.CumSum(g:cast(mask, 'int64'), g:cast(0, 'int64')) - 1
+  local source = g.Gather(g:flat(a.source), g.Max(place, 0), {axis = 0})
+  return g:reshape(g.Where(mask, source, g:flat(a.x)), a.x.shape)
 end
 
 -- ---- masks -----------------------------------------------------------------------------------------------
 
-entries.masked_fill = function(g, a)
-  local value = is_handle(a.value) and g:cast(a.value, a.x.dtype) or g:scalar(a.value, a.x.dtype)
-  return g.Where(a.mask, value, a.x)
-end
+entries.masked_fill = function(g, a) return g.Where(a.mask, g:cast(a.value, a.x.dtype), a.x) end
 entries.masked_select = function(g, a)
-  local all = g:ints{-1}
   local shape = #a.x.shape >= #a.mask.shape and a.x.shape or a.mask.shape
-  return g.Compress(g.Reshape(g:expand(a.x, shape), all), g.Reshape(g:expand(a.mask, shape), all), {axis = 0})
+  return g.Compress(g:flat(g:expand(a.x, shape)), g:flat(g:expand(a.mask, shape)), {axis = 0})
 end
 entries.nonzero = function(g, a)
   if a.as_tuple then core.fail('onnx.export: nonzero is known without as_tuple') end
-  local y = g:transpose(g.NonZero(g:cast(a.x, 'bool')), {1, 0})
-  y.positions = true
-  return y
+  return g:transpose(g.NonZero(g:cast(a.x, 'bool')), {1, 0})
 end
 entries.argwhere = entries.nonzero
 
@@ -305,20 +285,18 @@ local function searched(g, sequence, values, right)
 end
 entries.searchsorted = function(g, a)
   if a.sorter then core.fail('onnx.export: searchsorted with a sorter has no ONNX form') end
-  return searched(g, a.sorted_sequence, is_handle(a.values) and a.values or g:number(a.values, a.sorted_sequence.dtype),
-    a.right or a.side == 'right')
+  local values = is_handle(a.values) and a.values or g:cast(a.values, a.sorted_sequence.dtype)
+  return searched(g, a.sorted_sequence, values, a.right or a.side == 'right')
 end
-entries.bucketize = function(g, a)
-  return searched(g, a.boundaries, a.x, a.right)
-end
+entries.bucketize = function(g, a) return searched(g, a.boundaries, a.x, a.right) end
 entries.isin = function(g, a)
   local x, tests = a.elements, a.test_elements
-  if not is_handle(x) then x = g:number(x, tests.dtype) end
-  if not is_handle(tests) then tests = g:number(tests, x.dtype) end
+  if not is_handle(x) then x = g:cast(x, tests.dtype) end
+  if not is_handle(tests) then tests = g:cast(tests, x.dtype) end
   if x.positions then tests = g:to_positions(tests) end
   x = g:bare(x)
   if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
-  local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g.Reshape(tests, g:ints{-1}))
+  local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g:flat(tests))
   local any = g:cast(g:reduce('ReduceMax', g:cast(same, 'int32'), {-1}), 'bool')
   return a.invert and g.Not(any) or any
 end

@@ -1,6 +1,4 @@
 -- loss.lua -- losses as ONNX operators; targets that are positions count from 0 in the file
-local mt = require 'mtorch'
-local Size = require 'mtorch.onnx.size'
 
 local entries = {}
 
@@ -12,7 +10,7 @@ end
 --- Entries of losses of x and target, element by element.
 local function pointwise(name, f)
   entries[name] = function(g, a, call)
-    local dtype = call.results[1].dtype
+    local dtype = call.dtype
     local x, target = g:cast(a.x or a.input1 or a.input, dtype), g:cast(a.target, dtype)
     return reduced(g, f(g, x, target, a), a.reduction)
   end
@@ -57,15 +55,14 @@ end)
 pointwise('margin_ranking_loss', function(g, x, y, a) return g.Relu(-(y * (x - a.input2)) + a.margin) end)
 
 entries.kl_div = function(g, a, call)
-  local dtype = call.results[1].dtype
+  local dtype = call.dtype
   local x, given = g:cast(a.x, dtype), g:cast(a.target, dtype)
   local log_target = a.log_target and given or g.Log(given)
   local target = a.log_target and g.Exp(given) or given
   local loss = target * (log_target - x)
-  if not a.log_target then loss = g.Where(g.Greater(target, 0), loss, g:number(0, dtype)) end
+  if not a.log_target then loss = g.Where(g.Greater(target, 0), loss, 0) end
   if a.reduction ~= 'batchmean' then return reduced(g, loss, a.reduction) end
-  local n = a.x.shape[1]
-  return g:reduce('ReduceSum', loss, {}) / (Size.is(n) and g:scalar(n, dtype) or n)
+  return g:reduce('ReduceSum', loss, {}) / a.x.shape[1]
 end
 
 -- ---- classes -----------------------------------------------------------------------------------------------
@@ -84,14 +81,8 @@ entries.nll_loss = function(g, a) return negative_log(g, a.x, a) end
 local function smoothed(g, x, axis, a)
   local classes, target = a.x.shape[axis + 1], g:to_positions(a.target)
   local kept = g.Not(g.Equal(target, a.ignore_index))
-  local one_hot = g.OneHot(g.Where(kept, target, 0), g:number(classes, 'int64'), g:constant(mt.tensor({0, 1}, x.dtype)),
-    {axis = axis, dtype = x.dtype})
-  local weight = a.weight
-  if weight then
-    local shape = {weight.shape[1]}
-    for i = 2, #a.x.shape - axis do shape[i] = 1 end
-    weight = g:reshape(weight, shape)
-  end
+  local one_hot = g:one_hot(g.Where(kept, target, 0), classes, axis, x.dtype)
+  local weight = a.weight and g:per_channel(a.weight, #a.x.shape - axis - 1)
   local spread = one_hot * (1 - a.label_smoothing) + a.label_smoothing / classes
   local loss = -g:reduce('ReduceSum', x * (weight and spread * weight or spread), {axis})
   loss = g.Where(kept, loss, 0)
@@ -108,11 +99,7 @@ entries.cross_entropy = function(g, a)
   if not probabilities then return smoothed(g, x, axis, a) end
   local classes, target = a.x.shape[axis + 1], a.target
   if a.label_smoothing > 0 then target = target * (1 - a.label_smoothing) + a.label_smoothing / classes end
-  if a.weight then
-    local shape = {a.weight.shape[1]}
-    for i = 2, #a.x.shape - axis do shape[i] = 1 end
-    x = x * g:reshape(a.weight, shape)
-  end
+  if a.weight then x = x * g:per_channel(a.weight, #a.x.shape - axis - 1) end
   local loss = -g:reduce('ReduceSum', x * target, {axis})
   if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
   return #a.x.shape == 1 and loss or g:reduce('ReduceMean', loss, {})
@@ -120,12 +107,9 @@ end
 
 --- Of x [n x classes] the element of the target's class, [n x 1], and where that is, [n x classes] of 0 and 1.
 local function of_class(g, x, a)
-  local target = g:unsqueeze(g:to_positions(a.target), {-1})
-  local axis = #a.x.shape - 1
-  local classes = g:number(a.x.shape[axis + 1], 'int64')
-  local at = g.OneHot(g:squeeze(target, {-1}), classes, g:constant(mt.tensor({0, 1}, x.dtype)),
-    {axis = -1, dtype = x.dtype})
-  return g.GatherElements(x, target, {axis = axis}), at
+  local target, rank = g:to_positions(a.target), #a.x.shape
+  return g.GatherElements(x, g:unsqueeze(target, {-1}), {axis = rank - 1}),
+    g:one_hot(target, a.x.shape[rank], -1, x.dtype)
 end
 entries.multi_margin_loss = function(g, a)
   local x, classes = a.x, a.x.shape[#a.x.shape]
@@ -144,12 +128,11 @@ end
 --- The labels of a row end at the first that is negative.
 entries.multilabel_margin_loss = function(g, a)
   local x, target, rank = a.x, g:to_positions(a.target), #a.x.shape
-  local ended = g.CumSum(g:cast(g.Less(target, 0), 'int32'), g:number(rank - 1, 'int64'))
-  local labels = g.Equal(ended, g:number(0, 'int32'))
+  local ended = g.CumSum(g:cast(g.Less(target, 0), 'int32'), g:cast(rank - 1, 'int64'))
+  local labels = g.Equal(ended, 0)
   local place = g.Where(labels, target, 0)
   local n = a.x.shape[rank]
-  local classes = g.Range(g:number(0, 'int64'), g:scalar(n, 'int64'), g:number(1, 'int64'))
-  local is_label = g.And(g.Equal(g:unsqueeze(place, {rank}), classes), g:unsqueeze(labels, {rank}))
+  local is_label = g.And(g.Equal(g:unsqueeze(place, {rank}), g:arange(n)), g:unsqueeze(labels, {rank}))
   local any = g:cast(g:reduce('ReduceMax', g:cast(is_label, 'int32'), {rank - 1}, true), 'bool')
   local own = g.GatherElements(x, place, {axis = rank - 1})
   local gap = g.Relu(g:unsqueeze(x, {rank - 1}) - g:unsqueeze(own, {rank}) + 1)
@@ -167,9 +150,7 @@ entries.cosine_embedding_loss = function(g, a)
 end
 entries.triplet_margin_loss = function(g, a)
   local function distance(x, y)
-    local gap = g.Abs(x - y + a.eps)
-    if a.p == 2 then return g:reduce('ReduceL2', gap, {-1}) end
-    return g:reduce('ReduceSum', gap ^ a.p, {-1}) ^ (1 / a.p)
+    return g:norm(x - y + a.eps, a.p, {-1})
   end
   local near, far = distance(a.anchor, a.positive), distance(a.anchor, a.negative)
   if a.swap then far = g.Min(far, distance(a.positive, a.negative)) end

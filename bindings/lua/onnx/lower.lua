@@ -3,7 +3,6 @@
 -- An entry is function(g, a, call): `a` has the arguments by the names of the signature, tensors as handles, what is
 -- left out as its default; it returns a handle for each result. `g` is the graph (graph.lua).
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'
 local Value = require('mtorch.core.record').Value
@@ -61,16 +60,6 @@ local function mark(results)
   end
 end
 
---- A default as the signature writes it.
-local function default_of(p)
-  local text = p.default
-  if text == nil or text == 'nil' then return nil end
-  if text == 'true' or text == 'false' then return text == 'true' end
-  if tonumber(text) then return tonumber(text) end
-  if text:find("^'") then return text:sub(2, -2) end
-  return loadstring('return ' .. text)()
-end
-
 local Lowering = {}
 Lowering.__index = Lowering
 
@@ -95,7 +84,8 @@ function Lowering:arguments(call)
   local a = {}
   for i, p in ipairs(call.params) do
     local arg = call.args[i]
-    if arg == nil then a[p.name] = default_of(p) else a[p.name] = self:converted(arg, 4) end
+    if arg ~= nil then a[p.name] = self:converted(arg, 4)
+    elseif p.default then a[p.name] = loadstring('return ' .. p.default)() end
   end
   if call.params.open then
     for i = #call.params + 1, #call.args do a[i - #call.params] = self:converted(call.args[i], 4) end
@@ -113,6 +103,7 @@ function Lowering:lower(call, a)
     core.fail('onnx.export: no ONNX form of %s is known; it was called at %s', call.op, call.line or '?')
   end
   self.graph.under_way = described(call)
+  call.shape, call.dtype = call.results[1].shape, call.results[1].dtype
   return {entry(self.graph, a or self:arguments(call), call, self)}
 end
 
@@ -129,41 +120,13 @@ function Lowering:call(call)
   end
 end
 
---- The positions, from 0, of a view's elements among those of its base, as an int64 handle of the view's shape.
-function Lowering:places(base, call, parameter, index)
-  local g = self.graph
-  local count, varies = 1, false
-  for _, size in ipairs(base.shape) do count, varies = count * size, varies or Size.is(size) end
-  local flat
-  if varies then flat = g.Range(g:scalar(0, 'int64'), g.Size(base), g:scalar(1, 'int64'))
-  else flat = g:constant(mt.range(1, count, {dtype = 'int64'}) - 1) end
-  local a = self:arguments(call)
-  local places = g:reshape(flat, base.shape)
-  a[call.params[parameter].name] = places
-  return self:lower(call, a)[index]
-end
-
+--- The value written where the view's elements lie: their positions are found by the call that made the view.
 entries.scatter_view = function(g, _, call, self)
-  local base, value = self:handle(call.args[1]), self:handle(call.args[2])
-  local places = self:places(base, call.view, call.view_arg, call.view_index)
-  return (g:write_places(base, places, g:cast(value, base.dtype)))
+  local base, value, view = self:handle(call.args[1]), self:handle(call.args[2]), call.view
+  local a = self:arguments(view)
+  a[view.params[call.view_arg].name] = g:numbered(base)
+  return (g:write_places(base, self:lower(view, a)[call.view_index], value))
 end
-
-entries.assign = function(g, a, call, self)
-  local mask, value = a.key, a.value
-  if not Graph.is_handle(value) then value = g:scalar(value, a.x.dtype) end
-  value = g:cast(value, a.x.dtype)
-  if type(mask) == 'table' and not Graph.is_handle(mask) and #mask == 1 then mask = mask[1] end
-  if Graph.is_handle(mask) and mask.dtype == 'bool' and value.shape and #value.shape == 0 then
-    local axes = {}
-    for i = #mask.shape, #a.x.shape - 1 do axes[#axes + 1] = i end
-    return g.Where(#axes > 0 and g:unsqueeze(mask, axes) or mask, value, a.x)
-  end
-  local index = {op = 'index', args = {call.args[1], call.args[2]}, params = {{name = 'x'}, {name = 'key'}},
-    line = call.line}
-  return (g:write_places(a.x, self:places(a.x, index, 1, 1), value))
-end
-
 --- The graph of a program: outputs as handles. inputs: {{name =, positions =}..}
 local function lower(program, opset, inputs)
   local graph = Graph.new(opset)
@@ -186,4 +149,4 @@ local function lower(program, opset, inputs)
   return graph, outputs
 end
 
-return {lower = lower, entries = entries, each_value = each_value, is_value = is_value}
+return {lower = lower}

@@ -4,11 +4,9 @@ local mt = require 'mtorch'
 
 local messages = {}
 
--- Element types, TensorProto.DataType; and how many bytes an element has.
+-- Element types, TensorProto.DataType.
 messages.types = {float32 = 1, uint8 = 2, int8 = 3, int16 = 5, int32 = 6, int64 = 7, bool = 9, float16 = 10,
   float64 = 11, bfloat16 = 16}
-local bytes = {float32 = 4, uint8 = 1, int8 = 1, int16 = 2, int32 = 4, int64 = 8, bool = 1, float16 = 2, float64 = 8,
-  bfloat16 = 2}
 
 local Tensor = {dims = {1, 'int', 'list'}, data_type = {2, 'int'}, name = {8, 'bytes'}, raw_data = {9, 'bytes'}}
 local Attribute = {name = {1, 'bytes'}, f = {2, 'float'}, i = {3, 'int'}, s = {4, 'bytes'}, t = {5, Tensor},
@@ -27,7 +25,7 @@ messages.Model = {ir_version = {1, 'int'}, producer_name = {2, 'bytes'}, produce
 function messages.tensor(x, name)
   local shape = x:size()
   local plain = x:detach():cpu():contiguous()
-  local size = plain:numel() * bytes[x.dtype]
+  local size = plain:numel() * plain:element_size()
   local data = size > 4096 and {piece = plain, bytes = size} or size > 0 and ffi.string(plain:data(), size) or ''
   return {dims = shape, data_type = messages.types[x.dtype], name = name, raw_data = data}
 end

@@ -1,42 +1,36 @@
 -- neural.lua -- softmax, normalisation, attention and embeddings as ONNX operators
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local Size = require 'mtorch.onnx.size'
 
 local entries = {}
 
-local function axis_of(dim, rank) return dim > 0 and dim - 1 or dim + rank end
 
 -- ---- softmax ---------------------------------------------------------------------------------------------
 
 for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax'} do
   entries[name] = function(g, a, call)
-    local x = g:cast(a.x, call.results[1].dtype)
+    local x = g:cast(a.x, call.dtype)
     if #a.x.shape == 0 then return g:reshape(g[op](g:reshape(x, {1}), {axis = 0}), {}) end
-    return g[op](x, {axis = axis_of(a.dim, #a.x.shape)})
+    return g[op](x, {axis = a.x:axis(a.dim)})
   end
 end
 entries.softmin = function(g, a, call)
-  return g.Softmax(-g:cast(a.x, call.results[1].dtype), {axis = axis_of(a.dim, #a.x.shape)})
+  return g.Softmax(-g:cast(a.x, call.dtype), {axis = a.x:axis(a.dim)})
 end
 entries.glu = function(g, a, call)
-  local axis = axis_of(a.dim, #a.x.shape)
+  local axis = a.x:axis(a.dim)
   local half = a.x.shape[axis + 1] / 2
-  local x = g:cast(a.x, call.results[1].dtype)
+  local x = g:cast(a.x, call.dtype)
   return g:slice(x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(x, {axis}, {half}, {2 ^ 31}))
 end
 entries.normalize = function(g, a)
-  local axis = axis_of(a.dim, #a.x.shape)
-  local size
-  if a.p == 2 then size = g:reduce('ReduceL2', a.x, {axis}, true)
-  elseif a.p == 1 then size = g:reduce('ReduceL1', a.x, {axis}, true)
-  else size = g:reduce('ReduceSum', g.Abs(a.x) ^ a.p, {axis}, true) ^ (1 / a.p) end
-  return a.x / g.Max(size, a.eps)
+  return a.x / g.Max(g:norm(a.x, a.p, a.x:axes(a.dim), true), a.eps)
 end
 entries.cosine_similarity = function(g, a, call)
-  local dtype = call.results[1].dtype
-  local x, y = g:cast(a.input1, dtype), g:cast(a.input2, dtype)
-  x.shape, y.shape = a.input1.shape, a.input2.shape
-  local axis = axis_of(a.dim, math.max(#x.shape, #y.shape)) - math.max(#x.shape, #y.shape)
+  local x, y = g:cast(a.input1, call.dtype), g:cast(a.input2, call.dtype)
+  local rank = math.max(#x.shape, #y.shape)
+  local axis = g.axis(a.dim, rank) - rank
   local function size(h)
     if #h.shape == 0 then return g.Max(g.Abs(h), a.eps) end
     return g.Max(g.Sqrt(g:reduce('ReduceSum', h * h, {axis})), a.eps)
@@ -44,11 +38,7 @@ entries.cosine_similarity = function(g, a, call)
   return g:reduce('ReduceSum', x * y, {axis}) / (size(x) * size(y))
 end
 entries.pairwise_distance = function(g, a, call)
-  local dtype = call.results[1].dtype
-  local gap = g.Abs(g:cast(a.input1, dtype) - g:cast(a.input2, dtype) + a.eps)
-  if a.p == 2 then return g:reduce('ReduceL2', gap, {-1}, a.keepdim) end
-  if a.p == math.huge then return g:reduce('ReduceMax', gap, {-1}, a.keepdim) end
-  return g:reduce('ReduceSum', gap ^ a.p, {-1}, a.keepdim) ^ (1 / a.p)
+  return g:norm(g:cast(a.input1, call.dtype) - g:cast(a.input2, call.dtype) + a.eps, a.p, {-1}, a.keepdim)
 end
 
 -- ---- normalisation ---------------------------------------------------------------------------------------
@@ -80,22 +70,20 @@ entries.rms_norm = function(g, a)
   return a.weight and y * a.weight or y
 end
 
---- A vector of one number for each channel, in the place of the channels of x.
-local function channels(g, vector, rank)
-  local shape = {vector.shape[1]}
-  for i = 2, rank - 1 do shape[i] = 1 end
-  return rank > 2 and g:reshape(vector, shape) or vector
-end
 local function scaled(g, y, a)
-  local rank = #a.input.shape
-  if a.weight then y = y * channels(g, a.weight, rank) end
-  return a.bias and y + channels(g, a.bias, rank) or y
+  local after = #a.input.shape - 2
+  if a.weight then y = y * g:per_channel(a.weight, after) end
+  return a.bias and y + g:per_channel(a.bias, after) or y
 end
-local function ones_for(g, x, value) return g:constant(mt.full({x.shape[2]}, value, {dtype = x.dtype})) end
+local function filled(g, n, value, dtype) return g:constant(mt.full({n}, value, {dtype = dtype})) end
+--- The factor and the term of each channel.
+local function weight_and_bias(g, a)
+  local n, dtype = a.input.shape[2], a.input.dtype
+  return a.weight or filled(g, n, 1, dtype), a.bias or filled(g, n, 0, dtype)
+end
 local function with_running(g, a)
-  local x = a.input
-  return g.BatchNormalization(x, a.weight or ones_for(g, x, 1), a.bias or ones_for(g, x, 0), a.running_mean,
-    a.running_var, {epsilon = a.eps})
+  local weight, bias = weight_and_bias(g, a)
+  return g.BatchNormalization(a.input, weight, bias, a.running_mean, a.running_var, {epsilon = a.eps})
 end
 entries.batch_norm = function(g, a)
   if a.running_mean and not a.training then return with_running(g, a) end
@@ -104,17 +92,14 @@ entries.batch_norm = function(g, a)
   return scaled(g, standardised(g, a.input, axes, a.eps), a)
 end
 entries.instance_norm = function(g, a)
-  local x = a.input
   if a.running_mean and not a.use_input_stats then return with_running(g, a) end
-  return g.InstanceNormalization(x, a.weight or ones_for(g, x, 1), a.bias or ones_for(g, x, 0), {epsilon = a.eps})
+  local weight, bias = weight_and_bias(g, a)
+  return g.InstanceNormalization(a.input, weight, bias, {epsilon = a.eps})
 end
 entries.group_norm = function(g, a)
-  local x = a.input
-  local size = x.shape[2] / a.num_groups
-  for i = 3, #x.shape do size = size * x.shape[i] end
-  local groups = g:reshape(x, {x.shape[1], a.num_groups, size})
-  local y = g.InstanceNormalization(groups, g:constant(mt.ones({a.num_groups}, {dtype = x.dtype})),
-    g:constant(mt.zeros({a.num_groups}, {dtype = x.dtype})), {epsilon = a.eps})
+  local x, n = a.input, a.num_groups
+  local groups = g:reshape(x, {x.shape[1], n, Size.product{unpack(x.shape, 2)} / n})
+  local y = g.InstanceNormalization(groups, filled(g, n, 1, x.dtype), filled(g, n, 0, x.dtype), {epsilon = a.eps})
   return scaled(g, g:reshape(y, x.shape), a)
 end
 
@@ -132,17 +117,17 @@ entries.embedding = function(g, a) return g.Gather(a.weight, g:to_positions(a.id
 local function ragged_bags(g, a)
   local ids, n = g:to_positions(a.ids), g.Size(a.ids)
   local from = g:to_positions(a.offsets)
-  local to = g.Concat(g:slice(from, {0}, {1}, {2 ^ 31}), g:unsqueeze(n, {0}), {axis = 0})
+  local to = g:concat({g:slice(from, {0}, {1}, {2 ^ 31}), g:unsqueeze(n, {0})}, 0)
   if a.include_last_offset then
     from, to = g:slice(from, {0}, {0}, {-1}), g:slice(from, {0}, {1}, {2 ^ 31})
   end
-  local place = g:unsqueeze(g.Range(g:number(0, 'int64'), n, g:number(1, 'int64')), {0})
+  local place = g:unsqueeze(g:arange(n), {0})
   local inside = g.And(g.GreaterOrEqual(place, g:unsqueeze(from, {1})), g.Less(place, g:unsqueeze(to, {1})))
   if a.padding_idx then inside = g.And(inside, g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {0})) end
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local member = g:cast(inside, rows.dtype)
   if a.mode == 'max' then
-    local all = g.Where(g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0}), g:number(-math.huge, rows.dtype))
+    local all = g.Where(g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0}), g:cast(-math.huge, rows.dtype))
     local most = g:reduce('ReduceMax', all, {1})
     return g.Where(g.IsInf(most), 0, most) -- empty bags
   end
@@ -158,7 +143,7 @@ entries.embedding_bag = function(g, a)
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local kept = a.padding_idx and g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {2})
   if a.mode == 'max' then
-    return g:reduce('ReduceMax', kept and g.Where(kept, rows, g:number(-math.huge, rows.dtype)) or rows, {1})
+    return g:reduce('ReduceMax', kept and g.Where(kept, rows, g:cast(-math.huge, rows.dtype)) or rows, {1})
   end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {2}) end
   if kept then rows = g.Where(kept, rows, 0) end
@@ -168,17 +153,14 @@ entries.embedding_bag = function(g, a)
   return g:reduce('ReduceSum', rows, {1}) / count
 end
 entries.one_hot = function(g, a, call)
-  local shape = call.results[1].shape
-  return g.OneHot(g:to_positions(a.x), g:scalar(a.num_classes or shape[#shape], 'int64'),
-    g:constant(mt.tensor({0, 1}, 'int64')), {axis = -1, dtype = call.results[1].dtype})
+  return g:one_hot(g:to_positions(a.x), a.num_classes or call.shape[#call.shape], -1, 'int64')
 end
 
 -- ---- attention ---------------------------------------------------------------------------------------------
 
 --- Where a query may see a key: the lower triangle, as a bool [queries x keys].
 local function causal(g, queries, keys)
-  local function list(n) return g.Range(g:number(0, 'int64'), g:scalar(n, 'int64'), g:number(1, 'int64')) end
-  return g.LessOrEqual(g:unsqueeze(list(keys), {0}), g:unsqueeze(list(queries), {1}))
+  return g.LessOrEqual(g:unsqueeze(g:arange(keys), {0}), g:unsqueeze(g:arange(queries), {1}))
 end
 
 --- softmax(q k' scale + mask) v; a bool mask is true where attention is allowed.
@@ -198,16 +180,13 @@ entries.scaled_dot_product_attention = function(g, a)
     end
     k, v = repeated(k), repeated(v)
   end
-  local order = {}
-  for i = 1, #k.shape do order[i] = i - 1 end
-  order[#order], order[#order - 1] = order[#order - 1], order[#order]
-  local scores = g.MatMul(q * scale, g:transpose(k, order))
+  local scores = g.MatMul(q * scale, g:swap(k, #k.shape - 2, #k.shape - 1))
   local allowed = a.is_causal and causal(g, q.shape[rank - 1], a.key.shape[#a.key.shape - 1])
   local mask = a.attn_mask
   if mask and mask.dtype == 'bool' then allowed, mask = allowed and g.And(allowed, mask) or mask, nil end
   if mask then scores = scores + mask end
   if not allowed then return g.MatMul(g.Softmax(scores, {axis = -1}), v) end
-  local weights = g.Softmax(g.Where(allowed, scores, g:number(-math.huge, scores.dtype)), {axis = -1})
+  local weights = g.Softmax(g.Where(allowed, scores, g:cast(-math.huge, scores.dtype)), {axis = -1})
   if a.attn_mask then weights = g.Where(g.IsNaN(weights), 0, weights) end -- rows that see nothing
   return g.MatMul(weights, v)
 end

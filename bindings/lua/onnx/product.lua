@@ -1,5 +1,6 @@
 -- product.lua -- matrix products as ONNX operators
 local core = require 'mtorch.core'
+local Graph = require 'mtorch.onnx.graph'
 
 local entries = {}
 
@@ -7,7 +8,7 @@ local entries = {}
 local function product(names, f)
   for name in names:gmatch('%S+') do
     entries[name] = function(g, a, call)
-      local dtype = call.results[1].dtype
+      local dtype = call.dtype
       return f(g, g:cast(a.x, dtype), g:cast(a.y, dtype), a)
     end
   end
@@ -18,7 +19,7 @@ product('inner', function(g, x, y, a)
   if #a.x.shape == 0 or #a.y.shape == 0 then return x * y end
   local rank = #a.y.shape
   if rank == 1 then return g.MatMul(x, y) end
-  if rank == 2 then return g.MatMul(x, g:transpose(y, {1, 0})) end
+  if rank == 2 then return g.MatMul(x, g:swap(y, 0, 1)) end
   local letters = 'abcdefgh'
   local left, right = letters:sub(1, #a.x.shape - 1), ('ijklmnop'):sub(1, rank - 1)
   return g.Einsum(x, y, {equation = ('%sz,%sz->%s%s'):format(left, right, left, right)})
@@ -70,25 +71,19 @@ product('cross', function(g, x, y, a)
 end)
 
 entries.einsum = function(g, a)
-  local operands = type(a[1]) == 'table' and not a[1].dtype and a[1] or a
-  local list = {unpack(operands)}
+  local list = {unpack(Graph.operands(a))}
   list[#list + 1] = {equation = a.equation:gsub('%s', '')}
   return g.Einsum(unpack(list))
 end
 
-local function times(h, number)
-  if type(number) == 'number' and number == 1 then return h end
-  return h * number
-end
-for name, op in pairs{addmm = 'MatMul', addmv = 'MatMul', baddbmm = 'MatMul'} do
+for _, name in ipairs{'addmm', 'addmv', 'baddbmm'} do
   entries[name] = function(g, a)
-    local made = times(g[op](a.a, a.b), a.alpha)
-    if a.beta == 0 then return made end
-    return times(a.x, a.beta) + made
+    local made = g.MatMul(a.a, a.b):times(a.alpha)
+    return a.beta == 0 and made or a.x:times(a.beta) + made
   end
 end
 entries.addbmm = function(g, a)
-  return times(a.x, a.beta) + times(g:reduce('ReduceSum', g.MatMul(a.a, a.b), {0}), a.alpha)
+  return a.x:times(a.beta) + g:reduce('ReduceSum', g.MatMul(a.a, a.b), {0}):times(a.alpha)
 end
 
 --- x . weight' + bias.
@@ -112,11 +107,7 @@ entries['linalg.norm'] = function(g, a)
   if type(a.ord) == 'string' or (a.dim ~= nil and type(a.dim) == 'table' and #a.dim > 1) then
     core.fail('onnx.export: linalg.norm is known for vectors')
   end
-  local axes = a.dim and {type(a.dim) == 'table' and a.dim[1] or a.dim} or {}
-  if axes[1] then axes[1] = axes[1] > 0 and axes[1] - 1 or axes[1] end
-  if a.ord == nil or a.ord == 2 then return g:reduce('ReduceL2', x, axes, a.keepdim) end
-  if a.ord == 1 then return g:reduce('ReduceL1', x, axes, a.keepdim) end
-  return g:reduce('ReduceSum', g.Abs(x) ^ a.ord, axes, a.keepdim) ^ (1 / a.ord)
+  return g:norm(x, a.ord or 2, x:axes(a.dim), a.keepdim)
 end
 entries.logdet = function(g, a) return g.Log(g.Det(a.x)) end
 entries.slogdet = function(g, a)
@@ -132,13 +123,8 @@ end
 
 --- Distances of rows, by differences: exact for rows that are close.
 entries.cdist = function(g, a, call)
-  local dtype = call.results[1].dtype
-  local x, y = g:cast(a.x, dtype), g:cast(a.y, dtype)
-  local gap = g.Abs(g:unsqueeze(x, {#a.x.shape - 1}) - g:unsqueeze(y, {#a.y.shape - 2}))
-  if a.p == 2 then return g.Sqrt(g:reduce('ReduceSum', gap * gap, {-1})) end
-  if a.p == 1 then return g:reduce('ReduceSum', gap, {-1}) end
-  if a.p == math.huge then return g:reduce('ReduceMax', gap, {-1}) end
-  return g:reduce('ReduceSum', gap ^ a.p, {-1}) ^ (1 / a.p)
+  local x, y = g:cast(a.x, call.dtype), g:cast(a.y, call.dtype)
+  return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})
 end
 
 return entries

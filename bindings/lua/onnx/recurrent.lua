@@ -13,8 +13,7 @@ local function reordered(g, weight, order)
   for i = 1, #order do sizes[i] = weight.shape[1] / #order end
   local blocks = {g.Split(weight, g:ints(sizes), {axis = 0, outputs = #order})}
   for i, from in ipairs(order) do parts[i] = blocks[from] end
-  parts[#parts + 1] = {axis = 0}
-  return g.Concat(unpack(parts))
+  return g:concat(parts, 0)
 end
 
 --- An LSTM whose state is projected, step by step: time is a size of the recorded call.
@@ -23,12 +22,12 @@ local function projected(g, a)
   if Size.is(steps) then core.fail('onnx.export: an LSTM with proj_size has no ONNX form for a dynamic time') end
   local n = a.input.shape[2]
   local function turned(weight) return g:transpose(weight, {1, 0}) end
-  local h = a.h or g:expand(g:number(0, a.input.dtype), {n, state})
-  local c = a.c or g:expand(g:number(0, a.input.dtype), {n, hidden})
+  local h = a.h or g:expand(g:cast(0, a.input.dtype), {n, state})
+  local c = a.c or g:expand(g:cast(0, a.input.dtype), {n, hidden})
   local out = {}
   for k = 1, steps do
     local t = a.reverse and steps - k or k - 1
-    local gates = g.MatMul(g.Gather(a.input, g:number(t, 'int64'), {axis = 0}), turned(a.weight_ih)) +
+    local gates = g.MatMul(g.Gather(a.input, g:cast(t, 'int64'), {axis = 0}), turned(a.weight_ih)) +
       g.MatMul(h, turned(a.weight_hh))
     if a.bias_ih then gates = gates + a.bias_ih + a.bias_hh end
     local i, f, cell, o = g.Split(gates, g:ints{hidden, hidden, hidden, hidden}, {axis = 1, outputs = 4})
@@ -36,8 +35,7 @@ local function projected(g, a)
     h = g.MatMul(g.Sigmoid(o) * g.Tanh(c), turned(a.weight_hr))
     out[t + 1] = g:unsqueeze(h, {0})
   end
-  out[#out + 1] = {axis = 0}
-  return g.Concat(unpack(out)), h, c
+  return g:concat(out, 0), h, c
 end
 
 --- input [time x batch x in]; results [time x batch x hidden], and the last states [batch x hidden].
@@ -46,7 +44,7 @@ local function recurrent_layer(g, a)
   if a.weight_hr then return projected(g, a) end
   local op, order, activations = unpack(modes[a.mode])
   local function one(h) return h and g:unsqueeze(h, {0}) or false end
-  local bias = a.bias_ih and g.Concat(reordered(g, a.bias_ih, order), reordered(g, a.bias_hh, order), {axis = 0})
+  local bias = a.bias_ih and g:concat({reordered(g, a.bias_ih, order), reordered(g, a.bias_hh, order)}, 0)
   local out, h, c = g[op](a.input, one(reordered(g, a.weight_ih, order)), one(reordered(g, a.weight_hh, order)),
     one(bias), false, one(a.h), op == 'LSTM' and one(a.c), {hidden_size = a.weight_hh.shape[2],
     direction = a.reverse and 'reverse' or 'forward', linear_before_reset = op == 'GRU' and 1 or nil,

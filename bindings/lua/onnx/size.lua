@@ -33,6 +33,16 @@ Size.__mod = lifted(function(a, b) return a % b end)
 Size.__unm = function(a) return 0 - a end
 function Size:__tostring() return table.concat(self.samples, ', ') end
 
+--- What a size or a number was in the first call.
+function Size.first(x) return is(x) and x.samples[1] or x end
+
+--- How many elements a shape has.
+function Size.product(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
 --- Whether sizes or numbers are equal in all calls.
 function Size.equal(a, b) return is(a) and is(b) and a.key == b.key or rawequal(a, b) or not is(a) and a == b end
 
