@@ -104,7 +104,7 @@ end
 local steps = {
   {'split', '10', 10, jax = true}, {'split', '100', 100, jax = true}, {'split', '1000', 1000, jax = true},
   {'mlp', '64x784x128x10', jax = true, tinygrad = true}, {'cnn', '64x28x28', jax = true},
-  {'lstm', '32x50x128', jax = true}, {'gru', '32x50x128'}, {'transformer', '16x64x128', jax = true},
+  {'lstm', '32x50x128', jax = true}, {'gru', '32x50x128', jax = true}, {'transformer', '16x64x128', jax = true},
 }
 
 local function add(row)

@@ -79,21 +79,37 @@ def cnn():
     return held(sgd(loss), p, u(64, 1, 28, 28), labels(64))
 
 
-def lstm():
+def recurrent(cell, gates, state):
+    """A layer over (32, 50, 64), its last output to 10 classes; cell(a, b, *state) gets the input's gates and those of
+    the state."""
+
     def loss(p, x, y):
         inputs = jnp.swapaxes(x, 0, 1) @ p[0] + p[2]
+        state_of = lambda state, a: (cell(a, state[0] @ p[1] + p[3], *state), None)
+        (h, *_), _ = lax.scan(state_of, (jnp.zeros((32, 128)),) * state, inputs)
+        return cross_entropy(h @ p[4] + p[5], y)
 
-        def cell(state, a):
-            h, c = state
-            i, f, g, o = jnp.split(a + h @ p[1], 4, 1)
-            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+    n = 128 * gates
+    return held(sgd(loss, 0.1), (u(64, n), u(128, n), u(n), u(n), u(128, 10), u(10)), u(32, 50, 64), labels(32))
 
-        zero = jnp.zeros((32, 128))
-        (h, _), _ = lax.scan(cell, (zero, zero), inputs)
-        return cross_entropy(h @ p[3] + p[4], y)
 
-    return held(sgd(loss, 0.1), (u(64, 512), u(128, 512), u(512), u(128, 10), u(10)), u(32, 50, 64), labels(32))
+def lstm():
+    def cell(a, b, h, c):
+        i, f, g, o = jnp.split(a + b, 4, 1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+    return recurrent(cell, 4, 2)
+
+
+def gru():
+    def cell(a, b, h):
+        (r, z, n), (hr, hz, hn) = jnp.split(a, 3, 1), jnp.split(b, 3, 1)
+        z = jax.nn.sigmoid(z + hz)
+        n = jnp.tanh(n + jax.nn.sigmoid(r + hr) * hn)
+        return ((1 - z) * n + z * h,)
+
+    return recurrent(cell, 3, 1)
 
 
 def norm(x, weight, bias):
