@@ -123,6 +123,7 @@ run '' -e 'local mt = require "mtorch" mt.help("matmull")' && expect 'help for a
 is 'is one sentence at the line' "$(cat err)" \
   "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
+run '' -e 'local x = require("mtorch").ones(1) x.data:copy_(x)' && has 'a hint for x.data' err 'x:copy_(y)'
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) n:parametres()' &&
   has 'a hint for a method that a module has not' err "(Linear has no 'parametres'; did you mean 'parameters'?)"
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) return n.wieght:t()' &&

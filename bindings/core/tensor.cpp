@@ -263,7 +263,8 @@ int set_field(lua_State* L) {
       x.set_grad(g ? *g : Tensor());
       if (any_suspects()) Callback::watch(L);
     } else {
-      fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);
+      fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can{}", key,
+           key == "data" ? "; mt.no_grad(function() x:copy_(y) end) writes values" : "");
     }
     return 0;
   }

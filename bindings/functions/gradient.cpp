@@ -111,6 +111,11 @@ int register_hook_body(Args& a) {
       return 0;
     });
     lua_setfield(a.L, -2, "remove");
+    lua_pushcfunction(a.L, [](lua_State* L) {
+      lua_pushliteral(L, "hook of a tensor, h:remove() ends it");
+      return 1;
+    });
+    lua_setfield(a.L, -2, "__tostring");
     lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it, and call it again
       if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<Held*>(h)->reset();
       return 0;

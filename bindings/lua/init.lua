@@ -51,11 +51,17 @@ function core.members(of, name, owner, optional)
       core.fail('%s has nothing at [%s]%s', name, tostring(key), of.get and ('; %s:get(i) is an example'):format(owner)
         or of.iter and ('; for .. in %s:iter() do'):format(owner) or '')
     end
-    local names = {}
-    for _, from in ipairs{of, self} do
-      for known in pairs(from) do
+    local names, from = {}, of
+    local function add(set)
+      for known in pairs(set) do
         if type(known) == 'string' and not known:find '^_' then names[#names + 1] = known end
       end
+    end
+    add(self)
+    add(optional or {})
+    while from do
+      add(from)
+      from = rawget(from, '__base')
     end
     table.sort(names)
     core.fail("%s has no '%s'%s", name, key, core.advice(owner, key, names))

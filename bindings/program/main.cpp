@@ -106,6 +106,9 @@ int traceback(lua_State* L) {
   if (has("limit must be a number") || has("initial value must be a number"))
     say(" (of a tensor it is x:item())", false);
   if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
+  if (has("field 'data' (a function value)"))
+    say(" (x:data() of a tensor is a pointer; mt.no_grad(function() x:copy_(y) end) writes values)",
+        false);
   if (message.rfind("mtorch/", 0) == 0) {
     if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
     say(lua::position(L), true);

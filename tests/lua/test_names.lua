@@ -45,6 +45,10 @@ t.test('objects print what they are', function()
     {opt.param_groups, '{2 tensors, lr=0.1, momentum=0.9, dampening=0, weight_decay=0}'},
     {nn, "mt.nn: mt.help('nn') lists its names"}, {mt, 'mt: mt.help() lists its names'},
   } do t.eq(tostring(case[1]), case[2]) end
+  local hook = net:register_forward_hook(print)
+  t.eq(tostring(hook), 'hook of Sequential, h:remove() ends it')
+  hook:remove()
+  t.eq(tostring((mt.ones(1):requires_grad_() * 2):register_hook(print)), 'hook of a tensor, h:remove() ends it')
   early:step(0.5)
   early:step(0.6)
   t.eq(tostring(early), "EarlyStopping(patience=3, min_delta=0, mode='min'): best 0.5 at step 1 of 2")
@@ -61,6 +65,12 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['opt.param_groups[0].lr = 3'] = 'param_groups[0]: groups count from 1, there is 1',
     ['opt.param_groups[1].learning_rate = 3'] = "SGD: a group has no option 'learning_rate'; here it is lr",
     ['sched:get_lr()'] = "StepLR has no 'get_lr'; here it is sched:get_last_lr()",
+    ['sched.typo = 3'] = "StepLR has no 'typo'",
+    ['sched.gama = 3'] = "StepLR has no 'gama' (did you mean 'gamma'?)",
+    ['acc.treshold = 3'] = "Accuracy has no 'treshold' (did you mean 'threshold'?)",
+    ['early.patiance = 3'] = "EarlyStopping has no 'patiance' (did you mean 'patience'?)",
+    ['scaler.growth = 3'] = "GradScaler has no 'growth' (did you mean 'growth_factor'?)",
+    ['log.pat = 3'] = "log has no 'pat' (did you mean 'path'?)",
     ['loader:wrong()'] = "DataLoader has no 'wrong'",
     ['set:len()'] = "TensorDataset has no 'len'; here it is set:size()",
     ['_ = set[1]'] = 'TensorDataset has nothing at [1]; set:get(i) is an example',
@@ -91,6 +101,8 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['data.DataLoader(set, {batchsize = 2})'] = "DataLoader: unknown option 'batchsize' (did you mean 'batch_size'?)",
     ['mt.tqdm()'] = "mt has no 'tqdm'; here it is mt.progress(n) or mt.progress(loader)",
     ['_ = mt.float32'] = "mt has no 'float32'; here it is a string: 'float32'",
+    ['x.data = x'] = "the field 'data' of a tensor cannot be set; only grad and requires_grad can; " ..
+      'mt.no_grad(function() x:copy_(y) end) writes values',
     ['x:numpy()'] =
       "a tensor has no field or method 'numpy'; here it is x:tolist(), or x:data() for a typed FFI pointer",
     ['x:astype()'] = "a tensor has no field or method 'astype'; here it is x:to('float64')",

@@ -16,10 +16,10 @@ local function plain(value, depth)
   return out
 end
 
-local JsonLines = object('log', {path = true, file = true})
+local JsonLines, method = object.class{called = 'log', optional = {path = true, file = true}}
 function JsonLines:describe() return self.path and ("JsonLines('%s')"):format(self.path) or 'JsonLines(off)' end
 
-JsonLines.method('write(record)',
+method('write(record)',
   'Adds a line, {epoch=3, loss=loss}: numbers, texts, booleans, tensors, lists and tables of them; nan and inf are ' ..
     'null. It is in the file at once.',
   function(self, record)
@@ -32,18 +32,18 @@ JsonLines.method('write(record)',
     if not ok then core.fail("JsonLines: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
   end)
 
-JsonLines.method('close()', 'Ends the file.', function(self)
+method('close()', 'Ends the file.', function(self)
   if self.file then self.file:close() end
   self.file = nil
 end)
 
 return {
-  methods = JsonLines.methods,
+  methods = JsonLines.__methods,
   JsonLines = core.declare("JsonLines(path: string = '', append: bool = true)",
     'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false begins anew. Without a ' ..
       "path it writes nothing, so that a script's flag may be empty.",
     function(path, append)
-      local self = JsonLines.new{path = path ~= '' and path or nil}
+      local self = object.new(JsonLines, {path = path ~= '' and path or nil})
       if not self.path then return self end
       local file, why = io.open(path, append and 'ab' or 'wb')
       if not file then core.fail("JsonLines: cannot write '%s': %s", path, why:gsub('^.*: ', '')) end

@@ -8,9 +8,8 @@ local object = require 'mtorch.core.object'
 local watch = core.watch()
 local wall_time = watch.wall_time
 
-local Writer = object('w', {file = true, at_end = true, options = true, time = true})
+local Writer, method = object.class{called = 'w', optional = {file = true, at_end = true, path = true, time = true}}
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
-local method = Writer.method
 
 --- Bytes of what waits to be written; then it is written at once.
 local most_waiting = 2 ^ 18
@@ -46,8 +45,8 @@ local function add_value(self, step, time, value)
 end
 
 local function new(log_dir, options)
-  local self = Writer.new{log_dir = log_dir, waiting = {}, bytes = 0, written = wall_time(), inner = {}, heads = {},
-    max_queue = options.max_queue, flush_secs = options.flush_secs, options = options}
+  local self = object.new(Writer, {log_dir = log_dir, waiting = {}, bytes = 0, written = wall_time(), inner = {},
+    heads = {}, max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
   watch.make_folder('SummaryWriter', log_dir)
   self.path = events.file_name(log_dir, options.filename_suffix)
   local file, why = io.open(self.path, 'wb')
@@ -88,7 +87,7 @@ end
 --- The usual call, without the checks that it does not need.
 function Writer.add_scalar(self, tag, value, step, ...)
   if type(value) == 'number' and type(step) == 'number' and step >= 0 and step < 2 ^ 53 and step % 1 == 0 and
-    select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and self.of == Writer then
+    select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and getmetatable(self) == Writer then
     return slow_scalar(self, tag, value, step)
   end
   return checked(self, tag, value, step, ...)
@@ -294,4 +293,4 @@ local SummaryWriter = core.declare("SummaryWriter(log_dir: string = nil, comment
     return self
   end)
 
-return {SummaryWriter = SummaryWriter, methods = Writer.methods, Writer = Writer}
+return {SummaryWriter = SummaryWriter, methods = Writer.__methods, Writer = Writer}

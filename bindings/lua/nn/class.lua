@@ -1,6 +1,7 @@
 -- class.lua -- classes of modules: which fields are parameters, buffers and modules, and construction
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 
 local class = {}
 
@@ -235,20 +236,11 @@ class.class = core.declare('class(name: string, base=nil)',
 -- Methods of modules as help shows them: {signature, help}.
 class.methods = {}
 
---- A method of every module. What is more than its signature takes is an error, and a call without the colon;
---- arguments are checked where the signature states types.
+--- A method of every module; see core/object.lua.
 function class.method(signature, doc, body)
-  local check = core.declare(signature, doc, results)
-  local shown, params = core.entry(check), core.parameters(check)
-  local name, most = shown:match('^[%w_]+'), shown:find('..', 1, true) and math.huge or #params
-  class.methods[#class.methods + 1] = {shown, doc}
-  class.Module[name] = function(self, ...)
-    if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
-    local n = select('#', ...)
-    if n > most then core.fail('%s: %d arguments given, it takes %d', name, n, most) end
-    if shown ~= signature then return body(self, check(...)) end
-    return body(self, ...)
-  end
+  local method, name, entry = object.method(signature, doc, 'net', is_module, body)
+  class.Module[name] = method
+  table.insert(class.methods, entry)
 end
 
 return class

@@ -1,5 +1,6 @@
 -- registration.lua -- fields by name: registered, looked up, frozen; functions called before and after forward
 local core = require 'mtorch.core'
+local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
 local method, role, field, is_module = class.method, class.role, class.field, class.is_module
 
@@ -127,10 +128,9 @@ local function hooked(self, ...)
   return unpacked(output)
 end
 
-local Hook = {}
-Hook.__index = Hook
---- Ends the hook; more than once does nothing.
-function Hook:remove()
+local Hook, hook_method = object.class{called = 'h', name = 'hook'}
+function Hook:describe() return ('hook of %s, h:remove() ends it'):format(self.module.__name) end
+hook_method('remove()', 'The hook is called no more.', function(self)
   local hooks = rawget(self.module, '__hooks')
   for _, list in ipairs(hooks and {hooks.before, hooks.after} or {}) do
     for i = #list, 1, -1 do
@@ -141,7 +141,7 @@ function Hook:remove()
     rawset(self.module, 'forward', hooks.forward)
     rawset(self.module, '__hooks', nil)
   end
-end
+end)
 
 local function register(self, when, fn)
   if not rawget(self, '__hooks') then
@@ -149,7 +149,7 @@ local function register(self, when, fn)
     rawset(self, 'forward', hooked)
   end
   local list = rawget(self, '__hooks')[when]
-  list[#list + 1] = setmetatable({module = self, fn = fn}, Hook)
+  list[#list + 1] = object.new(Hook, {module = self, fn = fn})
   return list[#list]
 end
 method('register_forward_hook(fn: function)',

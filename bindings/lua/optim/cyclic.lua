@@ -25,7 +25,7 @@ end
 
 -- ---- CyclicLR -----------------------------------------------------------------------------------
 
-local cyclic = {unsaved = {scale_fn = true}}
+local cyclic = {}
 
 function cyclic:start()
   self.own_lrs = per_group(self, 'base_lr', self.base_lr)

@@ -1,50 +1,45 @@
 -- early_stopping.lua -- optim.EarlyStopping: says when a value has not become better for some time
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
+local util = require 'mtorch.core.util'
 
-local EarlyStopping = {}
-EarlyStopping.__index = core.members(EarlyStopping, 'EarlyStopping', 'stop')
+local EarlyStopping, method = object.class{called = 'stop', name = 'EarlyStopping'}
 
-function EarlyStopping:__tostring()
+function EarlyStopping:describe()
   local best = self.steps == 0 and 'no value yet' or
     ('best %.6g at step %d of %d'):format(self.best, self.best_step, self.steps)
   return ("EarlyStopping(patience=%d, min_delta=%g, mode='%s'): %s%s"):format(self.patience, self.min_delta, self.mode,
     best, self.stopped and ', stopped' or '')
 end
 
---- Takes the value of an epoch, a number or a tensor of one; returns true when `patience` values in a row were not
---- better than the best by more than min_delta, else false. NaN is not better.
-function EarlyStopping:step(value)
-  if type(self) ~= 'table' or self.patience == nil then
-    core.fail('step: methods are called with a colon, stop:step(value)')
-  end
-  if mt.is_tensor(value) and value:numel() == 1 then value = value:item() end
-  if type(value) ~= 'number' then
-    core.fail('EarlyStopping: step needs a number or a tensor of one, got %s', core.describe(value))
-  end
-  self.steps = self.steps + 1
-  local sign = self.mode == 'min' and -1 or 1
-  self.improved = sign * value > sign * self.best + self.min_delta
-  if self.improved then
-    self.best, self.best_step, self.count = value, self.steps, 0
-  else
-    self.count = self.count + 1
-  end
-  self.stopped = self.stopped or self.count >= self.patience
-  return self.stopped
-end
+method('step(value)', 'Takes the value of an epoch, a number or a tensor of one; returns true when `patience` ' ..
+  'values in a row were not better than the best by more than min_delta, else false. NaN is not better.',
+  function(self, value)
+    value = util.scalar(value)
+    if type(value) ~= 'number' then
+      core.fail('EarlyStopping: step needs a number or a tensor of one, got %s', core.describe(value))
+    end
+    self.steps = self.steps + 1
+    local sign = self.mode == 'min' and -1 or 1
+    self.improved = sign * value > sign * self.best + self.min_delta
+    if self.improved then
+      self.best, self.best_step, self.count = value, self.steps, 0
+    else
+      self.count = self.count + 1
+    end
+    self.stopped = self.stopped or self.count >= self.patience
+    return self.stopped
+  end)
 
 local fields = {best = 'number', best_step = 'number', count = 'number', steps = 'number', stopped = 'boolean'}
 
---- The best value, the step it came with, and how many have come since.
-function EarlyStopping:state_dict()
+method('state_dict()', 'The best value, the step it came with, and how many have come since.', function(self)
   local state = {}
   for key in pairs(fields) do state[key] = self[key] end
   return state
-end
+end)
 
---- Continues from what state_dict() returned.
-function EarlyStopping:load_state_dict(state)
+method('load_state_dict(state)', 'Goes on from what state_dict() returned.', function(self, state)
   for key, kind in pairs(fields) do
     if type(state) ~= 'table' or type(state[key]) ~= kind then
       core.fail('load_state_dict: it is not what state_dict() of an EarlyStopping returned, got %s',
@@ -53,13 +48,14 @@ function EarlyStopping:load_state_dict(state)
   end
   for key in pairs(fields) do self[key] = state[key] end
   return self
-end
+end)
 
-return core.declare("EarlyStopping(patience: int >= 1 = 10, min_delta: number >= 0 = 0, mode: 'min'|'max' = 'min')",
+return object.constructor(EarlyStopping,
+  "EarlyStopping(patience: int >= 1 = 10, min_delta: number >= 0 = 0, mode: 'min'|'max' = 'min')",
   'if stop:step(validation_loss) then break end: true when the value was not better than the best (stop.best, from ' ..
   'step stop.best_step; stop.improved says whether this one was) by more than min_delta, patience times in a row. ' ..
   'state_dict and load_state_dict as of optimizers.',
-  function(patience, min_delta, mode)
-    return setmetatable({patience = patience, min_delta = min_delta, mode = mode, steps = 0, count = 0, best_step = 0,
-      best = mode == 'min' and math.huge or -math.huge, stopped = false, improved = false}, EarlyStopping)
+  function(self)
+    self.steps, self.count, self.best_step, self.stopped, self.improved = 0, 0, 0, false, false
+    self.best = self.mode == 'min' and math.huge or -math.huge
   end)

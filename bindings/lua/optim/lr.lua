@@ -105,10 +105,9 @@ local restarts = {
   end,
 }
 --- One step; with a number, which may be a fraction (epoch + batch / batches), to that one.
-function restarts:step(epoch)
-  scheduler.own(self, 'step')
+function restarts:advance(epoch)
   if epoch ~= nil and not (type(epoch) == 'number' and epoch >= 0 and epoch < math.huge) then
-    core.fail('%s: step takes no argument, or the number of a step from 0, got %s', self.name, core.describe(epoch))
+    core.fail('%s: step takes no argument, or the number of a step from 0, got %s', self.__name, core.describe(epoch))
   end
   local first, times = self.T_0, self.T_mult
   if epoch == nil and self.last_epoch >= 0 then
@@ -139,12 +138,12 @@ local function start_lambdas(self)
   local given, n = self.lr_lambda, #groups_of(self)
   self.lr_lambda = {}
   if type(given) == 'table' and not core.is_callable(given) and #given ~= n then
-    core.fail('%s: %d functions, the optimizer has %d groups', self.name, #given, n)
+    core.fail('%s: %d functions, the optimizer has %d groups', self.__name, #given, n)
   end
   for i = 1, n do
     self.lr_lambda[i] = core.is_callable(given) and given or given[i]
     if not core.is_callable(self.lr_lambda[i]) then
-      core.fail('%s: lr_lambda[%d] is %s, not a function', self.name, i, core.describe(self.lr_lambda[i]))
+      core.fail('%s: lr_lambda[%d] is %s, not a function', self.__name, i, core.describe(self.lr_lambda[i]))
     end
   end
 end
@@ -152,7 +151,7 @@ end
 local function factor(self, i)
   local value = scheduler.of_group(self, 'lr_lambda', i)(self.last_epoch)
   if type(value) ~= 'number' then
-    core.fail('%s: the function must return a number, for step %d it returned %s', self.name, self.last_epoch,
+    core.fail('%s: the function must return a number, for step %d it returned %s', self.__name, self.last_epoch,
       core.describe(value))
   end
   return value
@@ -161,14 +160,14 @@ end
 lr.LambdaLR = define('LambdaLR(optimizer, lr_lambda: function|list, last_epoch: int >= -1 = -1)',
   'The first rates times lr_lambda(steps done), a function or a list of one for each group; functions are not saved.',
   {
-    start = start_lambdas, unsaved = {lr_lambda = true},
+    start = start_lambdas,
     rate = function(self, _, base, i) return base * factor(self, i) end,
   })
 
 lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|list, last_epoch: int >= -1 = -1)',
   'The rates times lr_lambda(steps done) at every step, a function or a list of one for each group; functions are ' ..
   'not saved.', {
-    start = start_lambdas, unsaved = {lr_lambda = true},
+    start = start_lambdas,
     rate = function(self, rate, _, i) return self._is_initial and rate or rate * factor(self, i) end,
   })
 
@@ -176,17 +175,17 @@ lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|li
 
 --- The schedulers that a combination holds, all of its optimizer.
 local function checked_schedulers(self, list)
-  if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.name) end
+  if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.__name) end
   local copy = {}
   for i, inner in ipairs(list) do
     if type(inner) ~= 'table' or rawget(inner, 'optimizer') == nil then
-      core.fail('%s: entry %d is %s, not a scheduler', self.name, i, core.describe(inner))
+      core.fail('%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
     end
-    if inner.name == 'ReduceLROnPlateau' then
-      core.fail('%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; step it beside', self.name, i)
+    if inner.__name == 'ReduceLROnPlateau' then
+      core.fail('%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; step it beside', self.__name, i)
     end
     if self.optimizer ~= nil and inner.optimizer ~= self.optimizer then
-      core.fail('%s: entry %d is of another optimizer', self.name, i)
+      core.fail('%s: entry %d is of another optimizer', self.__name, i)
     end
     copy[i] = inner
   end
@@ -201,12 +200,12 @@ local function undo(list)
   end
 end
 
-local sequential = {unsaved = {schedulers = true}}
+local sequential = {}
 local function current(self)
   local before = count(self.milestones, function(m) return m <= self.last_epoch end)
   return self._schedulers[before + 1], self.milestones[before] or 0, before
 end
-function sequential.make(self, last_epoch)
+function sequential:make()
   self._schedulers, self.schedulers = checked_schedulers(self, self.schedulers), nil
   if #self.milestones ~= #self._schedulers - 1 then
     core.fail('SequentialLR: %d schedulers need %d milestones, got %d', #self._schedulers, #self._schedulers - 1,
@@ -217,17 +216,16 @@ function sequential.make(self, last_epoch)
       core.fail('SequentialLR: milestones must grow, but %d follows %d', step, self.milestones[i - 1])
     end
   end
+  local step = self.last_epoch + 1
   self.last_epoch = 0
   local first = current(self)
-  self.last_epoch = last_epoch + 1
+  self.last_epoch = step
   for _, group in ipairs(groups_of(self)) do group.lr = group.initial_lr end
   undo(self._schedulers)
   first:initial_step()
   self._last_lr = first:get_last_lr()
-  return self
 end
-function sequential:step()
-  scheduler.own(self, 'step')
+function sequential:advance()
   self.last_epoch = self.last_epoch + 1
   local inner, from, before = current(self)
   if before > 0 and from == self.last_epoch then inner:update(0) else inner:step() end
@@ -243,22 +241,18 @@ lr.SequentialLR = define('SequentialLR(optimizer, schedulers: list, milestones: 
   'One scheduler after another, each from its own start: milestones are the steps at which the second, third .. begin.',
   sequential)
 
-local chained = {unsaved = {schedulers = true}}
-function chained.make(self)
+local chained = {}
+function chained:make()
   self._schedulers, self.schedulers = checked_schedulers(self, self.schedulers), nil
   self.optimizer = self._schedulers[1].optimizer
   checked_schedulers(self, self._schedulers)
   self._last_lr = rates(self)
-  return self
 end
 local function step_all(self, method, ...)
   for _, inner in ipairs(self._schedulers) do inner[method](inner, ...) end
   self._last_lr = rates(self)
 end
-function chained:step()
-  scheduler.own(self, 'step')
-  step_all(self, 'step')
-end
+function chained:advance() step_all(self, 'step') end
 function chained:update(epoch) step_all(self, 'update', epoch) end
 lr.ChainedScheduler = define('ChainedScheduler([schedulers]: list, optimizer: table = nil)',
   'All schedulers of a list at every step, one after the other.', chained)
@@ -266,12 +260,11 @@ lr.ChainedScheduler = define('ChainedScheduler([schedulers]: list, optimizer: ta
 -- ---- by a metric --------------------------------------------------------------------------------
 
 local plateau = {}
-function plateau.make(self)
+function plateau:make()
   if self.factor >= 1 then core.fail('ReduceLROnPlateau: factor must be below 1, got %g', self.factor) end
   self.min_lrs, self.min_lr = scheduler.per_group(self, 'min_lr', self.min_lr), nil
   self.best = self.mode == 'min' and math.huge or -math.huge
   self.last_epoch, self.cooldown_counter, self.num_bad_epochs, self._last_lr = 0, 0, 0, rates(self)
-  return self
 end
 
 local function better(self, value)
@@ -284,8 +277,7 @@ local function better(self, value)
 end
 
 --- One step by a metric, a number or a tensor of one.
-function plateau:step(metric)
-  scheduler.own(self, 'step')
+function plateau:advance(metric)
   if mt.is_tensor(metric) and metric:numel() == 1 then metric = metric:item() end
   if type(metric) ~= 'number' then
     core.fail('ReduceLROnPlateau: step needs the metric, a number or a tensor of one, got %s', core.describe(metric))

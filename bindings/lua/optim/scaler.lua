@@ -1,22 +1,14 @@
 -- scaler.lua -- mt.GradScaler: keeps the small gradients of float16 from becoming 0
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 
-local GradScaler = {}
-GradScaler.__index = core.members(GradScaler, 'GradScaler', 'scaler')
+local GradScaler, method = object.class{called = 's', name = 'GradScaler', word = 'scaler'}
 
-function GradScaler:__tostring()
+function GradScaler:describe()
   if not self.enabled then return 'GradScaler(enabled=false)' end
   return ('GradScaler(scale=%.14g, growth_factor=%g, backoff_factor=%g, growth_interval=%d)'):format(self.factor,
     self.growth_factor, self.backoff_factor, self.growth_interval)
-end
-
-local function check(name, value, low, open)
-  if type(value) ~= 'number' or not (open and value > low or not open and value >= low) or value == math.huge then
-    core.fail(('GradScaler: %s must be a number %s %g, got %s'):format(name, open and 'above' or 'from', low,
-      core.describe(value)))
-  end
-  return value
 end
 
 --- What is known about an optimizer since the last update.
@@ -24,84 +16,83 @@ local function record_of(self, opt)
   if type(opt) ~= 'table' or type(opt.param_groups) ~= 'table' then
     core.fail('GradScaler: an optimizer is needed, got ' .. core.describe(opt))
   end
-  local record = self.seen[opt]
-  if not record then
-    record = {}
-    self.seen[opt] = record
-  end
-  return record
+  self.seen[opt] = self.seen[opt] or {}
+  return self.seen[opt]
 end
 
---- The loss (or a list of tensors) times the scale: its gradients are that much larger.
-function GradScaler:scale(x)
-  if not self.enabled then return x end
-  if mt.is_tensor(x) then return (x * self.factor) end
-  if type(x) ~= 'table' then core.fail('GradScaler: scale takes a tensor or a list, got ' .. core.describe(x)) end
-  local scaled = {}
-  for i, entry in ipairs(x) do scaled[i] = self:scale(entry) end
-  return scaled
-end
+method('scale(x)', 'The loss (or a list of tensors) times the scale: its gradients are that much larger.',
+  function(self, x)
+    if not self.enabled then return x end
+    if mt.is_tensor(x) then return (x * self.factor) end
+    if type(x) ~= 'table' then core.fail('GradScaler: scale takes a tensor or a list, got ' .. core.describe(x)) end
+    local scaled = {}
+    for i, entry in ipairs(x) do scaled[i] = self:scale(entry) end
+    return scaled
+  end)
 
---- Divides the gradients of an optimizer's parameters by the scale, once, and looks whether all are finite.
-function GradScaler:unscale_(opt)
-  if not self.enabled then return end
-  local record = record_of(self, opt)
-  if record.stepped then core.fail('GradScaler: unscale_ after step; call update() first') end
-  if record.unscaled then core.fail('GradScaler: unscale_ a second time since the last update()') end
+--- Divides the gradients of an optimizer by the scale; whether one of them is infinite or NaN.
+local function unscale(self, opt)
+  local sizes = {} -- the largest of each gradient, by device
   for _, group in ipairs(opt.param_groups) do
-    for i, p in ipairs(group.params) do
-      if p.grad and p.grad.dtype == 'float16' then
-        core.fail(('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and ' ..
-          'use mt.autocast'):format(i))
+    for _, p in ipairs(group.params) do
+      local g = p.grad
+      if g and g:numel() > 0 then
+        g:mul_(1 / self.factor)
+        sizes[g.device] = sizes[g.device] or {}
+        table.insert(sizes[g.device], g:norm(math.huge):float())
       end
     end
   end
-  local sizes = {} -- the largest of each gradient, by device
-  mt.no_grad(function()
+  local infinite = false
+  for _, list in pairs(sizes) do
+    local most = mt.stack(list):amax():item()
+    infinite = infinite or not (most < math.huge)
+  end
+  return infinite
+end
+
+method('unscale_(opt)', "Divides the gradients of an optimizer's parameters by the scale, once, and looks whether " ..
+  'all are finite.', function(self, opt)
+    if not self.enabled then return end
+    local record = record_of(self, opt)
+    if record.stepped then core.fail('GradScaler: unscale_ after step; call update() first') end
+    if record.unscaled then core.fail('GradScaler: unscale_ a second time since the last update()') end
     for _, group in ipairs(opt.param_groups) do
-      for _, p in ipairs(group.params) do
-        local g = p.grad
-        if g and g:numel() > 0 then
-          g:mul_(1 / self.factor)
-          local on = sizes[g.device] or {}
-          sizes[g.device] = on
-          on[#on + 1] = g:norm(math.huge):float()
+      for i, p in ipairs(group.params) do
+        if p.grad and p.grad.dtype == 'float16' then
+          core.fail('GradScaler: the gradient of parameter %d is float16; keep parameters in float32 and use ' ..
+            'mt.autocast', i)
         end
       end
     end
+    record.unscaled, record.infinite = true, mt.no_grad(unscale, self, opt)
   end)
-  record.unscaled, record.infinite = true, false
-  for _, list in pairs(sizes) do
-    local most = mt.stack(list):amax():item()
-    if most ~= most or most == math.huge then record.infinite = true end
-  end
-end
 
---- The optimizer's step, unless a gradient is infinite or NaN; unscales first where that was not done.
-function GradScaler:step(opt, closure)
-  if closure ~= nil then core.fail('GradScaler: step takes no closure') end
-  if not self.enabled then return opt:step() end
-  local record = record_of(self, opt)
-  if record.stepped then core.fail('GradScaler: step a second time since the last update()') end
-  if not record.unscaled then self:unscale_(opt) end
-  record.stepped = true
-  if not record.infinite then return opt:step() end
-end
+method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is infinite or NaN; unscales first where " ..
+  'that was not done.', function(self, opt, closure)
+    if closure ~= nil then core.fail('GradScaler: step takes no closure') end
+    if not self.enabled then return opt:step() end
+    local record = record_of(self, opt)
+    if record.stepped then core.fail('GradScaler: step a second time since the last update()') end
+    if not record.unscaled then self:unscale_(opt) end
+    record.stepped = true
+    if not record.infinite then return opt:step() end
+  end)
 
---- After the steps: the scale shrinks where a gradient was not finite, and grows after growth_interval
---- updates without. A number sets it.
-function GradScaler:update(new_scale)
-  if not self.enabled then return end
-  if new_scale ~= nil then
-    self.factor = check('the new scale', new_scale, 0, true)
-  else
-    local looked, infinite = false, false
+local function forget() return setmetatable({}, {__mode = 'k'}) end
+
+method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrinks where a gradient was not ' ..
+  'finite, and grows after growth_interval updates without. A number sets it.', function(self, new_scale)
+    if not self.enabled then return end
+    local looked, infinite = new_scale ~= nil, false
     for _, record in pairs(self.seen) do
       looked = looked or record.unscaled
       infinite = infinite or record.infinite
     end
     if not looked then core.fail('GradScaler: update before any step(opt) or unscale_(opt)') end
-    if infinite then
+    if new_scale then
+      self.factor = new_scale
+    elseif infinite then
       self.factor, self.tracker = self.factor * self.backoff_factor, 0
     else
       self.tracker = self.tracker + 1
@@ -110,51 +101,40 @@ function GradScaler:update(new_scale)
         self.factor, self.tracker = grown < 3e38 and grown or self.factor, 0 -- float32 holds it
       end
     end
-  end
-  self.seen = setmetatable({}, {__mode = 'k'})
-end
+    self.seen = forget()
+  end)
 
---- The scale, 1 where it is not enabled.
-function GradScaler:get_scale() return self.enabled and self.factor or 1 end
-function GradScaler:is_enabled() return self.enabled end
+method('get_scale()', 'The scale, 1 where it is not enabled.',
+  function(self) return self.enabled and self.factor or 1 end)
+method('is_enabled()', 'Whether it scales.', function(self) return self.enabled end)
 
-function GradScaler:state_dict()
+method('state_dict()', 'The scale and the options, for load_state_dict; of one that is not enabled {}.', function(self)
   if not self.enabled then return {} end
   return {scale = self.factor, growth_factor = self.growth_factor, backoff_factor = self.backoff_factor,
           growth_interval = self.growth_interval, _growth_tracker = self.tracker}
-end
+end)
 
-function GradScaler:load_state_dict(state)
+local saved = {scale = 'finite > 0', growth_factor = 'finite > 1', backoff_factor = 'number > 0 < 1',
+  growth_interval = 'int >= 1', _growth_tracker = 'int >= 0'}
+
+method('load_state_dict(state)', 'Goes on from what state_dict() of an enabled one returned.', function(self, state)
   if not self.enabled then return self end
-  if type(state) ~= 'table' or state.scale == nil then
-    core.fail('GradScaler: load_state_dict needs what state_dict() of an enabled one returned, got ' ..
-      core.describe(state))
+  for key in pairs(saved) do
+    if type(state) ~= 'table' or state[key] == nil then
+      core.fail('GradScaler: load_state_dict needs what state_dict() of an enabled one returned, got %s',
+        core.describe(state))
+    end
   end
-  self.factor = check('scale', state.scale, 0, true)
-  self.growth_factor = check('growth_factor', state.growth_factor, 1, true)
-  self.backoff_factor = check('backoff_factor', state.backoff_factor, 0, true)
-  self.growth_interval = check('growth_interval', state.growth_interval, 1)
-  self.tracker = check('_growth_tracker', state._growth_tracker, 0)
+  core.check_options('GradScaler', state, saved)
+  self.factor, self.tracker = state.scale, state._growth_tracker
+  self.growth_factor, self.backoff_factor = state.growth_factor, state.backoff_factor
+  self.growth_interval = state.growth_interval
   return self
-end
+end)
 
-return {GradScaler = core.declare(
-  'GradScaler(init_scale=65536, growth_factor=2, backoff_factor=0.5, growth_interval=2000, enabled=true)',
+return {GradScaler = object.constructor(GradScaler, 'GradScaler(init_scale: finite > 0 = 65536, growth_factor: ' ..
+  'finite > 1 = 2, backoff_factor: number > 0 < 1 = 0.5, growth_interval: int >= 1 = 2000, enabled: bool = true)',
   'Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: ' ..
   's:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps ' ..
   'with infinite or NaN gradients are left out and shrink the scale.',
-  function(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-    local self = setmetatable({
-      factor = check('init_scale', init_scale or 65536, 0, true),
-      growth_factor = check('growth_factor', growth_factor or 2, 1, true),
-      backoff_factor = check('backoff_factor', backoff_factor or 0.5, 0, true),
-      growth_interval = check('growth_interval', growth_interval or 2000, 1),
-      enabled = enabled ~= false,
-      tracker = 0,
-      seen = setmetatable({}, {__mode = 'k'}),
-    }, GradScaler)
-    if self.backoff_factor >= 1 then
-      core.fail(('GradScaler: backoff_factor must be below 1, got %g'):format(self.backoff_factor))
-    end
-    return self
-  end)}
+  function(self) self.factor, self.tracker, self.seen = self.init_scale, 0, forget() end)}

@@ -3,7 +3,7 @@
 -- As torch.optim.lr_scheduler.LRScheduler (PyTorch 2.15): steps count from 0, the first is made with the scheduler, and
 -- most rates follow from the rate before, so that schedulers can act on one optimizer together.
 local core = require 'mtorch.core'
-
+local object = require 'mtorch.core.object'
 local shown = require 'mtorch.core.shown'
 
 local scheduler = {}
@@ -15,7 +15,7 @@ local function groups_of(self)
   local optimizer = rawget(self, 'optimizer')
   local groups = type(optimizer) == 'table' and rawget(optimizer, 'param_groups')
   if type(groups) ~= 'table' then
-    core.fail('%s: an optimizer is needed, got %s', self.name, core.describe(optimizer))
+    core.fail('%s: an optimizer is needed, got %s', self.__name, core.describe(optimizer))
   end
   return groups
 end
@@ -25,12 +25,12 @@ scheduler.groups_of = groups_of
 function scheduler.per_group(self, name, value)
   local n, list = #groups_of(self), {}
   if type(value) == 'table' and #value ~= n then
-    core.fail('%s: %s has %d numbers, the optimizer %d groups', self.name, name, #value, n)
+    core.fail('%s: %s has %d numbers, the optimizer %d groups', self.__name, name, #value, n)
   end
   for i = 1, n do
     list[i] = type(value) == 'table' and value[i] or value
     if type(list[i]) ~= 'number' then
-      core.fail('%s: %s[%d] is %s, not a number', self.name, name, i, core.describe(list[i]))
+      core.fail('%s: %s[%d] is %s, not a number', self.__name, name, i, core.describe(list[i]))
     end
   end
   return list
@@ -40,7 +40,7 @@ end
 function scheduler.of_group(self, name, i)
   local value = self[name][i]
   if value == nil then
-    core.fail('%s: group %d of the optimizer was added later; %s has nothing for it', self.name, i, name)
+    core.fail('%s: group %d of the optimizer was added later; %s has nothing for it', self.__name, i, name)
   end
   return value
 end
@@ -57,7 +57,7 @@ function scheduler.momentum_option(self)
   local defaults = rawget(self.optimizer, 'defaults') or {}
   if defaults.betas then return 'betas' end
   if defaults.momentum == nil then
-    core.fail('%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.name, self.optimizer.name)
+    core.fail('%s: %s has neither momentum nor betas; use {cycle_momentum = false}', self.__name, self.optimizer.name)
   end
   return 'momentum'
 end
@@ -67,19 +67,8 @@ end
 
 -- ---- steps --------------------------------------------------------------------------------------
 
-local Scheduler = {}
-scheduler.Scheduler = Scheduler
-
---- A method's own scheduler.
-local function own(self, method)
-  if type(self) ~= 'table' or rawget(self, 'optimizer') == nil then
-    core.fail('%s: methods are called with a colon, sched:%s(..)', method, method)
-  end
-  if method == 'step' and core.step_recording then -- Lua is not replayed
-    core.fail('%s: a schedule cannot step inside a compiled step; call sched:step() after it', self.name)
-  end
-end
-scheduler.own = own
+local Scheduler, method = object.class{called = 'sched', word = 'scheduler'}
+scheduler.methods = Scheduler.__methods
 
 --- The rate that a group started with: the optimizer's, unless another scheduler had one before.
 local function initial_rate(group)
@@ -87,12 +76,18 @@ local function initial_rate(group)
   return group.initial_lr
 end
 
+-- What a kind may have of its own.
+function Scheduler:closed(...) return self:rate(...) end
+function Scheduler.prepare() end
+function Scheduler.start() end
+function Scheduler.started() end
+
 --- Sets the rates of the next step, or of `epoch`, by the closed form where there is one.
 function Scheduler:update(epoch)
   local form = epoch and self.closed or self.rate
   local groups, base_lrs, last = groups_of(self), self.base_lrs, {}
   self.last_epoch = epoch or self.last_epoch + 1
-  if self.prepare then self:prepare() end
+  self:prepare()
   for i = 1, #groups do
     local group = groups[i]
     if base_lrs[i] == nil then base_lrs[i] = initial_rate(group) end
@@ -103,10 +98,9 @@ function Scheduler:update(epoch)
 end
 
 --- One step; with a number, to that one.
-function Scheduler:step(epoch)
-  own(self, 'step')
+function Scheduler:advance(epoch)
   if epoch ~= nil and not (type(epoch) == 'number' and epoch >= 0 and epoch % 1 == 0) then
-    core.fail('%s: step takes no argument, or the number of a step, got %s%s', self.name, core.describe(epoch),
+    core.fail('%s: step takes no argument, or the number of a step, got %s%s', self.__name, core.describe(epoch),
       require('mtorch').is_tensor(epoch) and '; ReduceLROnPlateau takes a metric' or '')
   end
   self._step_count = self._step_count + 1
@@ -120,11 +114,15 @@ function Scheduler:initial_step()
   self._is_initial = nil
 end
 
---- The rates of the groups after the last step, a list.
-function Scheduler:get_last_lr()
-  own(self, 'get_last_lr')
-  return {unpack(self._last_lr)}
-end
+method('step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes ' ..
+  'the metric; the others, if need be, the number of the step to go to, counted from 0.', function(self, given)
+    if core.step_recording then -- Lua is not replayed
+      core.fail('%s: a schedule cannot step inside a compiled step; call sched:step() after it', self.__name)
+    end
+    self:advance(given)
+  end)
+method('get_last_lr()', 'The rates of the groups now, a list.',
+  function(self) return {unpack(self._last_lr)} end)
 
 -- ---- state --------------------------------------------------------------------------------------
 
@@ -137,20 +135,21 @@ local function plain(value)
   return copy
 end
 
---- Everything but the optimizer and functions.
-function Scheduler:state_dict()
-  own(self, 'state_dict')
-  local state = {}
-  for key, value in pairs(self) do
-    if key == '_schedulers' then
-      state[key] = {}
-      for i, inner in ipairs(value) do state[key][i] = inner:state_dict() end
-    elseif key ~= 'optimizer' and not self.unsaved[key] then
-      state[key] = plain(value)
+local unsaved = {optimizer = true, lr_lambda = true}
+
+method('state_dict()', 'Where it stands, for load_state_dict; functions and the optimizer are not in it.',
+  function(self)
+    local state = {}
+    for key, value in pairs(self) do
+      if key == '_schedulers' then
+        state[key] = {}
+        for i, inner in ipairs(value) do state[key][i] = inner:state_dict() end
+      elseif not unsaved[key] then
+        state[key] = plain(value)
+      end
     end
-  end
-  return state
-end
+    return state
+  end)
 
 --- Whether a value is of the kind of another: lists, of entries of one kind.
 local function alike(own_value, value)
@@ -167,10 +166,10 @@ local function check_state(self, state)
   if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
   for key, value in pairs(self:state_dict()) do
     if key == '_schedulers' and type(state[key]) == 'table' and #state[key] ~= #value then
-      core.fail('load_state_dict: the state is of %d schedulers, %s has %d', #state[key], self.name, #value)
+      core.fail('load_state_dict: the state is of %d schedulers, %s has %d', #state[key], self.__name, #value)
     end
     if key ~= '_schedulers' and not alike(value, state[key]) or type(state[key]) ~= type(value) then
-      core.fail("load_state_dict: the state's %s is %s; is it of a %s?", key, core.describe(state[key]), self.name)
+      core.fail("load_state_dict: the state's %s is %s; is it of a %s?", key, core.describe(state[key]), self.__name)
     end
   end
   for i, inner in ipairs(rawget(self, '_schedulers') or {}) do
@@ -178,91 +177,53 @@ local function check_state(self, state)
   end
 end
 
---- Continues from what state_dict() of such a scheduler returned; the rates are the optimizer's own state. Where it
---- does not fit nothing is loaded.
-function Scheduler:load_state_dict(state)
-  own(self, 'load_state_dict')
-  check_state(self, state)
-  for key in pairs(self:state_dict()) do
-    if key ~= '_schedulers' then self[key] = plain(state[key]) end
-  end
-  for i, inner in ipairs(rawget(self, '_schedulers') or {}) do inner:load_state_dict(state._schedulers[i]) end
-  return self
-end
-
-local function rates_text(list)
-  local parts = {}
-  for i, rate in ipairs(list) do parts[i] = ('%.6g'):format(rate) end
-  return table.concat(parts, ', ')
-end
+method('load_state_dict(state)', 'Goes on from what state_dict() of such a scheduler returned; where it does ' ..
+  "not fit nothing is loaded. The rates themselves are in the optimizer's state.", function(self, state)
+    check_state(self, state)
+    for key in pairs(self:state_dict()) do
+      if key ~= '_schedulers' then self[key] = plain(state[key]) end
+    end
+    for i, inner in ipairs(rawget(self, '_schedulers') or {}) do inner:load_state_dict(state._schedulers[i]) end
+    return self
+  end)
+table.insert(scheduler.methods, {'last_epoch', 'A field: the number of the step, from 0.'})
 
 -- ---- declarations -------------------------------------------------------------------------------
 
--- Fields that may be absent.
-local optional = {_is_initial = true, prepare = true, closed = true, start = true, started = true, make = true}
-
---- Methods and fields of a kind; others are errors, but for options that were not given.
-local function index_of(kind, options)
-  return function(self, key)
-    local value = kind[key]
-    if value ~= nil or options[key] or optional[key] then return value end
-    local names = {}
-    for _, of in ipairs{kind, Scheduler, self} do
-      for name in pairs(of) do names[#names + 1] = name end
-    end
-    table.sort(names)
-    core.fail("%s has no '%s'%s", kind.name, tostring(key), core.advice('scheduler', key, names))
-  end
+local hidden = {optimizer = true, last_epoch = true}
+function Scheduler:describe()
+  local inner = rawget(self, '_schedulers')
+  if inner then return shown.lines(self.__name, inner) end
+  local parts = {}
+  for i, rate in ipairs(rates(self)) do parts[i] = ('%.6g'):format(rate) end
+  return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
 end
 
 --- Declares a scheduler, the fields of which are its options:
----   define(signature, doc, {rate =, closed =, prepare =, start =, started =, unsaved =})
+---   define(signature, doc, {rate =, closed =, prepare =, start =, started =})
 --- rate(self, lr, base, i, group) is the rate of group i after one that was lr and began as base; closed the same
 --- from last_epoch alone. prepare(self) comes before, once a step; start and started(self) before and after the first
---- step. `unsaved` are fields that hold functions. A kind with make(self, last_epoch) does all of it itself.
+--- step. A kind with make(self) does all of it itself, one with advance(self, epoch) what a step does.
 function scheduler.define(signature, doc, kind)
-  kind.name, kind.unsaved = signature:match('^[%w_]+'), kind.unsaved or {}
-  setmetatable(kind, {__index = Scheduler})
-  local params, options, meta = nil, {}, {}
-  local made = core.declare(signature, doc, function(...)
-    local self, last_epoch = {}, -1
-    for i, p in ipairs(params) do
-      if p.name == 'last_epoch' then last_epoch = select(i, ...) else self[p.name] = (select(i, ...)) end
-    end
-    setmetatable(self, meta)
-    return (kind.make or scheduler.begin)(self, last_epoch)
-  end)
-  params = core.parameters(made)
-  for _, p in ipairs(params) do options[p.name] = true end
-  meta.__index = index_of(kind, options)
-  meta.__tostring = function(self)
-    local inner = rawget(self, '_schedulers')
-    if inner then return shown.lines(kind.name, inner) end
-    local text = shown.options(params, function(_, p)
-      return p.name ~= 'optimizer' and p.name ~= 'last_epoch' and rawget(self, p.name) or nil
-    end)
-    return ('%s(%s) at step %d, lr %s'):format(kind.name, text, rawget(self, 'last_epoch') or 0,
-      rates_text(rates(self)))
-  end
-  return made
+  kind.name = signature:match('^[%w_]+')
+  object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true, _step_count = true}}, kind)
+  return object.constructor(kind, signature, doc, kind.make)
 end
 
 --- The start of training, or of the step after last_epoch.
-function scheduler.begin(self, last_epoch)
+function Scheduler:make()
   local groups, base_lrs = groups_of(self), {}
-  self.last_epoch = last_epoch
-  if self.start then self:start() end
+  self:start()
   for i, group in ipairs(groups) do
-    if last_epoch >= 0 and rawget(group, 'initial_lr') == nil then
+    if self.last_epoch >= 0 and rawget(group, 'initial_lr') == nil then
       core.fail('%s: last_epoch is %d, but param_groups[%d] has no initial_lr; load the state of the optimizer ' ..
-        'first', self.name, last_epoch, i)
+        'first', self.__name, self.last_epoch, i)
     end
     base_lrs[i] = initial_rate(group)
   end
   self.base_lrs = base_lrs
   self:initial_step()
-  if self.started then self:started() end
-  return self
+  self:started()
 end
 
 return scheduler

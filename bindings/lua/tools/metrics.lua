@@ -3,20 +3,14 @@
 -- m:update(predictions, targets) takes a batch, m:compute() gives the figure of all batches since m:reset().
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-
-local shown = require 'mtorch.core.shown'
+local object = require 'mtorch.core.object'
+local util = require 'mtorch.core.util'
 
 local metrics = {}
 
 -- ---- what all share ------------------------------------------------------------------------------
 
-local Metric = {}
-
-local function own(self, method)
-  if type(self) ~= 'table' or rawget(self, 'state') == nil then
-    core.fail('%s: methods are called with a colon, m:%s(..)', method, method)
-  end
-end
+local Metric, method = object.class{called = 'm', word = 'metric'}
 
 --- A copy of a state: numbers, tensors (of their own where they are added to), lists.
 local function copied(value)
@@ -27,66 +21,46 @@ local function copied(value)
   return copy
 end
 
---- Takes a batch; returns the metric.
-function Metric:update(...)
-  own(self, 'update')
-  self:take(...)
-  return self
-end
-
---- Forgets all batches; returns the metric.
-function Metric:reset()
-  own(self, 'reset')
-  self.state = self.start and self:start() or {}
-  return self
-end
-
---- What was accumulated, for load_state_dict.
-function Metric:state_dict()
-  own(self, 'state_dict')
-  return copied(self.state)
-end
-
---- Goes on from what state_dict() of such a metric returned.
-function Metric:load_state_dict(state)
-  own(self, 'load_state_dict')
-  if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
-  self.state = copied(state)
-  return self
-end
-
---- Declares a metric, the fields of which are its options: {take =, compute =, start =}. take(self, ..) is update's
---- work, start() the state before any batch.
-local function define(signature, doc, kind)
-  local name, params, options = signature:match('^[%w_]+'), nil, {}
-  kind.name = name
-  setmetatable(kind, {__index = Metric})
-  local meta = {__index = function(self, key)
-    local value = kind[key]
-    if value ~= nil or options[key] or key == 'start' then return value end
-    local names = {}
-    for _, of in ipairs{kind, Metric, self} do
-      for known in pairs(of) do names[#names + 1] = known end
-    end
-    table.sort(names)
-    core.fail("%s has no '%s'%s", name, tostring(key), core.advice('metric', key, names))
-  end, __call = function()
-    core.fail('%s: it is no function; m:update(..) takes a batch, m:compute() gives the figure', name)
-  end, __tostring = function(self)
-    return ('%s(%s)'):format(name, shown.options(params, function(_, p) return rawget(self, p.name) end))
-  end}
-  metrics[name] = core.declare(signature, doc, function(...)
-    local self = {state = {}}
-    for i, p in ipairs(params) do self[p.name] = (select(i, ...)) end
-    return setmetatable(self, meta):reset()
+method('update(..)', 'Takes a batch: predictions and targets, or what the metric says; returns the metric.',
+  function(self, ...)
+    self:take(...)
+    return self
   end)
-  params = core.parameters(metrics[name])
-  for _, p in ipairs(params) do options[p.name] = true end
+method('compute()', 'The figure of all batches since reset, a number (a tensor where it is one for each class).',
+  function(self)
+    local figure = self:figure()
+    if figure == nil then core.fail('%s: compute before any update', self.__name) end
+    return figure
+  end)
+method('reset()', 'Forgets all batches; returns the metric.', function(self)
+  self.state = self.start()
+  return self
+end)
+method('state_dict()', 'What was accumulated, for load_state_dict.', function(self) return copied(self.state) end)
+method('load_state_dict(state)', 'Goes on from what state_dict() of such a metric returned.',
+  function(self, state)
+    if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
+    self.state = copied(state)
+    return self
+  end)
+
+function Metric:__call()
+  core.fail('%s: it is no function; m:update(..) takes a batch, m:compute() gives the figure', self.__name)
+end
+
+function Metric.start() return {} end
+
+--- Declares a metric, the fields of which are its options: {take =, figure =, start =}. take(self, ..) is update's
+--- work, figure(self) compute's, start() the state before any batch.
+local function define(signature, doc, kind)
+  local name = signature:match('^[%w_]+')
+  object.class({base = Metric, name = name}, kind)
+  metrics[name] = object.constructor(kind, signature, doc, Metric.reset)
 end
 
 local function need_tensors(self, prediction, target)
   if not mt.is_tensor(prediction) or not mt.is_tensor(target) then
-    core.fail('%s: update takes predictions and targets, tensors, got %s and %s', self.name,
+    core.fail('%s: update takes predictions and targets, tensors, got %s and %s', self.__name,
       core.describe(prediction), core.describe(target))
   end
   return prediction:detach(), target:detach():to(prediction.device)
@@ -101,7 +75,7 @@ local function checked(self, labels, what, classes)
   if labels:numel() > 0 then
     local low, high = labels:min():item(), labels:max():item()
     if low < 1 or classes and high > classes then
-      core.fail('%s: a %s is %d; labels count from 1%s', self.name, what, low < 1 and low or high,
+      core.fail('%s: a %s is %d; labels count from 1%s', self.__name, what, low < 1 and low or high,
         classes and (' to %d here'):format(classes) or '')
     end
   end
@@ -114,12 +88,12 @@ local function yes_or_no(self, prediction, target)
     local low, high = prediction:min():item(), prediction:max():item()
     if not (low >= 0 and high <= 1) then
       core.fail('%s: predictions of yes or no are probabilities, found %g to %g; use x:sigmoid(), or ' ..
-        '{threshold = 0} for raw scores', self.name, low, high)
+        '{threshold = 0} for raw scores', self.__name, low, high)
     end
   end
   if not is_float(target) and target.dtype ~= 'bool' and target:numel() > 0 and target:max():item() > 1 then
     core.fail('%s: predictions %s and labels %s are alike; labels need scores [n x classes] or predicted labels',
-      self.name, tostring(prediction.shape), tostring(target.shape))
+      self.__name, tostring(prediction.shape), tostring(target.shape))
   end
   self.state.binary = true
   return prediction:gt(self.threshold or 0.5):long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
@@ -136,7 +110,7 @@ local function class_dim(self, scores, target)
   end
   if without(scores:dim()) then return scores:dim() end
   if scores:dim() > 1 and without(2) then return 2 end
-  core.fail('%s: the scores are %s, the targets %s; expected scores [n x classes] and labels [n]', self.name,
+  core.fail('%s: the scores are %s, the targets %s; expected scores [n x classes] and labels [n]', self.__name,
     tostring(scores.shape), tostring(target.shape))
 end
 
@@ -146,7 +120,7 @@ local function score_rows(self, scores, target)
   local classes = scores.shape[d]
   scores, target = scores:movedim(d, -1):reshape(-1, classes), target:reshape(-1)
   if is_float(target) or target.dtype == 'bool' then
-    core.fail('%s: targets are class positions and must be integers, these are %s', self.name, target.dtype)
+    core.fail('%s: targets are class positions and must be integers, these are %s', self.__name, target.dtype)
   end
   local kept = target:ne(self.ignore_index)
   if not kept:all() then scores, target = scores[kept], target[kept] end
@@ -163,7 +137,7 @@ local function labels_of(self, prediction, target)
     return scores:argmax(2), labels, classes
   end
   if prediction.shape ~= target.shape then
-    core.fail('%s: the predicted labels are %s, the targets %s', self.name, tostring(prediction.shape),
+    core.fail('%s: the predicted labels are %s, the targets %s', self.__name, tostring(prediction.shape),
       tostring(target.shape))
   end
   if prediction.dtype == 'bool' then
@@ -195,7 +169,7 @@ local function count(self, prediction, target)
   local p, y, classes = labels_of(self, prediction, target)
   local least, state = math.max(self.num_classes or 0, classes or 0), self.state
   if self.num_classes and classes and classes > self.num_classes then
-    core.fail('%s: num_classes is %d, the scores have %d', self.name, self.num_classes, classes)
+    core.fail('%s: num_classes is %d, the scores have %d', self.__name, self.num_classes, classes)
   end
   state.right = add(state.right, mt.bincount(y[p:eq(y)], nil, least))
   state.predicted = add(state.predicted, mt.bincount(p, nil, least))
@@ -207,7 +181,7 @@ local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) 
 --- The mean of figures of classes, each a / b of counts; 0 where b is 0. 'macro' is of the classes that occur.
 local function averaged(self, numerator, denominator)
   local state = self.state
-  if not state.actual then core.fail('%s: compute before any update', self.name) end
+  if not state.actual then return nil end
   local n = math.max(#state.right, #state.predicted, #state.actual)
   local right, predicted = padded(state.right, n):double(), padded(state.predicted, n):double()
   local actual = padded(state.actual, n):double()
@@ -217,13 +191,20 @@ local function averaged(self, numerator, denominator)
   local each = ratio(a, b)
   if how == 'none' then return each end
   if how == 'binary' then
-    if #each > 2 then core.fail("%s: 'binary' is of 2 classes, there are %d; use 'macro'", self.name, #each) end
+    if #each > 2 then core.fail("%s: 'binary' is of 2 classes, there are %d; use 'macro'", self.__name, #each) end
     return #each == 2 and each[2]:item() or 0
   end
   local weight = how == 'weighted' and actual or (predicted + actual):gt(0):double()
   local total = weight:sum():item()
   return total > 0 and (each * weight):sum():item() / total or 0
 end
+
+--- Counts right predictions of so many, and gives their share.
+local function hit(self, correct, total)
+  local state = self.state
+  state.correct, state.total = (state.correct or 0) + correct, (state.total or 0) + total
+end
+local function hit_share(self) return self.state.total and util.scalar(self.state.correct) / self.state.total end
 
 local options = "num_classes: int >= 1 = nil, average: 'binary'|'macro'|'micro'|'weighted'|'none' = nil, " ..
   'threshold: number = nil, ignore_index: int = -100)'
@@ -235,7 +216,7 @@ local inputs = ' Predictions: scores [n x classes] or labels, from 1; or probabi
 local function by_class(name, doc, numerator, denominator)
   define(name .. '(' .. options, doc .. inputs, {
     take = count,
-    compute = function(self) return averaged(self, numerator, denominator) end,
+    figure = function(self) return averaged(self, numerator, denominator) end,
   })
 end
 
@@ -253,16 +234,10 @@ define("Accuracy(num_classes: int >= 1 = nil, average: 'micro'|'macro'|'weighted
     take = function(self, prediction, target)
       if self.average ~= 'micro' then return count(self, prediction, target) end
       local p, y = labels_of(self, prediction, target)
-      local state = self.state
-      state.correct = (state.correct or 0) + p:eq(y):sum()
-      state.total = (state.total or 0) + y:numel()
+      hit(self, p:eq(y):sum(), y:numel())
     end,
-    compute = function(self)
-      if self.average == 'micro' then
-        local state = self.state
-        if not state.total then core.fail('Accuracy: compute before any update') end
-        return state.correct:item() / state.total
-      end
+    figure = function(self)
+      if self.average == 'micro' then return hit_share(self) end
       return averaged(self, function(right) return right end, function(_, _, actual) return actual end)
     end,
   })
@@ -271,18 +246,11 @@ define('TopK(k: int >= 1 = 5, ignore_index: int = -100)',
   'The share of targets [n] (from 1) among the k classes with the highest scores [n x classes].', {
     take = function(self, scores, target)
       local rows, labels, classes = score_rows(self, need_tensors(self, scores, target))
-      local state, hits = self.state, 0
-      if labels:numel() > 0 then
-        local _, best = rows:topk(math.min(self.k, classes), 2)
-        hits = best:eq(labels:unsqueeze(2)):sum()
-      end
-      state.correct, state.total = (state.correct or 0) + hits, (state.total or 0) + labels:numel()
+      if labels:numel() == 0 then return hit(self, 0, 0) end
+      local _, best = rows:topk(math.min(self.k, classes), 2)
+      hit(self, best:eq(labels:unsqueeze(2)):sum(), labels:numel())
     end,
-    compute = function(self)
-      local state = self.state
-      if not state.total then core.fail('TopK: compute before any update') end
-      return (mt.is_tensor(state.correct) and state.correct:item() or state.correct) / state.total
-    end,
+    figure = hit_share,
   })
 
 define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'all' = nil, threshold: number = nil, " ..
@@ -305,10 +273,9 @@ define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'a
       end
       state.matrix = matrix
     end,
-    compute = function(self)
+    figure = function(self)
       local matrix = self.state.matrix
-      if not matrix then core.fail('ConfusionMatrix: compute before any update') end
-      if not self.normalize then return matrix:clone() end
+      if not (matrix and self.normalize) then return matrix and matrix:clone() end
       local x = matrix:double()
       if self.normalize == 'all' then return ratio(x, x:sum():expand_as(x)) end
       return ratio(x, x:sum(self.normalize == 'true' and 2 or 1, true):expand_as(x))
@@ -343,8 +310,8 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
       if list[1] and list[1]:dim() ~= scores:dim() then core.fail('AUC: a batch of scores is unlike those before') end
       list[#list + 1], self.state.targets[#list + 1] = scores:double(), target
     end,
-    compute = function(self)
-      if #self.state.scores == 0 then core.fail('AUC: compute before any update') end
+    figure = function(self)
+      if #self.state.scores == 0 then return nil end
       local scores, target = mt.cat(self.state.scores, 1), mt.cat(self.state.targets, 1)
       if scores:dim() == 1 then
         local low, high = target:min():item(), target:max():item()
@@ -365,28 +332,32 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
 
 -- ---- means --------------------------------------------------------------------------------------
 
+local function no_sum() return {sum = 0, count = 0} end
+local function add_sum(self, sum, n)
+  local state = self.state
+  state.sum, state.count = state.sum + sum, state.count + n
+end
+local function mean_of(self) return self.state.count > 0 and self.state.sum / self.state.count or nil end
+
 define('Perplexity(ignore_index: int = -100)',
   'exp of the mean -log probability of the targets (from 1) by raw scores: [n x length x classes] and [n x length], ' ..
   'or classes in dimension 2; m:update(loss, n) takes the mean of n losses.', {
-    start = function() return {sum = 0, count = 0} end,
+    start = no_sum,
     take = function(self, scores, target)
-      local state = self.state
       if target == nil or type(target) == 'number' then
         local loss = mt.is_tensor(scores) and scores:numel() == 1 and scores:item() or scores
         if type(loss) ~= 'number' then
           core.fail('Perplexity: update takes scores and targets, or a loss, got %s', core.describe(loss))
         end
-        state.sum, state.count = state.sum + loss * (target or 1), state.count + (target or 1)
-        return
+        return add_sum(self, loss * (target or 1), target or 1)
       end
       local rows, labels = score_rows(self, need_tensors(self, scores, target))
       if labels:numel() == 0 then return end
-      state.sum = state.sum + mt.cross_entropy(rows, labels, {reduction = 'sum'}):item()
-      state.count = state.count + labels:numel()
+      add_sum(self, mt.cross_entropy(rows, labels, {reduction = 'sum'}):item(), labels:numel())
     end,
-    compute = function(self)
-      if self.state.count == 0 then core.fail('Perplexity: compute before any update') end
-      return math.exp(self.state.sum / self.state.count)
+    figure = function(self)
+      local loss = mean_of(self)
+      return loss and math.exp(loss)
     end,
   })
 
@@ -411,37 +382,31 @@ define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(va
     end
     state.sum, state.weight = state.sum + value, state.weight + weight
   end,
-  compute = function(self)
-    if self.state.weight == 0 then core.fail('Mean: compute before any update') end
-    return self.state.sum / self.state.weight
-  end,
+  figure = function(self) return self.state.weight ~= 0 and self.state.sum / self.state.weight or nil end,
 })
 
 --- The difference of predictions and targets of one shape, in double.
 local function difference(self, prediction, target)
   prediction, target = need_tensors(self, prediction, target)
   if prediction.shape ~= target.shape then
-    core.fail('%s: the predictions are %s, the targets %s; they must be alike', self.name, tostring(prediction.shape),
+    core.fail('%s: the predictions are %s, the targets %s; they must be alike', self.__name, tostring(prediction.shape),
       tostring(target.shape))
   end
   return prediction:double() - target:double(), target:double()
 end
 
-local function mean_of(name, doc, of)
+local function mean_error(name, doc, of)
   define(name .. '()', doc, {
-    start = function() return {sum = 0, count = 0} end,
+    start = no_sum,
     take = function(self, prediction, target)
-      local d, state = difference(self, prediction, target), self.state
-      state.sum, state.count = state.sum + of(d):sum():item(), state.count + d:numel()
+      local d = difference(self, prediction, target)
+      add_sum(self, of(d):sum():item(), d:numel())
     end,
-    compute = function(self)
-      if self.state.count == 0 then core.fail('%s: compute before any update', name) end
-      return self.state.sum / self.state.count
-    end,
+    figure = mean_of,
   })
 end
-mean_of('MSE', 'The mean squared difference of predictions and targets.', mt.square)
-mean_of('MAE', 'The mean absolute difference of predictions and targets.', mt.abs)
+mean_error('MSE', 'The mean squared difference of predictions and targets.', mt.square)
+mean_error('MAE', 'The mean absolute difference of predictions and targets.', mt.abs)
 
 define('R2()', 'The coefficient of determination: 1 - sum of squared errors / sum of squares of the targets about ' ..
   'their mean; 0 where the targets are all alike and missed.', {
@@ -456,7 +421,7 @@ define('R2()', 'The coefficient of determination: 1 - sum of squared errors / su
       state.mean, state.count = state.mean + apart * n / all, all
       state.errors = state.errors + d:square():sum():item()
     end,
-    compute = function(self)
+    figure = function(self)
       local state = self.state
       if state.count < 2 then core.fail('R2: at least 2 targets are needed, there are %d', state.count) end
       if state.spread == 0 then return state.errors == 0 and 1 or 0 end

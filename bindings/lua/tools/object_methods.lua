@@ -2,6 +2,7 @@
 --
 -- Modules declare theirs. The others are plain Lua functions: this is what mt.help, the reference and the
 -- stubs say of them. A test compares the names with the methods.
+local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 require 'mtorch.nn'
 local add = 'adds up in .grad'
@@ -19,24 +20,10 @@ return {
     {'param_groups', 'A field: the groups, each with params and options that may be changed between steps, ' ..
       'opt.param_groups[1].lr = 0.01.'},
   },
-  {
-    title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',
-    {'step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes the ' ..
-      'metric; the others, if need be, the number of the step to go to, counted from 0.'},
-    {'get_last_lr()', 'The rates of the groups now, a list.'},
-    {'state_dict()', 'Where it stands, for load_state_dict; functions and the optimizer are not in it.'},
-    {'load_state_dict(state)', 'Goes on from what state_dict() of such a scheduler returned; the rates themselves ' ..
-      "are in the optimizer's state."},
-    {'last_epoch', 'A field: the number of the step, from 0.'},
-  },
-  {
-    title = 'Methods of metrics', call = 'm:', class = 'Metric',
-    {'update(..)', 'Takes a batch: predictions and targets, or what the metric says; returns the metric.'},
-    {'compute()', 'The figure of all batches since reset, a number (a tensor where it is one for each class).'},
-    {'reset()', 'Forgets all batches; returns the metric.'},
-    {'state_dict()', 'What was accumulated, for load_state_dict.'},
-    {'load_state_dict(state)', 'Goes on from what state_dict() of such a metric returned.'},
-  },
+  {title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',
+   unpack(require('mtorch.optim.scheduler').methods)},
+  {title = 'Methods of metrics', call = 'm:', class = 'Metric',
+   unpack(getmetatable(mt.metrics.Mean()).__base.__methods)},
   {
     title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
     {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..

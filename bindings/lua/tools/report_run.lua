@@ -11,8 +11,7 @@ local least_between_files = 10 -- and between two files
 local share = 50              -- a page may take one part in so many of the time
 local usual_port = 8420
 
-local Report = object('report', {name = true, url = true})
-local method = Report.method
+local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
 
 function Report:describe()
   if not self.on then return 'Report(off)' end
@@ -208,7 +207,7 @@ method('graph(loss, params=nil)', 'The graph of a loss, before its backward: the
 
 method('run(name)', "The same report for one of several runs: their curves stand in the same charts, under the " ..
   "run's name.", function(self, name)
-    return Report.new{state = self.state, on = self.on, name = tostring(name)}
+    return object.new(Report, {state = self.state, on = self.on, name = tostring(name)})
   end)
 
 -- Ending -------------------------------------------------------------------------------------------------
@@ -274,7 +273,7 @@ local constructor = core.declare('Report(..)', "A report that grows as a run goe
     local state = {args = {title = args.title, config = config}, path = path, xlabel = args.xlabel or 'step',
       names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {}, times = {}, next = 0, next_page = 0,
       next_file = time() + 2}
-    local self = Report.new{state = state, on = on}
+    local self = object.new(Report, {state = state, on = on})
     if args.live then
       state.server, state.port = serve(args.port)
       self.url = ('http://127.0.0.1:%d/'):format(state.port)
@@ -284,4 +283,4 @@ local constructor = core.declare('Report(..)', "A report that grows as a run goe
     return self
   end)
 
-return {Report = constructor, methods = Report.methods}
+return {Report = constructor, methods = Report.__methods}
