@@ -53,16 +53,15 @@ std::string elements_key(const Tensor& x) {
 
 /// Whether a zip archive holds arrays of NumPy; one that is damaged is none.
 bool is_npz(const std::string& operation, const std::string& path) {
-  uint64_t size = 0;
-  File file = open_regular(operation.c_str(), path, size);
+  RegularFile file = open_regular(operation.c_str(), path);
   try {
-    const ZipReader zip(std::move(file), size);
+    const ZipReader zip(std::move(file));
     return !zip.entries().empty() && zip.entries()[0].name.ends_with(".npy");
   } catch (const Error&) { return false; }
 }
 
 std::string file_kind(const std::string& operation, const std::string& path) {
-  Bytes bytes(operation.c_str(), path);
+  Bytes bytes(open_regular(operation.c_str(), path));
   char head[9] = {};
   const std::string_view text(head, bytes.read(head, sizeof head));
   // The size of a safetensors header may be any of the marks that follow; the header begins with '{'.

@@ -19,7 +19,7 @@ namespace {
 /// f(text) of a whole file, unpacked where it is gzip; errors begin with the operation and the path.
 /// A plain file lies in memory of a tensor meanwhile, which is not filled with zeros first.
 template <class F> auto parsed(const char* operation, const std::string& path, const F& f) {
-  Bytes bytes(operation, path);
+  Bytes bytes(open_regular(operation, path));
   try {
     if (bytes.packed()) return f(std::string_view(bytes.rest()));
     const Tensor memory = empty({int64_t(bytes.at_most())}, Dtype::u8);

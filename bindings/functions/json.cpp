@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
+#include "engine/data/unicode.h"
 
 namespace mt::lua {
 namespace {

@@ -48,7 +48,8 @@ void append_utf8(std::string& text, uint32_t c) {
 static uint32_t search_category(uint32_t c) {
   const auto* const run =
       std::upper_bound(std::begin(kCategoryRuns), std::end(kCategoryRuns), c << 5 | 31);
-  return uint32_t(1) << (run[-1] & 31);
+  const uint32_t category = run[-1] & 31;
+  return uint32_t(1) << (category < kTurns ? category : (c ^ category) & 1);
 }
 
 uint32_t category_bit(uint32_t c) {
@@ -59,6 +60,12 @@ uint32_t category_bit(uint32_t c) {
   }();
   if (c < 128) return ascii[c];
   return c < 0x110000 ? search_category(c) : uint32_t(1) << 29;  // Cn
+}
+
+bool is_utf8(std::string_view text) {
+  for (const char *p = text.data(), *end = p + text.size(); p < end;)
+    if (next_character(p, end) >= 0x110000) return false;
+  return true;
 }
 
 uint32_t category_mask(std::string_view name) {

@@ -9,6 +9,7 @@ namespace mt {
 /// The character at p, which moves behind it. A byte that begins none (RFC 3629) counts as one beyond
 /// Unicode, 0x110000 + byte.
 uint32_t next_character(const char*& p, const char* end);
+bool is_utf8(std::string_view text);
 /// The beginning of the character that ends at p.
 const char* previous_character(const char* p, const char* begin);
 void append_utf8(std::string& text, uint32_t character);

@@ -10,9 +10,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/core/error.h"
-#include "engine/core/file.h"
-
 namespace mt {
 namespace {
 
@@ -38,30 +35,31 @@ struct FileSource : ByteSource {
 
 }  // namespace
 
-File open_regular(const char* operation, const std::string& path, uint64_t& size) {
+RegularFile open_regular(const char* operation, const std::string& path) {
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", operation);
   File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!file || fstat(file.fd(), &info) != 0)
     fail("{}: cannot read '{}': {}", operation, path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail("{}: '{}' is not a regular file", operation, path);
-  size = uint64_t(info.st_size);
-  return file;
+  return {std::move(file), uint64_t(info.st_size)};
 }
 
 std::string read_file(const char* operation, const std::string& path) {
-  uint64_t size = 0;
-  const File file = open_regular(operation, path, size);
-  std::string text(size_t(size), '\0');
-  size_t have = 0;
-  while (have < text.size()) {
-    const ssize_t n = read(file.fd(), text.data() + have, text.size() - have);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("{}: cannot read '{}': {}", operation, path, std::strerror(errno));
-    if (n == 0) fail("{}: '{}' became shorter while it was read", operation, path);
-    have += size_t(n);
-  }
+  RegularFile from = open_regular(operation, path);
+  std::string text(size_t(from.size), '\0');
+  FileSource(std::move(from.file)).read(reinterpret_cast<uint8_t*>(text.data()), text.size());
   return text;
+}
+
+uint64_t little_endian(const void* from, int n) {
+  const uint8_t* const p = static_cast<const uint8_t*>(from);
+  uint64_t value = 0;
+  for (int i = 0; i < n; ++i) value |= uint64_t(p[i]) << 8 * i;
+  return value;
+}
+void put_little_endian(std::string& to, uint64_t value, int n) {
+  for (int i = 0; i < n; ++i) to.push_back(char(value >> 8 * i));
 }
 
 std::string printable(std::string_view text, size_t most) {
@@ -90,15 +88,8 @@ Bytes::Bytes(std::unique_ptr<ByteSource> source, uint64_t size)
     : source_(std::move(source)),
       ahead_(size),
       piece_(size_t(std::min<uint64_t>(size, kPiece))) {}
-Bytes::Bytes(File file, uint64_t size)
-    : Bytes(std::make_unique<FileSource>(std::move(file)), size) {
-  refill();
-  look_for_gzip();
-}
-Bytes::Bytes(const char* operation, const std::string& path) : Bytes(nullptr, 0) {
-  File file = open_regular(operation, path, ahead_);
-  piece_.resize(kPiece);
-  source_ = std::make_unique<FileSource>(std::move(file));
+Bytes::Bytes(RegularFile from)
+    : Bytes(std::make_unique<FileSource>(std::move(from.file)), from.size) {
   refill();
   look_for_gzip();
 }
@@ -184,10 +175,8 @@ std::string Bytes::rest() {
 }
 
 std::string read_unpacked(const char* operation, const std::string& path) {
-  Bytes bytes(operation, path);
-  try {
-    return bytes.rest();
-  } catch (const Error& e) { fail("{}: cannot read '{}': {}", operation, path, e.what()); }
+  Bytes bytes(open_regular(operation, path));
+  return reading(operation, path, "cannot be read", [&] { return bytes.rest(); });
 }
 
 uint64_t Bytes::at_most() const {

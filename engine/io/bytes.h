@@ -7,14 +7,34 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "engine/core/file.h"
 
 namespace mt {
 
-/// A regular file for reading, and its size. Throws naming the path and the reason.
-File open_regular(const char* operation, const std::string& path, uint64_t& size);
-/// The whole of a regular file. Throws naming the path and the reason.
+/// A regular file for reading, and its size.
+struct RegularFile {
+  File file;
+  uint64_t size;
+};
+/// Throws naming the path and the reason.
+RegularFile open_regular(const char* operation, const std::string& path);
+/// The whole of a regular file, as it is. Throws naming the reason, and where it cannot be opened the path.
 std::string read_file(const char* operation, const std::string& path);
+/// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", with that for `what`.
+template <class F>
+auto reading(const char* operation, const std::string& path, const char* what, const F& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    check_interrupt();
+    fail("{}: '{}' {}: {}", operation, path, what, e.what());
+  }
+}
+
+/// n bytes as a number, the lowest first.
+uint64_t little_endian(const void* from, int n);
+void put_little_endian(std::string& to, uint64_t value, int n);
 
 /// A text of a file as messages show it: control characters are '?', the middle of a long one is left out.
 std::string printable(std::string_view text, size_t most = 80);
@@ -31,9 +51,7 @@ struct ByteSource {
 class Bytes {
  public:
   Bytes(const void* data, size_t size);
-  /// Of a regular file. Throws naming the path and the reason.
-  Bytes(const char* operation, const std::string& path);
-  Bytes(File file, uint64_t size);
+  explicit Bytes(RegularFile);
   /// `size` bytes of a source, as they are.
   Bytes(std::unique_ptr<ByteSource> source, uint64_t size);
   ~Bytes();

@@ -47,23 +47,23 @@ void mend(Stored stored, const Tensor& x) {
 
 }  // namespace
 
-void read_stored(Bytes& bytes, Stored stored, const Tensor& x, bool swapped) {
-  const int64_t item = stored_size(stored, x.dtype()), n = x.numel();
+void read_stored(Bytes& bytes, const StoredType& type, const Tensor& x, bool swapped) {
+  const int64_t item = type.size(), n = x.numel();
   const auto need = [&](void* to, int64_t count) {
     const size_t want = size_t(count * item), got = bytes.read(to, want);
-    if (got != want) fail("the file ends inside its values");
+    if (got != want) fail("it ends inside its values");
     if (swapped) swap_bytes(to, count, item);
   };
   if (item == item_size(x.dtype())) {
     need(x.data(), n);
-    return mend(stored, x);
+    return mend(type.stored, x);
   }
   uint8_t piece[8192];
   const int64_t most = int64_t(sizeof piece) / item;
   for (int64_t at = 0; at < n; at += most) {
     const int64_t some = std::min(most, n - at);
     need(piece, some);
-    if (stored == Stored::u16) widen<uint16_t>(piece, x.data_as<int32_t>() + at, some);
+    if (type.stored == Stored::u16) widen<uint16_t>(piece, x.data_as<int32_t>() + at, some);
     else widen<uint32_t>(piece, x.data_as<int64_t>() + at, some);
   }
 }

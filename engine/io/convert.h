@@ -9,13 +9,47 @@ namespace mt {
 /// that the tensor holds in a wider or in the signed type.
 enum class Stored : uint8_t { same, boolean, u16, u32, u64 };
 
-/// Bytes per element in the file.
-inline int64_t stored_size(Stored s, Dtype dtype) {
-  return s == Stored::u16 ? 2 : s == Stored::u32 ? 4 : item_size(dtype);
+/// An element type of files: how it lies there, the dtype that holds it, and what formats call it; "" (0 in IDX)
+/// where they do not have it.
+struct StoredType {
+  Stored stored;
+  Dtype dtype;
+  const char *npy, *safetensors, *torch, *torch_storage;
+  int idx;
+  /// Bytes of an element in the file.
+  int64_t size() const {
+    return stored == Stored::u16 ? 2 : stored == Stored::u32 ? 4 : item_size(dtype);
+  }
+};
+/// The first with a dtype is the one that is written.
+inline constexpr StoredType kStoredTypes[] = {
+    {Stored::same, Dtype::f32, "f4", "F32", "torch.float32", "torch.FloatStorage", 0x0d},
+    {Stored::same, Dtype::f64, "f8", "F64", "torch.float64", "torch.DoubleStorage", 0x0e},
+    {Stored::same, Dtype::f16, "f2", "F16", "torch.float16", "torch.HalfStorage", 0},
+    {Stored::same, Dtype::bf16, "", "BF16", "torch.bfloat16", "torch.BFloat16Storage", 0},
+    {Stored::same, Dtype::i64, "i8", "I64", "torch.int64", "torch.LongStorage", 0},
+    {Stored::same, Dtype::i32, "i4", "I32", "torch.int32", "torch.IntStorage", 0x0c},
+    {Stored::same, Dtype::i16, "i2", "I16", "torch.int16", "torch.ShortStorage", 0x0b},
+    {Stored::same, Dtype::i8, "i1", "I8", "torch.int8", "torch.CharStorage", 0x09},
+    {Stored::same, Dtype::u8, "u1", "U8", "torch.uint8", "torch.ByteStorage", 0x08},
+    {Stored::boolean, Dtype::b8, "b1", "BOOL", "torch.bool", "torch.BoolStorage", 0},
+    {Stored::u16, Dtype::i32, "u2", "U16", "torch.uint16", "", 0},
+    {Stored::u32, Dtype::i64, "u4", "U32", "torch.uint32", "", 0},
+    {Stored::u64, Dtype::i64, "u8", "U64", "torch.uint64", "", 0}};
+
+/// The first type for which is(type), or null.
+template <class F> const StoredType* find_stored(const F& is) {
+  for (const StoredType& t : kStoredTypes)
+    if (is(t)) return &t;
+  return nullptr;
+}
+/// The type by which a tensor is written.
+inline const StoredType& stored_by(Dtype dtype) {
+  return *find_stored([&](const StoredType& t) { return t.dtype == dtype; });
 }
 
 /// Fills x, contiguous on the CPU, with the next bytes. `swapped`: they are big-endian. Throws where the
 /// bytes end, or a value does not fit.
-void read_stored(Bytes&, Stored, const Tensor& x, bool swapped = false);
+void read_stored(Bytes&, const StoredType&, const Tensor& x, bool swapped = false);
 
 }  // namespace mt

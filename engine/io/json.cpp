@@ -80,35 +80,12 @@ class Builder : public Events {
   std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
-/// How many bytes the UTF-8 character at p has (RFC 3629: no surrogates, nothing overlong), or 0.
-int character(const uint8_t* p, const uint8_t* end) {
-  const auto next = [&](int i, uint8_t low = 0x80, uint8_t high = 0xbf) {
-    return end - p > i && p[i] >= low && p[i] <= high;
-  };
-  const uint8_t c = p[0];
-  if (c < 0x80) return 1;
-  if (c < 0xc2 || c > 0xf4) return 0;
-  if (c < 0xe0) return next(1) ? 2 : 0;
-  if (c < 0xf0) return next(1, c == 0xe0 ? 0xa0 : 0x80, c == 0xed ? 0x9f : 0xbf) && next(2) ? 3 : 0;
-  return next(1, c == 0xf0 ? 0x90 : 0x80, c == 0xf4 ? 0x8f : 0xbf) && next(2) && next(3) ? 4 : 0;
-}
-
 }  // namespace
 
 Json parse_json(std::string_view text) {
   Builder builder;
   nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder);
   return std::move(builder.root);
-}
-
-bool is_utf8(std::string_view text) {
-  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
-  for (const uint8_t* const end = p + text.size(); p < end;) {
-    const int n = character(p, end);
-    if (n == 0) return false;
-    p += n;
-  }
-  return true;
 }
 
 std::string json_quoted(std::string_view text) {

@@ -30,7 +30,6 @@ constexpr int kJsonDepth = 1000;  // lists and objects inside one another
 /// deeper than kJsonDepth are refused.
 Json parse_json(std::string_view text);
 
-bool is_utf8(std::string_view text);
 /// A string in quotation marks. The text must be UTF-8.
 std::string json_quoted(std::string_view text);
 /// The shortest text that is read as the same number. It must be finite.

@@ -13,20 +13,8 @@
 namespace mt {
 namespace {
 
-struct Kind {
-  std::string_view name;  // without the order of bytes
-  Stored stored;
-  Dtype dtype;
-};
-constexpr Kind kKinds[] = {{"f4", Stored::same, Dtype::f32},   {"f8", Stored::same, Dtype::f64},
-                           {"f2", Stored::same, Dtype::f16},   {"i8", Stored::same, Dtype::i64},
-                           {"i4", Stored::same, Dtype::i32},   {"i2", Stored::same, Dtype::i16},
-                           {"i1", Stored::same, Dtype::i8},    {"u1", Stored::same, Dtype::u8},
-                           {"b1", Stored::boolean, Dtype::b8}, {"u2", Stored::u16, Dtype::i32},
-                           {"u4", Stored::u32, Dtype::i64},    {"u8", Stored::u64, Dtype::i64}};
-
 struct Header {
-  const Kind* kind = nullptr;
+  const StoredType* type = nullptr;
   bool swapped = false, fortran = false;
   Shape shape;
 };
@@ -101,10 +89,8 @@ class HeaderReader {
                                   : order == '<' || order == '>' || order == '|' || order == '='
                                       ? text.substr(1)
                                       : text;
-    h.kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                          [&](const Kind& k) { return k.name == name; });
-    if (h.kind == std::end(kKinds))
-      fail("it has the type '{}', which tensors here do not have", printable(text, 20));
+    h.type = find_stored([&](const StoredType& t) { return !name.empty() && name == t.npy; });
+    if (!h.type) fail("it has the type '{}', which tensors here do not have", printable(text, 20));
     h.swapped = order == '>';
   }
   bool truth() {
@@ -149,16 +135,15 @@ Header read_header(Bytes& bytes) {
 
 Tensor parse(Bytes& bytes) {
   const Header h = read_header(bytes);
-  const uint64_t need = uint64_t(checked_count("its shape", h.shape)) *
-                        uint64_t(stored_size(h.kind->stored, h.kind->dtype));
+  const uint64_t need = uint64_t(checked_count("its shape", h.shape)) * uint64_t(h.type->size());
   if (need > bytes.at_most())
     fail("its shape {} needs {} bytes, {} are there", to_string(h.shape), need, bytes.at_most());
   Shape order = h.shape;
   const int n = order.size();
   if (h.fortran)
     for (int d = 0; d < n; ++d) order[d] = h.shape[n - 1 - d];
-  const Tensor x = empty(order, h.kind->dtype);
-  read_stored(bytes, h.kind->stored, x, h.swapped);
+  const Tensor x = empty(order, h.type->dtype);
+  read_stored(bytes, *h.type, x, h.swapped);
   uint8_t extra;
   if (bytes.read(&extra, 1) != 0) fail("bytes follow the values of its shape");
   if (!h.fortran || n < 2) return x;
@@ -186,12 +171,10 @@ std::vector<NamedTensor> parse_zip(const ZipReader& zip) {
 
 /// What stands before the values.
 std::string header_of(const char* operation, const Tensor& x) {
-  const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                  [&](const Kind& k) { return k.dtype == x.dtype(); });
-  if (kind == std::end(kKinds))
-    fail("{}: NumPy has no {}; use x:float()", operation, dtype_name(x.dtype()));
+  const char* const type = stored_by(x.dtype()).npy;
+  if (!*type) fail("{}: NumPy has no {}; use x:float()", operation, dtype_name(x.dtype()));
   std::string text = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                 item_size(x.dtype()) == 1 ? '|' : '<', kind->name,
+                                 item_size(x.dtype()) == 1 ? '|' : '<', type,
                                  fmt::join(x.shape(), ", "), x.dim() == 1 ? "," : "");
   text.append(63 - (10 + text.size()) % 64, ' ');
   text += '\n';
@@ -202,17 +185,6 @@ std::string_view values_of(const Tensor& x) {
   return {static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))};
 }
 
-/// f(), whose errors are told of a file.
-template <class F>
-auto told(const char* operation, const std::string& path, const char* kind, F f) {
-  try {
-    return f();
-  } catch (const Error& e) {
-    check_interrupt();
-    fail("{}: '{}' is not a good {} file: {}", operation, path, kind, e.what());
-  }
-}
-
 }  // namespace
 
 Tensor parse_npy(const void* data, size_t size) {
@@ -220,17 +192,17 @@ Tensor parse_npy(const void* data, size_t size) {
   return parse(bytes);
 }
 Tensor read_npy(const char* operation, const std::string& path) {
-  Bytes bytes(operation, path);
-  return told(operation, path, "npy", [&] { return parse(bytes); });
+  Bytes bytes(open_regular(operation, path));
+  return reading(operation, path, "is not a good npy file", [&] { return parse(bytes); });
 }
 
 std::vector<NamedTensor> parse_npz(const void* data, size_t size) {
   return parse_zip(ZipReader(data, size));
 }
 std::vector<NamedTensor> read_npz(const char* operation, const std::string& path) {
-  uint64_t size = 0;
-  File file = open_regular(operation, path, size);
-  return told(operation, path, "npz", [&] { return parse_zip(ZipReader(std::move(file), size)); });
+  RegularFile file = open_regular(operation, path);
+  return reading(operation, path, "is not a good npz file",
+                 [&] { return parse_zip(ZipReader(std::move(file))); });
 }
 
 void write_npy(const char* operation, const std::string& path, const Tensor& x) {

@@ -42,12 +42,7 @@ class Machine {
     at_ += n;
     return at_ - n;
   }
-  uint64_t little(int n) {
-    const uint8_t* p = bytes(uint64_t(n));
-    uint64_t v = 0;
-    for (int i = 0; i < n; ++i) v |= uint64_t(p[i]) << 8 * i;
-    return v;
-  }
+  uint64_t little(int n) { return little_endian(bytes(uint64_t(n)), n); }
   std::string_view line() {
     const void* end = std::memchr(at_, '\n', size_t(end_ - at_));
     if (!end) fail("its pickle ends too early");

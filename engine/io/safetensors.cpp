@@ -14,23 +14,10 @@ namespace {
 
 constexpr uint64_t kLongestHeader = 100'000'000;
 
-struct Kind {
-  const char* name;
-  Stored stored;
-  Dtype dtype;
-};
-constexpr Kind kKinds[] = {{"F32", Stored::same, Dtype::f32}, {"F64", Stored::same, Dtype::f64},
-                           {"F16", Stored::same, Dtype::f16}, {"BF16", Stored::same, Dtype::bf16},
-                           {"I64", Stored::same, Dtype::i64}, {"I32", Stored::same, Dtype::i32},
-                           {"I16", Stored::same, Dtype::i16}, {"I8", Stored::same, Dtype::i8},
-                           {"U8", Stored::same, Dtype::u8},   {"BOOL", Stored::boolean, Dtype::b8},
-                           {"U16", Stored::u16, Dtype::i32},  {"U32", Stored::u32, Dtype::i64},
-                           {"U64", Stored::u64, Dtype::i64}};
-
 /// What the header says of a tensor. Places count from the end of the header.
 struct Place {
   const std::string* name;
-  const Kind* kind;
+  const StoredType* type;
   Shape shape;
   uint64_t begin, end;
 };
@@ -41,15 +28,14 @@ int64_t whole(const Json& json, const std::string& name, const char* what) {
   return *n;
 }
 
-const Kind* kind_of(const Json& json, const std::string& name) {
+const StoredType* type_of(const Json& json, const std::string& name) {
   const std::string* text = json.as<std::string>();
   if (!text) fail("the dtype of tensor '{}' is no string", printable(name));
-  const Kind* kind =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& k) { return k.name == *text; });
-  if (kind == std::end(kKinds))
+  const auto* type = find_stored([&](const StoredType& t) { return t.safetensors == *text; });
+  if (!type)
     fail("tensor '{}' has the dtype {}, which tensors here do not have", printable(name),
          printable(*text, 20));
-  return kind;
+  return type;
 }
 
 Place place_of(const JsonMember& member) {
@@ -61,7 +47,7 @@ Place place_of(const JsonMember& member) {
   for (const JsonMember& m : *object) {
     const JsonList* list = m.value.as<JsonList>();
     if (m.key == "dtype") {
-      place.kind = kind_of(m.value, name);
+      place.type = type_of(m.value, name);
     } else if (m.key == "shape" && list) {
       if (list->size() > size_t(kMaxDims))
         fail("tensor '{}' has {} dimensions, at most {} are possible", printable(name),
@@ -76,7 +62,7 @@ Place place_of(const JsonMember& member) {
       fail("tensor '{}' has an entry '{}' that is not as it must be", printable(name),
            printable(m.key));
   }
-  if (!place.kind || !has_shape || !has_offsets)
+  if (!place.type || !has_shape || !has_offsets)
     fail("tensor '{}' needs dtype, shape and data_offsets", printable(name));
   return place;
 }
@@ -103,13 +89,13 @@ std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
   uint64_t at = 0;
   for (const Place& p : places) {
     const std::string name = fmt::format("tensor '{}'", printable(*p.name));
-    const uint64_t bytes = uint64_t(checked_count(name.c_str(), p.shape)) *
-                           uint64_t(stored_size(p.kind->stored, p.kind->dtype));
+    const uint64_t bytes =
+        uint64_t(checked_count(name.c_str(), p.shape)) * uint64_t(p.type->size());
     if (p.begin != at || p.end < p.begin)
       fail("{} lies at {}..{}, it should begin at {}", name, p.begin, p.end, at);
     if (p.end - p.begin != bytes)
       fail("{} has {} bytes, {} of {} need {}", name, p.end - p.begin, to_string(p.shape),
-           p.kind->name, bytes);
+           p.type->safetensors, bytes);
     at = p.end;
   }
   return places;
@@ -142,21 +128,15 @@ TensorFile parse(Bytes& bytes) {
   if (all > bytes.at_most() || (!bytes.packed() && all < bytes.at_most()))
     fail("its tensors need {} bytes, {} follow the header", all, bytes.at_most());
   for (const Place& p : places) {
-    const Tensor x = empty(p.shape, p.kind->dtype);
+    const Tensor x = empty(p.shape, p.type->dtype);
     try {
-      read_stored(bytes, p.kind->stored, x);
+      read_stored(bytes, *p.type, x);
     } catch (const Error& e) { fail("tensor '{}': {}", printable(*p.name), e.what()); }
     file.tensors.push_back({*p.name, x});
   }
   uint8_t extra;
   if (bytes.read(&extra, 1) != 0) fail("bytes follow its {} bytes of tensors", all);
   return file;
-}
-
-const char* name_of(Dtype d) {
-  for (const Kind& k : kKinds)
-    if (k.dtype == d) return k.name;
-  return "";
 }
 
 }  // namespace
@@ -167,12 +147,8 @@ TensorFile parse_safetensors(const void* data, size_t size) {
 }
 
 TensorFile read_safetensors(const char* operation, const std::string& path) {
-  Bytes bytes(operation, path);
-  try {
-    return parse(bytes);
-  } catch (const Error& e) {
-    fail("{}: '{}' is not a good safetensors file: {}", operation, path, e.what());
-  }
+  Bytes bytes(open_regular(operation, path));
+  return reading(operation, path, "is not a good safetensors file", [&] { return parse(bytes); });
 }
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,
@@ -195,8 +171,8 @@ void write_safetensors(const char* operation, const std::string& path, const Ten
     const Shape shape = t->tensor.shape();
     const int64_t end = at + t->tensor.numel() * item_size(t->tensor.dtype());
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        t == order[0] ? "" : ",", json_quoted(t->name), name_of(t->tensor.dtype()),
-                        fmt::join(shape, ","), at, end);
+                        t == order[0] ? "" : ",", json_quoted(t->name),
+                        stored_by(t->tensor.dtype()).safetensors, fmt::join(shape, ","), at, end);
     at = end;
   }
   text += '}';

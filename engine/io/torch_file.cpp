@@ -48,32 +48,13 @@ constexpr Global kGlobals[] = {{"torch._utils._rebuild_tensor_v2", Call::tensor}
                                {"torch.Tensor", Call::type},
                                {"torch.nn.parameter.Parameter", Call::type}};
 
-/// The element types: the names of their storages and of themselves.
-struct Type {
-  const char *storage, *name;
-  Stored stored;
-  Dtype dtype;
-};
-constexpr Type kTypes[] = {{"torch.FloatStorage", "torch.float32", Stored::same, Dtype::f32},
-                           {"torch.DoubleStorage", "torch.float64", Stored::same, Dtype::f64},
-                           {"torch.HalfStorage", "torch.float16", Stored::same, Dtype::f16},
-                           {"torch.BFloat16Storage", "torch.bfloat16", Stored::same, Dtype::bf16},
-                           {"torch.LongStorage", "torch.int64", Stored::same, Dtype::i64},
-                           {"torch.IntStorage", "torch.int32", Stored::same, Dtype::i32},
-                           {"torch.ShortStorage", "torch.int16", Stored::same, Dtype::i16},
-                           {"torch.CharStorage", "torch.int8", Stored::same, Dtype::i8},
-                           {"torch.ByteStorage", "torch.uint8", Stored::same, Dtype::u8},
-                           {"torch.BoolStorage", "torch.bool", Stored::boolean, Dtype::b8},
-                           {"", "torch.uint16", Stored::u16, Dtype::i32},
-                           {"", "torch.uint32", Stored::u32, Dtype::i64},
-                           {"", "torch.uint64", Stored::u64, Dtype::i64}};
-constexpr int kUntyped = int(std::size(kTypes));
+constexpr int kUntyped = int(std::size(kStoredTypes));
 constexpr const char kUntypedName[] = "torch.storage.UntypedStorage";
 
 /// A storage, and a tensor's view of it, before the bytes are there.
 struct StorageSpec {
   std::string key;
-  int type;       // of kTypes, or kUntyped
+  int type;       // of kStoredTypes, or kUntyped
   int64_t count;  // of elements, of bytes where it is untyped
 };
 struct View {
@@ -103,8 +84,8 @@ class TorchCalls : public PickleCalls {
     const bool on_gpu = name.starts_with("torch.cuda.");  // of PyTorch before 1.6
     const std::string storage = on_gpu ? kTorch + name.substr(11) : name;
     for (int i = 0; i < kUntyped; ++i) {
-      if (storage == kTypes[i].storage) return add(Kind::global, kTypeNames + i);
-      if (name == kTypes[i].name) return add(Kind::global, kDtypes + i);
+      if (storage == kStoredTypes[i].torch_storage) return add(Kind::global, kTypeNames + i);
+      if (name == kStoredTypes[i].torch) return add(Kind::global, kDtypes + i);
     }
     if (name == kUntypedName) return add(Kind::global, kTypeNames + kUntyped);
     if (name.starts_with(kTorch) && name.find('.', 6) == std::string::npos)
@@ -213,8 +194,8 @@ class TorchCalls : public PickleCalls {
     const StorageSpec& storage = storages[v.storage];
     need(v.size.size() == v.stride.size() && (type >= 0) == (storage.type == kUntyped));
     if (type < 0) v.type = storage.type;
-    const Type& t = kTypes[v.type];
-    const int64_t have = type < 0 ? storage.count : storage.count / stored_size(t.stored, t.dtype);
+    const StoredType& t = kStoredTypes[v.type];
+    const int64_t have = type < 0 ? storage.count : storage.count / t.size();
     if (checked_count("tensor", v.size) > 0 && !fits(v, have))
       fail("a tensor {} reaches beyond its storage of {} elements", to_string(v.size), have);
     views.push_back(v);
@@ -271,8 +252,8 @@ template <class Read> void resolve(TorchFile& file, const TorchCalls& calls, con
     Tensor& storage = flat[{v.storage, v.type}];
     if (!storage.defined()) {
       const StorageSpec& s = calls.storages[v.storage];
-      const Type& t = kTypes[v.type];
-      const int64_t bytes = stored_size(t.stored, t.dtype);
+      const StoredType& t = kStoredTypes[v.type];
+      const int64_t bytes = t.size();
       const int64_t count = s.type == kUntyped ? s.count / bytes : s.count;
       if (uint64_t(count) > uint64_t(INT64_MAX / bytes)) fail("storage '{}' is too large", s.key);
       storage = read(v.storage, uint64_t(count * bytes), t, count);
@@ -306,7 +287,7 @@ TorchFile parse_zip(const ZipReader& zip) {
   const std::string text = zip.text(root, kLongestPickle);
   const uint8_t* at = reinterpret_cast<const uint8_t*>(text.data());
   file.root = parse_pickle(at, at + text.size(), file.values, calls);
-  resolve(file, calls, [&](size_t storage, uint64_t bytes, const Type& t, int64_t count) {
+  resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
     const std::string& key = calls.storages[storage].key;
     const auto entry = index.find(folder + "data/" + key);
     if (entry == index.end()) fail("its storage '{}' is not there", printable(key));
@@ -315,7 +296,7 @@ TorchFile parse_zip(const ZipReader& zip) {
       fail("its storage '{}' has {} bytes, {} are needed", printable(key), have, bytes);
     const Tensor x = empty({count}, t.dtype);
     Bytes from = zip.open(entry->second);
-    read_stored(from, t.stored, x, swapped);
+    read_stored(from, t, x, swapped);
     return x;
   });
   return file;
@@ -350,8 +331,8 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   for (const Pickled* key : keys->list()) {
     const StorageSpec* const spec = key->is(Kind::text) ? calls.find(key->text()) : nullptr;
     if (!spec) fail("its list of storages names one that is not there");
-    const Type* const type = spec->type == kUntyped ? nullptr : &kTypes[spec->type];
-    const uint64_t item = type ? uint64_t(stored_size(type->stored, type->dtype)) : 1;
+    const StoredType* const type = spec->type == kUntyped ? nullptr : &kStoredTypes[spec->type];
+    const uint64_t item = type ? uint64_t(type->size()) : 1;
     uint64_t count = 0;
     if (end - at < 8) fail("it ends inside its storages");
     std::memcpy(&count, at, 8);
@@ -361,13 +342,13 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
     places[spec->key] = {at, count * item};
     at += count * item;
   }
-  resolve(file, calls, [&](size_t storage, uint64_t bytes, const Type& t, int64_t count) {
+  resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
     const auto place = places.find(calls.storages[storage].key);
     if (place == places.end() || place->second.second < bytes)
       fail("its storage '{}' is not there", printable(calls.storages[storage].key));
     const Tensor x = empty({count}, t.dtype);
     Bytes from(std::make_unique<Memory>(place->second.first), bytes);
-    read_stored(from, t.stored, x);
+    read_stored(from, t, x);
     return x;
   });
   return file;
@@ -380,9 +361,11 @@ bool is_zip(const void* data, size_t size) { return size >= 2 && std::memcmp(dat
 std::string torch_name(const Pickled& global) {
   const int64_t i = global.integer();
   if (i < TorchCalls::kTypeNames) return kGlobals[i].name;
-  if (i >= TorchCalls::kDtypes) return kTypes[i - TorchCalls::kDtypes].name + std::strlen(kTorch);
-  return i - TorchCalls::kTypeNames == kUntyped ? kUntypedName
-                                                : kTypes[i - TorchCalls::kTypeNames].storage;
+  if (i >= TorchCalls::kDtypes)
+    return kStoredTypes[i - TorchCalls::kDtypes].torch + std::strlen(kTorch);
+  return i - TorchCalls::kTypeNames == kUntyped
+             ? kUntypedName
+             : kStoredTypes[i - TorchCalls::kTypeNames].torch_storage;
 }
 
 TorchFile parse_torch(const void* data, size_t size) {
@@ -392,18 +375,14 @@ TorchFile parse_torch(const void* data, size_t size) {
 }
 
 TorchFile read_torch(const char* operation, const std::string& path) {
-  uint64_t size = 0;
-  File file = open_regular(operation, path, size);
-  try {
+  RegularFile from = open_regular(operation, path);
+  return reading(operation, path, "cannot be read as a file of torch.save", [&] {
     char head[2] = {};
-    if (pread(file.fd(), head, 2, 0) == 2 && is_zip(head, 2))
-      return parse_zip(ZipReader(std::move(file), size));
-    const std::string text = Bytes(std::move(file), size).rest();
+    if (pread(from.file.fd(), head, 2, 0) == 2 && is_zip(head, 2))
+      return parse_zip(ZipReader(std::move(from)));
+    const std::string text = Bytes(std::move(from)).rest();
     return parse_torch(text.data(), text.size());
-  } catch (const Error& e) {
-    check_interrupt();
-    fail("{}: '{}' cannot be read as a file of torch.save: {}", operation, path, e.what());
-  }
+  });
 }
 
 }  // namespace mt

@@ -6,19 +6,17 @@
 #include <cstring>
 #include <string_view>
 
+#include "engine/io/bytes.h"
+
 namespace mt {
 namespace {
 
 enum Kind : unsigned { kPcm = 1, kFloat = 3, kExtensible = 0xfffe };
 
-uint32_t little_endian(std::string_view s, size_t at, int n) {
-  uint32_t v = 0;
-  for (int i = 0; i < n; ++i) v |= uint32_t(uint8_t(s[at + size_t(i)])) << 8 * i;
-  return v;
+uint32_t number_at(std::string_view s, size_t at, int n) {
+  return uint32_t(little_endian(s.data() + at, n));
 }
-void put(std::string& out, uint32_t v, int n) {
-  for (int i = 0; i < n; ++i) out.push_back(char(v >> 8 * i));
-}
+constexpr auto put = put_little_endian;
 
 struct Format {
   unsigned kind = 0, channels = 0, rate = 0, bits = 0;
@@ -27,9 +25,9 @@ struct Format {
 
 Format read_format(std::string_view chunk) {
   if (chunk.size() < 16) fail("its format has {} bytes, at least 16 are needed", chunk.size());
-  Format f{little_endian(chunk, 0, 2), little_endian(chunk, 2, 2), little_endian(chunk, 4, 4),
-           little_endian(chunk, 14, 2), little_endian(chunk, 12, 2)};
-  if (f.kind == kExtensible && chunk.size() >= 26) f.kind = little_endian(chunk, 24, 2);
+  Format f{number_at(chunk, 0, 2), number_at(chunk, 2, 2), number_at(chunk, 4, 4),
+           number_at(chunk, 14, 2), number_at(chunk, 12, 2)};
+  if (f.kind == kExtensible && chunk.size() >= 26) f.kind = number_at(chunk, 24, 2);
   const bool pcm = f.kind == kPcm && f.bits % 8 == 0 && f.bits >= 8 && f.bits <= 32;
   const bool floats = f.kind == kFloat && (f.bits == 32 || f.bits == 64);
   if (!pcm && !floats)
@@ -69,7 +67,7 @@ Sound read_data(const Format& f, std::string_view data) {
   } else {
     const int bytes = int(f.bits / 8);
     read_samples(x, frames, [&](int64_t i) {
-      const uint32_t v = little_endian(data, size_t(i) * size_t(bytes), bytes) << (32 - 8 * bytes);
+      const uint32_t v = number_at(data, size_t(i) * size_t(bytes), bytes) << (32 - 8 * bytes);
       return float(double(int32_t(v)) / 2147483648.0);
     });
   }
@@ -97,7 +95,7 @@ Sound parse_wav(const void* data, size_t size) {
   Format format;
   for (size_t at = 12; size - at >= 8;) {
     const std::string_view name = s.substr(at, 4);
-    const uint64_t length = little_endian(s, at + 4, 4);
+    const uint64_t length = number_at(s, at + 4, 4);
     at += 8;
     // A program that wrote to a pipe did not know the length.
     const bool unknown = name == "data" && length == 0xffffffff;

@@ -94,21 +94,21 @@ ZipReader::ZipReader(const void* data, size_t size) : archive_(std::make_unique<
   list(size);
 }
 
-ZipReader::ZipReader(File file, uint64_t size) : archive_(std::make_unique<Archive>()) {
+ZipReader::ZipReader(RegularFile from) : archive_(std::make_unique<Archive>()) {
   uint8_t head[2] = {};
-  if (pread(file.fd(), head, 2, 0) == 2 && head[0] == 0x1f && head[1] == 0x8b) {
-    archive_->unpacked = Bytes(std::move(file), size).rest();
-    size = archive_->unpacked.size();
-    archive_->open(archive_->unpacked.data(), size);
+  if (pread(from.file.fd(), head, 2, 0) == 2 && head[0] == 0x1f && head[1] == 0x8b) {
+    archive_->unpacked = Bytes(std::move(from)).rest();
+    from.size = archive_->unpacked.size();
+    archive_->open(archive_->unpacked.data(), from.size);
   } else {
-    const int fd = dup(file.fd());
+    const int fd = dup(from.file.fd());
     FILE* const stream = fd >= 0 ? fdopen(fd, "rb") : nullptr;
     if (!stream) fail("it cannot be opened");
     zip_error_t error;
     zip().zip_error_init(&error);
     archive_->open(zip().zip_source_filep_create(stream, 0, -1, &error), error);
   }
-  list(size);
+  list(from.size);
 }
 ZipReader::~ZipReader() = default;
 
@@ -151,9 +151,7 @@ std::string ZipReader::text(size_t entry, size_t most) const {
 
 namespace {
 
-void put(std::string& to, uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) to += char(value >> 8 * i & 255);
-}
+constexpr auto put = put_little_endian;
 
 /// What local and central headers have in common, from the version that is needed on.
 void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t size, bool wide,

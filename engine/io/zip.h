@@ -21,7 +21,7 @@ class ZipReader {
   /// Memory must outlive the reader.
   ZipReader(const void* data, size_t size);
   /// Of a regular file, plain or gzip.
-  ZipReader(File file, uint64_t size);
+  explicit ZipReader(RegularFile);
   ~ZipReader();
   ZipReader(const ZipReader&) = delete;
   const std::vector<Entry>& entries() const { return entries_; }
