@@ -449,6 +449,53 @@ t.test('terminal: every kind, width kept, nothing printed beyond', function()
   t.eq({text:find('█') ~= nil, text:find('no value can be drawn') ~= nil}, {true, true})
 end)
 
+t.test('terminal: 256 colours, the nearest; one row a line without UTF-8', function()
+  local tty = {isatty = function() return true end}
+  local function code(v, environment)
+    local text = captured(environment, tty, function() plot.image{{{v}}, vmin = 0, vmax = 255} end)
+    return tonumber(text:match('48;5;(%d+)m'))
+  end
+  local ascii = {LC_ALL = 'C', COLUMNS = '80'}
+  t.eq({code(0, ascii), code(95, ascii), code(100, ascii), code(128, ascii), code(255, ascii)}, {16, 59, 241, 244, 231})
+  local rows = series(40, function(i) return series(40, function() return i end) end)
+  local text, lines = captured(ascii, tty, function() plot.heatmap{rows, cmap = 'gray'} end), {}
+  local cube = {[16] = 0, [59] = 95, [102] = 135, [145] = 175, [188] = 215, [231] = 255}
+  for line in text:gmatch('[|+]\27[^\n]*') do
+    local number = tonumber(line:match('48;5;(%d+)m'))
+    lines[#lines + 1] = cube[number] or 8 + 10 * (number - 232)
+  end
+  for i = 2, #lines do t.eq(lines[i] >= lines[i - 1], true) end
+  t.eq({#lines, lines[1], lines[#lines]}, {24, 0, 255})
+end)
+
+t.test('terminal: tables, names and axes', function()
+  local function lines_of(draw)
+    local list = {}
+    for line in captured(plain_utf8, no_terminal, draw):gmatch('[^\n]+') do list[#list + 1] = line end
+    return list
+  end
+  -- ten classes fit into 80 columns, alike in their decimals
+  local rows = series(10, function(i) return series(10, function(j) return i == j and 0.9732 or 0.003 * j end) end)
+  local lines = lines_of(function() plot.heatmap{rows} end)
+  t.eq({#lines, lines[1]:match('^ 1  (%S+) (%S+) (%S+)')}, {11, '0.973█', '0.006·', '0.009·'})
+  t.eq(lines_of(function() plot.heatmap{{{12, 0}, {3, 900}}} end)[2]:match('%S+ +(%S+) +(%S+)'), '3·')
+  lines = lines_of(function() plot.heatmap{series(9, function() return series(70, math.sin) end),
+    rows = series(9, function(i) return 'name ' .. i end)} end)
+  for i = 1, 9 do t.eq(lines[i]:find('name ' .. i .. ' ┤', 1, true), 1) end
+  -- whole numbers are whole; the axes change places
+  lines = lines_of(function() plot.hist{{1, 2, 2, 3}, xlabel = 'dice'} end)
+  t.eq({lines[1], lines[2]:match('^1 █'), lines[5]:match('%S+')}, {'dice', '1 █', 'count'})
+  lines = lines_of(function() plot.line{{4}} end)
+  t.eq(lines[#lines]:match('^ *(.*)$'), '1')
+  -- a circle is as high as it is wide: a cell is twice as high
+  local angle = series(90, function(i) return i / 90 * 2 * math.pi end)
+  lines = lines_of(function()
+    plot.scatter{series(90, function(i) return math.cos(angle[i]) end),
+      series(90, function(i) return math.sin(angle[i]) end), aspect = 'equal'}
+  end)
+  t.eq(util.length(lines[19]:match('└(.*)$')), 36)
+end)
+
 t.test('report is one small page', function()
   local path = folder .. '.html'
   local times = series(201, function(i) return i == 1 and 5 or 0.001 * (i - 1) end)

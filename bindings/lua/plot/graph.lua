@@ -103,12 +103,8 @@ local function draw_box(out, e, b, root)
   local class = root and 'rt' or e.leaf and 'lf' or 'nd'
   out[#out + 1] = ('<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>\n'):format(class,
     svg.px(b.x - b.width / 2), svg.px(b.y - b.height / 2), svg.px(b.width), svg.px(b.height), e.leaf and 3 or 9)
-  local function text(y, size, content)
-    out[#out + 1] = ('<text%s x="%s" y="%s" text-anchor="middle">%s</text>\n'):format(size, svg.px(b.x), svg.px(y),
-      svg.escape(content))
-  end
-  text(b.y + (b.shape and -2 or 4), ' class="nm"', util.truncate(e.name, 40))
-  if b.shape then text(b.y + 13, ' font-size="11"', b.shape) end
+  svg.label(out, b.x, b.y + (b.shape and -2 or 4), 'middle', util.truncate(e.name, 40), ' class="nm"')
+  if b.shape then svg.label(out, b.x, b.y + 13, 'middle', b.shape, ' font-size="11"') end
 end
 
 local function draw_svg(entries, title, how)
@@ -119,17 +115,8 @@ local function draw_svg(entries, title, how)
   end
   local width, height = layered.lay_out(boxes, edges, 18, 26)
   width = max(width, title and svg.text_width(title, 15) or 0) + 32
-  height = height + 32 + top
-  local inline = how and how.inline
-  local out = {('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n'):format(
-    svg.px(width), svg.px(height),
-    (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(svg.px(width), svg.px(height)))}
-  out[2] = '<title>' .. svg.escape(title or 'graph') .. '</title>\n'
-  if not inline then
-    out[3] = '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
-  end
-  if title then out[#out + 1] = '<text class="ti" x="16" y="28">' .. svg.escape(title) .. '</text>\n' end
-  local lines, heads = {}, {}
+  local out, lines, heads = {}, {}, {}
+  if title then svg.label(out, 16, 28, 'start', title, ' class="ti"') end
   for i, e in ipairs(edges) do
     lines[i] = edge_path(e.points)
     heads[i] = ('M%s %sl-3.5 -7h7z'):format(svg.px(e.points[#e.points - 1]), svg.px(e.points[#e.points]))
@@ -138,8 +125,8 @@ local function draw_svg(entries, title, how)
     concat(lines))
   out[#out + 1] = '<path class="ah" d="' .. concat(heads) .. '"/>\n'
   for i, e in ipairs(entries) do draw_box(out, e, boxes[i], i == 1) end
-  out[#out + 1] = '</g></svg>\n'
-  return concat(out)
+  out[#out + 1] = '</g>\n'
+  return svg.document(out, width, height + 32 + top, title or 'graph', how and how.inline)
 end
 
 -- DOT and text ----------------------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 -- scale.lua -- Ranges, 1-2-5 ticks, value-to-position maps, thinning and colours of the plots.
+local util = require 'mtorch.core.util'
+
 local scale = {}
 
 local floor, ceil, abs, log10 = math.floor, math.ceil, math.abs, math.log10
@@ -21,18 +23,14 @@ function scale.extent(lists, log)
   return lo, hi
 end
 
---- Whether every drawable value of the lists is a whole number, and they are not all the same.
+--- Whether every drawable value of the lists is a whole number.
 function scale.whole(lists)
-  local first, differ
   for _, list in ipairs(lists) do
     for i = 1, #list do
-      local v = list[i]
-      if v ~= floor(v) and scale.finite(v) then return false end
-      first = first or v
-      differ = differ or v ~= first
+      if list[i] ~= floor(list[i]) and scale.finite(list[i]) then return false end
     end
   end
-  return differ or false
+  return true
 end
 
 --- A range that has a width: `pad` of it added on both sides; a single value gets room around it.
@@ -128,6 +126,40 @@ end
 function scale.ticks(lo, hi, n, log, whole)
   if log then return log_ticks(lo, hi, n) end
   return linear_ticks(lo, hi, n, whole)
+end
+
+-- How many decimals show the numbers of rows with `digits` digits of the largest, fewer where all end before; nil where
+-- an exponent is needed.
+local function decimals_of(rows, digits)
+  local lo, hi = scale.extent(rows)
+  local largest = lo and max(abs(lo), abs(hi)) or 0
+  if largest >= 1e6 or largest < 1e-3 and largest > 0 then return nil end
+  local decimals, most = 0, largest > 0 and digits - 1 - floor(log10(largest)) or 0
+  for _, row in ipairs(rows) do
+    for _, v in ipairs(row) do
+      while decimals < most and scale.finite(v) and abs((v * 10 ^ decimals + 0.5) % 1 - 0.5) > 1e-3 do
+        decimals = decimals + 1
+      end
+    end
+  end
+  return decimals
+end
+
+--- The texts of a matrix's numbers, alike in their decimals, with three digits or two, so that none is wider than
+--- `room`, and the width of the widest; nothing where they are. length(text) is a width.
+function scale.cell_texts(z, room, length)
+  for digits = 3, 2, -1 do
+    local decimals, texts, widest = decimals_of(z, digits), {}, 0
+    for i, row in ipairs(z) do
+      texts[i] = {}
+      for j, v in ipairs(row) do
+        local fixed = decimals and scale.finite(v) and ('%.' .. decimals .. 'f'):format(v):gsub('^%-([0.]+)$', '%1')
+        texts[i][j] = fixed or util.number_text(v, digits)
+        widest = max(widest, length(texts[i][j]))
+      end
+    end
+    if widest <= room then return texts, widest end
+  end
 end
 
 -- Series to polylines -----------------------------------------------------------------------------
@@ -261,6 +293,12 @@ function scale.colour(map, t)
   return mix(1), mix(2), mix(3)
 end
 
+--- Whether black text stands out better on the colour map at t than white.
+function scale.bright(map, t)
+  local r, g, b = scale.colour(map, t)
+  return 0.3 * r + 0.59 * g + 0.11 * b > 140
+end
+
 --- The position 0..1 of v in lo..hi on a colour map; with `middle`, that value sits at 0.5.
 function scale.shade(v, lo, hi, middle)
   if middle then
@@ -268,6 +306,23 @@ function scale.shade(v, lo, hi, middle)
     return reach > 0 and 0.5 + (v - middle) / (2 * reach) or 0.5
   end
   return hi > lo and (v - lo) / (hi - lo) or 0.5
+end
+
+--- Red, green, blue (0..255) of a pixel of a figure's image: by the colour map where that has one channel. Nothing
+--- where it is not finite. And its brightness 0..1.
+function scale.pixel(fig, tile, i, j)
+  local level = {}
+  for k, channel in ipairs(tile) do
+    local v = channel[i][j]
+    if not scale.finite(v) then return nil end
+    level[k] = min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1)
+  end
+  local r, g, b = unpack(level)
+  if not g then
+    local red, green, blue = scale.colour(fig.map, r)
+    return red, green, blue, r
+  end
+  return floor(255 * r + 0.5), floor(255 * g + 0.5), floor(255 * b + 0.5), 0.3 * r + 0.59 * g + 0.11 * b
 end
 
 return scale

@@ -39,12 +39,6 @@ local function fit(text, size, room)
   return util.truncate(text, max(1, floor(util.length(text) * room / width)))
 end
 
--- Whether black text stands out better on the colour than white.
-local function bright(map, t)
-  local r, g, b = scale.colour(map, t)
-  return 0.3 * r + 0.59 * g + 0.11 * b > 140
-end
-
 local function rgb(map, t) return ('#%02x%02x%02x'):format(scale.colour(map, t)) end
 
 -- The style: class mtp; colours c1..c8 of marks on the page, p1..p8 of marks on a surface ---------
@@ -81,9 +75,26 @@ local function add(c, format, ...)
   c[#c + 1] = select('#', ...) > 0 and format:format(...) or format
 end
 
+--- Adds a text to a list of pieces; `extra` are attributes.
 local function label(c, x, y, anchor, text, extra)
   add(c, '<text x="%s" y="%s" text-anchor="%s"%s>%s</text>\n', px(x), px(y), anchor, extra or '',
       svg.escape(text))
+end
+
+svg.label = label
+
+local function draw_title(c, title, room)
+  if title then label(c, c.left, 28, 'start', fit(tostring(title), 14, room), ' class="ti"') end
+end
+
+--- The SVG text around the pieces of a drawing. inline=true leaves style and background to the page (svg.css).
+function svg.document(pieces, width, height, title, inline)
+  local page = inline and '' or
+    '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
+  local size = (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(px(width), px(height))
+  return ('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n'):format(
+    px(width), px(height), size) .. '<title>' .. svg.escape(title) .. '</title>\n' .. page .. concat(pieces) ..
+    '</svg>\n'
 end
 
 local function legend_entries(fig)
@@ -202,6 +213,7 @@ local function lay_out(c, fig)
   local names, count = fig.labels, bars and #bars
   if grid then names, count = fig.cols, #grid[1] end
   local x_values, x_texts = x_ticks(c, fig, names, count)
+  if not count then c.right = min(c.right, fig.width - widest(x_texts) * 0.6 - 4) end -- the last may stand at the end
   if c.lean then
     c.left = max(c.left, min(widest(x_texts) * 0.77 - (c.right - c.left) / count / 2, c.right / 3))
   end
@@ -248,10 +260,7 @@ local function draw_axes(c, fig)
     end
   end
   local x, y = (c.left + c.right) / 2, (c.top + c.bottom) / 2
-  if fig.title then
-    label(c, c.left, 28, 'start', fit(tostring(fig.title), 14, fig.width - c.left - 12),
-          ' class="ti"')
-  end
+  draw_title(c, fig.title, fig.width - c.left - 12)
   if fig.xlabel then
     label(c, x, fig.height - 10, 'middle', fit(tostring(fig.xlabel), 13, c.right - c.left),
           ' class="la"')
@@ -472,12 +481,12 @@ function paint.heatmap(c, fig)
   end
   draw_colour_bar(c, fig, bands)
   local width, height = (c.right - c.left) / #z[1], (c.bottom - c.top) / #z
-  if width < 32 or height < 16 then return end
-  for i, row in ipairs(z) do
+  local texts = height >= 16 and scale.cell_texts(z, width - 4, function(text) return text_width(text, 12) end)
+  for i, row in ipairs(texts and z or {}) do
     for j, v in ipairs(row) do
       local lit = shade_of(v)
-      label(c, c.sx(j), c.sy(i) + 4, 'middle', fit(util.number_text(v, 3), 12, width), lit and
-            (bright(fig.map, lit / shades) and ' class="on"' or ' class="off"') or '')
+      label(c, c.sx(j), c.sy(i) + 4, 'middle', texts[i][j], lit and
+            (scale.bright(fig.map, lit / shades) and ' class="on"' or ' class="off"') or '')
     end
   end
 end
@@ -545,27 +554,20 @@ local function lay_out_tiles(c, fig)
   fig.height = fig.height or max(c.top + rows * c.step_y + 12 - gap, 60)
 end
 
--- The pixels of a tile as rows of bytes: shades of the colour map, or red, green, blue.
+-- The pixels of a tile as rows of bytes, one or three for each: shades of gray, or red, green, blue. What is not
+-- finite has the lowest value.
 local function pixels_of(fig, tile)
-  local function level(v)
-    if not scale.finite(v) then return 0 end
-    return min(max((v - fig.z_lo) / (fig.z_hi - fig.z_lo), 0), 1)
-  end
-  local rows = {}
+  local rows, gray = {}, #tile == 1 and fig.map == scale.maps.gray
   for i = 1, #tile[1] do
     local bytes = {}
     for j = 1, #tile[1][1] do
-      local r, g, b
-      if #tile == 1 then r, g, b = scale.colour(fig.map, level(tile[1][i][j]))
-      else
-        r, g, b = floor(255 * level(tile[1][i][j]) + 0.5), floor(255 * level(tile[2][i][j]) + 0.5),
-                  floor(255 * level(tile[3][i][j]) + 0.5)
-      end
-      bytes[j] = #tile == 1 and fig.map == scale.maps.gray and string.char(r) or string.char(r, g, b)
+      local r, g, b = scale.pixel(fig, tile, i, j)
+      if not r then r, g, b = scale.colour(fig.map, 0) end
+      bytes[j] = gray and string.char(r) or string.char(r, g, b)
     end
     rows[i] = concat(bytes)
   end
-  return rows, #tile == 1 and fig.map == scale.maps.gray and 1 or 3
+  return rows, gray and 1 or 3
 end
 
 function paint.images(c, fig)
@@ -586,9 +588,7 @@ function paint.images(c, fig)
             fit(fig.labels[k], 12, wide * c.pixel + gap))
     end
   end
-  if fig.title then
-    label(c, c.left, 28, 'start', fit(tostring(fig.title), 14, fig.width - 2 * c.left), ' class="ti"')
-  end
+  draw_title(c, fig.title, fig.width - 2 * c.left)
 end
 
 -- The document ------------------------------------------------------------------------------------
@@ -601,28 +601,17 @@ function svg.draw(fig, how)
   local c = {fig = fig, budget = how and how.budget or 150000, tiles = how and how.tiles}
   if fig.tiles then
     lay_out_tiles(c, fig)
+    paint.images(c, fig)
   else
     local size = default_size[fig.kind] or {640, 400}
     fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
     lay_out(c, fig)
-  end
-  add(c, '<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n',
-      px(fig.width), px(fig.height), (how and how.inline and 'style="max-width:%spx"' or
-      'width="%s" height="%s"'):format(px(fig.width), px(fig.height)))
-  add(c, '<title>%s</title>\n', svg.escape(fig.title or fig.kind .. ' plot'))
-  if not (how and how.inline) then
-    add(c, '<style>%s</style>\n<rect class="bg" width="100%%" height="100%%"/>\n', svg.css)
-  end
-  if fig.tiles then
-    paint.images(c, fig)
-  else
     draw_grid(c, fig)
     paint[fig.kind](c, fig)
     draw_axes(c, fig)
     draw_legend(c, c.entries)
   end
-  add(c, '</svg>\n')
-  return concat(c)
+  return svg.document(c, fig.width, fig.height, fig.title or fig.kind .. ' plot', how and how.inline)
 end
 
 return svg

@@ -10,16 +10,28 @@ local bor = require('bit').bor
 
 -- Colours -----------------------------------------------------------------------------------------
 
-local function colour_code(t, r, g, b, ground)
+-- The nearest of xterm's 256: a cube with the levels 0 95 135 175 215 255, and grays 8 18 .. 238.
+local function nearest_of_256(r, g, b)
+  local function level(v) return v < 48 and 0 or v < 115 and 1 or floor((v - 35) / 40) end
+  local function distance(x, y, z) return (r - x) ^ 2 + (g - y) ^ 2 + (b - z) ^ 2 end
+  local function value(k) return k == 0 and 0 or 55 + 40 * k end
+  local i, j, k = level(r), level(g), level(b)
+  local gray = max(min(floor(((r + g + b) / 3 - 3) / 10), 23), 0)
+  local v = 8 + 10 * gray
+  if distance(v, v, v) < distance(value(i), value(j), value(k)) then return 232 + gray end
+  return 16 + 36 * i + 6 * j + k
+end
+
+-- What makes the text (ground 38) or what is behind it (48) red, green and blue.
+local function colour_code(t, ground, r, g, b)
   if t.colours > 256 then return ('\27[%d;2;%d;%d;%dm'):format(ground, r, g, b) end
-  local function level(v) return floor(v / 255 * 5 + 0.5) end
-  return ('\27[%d;5;%dm'):format(ground, 16 + 36 * level(r) + 6 * level(g) + level(b))
+  return ('\27[%d;5;%dm'):format(ground, nearest_of_256(r, g, b))
 end
 
 local function series_code(t, colour)
   local text = scale.dark_palette[(colour - 1) % 8 + 1]
   local function part(i) return tonumber(text:sub(i, i + 1), 16) end
-  return colour_code(t, part(2), part(4), part(6), 38)
+  return colour_code(t, 38, part(2), part(4), part(6))
 end
 
 local function paint(t, colour, text)
@@ -150,7 +162,7 @@ local function add_legend(t, fig, dotted, out)
   out[#out + 1] = line
 end
 
--- Puts rows (functions or texts) into the frame; y_at: row -> tick text, x_at: columns and texts.
+-- Puts rows of text into the frame; y_at: row -> tick text.
 local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   local sign, out, left = frame_signs(t), {}, 0
   for _, text in pairs(y_at) do left = max(left, util.length(text)) end
@@ -185,35 +197,40 @@ local function widest(texts)
   return width
 end
 
-local function size(t, fig, high, spare)
-  local wide = max(floor(fig.width or min(t.columns, 100)) - spare, 10)
-  return wide, max(floor(fig.height or high), 4)
-end
+local function width_of(t, fig, spare) return max(floor(fig.width or min(t.columns, 100)) - spare, 10) end
 
-local function y_axis(lo, hi, high, log)
-  local rows, texts = ticks_at(lo, hi, high - 1, 0, max(2, floor(high / 3)), log)
+local function y_axis(fig, high)
+  local rows, texts = ticks_at(fig.y_lo, fig.y_hi, high - 1, 0, max(2, floor(high / 3)), fig.logy)
   local y_at = {}
   for i, row in ipairs(rows) do y_at[row] = texts[i] end
   return y_at, widest(texts)
 end
 
-local function x_axis(lo, hi, wide, log, whole)
-  local n = max(2, floor(wide / 10))
-  local columns, texts = ticks_at(lo, hi, 0, wide - 1, n, log, whole)
-  while n > 1 and (widest(texts) + 2) * #texts > wide do
+local function x_axis(fig, wide)
+  local n = max(2, floor(wide / 8))
+  local columns, texts
+  repeat -- as many ticks as stand apart
+    columns, texts = ticks_at(fig.x_lo, fig.x_hi, 0, wide - 1, n, fig.logx, fig.whole)
     n = n - 1
-    columns, texts = ticks_at(lo, hi, 0, wide - 1, n, log, whole)
-  end
+  until n < 1 or (widest(texts) + 2) * #texts <= wide
   return columns, texts
+end
+
+-- The columns and rows of axes: with aspect='equal' a unit is as long on both; a cell is twice as high as it is wide.
+local function size_of(t, fig, default_high, most)
+  local high = max(floor(fig.height or default_high), 4)
+  local wide = min(width_of(t, fig, select(2, y_axis(fig, high)) + 3), floor(fig.width or most or math.huge))
+  if fig.aspect ~= 'equal' then return wide, high end
+  local ratio = 2 * (fig.x_hi - fig.x_lo) / (fig.y_hi - fig.y_lo)
+  local fitting = min(wide, high * ratio)
+  return max(floor(fitting + 0.5), 10), max(floor(fitting / ratio + 0.5), 4)
 end
 
 local draw = {}
 
 -- Several series without colours are told apart by glyphs, so they give up braille.
 function draw.line(t, fig)
-  local high = max(floor(fig.height or 18), 4)
-  local y_at, spare = y_axis(fig.y_lo, fig.y_hi, high, fig.logy)
-  local wide = size(t, fig, high, spare + 3)
+  local wide, high = size_of(t, fig, 18)
   local dotted = t.utf8 and (t.colours > 0 or #fig.series == 1)
   local canvas = new_canvas(t, wide, high, dotted)
   local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx)
@@ -225,9 +242,8 @@ function draw.line(t, fig)
     end
     if s.y then (s.kind == 'scatter' and draw_dots or draw_line)(canvas, s, sx, sy) end
   end
-  local columns, texts = x_axis(fig.x_lo, fig.x_hi, wide, fig.logx, fig.whole)
-  local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_at,
-                     columns, texts)
+  local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
+                     x_axis(fig, wide))
   add_legend(t, fig, dotted, out)
   return out
 end
@@ -245,7 +261,8 @@ local function bar_text(t, cells)
   return rep('█', floor(eighth / 8)) .. (eighths[eighth % 8] or '')
 end
 
--- Rows of (name, value): bars to the right of zero, negative ones to its left.
+-- Rows of (name, value): bars to the right of zero, negative ones to its left. The axes change places: xlabel stands
+-- above the names, ylabel below the bars.
 local function draw_bars(t, fig, names, values)
   local left, number, lo, hi = 0, 0, 0, 0
   local shown = {}
@@ -255,10 +272,11 @@ local function draw_bars(t, fig, names, values)
     left, number = max(left, util.length(names[i])), max(number, #shown[i])
     if scale.finite(v) then lo, hi = min(lo, v), max(hi, v) end
   end
-  local wide = size(t, fig, 0, left + number + 3)
+  local wide = width_of(t, fig, left + number + 3)
   local out, per_cell = {}, (hi > lo) and wide / (hi - lo) or 0
   local zero = floor(-lo * per_cell + 0.5)
   if fig.title then out[1] = centred(t, fig.title, left + wide) end
+  if fig.xlabel then out[#out + 1] = cut(t, tostring(fig.xlabel), left + wide) end
   for i, v in ipairs(values) do
     local cells = scale.finite(v) and v * per_cell or 0
     local text = cells < 0 and rep(t.utf8 and '█' or '#', max(floor(-cells + 0.5), 1))
@@ -268,7 +286,7 @@ local function draw_bars(t, fig, names, values)
     out[#out + 1] = pad_left(names[i], left) .. ' ' .. rep(' ', room) .. paint(t, 1, text) ..
                     after .. ' ' .. shown[i]
   end
-  if fig.xlabel then out[#out + 1] = centred(t, fig.xlabel, left + wide) end
+  if fig.ylabel then out[#out + 1] = centred(t, fig.ylabel, left + wide) end
   return out
 end
 
@@ -284,7 +302,8 @@ end
 
 function draw.hist(t, fig)
   local names, width = {}, (fig.x_hi - fig.x_lo) / #fig.values
-  local step = scale.step(width, 1) / 10
+  local whole = width == 1 and fig.x_lo % 1 == 0.5
+  local step = whole and 1 or scale.step(width, 1) / 10
   for b = 1, #fig.values do
     names[b] = scale.tick_text(fig.x_lo + (b - 0.5) * width, step,
                                max(abs(fig.x_lo), abs(fig.x_hi)))
@@ -292,82 +311,82 @@ function draw.hist(t, fig)
   return (draw_bars(t, fig, names, fig.values))
 end
 
--- Surfaces: two rows of cells per line of text with colours, else one shade per cell --------------
+-- Surfaces: t.split rows of cells for each line of text, as half blocks; without colours one shade for each cell ------
 
 local unicode_shades = {'·', '░', '▒', '▓', '█'}
 local ascii_shades = {'.', ':', '-', '=', '+', '*', '#', '%', '@'}
 
--- shade(col, row) gives t in 0..1, a colour {r, g, b} of 0..255, or nil for the cell.
-local function surface_row(t, map, wide, row, shade, overlay)
+-- shade(col, row) gives red, green, blue (0..255) and brightness (0..1) of a cell, or nothing.
+local function surface_row(t, wide, row, shade, overlay)
   local out = {}
+  local function code(ground, r, g, b) return r and colour_code(t, ground, r, g, b) or '' end
   for col = 0, wide - 1 do
     local mark = overlay and overlay[row * wide + col]
-    if t.colours > 0 then
-      local upper, lower = shade(col, 2 * row), shade(col, 2 * row + 1)
-      local function code(v, ground)
-        if not v then return '' end
-        if type(v) == 'table' then return colour_code(t, v[1], v[2], v[3], ground) end
-        local r, g, b = scale.colour(map, v)
-        return colour_code(t, r, g, b, ground)
-      end
-      if mark then
-        out[#out + 1] = code(upper, 48) .. '\27[1;38;5;16m' .. mark .. '\27[0m'
-      else
-        out[#out + 1] = code(lower, 48) .. code(upper, 38) .. (upper and (t.utf8 and '▀' or ' ')
-                        or ' ') .. '\27[0m'
-      end
+    if t.colours == 0 then
+      local v, n = select(4, shade(col, row)), #t.shades
+      out[#out + 1] = mark or (v and t.shades[min(floor(v * n) + 1, n)]) or ' '
     else
-      local v, shades = shade(col, row), t.utf8 and unicode_shades or ascii_shades
-      out[#out + 1] = mark or (v and shades[min(floor(v * #shades) + 1, #shades)]) or ' '
+      local upper = code(t.split == 2 and not mark and 38 or 48, shade(col, t.split * row))
+      local lower = t.split == 2 and not mark and code(48, shade(col, 2 * row + 1)) or ''
+      out[#out + 1] = lower .. upper .. (mark and '\27[1;38;5;16m' .. mark or
+        t.split == 2 and upper ~= '' and '▀' or ' ') .. '\27[0m'
     end
   end
   return concat(out)
 end
 
-local function key_line(t, fig, map)
-  local out, lo, hi = {}, util.number_text(fig.z_lo, 3), util.number_text(fig.z_hi, 3)
-  local shades = t.utf8 and unicode_shades or ascii_shades
-  for k = 1, t.colours > 0 and 16 or #shades do
-    if t.colours > 0 then
-      local r, g, b = scale.colour(map, (k - 0.5) / 16)
-      out[k] = colour_code(t, r, g, b, 48) .. ' '
-    else
-      out[k] = shades[k]
-    end
+local function key_line(t, fig)
+  local out, n = {}, t.colours > 0 and 16 or #t.shades
+  for k = 1, n do
+    out[k] = t.colours > 0 and colour_code(t, 48, scale.colour(fig.map, (k - 0.5) / n)) .. ' ' or t.shades[k]
   end
-  return lo .. ' ' .. concat(out) .. (t.colours > 0 and '\27[0m ' or ' ') .. hi
+  return util.number_text(fig.z_lo, 3) .. ' ' .. concat(out) .. (t.colours > 0 and '\27[0m ' or ' ') ..
+    util.number_text(fig.z_hi, 3)
+end
+
+-- A cell of level v in 0..1.
+local function shaded(fig, v)
+  local r, g, b = scale.colour(fig.map, v)
+  return r, g, b, v
+end
+
+-- A surface in its frame, and the key of its colours.
+local function draw_surface(t, fig, wide, high, shade, marks, ...)
+  local out = framed(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
+  out[#out + 1] = key_line(t, fig)
+  return out
 end
 
 local function shade_in(fig, v)
   return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) or nil
 end
 
--- A matrix that fits as numbers: each with its shade beside it, or upon it.
-local function number_table(t, fig, left, cell)
-  local out = {fig.title and tostring(fig.title)}
-  local shades, map = t.utf8 and unicode_shades or ascii_shades, fig.map
+-- A matrix that fits as numbers: each with its shade beside it, or upon it. Nothing where it does not fit.
+local function number_table(t, fig, left)
+  local names = {}
+  for j = 1, #fig.z[1] do names[j] = cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end
+  local room = floor((t.columns - left - 1) / #names) - 2
+  local texts, width = scale.cell_texts(fig.z, room, util.length)
+  local cell = max(width or 0, widest(names)) + 2
+  if not texts or cell > room + 2 then return nil end
+  local out, indent = {fig.title and centred(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
   if fig.ylabel then out[#out + 1] = tostring(fig.ylabel) end
   for i, row in ipairs(fig.z) do
     local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
     for j, v in ipairs(row) do
-      local text, lit = util.number_text(v, 4), shade_in(fig, v)
+      local text, lit = pad_left(texts[i][j], cell - 1), shade_in(fig, v)
       if t.colours > 0 and lit then
-        local r, g, b = scale.colour(map, lit)
-        line[j + 1] = colour_code(t, r, g, b, 48) .. (lit > 0.6 and '\27[30m' or '\27[97m') ..
-                      pad_left(text, cell - 1) .. ' \27[0m'
+        line[j + 1] = colour_code(t, 48, scale.colour(fig.map, lit)) ..
+                      (scale.bright(fig.map, lit) and '\27[30m' or '\27[97m') .. text .. ' \27[0m'
       else
-        line[j + 1] = pad_left(text, cell - 1) ..
-                      (lit and shades[floor(lit * (#shades - 1) + 0.5) + 1] or ' ')
+        line[j + 1] = text .. (lit and t.shades[floor(min(max(lit, 0), 1) * (#t.shades - 1) + 0.5) + 1] or ' ')
       end
     end
     out[#out + 1] = concat(line)
   end
-  local names = {}
-  for j = 1, #fig.z[1] do
-    names[j] = pad_left(cut(t, fig.cols and fig.cols[j] or tostring(j), cell - 2), cell - 1) .. ' '
-  end
-  out[#out + 1] = rep(' ', left + 1) .. concat(names)
-  if fig.xlabel then out[#out + 1] = rep(' ', left + 1) .. tostring(fig.xlabel) end
+  for j, name in ipairs(names) do names[j] = pad_left(name, cell - 1) end
+  out[#out + 1] = indent .. concat(names, ' ')
+  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, cell * #names) end
   return out
 end
 
@@ -388,25 +407,19 @@ end
 function draw.heatmap(t, fig)
   local z, rows, cols = fig.z, #fig.z, #fig.z[1]
   local left = widest(fig.rows or {tostring(rows)})
-  local cell = min(max(8, widest(fig.cols or {}) + 2), 14)
-  if rows <= 24 and left + 1 + cols * cell <= t.columns then
-    return number_table(t, fig, left, cell)
-  end
-  local split = t.colours > 0 and t.utf8 and 2 or 1
-  local high = min(floor(fig.height or 24), ceil(rows / split))
-  local wide = min(size(t, fig, high, left + 3), cols * (cols <= 32 and 2 or 1))
+  local numbers = rows <= 24 and number_table(t, fig, left)
+  if numbers then return numbers end
+  local high = min(floor(fig.height or 24), ceil(rows / t.split))
+  local wide = min(width_of(t, fig, left + 3), cols * (cols <= 32 and 2 or 1))
   local function shade(col, row)
-    local i = floor((row + 0.5) / (high * split) * rows) + 1
-    return shade_in(fig, z[min(i, rows)][floor((col + 0.5) / wide * cols) + 1])
+    local i = min(floor((row + 0.5) / (high * t.split) * rows) + 1, rows)
+    local v = shade_in(fig, z[i][floor((col + 0.5) / wide * cols) + 1])
+    if v then return shaded(fig, v) end
   end
-  local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, max(2, floor(high / 3)))
+  local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, fig.rows and high or max(2, floor(high / 3)))
   for i, row in ipairs(y_rows) do y_at[row] = y_texts[i] end
-  local columns, texts = index_ticks(fig.cols, cols, wide, max(2, floor(wide / 10)))
-  local out = framed(t, fig, wide, high, function(row)
-    return (surface_row(t, fig.map, wide, row, shade))
-  end, y_at, columns, texts)
-  out[#out + 1] = key_line(t, fig, fig.map)
-  return out
+  return draw_surface(t, fig, wide, high, shade, nil, y_at,
+    index_ticks(fig.cols, cols, wide, max(2, floor(wide / (fig.cols and widest(fig.cols) + 1 or 10)))))
 end
 
 -- The band of v as t in 0..1: the middle of the thresholds around it.
@@ -419,12 +432,14 @@ local function band_shade(fig, v)
   return (scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre))
 end
 
+local function mark_of(k) return ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1] end
+
 local function marks_of(fig, wide, high)
   local marks = {}
   local sx = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1)
   local sy = scale.map(fig.y_lo, fig.y_hi, high - 1, 0)
   for k, s in ipairs(fig.points or {}) do
-    local glyph = ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1]
+    local glyph = mark_of(k)
     for i = 1, #s.x do
       local x, y = sx(s.x[i]), sy(s.y[i])
       if x and y and x >= 0 and x <= wide - 1 and y >= 0 and y <= high - 1 then
@@ -436,51 +451,30 @@ local function marks_of(fig, wide, high)
 end
 
 function draw.contour(t, fig)
-  local z, split = fig.z, t.colours > 0 and 2 or 1
-  local high = max(floor(fig.height or 22), 4)
-  local y_at, spare = y_axis(fig.y_lo, fig.y_hi, high)
-  local wide = min(size(t, fig, high, spare + 3), floor(fig.width or high * 2.5))
+  local z, default_high = fig.z, 22
+  local wide, high = size_of(t, fig, default_high, (fig.height or default_high) * 2.5)
   local function shade(col, row)
-    local i = (1 - row / max(high * split - 1, 1)) * (#z - 1) + 1
+    local i = (1 - row / max(high * t.split - 1, 1)) * (#z - 1) + 1
     local v = z[floor(i + 0.5)][floor(col / max(wide - 1, 1) * (#z[1] - 1) + 1.5)]
-    return scale.finite(v) and band_shade(fig, v) or nil
+    if scale.finite(v) then return shaded(fig, band_shade(fig, v)) end
   end
-  local map = fig.map
-  local marks = marks_of(fig, wide, high)
-  local columns, texts = x_axis(fig.x_lo, fig.x_hi, wide)
-  local out = framed(t, fig, wide, high, function(row)
-    return (surface_row(t, map, wide, row, shade, marks))
-  end, y_at, columns, texts)
-  out[#out + 1] = key_line(t, fig, map)
+  local out = draw_surface(t, fig, wide, high, shade, marks_of(fig, wide, high), y_axis(fig, high), x_axis(fig, wide))
   for k, s in ipairs(fig.points or {}) do
-    if s.label then
-      out[#out] = out[#out] .. '   ' .. ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1] .. ' ' ..
-                  cut(t, s.label, 20)
-    end
+    if s.label then out[#out] = out[#out] .. '   ' .. mark_of(k) .. ' ' .. cut(t, s.label, 20) end
   end
   return out
 end
 
 -- Images: one row of tiles after the other, each pixel two columns wide at most.
-local function tile_rows(t, fig, first, last, wide, high, split)
+local function tile_rows(t, fig, first, last, wide, high)
   local tile, out = fig.tiles[1][1], {}
   for row = 0, high - 1 do
     local parts = {}
     for k = first, last do
-      local channels = fig.tiles[k]
-      local function shade(col, line)
-        local i = min(floor((line + 0.5) / (high * split) * #tile) + 1, #tile)
-        local j = min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1])
-        local function level(v)
-          return scale.finite(v) and min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1) or nil
-        end
-        if #channels == 1 then return level(channels[1][i][j]) end
-        local r, g, b = level(channels[1][i][j]), level(channels[2][i][j]), level(channels[3][i][j])
-        if not (r and g and b) then return nil end
-        if t.colours == 0 then return 0.3 * r + 0.59 * g + 0.11 * b end
-        return {floor(255 * r + 0.5), floor(255 * g + 0.5), floor(255 * b + 0.5)}
-      end
-      parts[#parts + 1] = surface_row(t, fig.map, wide, row, shade)
+      parts[#parts + 1] = surface_row(t, wide, row, function(col, line)
+        local i = min(floor((line + 0.5) / (high * t.split) * #tile) + 1, #tile)
+        return scale.pixel(fig, fig.tiles[k], i, min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1]))
+      end)
     end
     out[#out + 1] = concat(parts, ' ')
   end
@@ -488,18 +482,19 @@ local function tile_rows(t, fig, first, last, wide, high, split)
 end
 
 function draw.images(t, fig)
-  local tile, split = fig.tiles[1][1], t.colours > 0 and t.utf8 and 2 or 1
-  local per_line = min(fig.cols, max(1, floor((t.columns + 1) / 11))) -- at least ten columns for each
+  local tile = fig.tiles[1][1]
+  local least = min(10, 2 * #tile[1]) -- columns for each
+  local per_line = min(fig.cols, max(1, floor((t.columns + 1) / (least + 1))))
   local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
   local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
   local out = {fig.title and centred(t, fig.title, per_line * (wide + 1))}
   for first = 1, #fig.tiles, per_line do
     local last = min(first + per_line - 1, #fig.tiles)
-    for _, line in ipairs(tile_rows(t, fig, first, last, wide, high, split)) do out[#out + 1] = line end
+    for _, line in ipairs(tile_rows(t, fig, first, last, wide, high)) do out[#out + 1] = line end
     if fig.labels then
       local names = {}
       for k = first, last do names[#names + 1] = pad_right(cut(t, fig.labels[k], wide), wide) end
-      out[#out + 1] = concat(names, ' ')
+      out[#out + 1] = (concat(names, ' '):gsub(' +$', ''))
     end
   end
   return out
@@ -510,6 +505,8 @@ draw.image = draw.images
 --- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
 function term.draw(fig)
   local t = {utf8 = util.utf8(), colours = util.colours(1), columns = util.columns()}
+  t.split = t.colours > 0 and t.utf8 and 2 or 1
+  t.shades = t.utf8 and unicode_shades or ascii_shades
   local lines = draw[fig.kind](t, fig)
   if fig.note then lines[#lines + 1] = '(' .. fig.note .. ')' end
   return concat(lines, '\n') .. '\n'
