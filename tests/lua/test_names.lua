@@ -59,9 +59,9 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     acc = metrics.Accuracy(), sched = lr.StepLR(opt, 4), x = mt.ones(2, 3), pairs = pairs, xor = data.xor(4),
     early = optim.EarlyStopping{}, scaler = mt.GradScaler(), log = mt.JsonLines(), report = mt.Report{}}
   for line, sentence in pairs{
-    ['opt:zerograd()'] = "SGD: an optimizer has no 'zerograd' (did you mean 'zero_grad'?)",
-    ['opt:wrong()'] = "SGD: an optimizer has no 'wrong'",
-    ['opt.lr = 3'] = "SGD: an optimizer has no 'lr'; each group has its own: opt.param_groups[i].lr",
+    ['opt:zerograd()'] = "SGD has no 'zerograd' (did you mean 'zero_grad'?)",
+    ['opt:wrong()'] = "SGD has no 'wrong'",
+    ['opt.lr = 3'] = "SGD has no 'lr'; each group has its own: opt.param_groups[i].lr",
     ['opt.param_groups[0].lr = 3'] = 'param_groups[0]: groups count from 1, there is 1',
     ['opt.param_groups[1].learning_rate = 3'] = "SGD: a group has no option 'learning_rate'; here it is lr",
     ['sched:get_lr()'] = "StepLR has no 'get_lr'; here it is sched:get_last_lr()",

@@ -26,17 +26,17 @@ end
 --- A class, the metatable of its objects: `of`, if given, with what objects need. `spec` has called: an object in
 --- messages, as in 'sched:step(..)'; name: of the class, word: what objects are, 'scheduler' (both `called` if left
 --- out); base: a class whose methods are this one's too; optional: the set of fields that may be nil. Also returns
---- method(signature, doc, body), which adds a method; of.__methods are those, {signature, help}.
+--- method(signature, doc, body), which adds a method; of.__methods are those of the base, {signature, help}.
 function object.class(spec, of)
   of = of or {}
-  local base, optional = spec.base, spec.optional or {}
-  local called = spec.called or base.__called
-  of.__called, of.__word, of.__optional = called, spec.word or base and base.__word or called, optional
-  of.__base, of.__family, of.__methods = base, base and base.__family or of, {}
-  of.__name = spec.name or called
+  for key, value in pairs(spec.base or {}) do
+    if of[key] == nil then of[key] = value end
+  end
+  local called, family, optional = spec.called or of.__called, of.__family or of, spec.optional or {}
+  of.__called, of.__word, of.__name = called, spec.word or of.__word or called, spec.name or called
+  of.__optional, of.__family, of.__methods = optional, family, of.__methods or {}
   of.__index = core.members(of, of.__name, of.__word, optional)
-  of.__open = {__index = of.__index, __family = of.__family}
-  of.__call = base and base.__call
+  of.__open = {__index = of.__index, __family = family}
   function of.__newindex(self, key, value)
     if not optional[key] then of.__index(self, key) end
     rawset(self, key, value)
@@ -44,13 +44,13 @@ function object.class(spec, of)
   function of.__tostring(self) return of.describe and of.describe(self) or of.__name end
 
   local function is_own(self)
-    local meta = type(self) == 'table' and getmetatable(self)
-    return type(meta) == 'table' and meta.__family == of.__family
+    local meta = getmetatable(self)
+    return meta and meta.__family == family
   end
-  return setmetatable(of, {__index = base}), function(signature, doc, body)
+  return of, function(signature, doc, body)
     local method, name, entry = object.method(signature, doc, called, is_own, body)
     of[name] = method
-    table.insert(of.__methods, entry)
+    if of == family then table.insert(of.__methods, entry) end
   end
 end
 

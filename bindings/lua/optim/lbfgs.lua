@@ -1,11 +1,11 @@
 -- lbfgs.lua -- optim.LBFGS: limited-memory BFGS over all parameters as one vector, as torch.optim.LBFGS
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local groups = require 'mtorch.optim.groups'
+local util = require 'mtorch.core.util'
+local Optimizer = require 'mtorch.optim.optimizer'
 local strong_wolfe = require 'mtorch.optim.line_search'
-local own = groups.own
 
-local LBFGS = {}
+local LBFGS, method = Optimizer.class 'LBFGS'
 
 -- ---- parameters as one vector -------------------------------------------------------------------
 
@@ -118,87 +118,55 @@ end
 
 -- ---- options ------------------------------------------------------------------------------------
 
--- What each option has to be; those that may be absent are in `absent`.
-local whole = 'a whole number from 1'
-local expected = {lr = 'a finite number from 0', max_iter = whole, max_eval = whole, history_size = whole,
-  tolerance_grad = 'a number', tolerance_change = 'a number', maximize = 'true or false',
-  line_search_fn = "'strong_wolfe' or nil"}
+local options = {lr = 'finite >= 0', max_iter = 'int >= 1', max_eval = 'int >= 1', tolerance_grad = 'number',
+  tolerance_change = 'number', history_size = 'int >= 1', line_search_fn = "'strong_wolfe'", maximize = 'bool',
+  initial_lr = 'number', params = 'tensors'}
 
-local function check_option(where, name, value)
-  local ok = type(value) == 'number' and value == value
-  if expected[name] == whole then ok = ok and value >= 1 and value % 1 == 0
-  elseif name == 'lr' then ok = ok and value >= 0 and value < math.huge
-  elseif name == 'maximize' then ok = type(value) == 'boolean'
-  elseif name == 'line_search_fn' then ok = value == nil or value == 'strong_wolfe' end
-  if not ok then core.fail('%s: %s must be %s, got %s', where, name, expected[name], core.describe(value)) end
-end
-
-local function check_options(where, options)
-  for name in pairs(expected) do check_option(where, name, options[name]) end
-end
-
---- The metatable of the one group.
-local function group_meta(self)
-  local function unknown(key)
-    core.fail("LBFGS: a group has no option '%s'%s", tostring(key),
-      groups.hint(groups.keys(expected, {state = true}), key))
+function LBFGS:check(group, where)
+  for name in pairs(self.defaults) do
+    if group[name] == nil then core.fail('%s: %s is nil', where, name) end
   end
-  return {
-    __index = function(_, key)
-      if key == 'state' then return next(self.state) and {self.state} or {} end
-      if not expected[key] and not groups.extra[key] then unknown(key) end
-    end,
-    __newindex = function(group, key, value)
-      if not expected[key] and not groups.extra[key] then unknown(key) end
-      rawset(group, key, value)
-    end,
-  }
+  core.check_options(where, group, options)
+end
+LBFGS.extra, LBFGS.most_groups = {initial_lr = true, line_search_fn = true}, 1
+
+function LBFGS.current() end
+function LBFGS:state_of() return {next(self.state) and self.state} end
+
+function LBFGS:add(group)
+  if group.max_eval == 0 then group.max_eval = math.max(math.floor(group.max_iter * 5 / 4), 1) end
+  self:check(group, 'LBFGS')
 end
 
 -- ---- methods ------------------------------------------------------------------------------------
 
---- Up to max_iter iterations; the closure, which computes the loss and its gradients and returns the loss, is called
---- up to max_eval times. Returns the loss of the first call.
-function LBFGS:step(closure, ...)
-  own(self, 'step')
-  if select('#', ...) > 0 or not core.is_callable(closure) then
-    core.fail('LBFGS: step needs a function that computes the loss and its gradients and returns the loss, got %s',
-      core.describe(closure))
-  end
-  local group = self.param_groups[1]
-  if #self.param_groups ~= 1 then core.fail('LBFGS: it takes one group, there are %d', #self.param_groups) end
-  check_options('LBFGS', group)
-  local first
-  function self.evaluate()
-    local loss
-    if mt.is_grad_enabled() then loss = closure() else loss = mt.enable_grad(closure) end
-    if first == nil then first = loss end
-    if mt.is_tensor(loss) and loss:numel() == 1 then loss = loss:item() end
-    if type(loss) ~= 'number' then
-      core.fail('LBFGS: the function must return the loss, it returned %s', core.describe(loss))
+method('step(closure)', 'Up to max_iter iterations; the closure, which computes the loss and its gradients and ' ..
+  'returns the loss, is called up to max_eval times. Returns the loss of the first call.', function(self, closure)
+    if not core.is_callable(closure) then
+      core.fail('LBFGS: step needs a function that computes the loss and its gradients and returns the loss, got %s',
+        core.describe(closure))
     end
-    return group.maximize and -loss or loss
-  end
-  local state = self.state
-  local loss = self.evaluate()
-  local gradient = flat_gradient(group)
-  state.func_evals, state.n_iter = (state.func_evals or 0) + 1, state.n_iter or 0
-  if largest(gradient) > group.tolerance_grad then iterate(self, group, loss, gradient) end
-  self.evaluate = false
-  if core.stepped then core.stepped[self] = true end
-  return first
-end
-
-function LBFGS:zero_grad(...)
-  own(self, 'zero_grad')
-  if select('#', ...) > 0 then core.fail('zero_grad: it takes no arguments') end
-  core.zero_grad(self.param_groups[1].params)
-end
-
-function LBFGS:add_param_group()
-  own(self, 'add_param_group')
-  core.fail('LBFGS: it takes one group of parameters')
-end
+    local group, first = self.param_groups[1], nil
+    if #self.param_groups ~= 1 then core.fail('LBFGS: it takes one group, there are %d', #self.param_groups) end
+    self:check(group, 'LBFGS')
+    function self.evaluate()
+      local loss = self.closure_loss(closure)
+      if first == nil then first = loss end
+      loss = util.scalar(loss)
+      if type(loss) ~= 'number' then
+        core.fail('LBFGS: the function must return the loss, it returned %s', core.describe(loss))
+      end
+      return group.maximize and -loss or loss
+    end
+    local state = self.state
+    local loss = self.evaluate()
+    local gradient = flat_gradient(group)
+    state.func_evals, state.n_iter = (state.func_evals or 0) + 1, state.n_iter or 0
+    if largest(gradient) > group.tolerance_grad then iterate(self, group, loss, gradient) end
+    self.evaluate = false
+    if core.stepped then core.stepped[self] = true end
+    return first
+  end)
 
 --- Tensors, numbers and lists of them; tensors as those of `like`, if given.
 local function kept(value, like)
@@ -209,25 +177,13 @@ local function kept(value, like)
   return copy
 end
 
-function LBFGS:state_dict(...)
-  own(self, 'state_dict')
-  if select('#', ...) > 0 then core.fail('state_dict: it takes no arguments') end
-  local group = self.param_groups[1]
-  local copy = {optimizer = 'LBFGS', state = kept(group.state), params = {}}
-  for key, value in pairs(group) do
-    if key ~= 'params' then copy[key] = value end
-  end
-  for i = 1, #group.params do copy.params[i] = i end
-  return {copy}
-end
-
 -- The state beside the counts, and what each is.
 local fields = {d = 'tensor', t = 'number', old_dirs = 'table', old_stps = 'table', ro = 'table', H_diag = 'number',
   prev_flat_grad = 'tensor', prev_loss = 'number', func_evals = 'number', n_iter = 'number'}
 
 --- The saved state as this optimizer's own.
-local function loaded_state(self, saved)
-  local like = flat_values(self.param_groups[1])
+function LBFGS:saved_state(list)
+  local like, saved = flat_values(self.param_groups[1]), list[1] or {}
   local size, state = like.shape, {}
   for key, kind in pairs(fields) do
     local value = saved[key]
@@ -241,70 +197,27 @@ local function loaded_state(self, saved)
   return state
 end
 
-function LBFGS:load_state_dict(state, ...)
-  own(self, 'load_state_dict')
-  if select('#', ...) > 0 then core.fail('load_state_dict: it takes one argument, the state') end
-  local group, saved = self.param_groups[1], type(state) == 'table' and state[1]
-  if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
-    core.fail('load_state_dict: it is not what state_dict() returned, got %s', core.describe(state))
-  end
-  if saved.optimizer ~= 'LBFGS' then
-    core.fail('load_state_dict: the state is of %s, this is LBFGS', tostring(saved.optimizer))
-  end
-  if #saved.params ~= #group.params then
-    core.fail('load_state_dict: group 1 has %d parameters, the state %d', #group.params, #saved.params)
-  end
-  check_options('load_state_dict', saved)
-  local new = saved.state[1] and loaded_state(self, saved.state[1]) or {}
-  for key in pairs(self.state) do self.state[key] = nil end
-  for key, value in pairs(new) do self.state[key] = value end
-  for key in pairs(expected) do group[key] = saved[key] end
-  group.initial_lr = saved.initial_lr
-  return self
+function LBFGS:load(states)
+  self.state, self.param_groups[1].line_search_fn = states[1], nil
 end
 
 -- ---- construction -------------------------------------------------------------------------------
 
-local function unknown(self, key)
-  core.fail("LBFGS: an optimizer has no '%s'%s", tostring(key), expected[key] and
-    ('; its group has: opt.param_groups[1].%s'):format(key) or groups.hint(groups.keys(LBFGS, self), key))
-end
-local meta = {__newindex = unknown, __tostring = groups.print}
-function meta.__index(self, key)
-  local value = LBFGS[key]
-  if value == nil then unknown(self, key) end
-  return value
-end
+local params
 
-local names = {'lr', 'max_iter', 'max_eval', 'tolerance_grad', 'tolerance_change', 'history_size', 'line_search_fn',
-  'maximize'}
-
-return core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1 = 20, max_eval: int >= 1 = nil, ' ..
-  'tolerance_grad: number = 1e-7, tolerance_change: number = 1e-9, history_size: int >= 1 = 100, ' ..
+local made = core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1 = 20, ' ..
+  'max_eval: int >= 1 = nil, tolerance_grad: number = 1e-7, tolerance_change: number = 1e-9, ' ..
+  'history_size: int >= 1 = 100, ' ..
   "line_search_fn: 'strong_wolfe' = nil, maximize: bool = false)",
   'Limited-memory BFGS, as torch.optim.LBFGS (Nocedal 1980): opt:step(function) calls a function that computes the ' ..
   'loss and its gradients and returns the loss, up to max_eval (5 / 4 of max_iter) times. line_search_fn: ' ..
   "'strong_wolfe', or nil for steps of lr. One group of parameters, on one device.",
   function(parameters, ...)
-    local first, defaults = type(parameters) == 'table' and rawget(parameters, 1), {}
-    local entry = type(first) == 'table' and rawget(first, 'params') and first or {}
-    if next(entry) and #parameters ~= 1 then core.fail('LBFGS: it takes one group, got %d', #parameters) end
-    for i, name in ipairs(names) do
-      defaults[name] = (select(i, ...))
-      if entry[name] ~= nil then defaults[name] = entry[name] end
-    end
-    if defaults.max_eval == nil then
-      defaults.max_eval = math.max(math.floor(defaults.max_iter * 5 / 4), 1)
-    end
-    check_options('LBFGS', defaults)
-    local group = {params = groups.checked_parameters('LBFGS', entry.params or parameters, {})}
-    for name, value in pairs(defaults) do group[name] = value end
-    for key in pairs(entry) do
-      if not expected[key] and not groups.extra[key] and key ~= 'params' then
-        core.fail("LBFGS: unknown option '%s' in a group%s", tostring(key), groups.hint(groups.keys(expected), key))
-      end
-    end
-    local self = {name = 'LBFGS', defaults = defaults, class = LBFGS, state = {}, evaluate = false}
-    self.param_groups = setmetatable({setmetatable(group, group_meta(self))}, groups.list_meta)
-    return setmetatable(self, meta)
+    local defaults = {}
+    for i = 2, #params do defaults[params[i].name] = (select(i - 1, ...)) end
+    defaults.max_eval = defaults.max_eval or 0
+    return Optimizer.make(LBFGS, {defaults = defaults, state = {}, evaluate = false}, parameters)
   end)
+params = core.parameters(made)
+
+return made

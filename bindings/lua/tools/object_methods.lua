@@ -5,25 +5,15 @@
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 require 'mtorch.nn'
-local add = 'adds up in .grad'
 
 return {
   {title = 'Methods of modules', call = 'net:', class = 'Module', unpack(class.methods)},
-  {
-    title = 'Methods of optimizers', call = 'opt:', class = 'Optimizer',
-    {'step(closure=nil)', 'One step from the gradients; a closure is called before, and its loss returned.'},
-    {'zero_grad()', 'Drops the gradients of all parameters: the next backward ' .. add .. ' otherwise.'},
-    {'state_dict()', 'Options and state of each group, for load_state_dict.'},
-    {'load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not fit ' ..
-      'nothing is loaded.'},
-    {'add_param_group(group)', 'One more group, {params = list, lr = ..}; what it leaves out is as in the optimizer.'},
-    {'param_groups', 'A field: the groups, each with params and options that may be changed between steps, ' ..
-      'opt.param_groups[1].lr = 0.01.'},
-  },
+  {title = 'Methods of optimizers', call = 'opt:', class = 'Optimizer',
+   unpack(require('mtorch.optim.optimizer').__methods)},
   {title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',
    unpack(require('mtorch.optim.scheduler').methods)},
   {title = 'Methods of metrics', call = 'm:', class = 'Metric',
-   unpack(getmetatable(mt.metrics.Mean()).__base.__methods)},
+   unpack(getmetatable(mt.metrics.Mean()).__methods)},
   {
     title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
     {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..

@@ -108,7 +108,8 @@ local function names_of(value, colon)
     end
     add(value)
     for _, key in ipairs(rawget(value, '__fields') or {}) do names[key] = true end -- of a module
-    local class = rawget(value, '__class') or rawget(value, 'class')
+    local class = rawget(value, '__class') -- of a module
+    for _, entry in ipairs(type(meta) == 'table' and meta.__methods or {}) do names[entry[1]:match '^[%w_]+'] = true end
     local base = class or type(meta) == 'table' and type(meta.__index) == 'table' and meta.__index
     while type(base) == 'table' do
       add(base)

@@ -1,0 +1,299 @@
+-- optimizer.lua -- what all optimizers share: groups of parameters with options, state, saving
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
+local shown = require 'mtorch.core.shown'
+
+local Optimizer, method = object.class{called = 'opt', word = 'optimizer'}
+
+core.step_recording = false
+core.stepped = false -- while mt.cuda.graph records: the optimizers that step
+
+--- What errors say of a field that is an option of the groups.
+function Optimizer:__advice(key)
+  return self.defaults[key] ~= nil and ('; each group has its own: opt.param_groups[i].%s'):format(key)
+end
+
+-- What a group may have beside its options: the rate before any scheduler changed it.
+Optimizer.extra, Optimizer.most_groups = {initial_lr = true}, math.huge
+
+-- ---- lists of parameters ------------------------------------------------------------------------
+
+--- A copy of a list of parameters; `seen` has those of the groups before.
+local function checked_parameters(name, list, seen)
+  if type(list) == 'table' and rawget(list, '__fields') then
+    core.fail('%s: a list of parameters is needed, got a module; pass net:parameters()', name)
+  end
+  if type(list) ~= 'table' or #list == 0 then
+    core.fail('%s: a list of parameters is needed, got %s', name,
+      type(list) == 'table' and 'an empty list' or core.describe(list))
+  end
+  local copy, before = {}, {}
+  for i = 1, #list do
+    local p = list[i]
+    if not mt.is_tensor(p) then core.fail('%s: entry %d is %s, not a parameter', name, i, core.describe(p)) end
+    if not p.is_leaf then
+      core.fail('%s: entry %d was computed from others; only leaves can be optimized', name, i)
+    end
+    if before[p] then core.fail('%s: entry %d is the same parameter as entry %d', name, i, before[p]) end
+    if seen[p] then core.fail('%s: entry %d is a parameter of group %d already', name, i, seen[p]) end
+    copy[i], before[p] = p, i
+  end
+  return copy
+end
+
+local function copied(value) return type(value) == 'table' and {unpack(value)} or value end
+
+-- ---- groups -------------------------------------------------------------------------------------
+
+--- The optimizer takes `param_groups` over where its lists have changed; parameters keep their state.
+local function adopt(self)
+  local seen = {}
+  if type(self.param_groups) ~= 'table' then
+    core.fail('%s: param_groups must be the list of groups, got %s', self.name, core.describe(self.param_groups))
+  end
+  for i, group in ipairs(self.param_groups) do
+    local name = ('%s: param_groups[%d]'):format(self.name, i)
+    if type(group) ~= 'table' or getmetatable(group) ~= self.group_meta then
+      core.fail('%s is no group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
+        core.describe(group))
+    end
+    for _, p in ipairs(checked_parameters(name .. '.params', rawget(group, 'params'), seen)) do seen[p] = i end
+  end
+  core.optimizer_take(self.handle, self.param_groups)
+end
+
+--- What the C++ side does for the optimizers of kernels/optimizers.h; LBFGS has its own.
+function Optimizer:current()
+  if not core.optimizer_has(self.handle, self.param_groups) then adopt(self) end
+end
+function Optimizer:add(group) core.optimizer_add(self.handle, group, group.params) end
+function Optimizer:check(options, where) core.optimizer_check(self.handle, options, where) end
+function Optimizer:state_of(i) return core.optimizer_state(self.handle, i) end
+function Optimizer:load(states) core.optimizer_load(self.handle, states) end
+
+--- Refuses an option that groups do not have; `what` begins the sentence.
+local function check_option(self, key, what, more)
+  if self.defaults[key] ~= nil or self.extra[key] or key == more then return end
+  local names = {more}
+  for name in pairs(self.defaults) do names[#names + 1] = name end
+  table.sort(names)
+  core.fail(what .. '%s', self.name, tostring(key), core.advice('optimizer', key, names))
+end
+
+--- Name(lr=0.1, ..) of one group and how many tensors it has.
+local function described(self, group)
+  local text = shown.options(core.parameters(mt.optim[self.name]), function(_, p)
+    return p.name ~= 'parameters' and rawget(group, p.name) or nil
+  end, true)
+  return ('%d tensor%s, %s'):format(#group.params, #group.params == 1 and '' or 's', text)
+end
+
+--- The metatable of the groups: an option that the optimizer has not is an error; `state` is a list
+--- of {step=, exp_avg=, ..}, one for each parameter that has had a step.
+local function group_meta(self)
+  local unknown = "%s: a group has no option '%s'"
+  local function put(group, key, value) -- an option that was set to nil, again
+    if key == 'state' then
+      core.fail('%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
+    end
+    if key ~= 'params' then check_option(self, key, unknown) end
+    rawset(group, key, value)
+  end
+  local function get(group, key)
+    if self.extra[key] then return nil end
+    if key ~= 'state' then check_option(self, key, unknown, 'state') end
+    self:current()
+    for i, other in ipairs(self.param_groups) do
+      if rawequal(other, group) then return self:state_of(i) end
+    end
+  end
+  return {__index = get, __newindex = put, __tostring = function(group) return described(self, group) end}
+end
+
+--- The metatable of param_groups: a group that is not there is an error.
+local list_meta = {__index = function(list, key)
+  if type(key) == 'number' and key ~= #list + 1 then
+    core.fail('param_groups[%s]: groups count from 1, there %s', tostring(key),
+      #list == 1 and 'is 1' or ('are %d'):format(#list))
+  end
+end, __tostring = function(list)
+  local parts = {}
+  for i, group in ipairs(list) do parts[i] = tostring(group) end
+  return '{' .. table.concat(parts, '; ') .. '}'
+end}
+
+function Optimizer:describe()
+  local list = self.param_groups
+  if #list == 1 then return ('%s(%s)'):format(self.name, described(self, list[1])) end
+  local lines = {}
+  for i, group in ipairs(list) do lines[i] = ('  [%d]: %s'):format(i, described(self, group)) end
+  return ('%s(\n%s\n)'):format(self.name, table.concat(lines, '\n'))
+end
+
+method('add_param_group(group)', 'One more group, {params = list, lr = ..}; what it leaves out is as in the optimizer.',
+  function(self, entry)
+    local name, options, seen = self.name, {}, {}
+    if type(entry) ~= 'table' then
+      core.fail('%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
+    end
+    if #self.param_groups == self.most_groups then core.fail('%s: it takes one group, this is a second', name) end
+    self:current()
+    for key, value in pairs(self.defaults) do options[key] = copied(value) end
+    for key, value in pairs(entry) do
+      check_option(self, key, "%s: unknown option '%s' in a group", 'params')
+      options[key] = copied(value)
+    end
+    for i, group in ipairs(self.param_groups) do
+      for _, p in ipairs(group.params) do seen[p] = i end
+    end
+    options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen)
+    self:add(options)
+    self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
+  end)
+
+--- A class of optimizers.
+function Optimizer.class(name)
+  local of, add = object.class{base = Optimizer, name = name}
+  of.name = name
+  return of, add
+end
+
+--- An optimizer of such a class, with the field defaults: a plain list of parameters is one group; {params=list, lr=..}
+--- entries are several.
+function Optimizer.make(of, fields, parameters)
+  return object.new(of, fields, function(self)
+    self.param_groups, self.group_meta = setmetatable({}, list_meta), group_meta(self)
+    local first = type(parameters) == 'table' and rawget(parameters, 1)
+    if type(first) == 'table' and rawget(first, 'params') ~= nil then
+      for i = 1, #parameters do self:add_param_group(parameters[i]) end
+    else
+      self:add_param_group{params = checked_parameters(self.name, parameters, {})}
+    end
+  end)
+end
+
+-- ---- steps --------------------------------------------------------------------------------------
+
+--- The loss that a closure returns, called with recording on.
+function Optimizer.closure_loss(closure)
+  if mt.is_grad_enabled() then return (closure()) end
+  return (mt.enable_grad(closure))
+end
+
+method('step(closure=nil)', 'One step from the gradients; a closure is called before, and its loss returned.',
+  function(self, closure)
+    local loss
+    if closure ~= nil then
+      if not core.is_callable(closure) then
+        core.fail('step: a function that returns the loss is needed, got %s', core.describe(closure))
+      end
+      loss = self.closure_loss(closure)
+    end
+    local recording = core.step_recording -- of mt.compile: a replay steps anew
+    if recording then recording:pause(self) end
+    if not core.optimizer_step(self.handle, self.param_groups) then
+      adopt(self)
+      core.optimizer_step(self.handle, self.param_groups)
+    end
+    if recording then recording:resume() end
+    if core.stepped then core.stepped[self] = true end
+    return loss
+  end)
+
+method('zero_grad()', 'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+  function(self)
+    local list = self.param_groups
+    for i = 1, #list do core.zero_grad(list[i].params) end
+  end)
+
+-- ---- state --------------------------------------------------------------------------------------
+
+method('state_dict()', 'Options and state of each group, for load_state_dict.', function(self)
+  self:current()
+  local state, n = {}, 0
+  for i, group in ipairs(self.param_groups) do
+    local copy = {optimizer = self.name, state = group.state}
+    for key, value in pairs(group) do copy[key] = copied(value) end
+    copy.params = {}
+    for k = 1, #group.params do
+      n = n + 1
+      copy.params[k] = n
+    end
+    state[i] = copy
+  end
+  return state
+end)
+
+-- What the lists of a group's state were called before each parameter had its own.
+local former = {mean = {Adam = 'exp_avg', AdamW = 'exp_avg', RMSprop = 'grad_avg'},
+  square = {Adam = 'exp_avg_sq', AdamW = 'exp_avg_sq', RMSprop = 'square_avg'}, buffer = {RMSprop = 'momentum_buffer'}}
+
+--- The state by parameter, where it was saved in such lists: step of the group less what each missed.
+function Optimizer:saved_state(state, n)
+  local lists = {}
+  for key, of in pairs(former) do lists[of[self.name] or key] = state[key] end
+  for i, entry in pairs(state) do
+    if type(i) == 'number' and mt.is_tensor(entry) then lists.momentum_buffer = state end
+  end
+  if next(lists) == nil then return state end
+  local new = {}
+  for i = 1, n do
+    for key, list in pairs(lists) do
+      if list[i] then
+        new[i] = new[i] or {step = (state.step or 1) - (state.missed and state.missed[i] or 0)}
+        new[i][key] = list[i]
+      end
+    end
+  end
+  return new
+end
+
+--- The options and the state of a group by what was saved.
+local function loaded_group(self, group, saved, i)
+  local where = ('group %d'):format(i)
+  if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
+    core.fail('load_state_dict: %s is not what state_dict() returned, got %s', where, core.describe(saved))
+  end
+  if saved.optimizer ~= self.name then
+    core.fail('load_state_dict: the state is of %s, this is %s', tostring(saved.optimizer), self.name)
+  end
+  if #saved.params ~= #group.params then
+    core.fail('load_state_dict: %s has %d parameters, the state %d', where, #group.params, #saved.params)
+  end
+  local new = {}
+  for key, default in pairs(self.defaults) do
+    local value = saved[key]
+    if value == nil and type(default) == 'boolean' and not (key == 'nesterov' or key == 'centered') then
+      value = default -- not in former states
+    end
+    if type(value) ~= type(default) then
+      core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))
+    end
+    new[key] = copied(value)
+  end
+  for key in pairs(self.extra) do new[key] = saved[key] end
+  self:check(new, 'load_state_dict')
+  return new, self:saved_state(saved.state, #group.params)
+end
+
+method('load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not ' ..
+  'fit nothing is loaded.', function(self, state)
+    if type(state) ~= 'table' or #state ~= #self.param_groups then
+      core.fail('load_state_dict: %s groups are needed, got %s', #self.param_groups,
+        type(state) == 'table' and #state or core.describe(state))
+    end
+    self:current()
+    local new, states = {}, {}
+    for i, group in ipairs(self.param_groups) do new[i], states[i] = loaded_group(self, group, state[i], i) end
+    self:load(states)
+    for i, group in ipairs(self.param_groups) do
+      for key, value in pairs(new[i]) do group[key] = value end
+    end
+    return self
+  end)
+
+table.insert(Optimizer.__methods, {'param_groups', 'A field: the groups, each with params and options that may be ' ..
+  'changed between steps, opt.param_groups[1].lr = 0.01.'})
+
+return Optimizer
