@@ -22,6 +22,12 @@ function core.name_set(module)
   return set
 end
 
+--- " (did you mean 'x'?)", the nearest of the names, or nothing.
+function core.did_you_mean(names, name)
+  local close = core.nearest(names, tostring(name))
+  return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+end
+
 --- What an error says of an unknown name, for a list of those that there are; see core/advice.lua.
 function core.advice(owner, key, names) return require 'mtorch.core.advice'(owner, key, names) end
 

@@ -214,7 +214,7 @@ test('lists of modules have no holes and no names', function()
   local list = nn.ModuleList{a}
   assert(rawequal(list:append(b), list) and rawequal(list[2], b) and #list:children() == 2)
   eq(#nn.Sequential():append(a), 1)
-  raises(function() list:append(5) end, 'append: a module is needed, got 5')
+  raises(function() list:append(5) end, 'append: the entry must be a module, got 5')
 end)
 
 -- What modules do ---------------------------------------------------------------------------------

@@ -37,10 +37,9 @@ return function(owner, key, names)
   local instead = topics.absent[full] or general and topics.absent[key]
   if instead then return '; ' .. instead end
   for _, name in ipairs(names) do
-    if name == usual[key] then return (" (did you mean '%s'?)"):format(name) end
+    if name == usual[key] then key = name end
   end
-  local close = core.nearest(names, key)
+  local close = core.did_you_mean(names, key)
   local place = (owner == 'mt' or close == '') and elsewhere(owner, key)
-  if place then return '; it is ' .. place end
-  return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+  return place and '; it is ' .. place or close
 end

@@ -156,18 +156,15 @@ local function forward(self, ...)
 end
 
 local MultiheadAttention = class.class('MultiheadAttention')
-class.layer_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
+class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
   'dropout: number >= 0 <= 1 = 0, bias: bool = true, add_bias_kv: bool = false, add_zero_attn: bool = false, ' ..
   'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
   'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..
   'average_attn_weights=true}) over [length x batch x embed_dim], or one sequence. A bool mask is true where ' ..
   'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Scores for all queries at ' ..
-  'once are in memory with need_weights alone.',
-  function(self, ...)
-    for i, p in ipairs(core.parameters(MultiheadAttention)) do
-      if p.name ~= 'bias' then self[p.name] = (select(i, ...)) end
-    end
-    local n, bias = self.embed_dim, (select(4, ...))
+  'once are in memory with need_weights alone.', {bias = true}, true,
+  function(self, o)
+    local n, bias = o.embed_dim, o.bias
     if n % self.num_heads ~= 0 then
       core.fail('MultiheadAttention: embed_dim, %d, must be a multiple of num_heads, %d', n, self.num_heads)
     end

@@ -66,6 +66,23 @@ function class.field(self, key)
   return value
 end
 
+--- What a value is to modules: 'module', 'parameter' or 'buffer'; nil: something plain.
+function class.kind(value) return is_module(value) and 'module' or value ~= nil and role[value] or nil end
+
+local function next_field(self, i)
+  local keys = rawget(self, '__fields')
+  for k = i + 1, #keys do
+    local value = class.field(self, keys[k])
+    if value ~= nil then return k, keys[k], value, class.kind(value) end
+  end
+end
+
+--- An iterator over a module's fields that are there: for _, key, value, kind in class.fields(self) do.
+function class.fields(self) return next_field, self, 0 end
+
+--- PyTorch's name of a field: children of a Sequential count from 0.
+function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
+
 --- Another tensor in the place of a field's, which is not registered.
 function class.put(self, key, value)
   if self.__class.__lists then rawset(self, key, value) else rawget(self, '__held')[key] = value end
@@ -172,30 +189,27 @@ function class.constructor(of, signature, doc, init)
   of.__init = function(self, ...) return init(self, of.__signature(...)) end
 end
 
---- init(self, ..) with all arguments but the last two, which say where the tensors lie and their dtype.
-local function initialize(self, init, n, ...)
-  local device, dtype = select(n + 1, ...)
-  init(self, unpack({...}, 1, n))
-  if dtype and not dtype:find 'float' then
-    core.fail("%s: dtype must be one of floats, 'float32', 'float64', 'float16' or 'bfloat16', got '%s'",
-      self.__class.__name, dtype)
-  end
-  if device or dtype then class.Module.to(self, {device = device, dtype = dtype}) end
-end
-
---- The same of a class with parameters: device and dtype are its last options, as in PyTorch.
-function class.layer_constructor(of, signature, doc, init)
-  of.__signature = core.declare((signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)')), doc, results)
-  local n = #core.parameters(of) - 2
-  of.__layer = true
-  of.__init = function(self, ...) return initialize(self, init, n, of.__signature(...)) end
-end
-
---- The options of a class, without device and dtype.
-function class.options(of)
-  local list = core.parameters(of)
-  if of.__layer then list[#list], list[#list - 1] = nil, nil end
-  return list
+--- The same where the arguments are options: they become fields, but those of the set `apart`, then init(self, options)
+--- does the rest. placed: where its tensors lie and their dtype are its last options, as in PyTorch.
+function class.options_constructor(of, signature, doc, apart, placed, init)
+  if placed then signature = signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)') end
+  local params, n
+  class.constructor(of, signature, doc, function(self, ...)
+    local o = {}
+    for i, p in ipairs(params) do
+      local value = (select(i, ...))
+      o[p.name] = value
+      if i <= n and not apart[p.name] then self[p.name] = mt.is_tensor(value) and class.Buffer(value) or value end
+    end
+    init(self, o)
+    if placed and o.dtype and not o.dtype:find 'float' then
+      core.fail("%s: dtype must be one of floats, 'float32', 'float64', 'float16' or 'bfloat16', got '%s'", of.__name,
+        o.dtype)
+    end
+    if placed and (o.device or o.dtype) then class.Module.to(self, {device = o.device, dtype = o.dtype}) end
+  end)
+  params = core.parameters(of)
+  of.__layer, n = placed, placed and #params - 2 or #params
 end
 
 --- The error of a forward that is given `more` than its inputs, or called without a module.

@@ -44,8 +44,7 @@ end
 --- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.
 local function list_methods(made, of)
   function made.append(self, value)
-    if not of.fits(value) then core.fail('append: a %s is needed, got %s', of.name, class.describe(value)) end
-    self[#self + 1] = value
+    self[#self + 1] = check(of, 'append', value, 'the entry')
     return self
   end
   function made.extend(self, list)
@@ -76,45 +75,31 @@ local function list_methods(made, of)
   end
 end
 
---- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's
---- input.
-local Sequential = class.class('Sequential')
-class.constructor(Sequential, 'Sequential(..)',
-  "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.",
-  function(self, ...)
+--- A class of lists: of a list of modules or tensors alone, or, where `several`, of modules as arguments too.
+local function listed(name, doc, of, several)
+  local made = class.class(name)
+  class.constructor(made, name .. '(..)', doc, function(self, ...)
     local n, first = select('#', ...), ...
-    if n ~= 1 or is_module(first) then return fill(self, 'Sequential', module, {...}, n) end
-    fill(self, 'Sequential', module, first, list_length('Sequential', module, first))
+    if several and (n ~= 1 or is_module(first)) then return fill(self, name, of, {...}, n) end
+    if n > 1 then core.fail('%s: %d arguments given, it takes one list of %ss', name, n, of.name) end
+    if n == 1 then fill(self, name, of, first, list_length(name, of, first)) end
   end)
-list_methods(Sequential, module)
+  list_methods(made, of)
+  return made
+end
+
+local Sequential = listed('Sequential',
+  "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.",
+  module, true)
 function Sequential:forward(x, more)
   if more ~= nil then class.refuse_inputs(self, 1, more) end
   for i = 1, #self do x = self[i](x) end
   return x
 end
 
---- `nn.ModuleList{a, b}`: a list whose modules are registered; it is indexed, not called.
-local ModuleList = class.class('ModuleList')
-class.constructor(ModuleList, 'ModuleList(..)',
-  'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.',
-  function(self, ...)
-    local n, first = select('#', ...), ...
-    if n > 1 then core.fail('ModuleList: %d arguments given, it takes one list of modules', n) end
-    if n == 1 then fill(self, 'ModuleList', module, first, list_length('ModuleList', module, first)) end
-  end)
-list_methods(ModuleList, module)
-
---- `nn.ParameterList{a, b}`: tensors at [1..n], as parameters.
-local ParameterList = class.class('ParameterList')
+local ParameterList = listed('ParameterList',
+  'A list of parameters at [1..n], nn.ParameterList{a, b}; plain tensors become parameters.', tensor)
 ParameterList.__lists = true
-class.constructor(ParameterList, 'ParameterList(..)',
-  'A list of parameters at [1..n], nn.ParameterList{a, b}; plain tensors become parameters.',
-  function(self, ...)
-    local n, first = select('#', ...), ...
-    if n > 1 then core.fail('ParameterList: %d arguments given, it takes one list of tensors', n) end
-    if n == 1 then fill(self, 'ParameterList', tensor, first, list_length('ParameterList', tensor, first)) end
-  end)
-list_methods(ParameterList, tensor)
 
 -- ---- by name ------------------------------------------------------------------------------------
 
@@ -167,9 +152,7 @@ local function named(name, of, doc)
   function made.update(self, given) return update(self, 'update', given) end
   function made.keys(self)
     local keys = {}
-    for _, key in ipairs(rawget(self, '__fields')) do
-      if class.field(self, key) ~= nil then keys[#keys + 1] = key end
-    end
+    for _, key in class.fields(self) do keys[#keys + 1] = key end
     return keys
   end
   function made.values(self)
@@ -184,12 +167,7 @@ local function named(name, of, doc)
       return keys[i], keys[i] and self[keys[i]]
     end
   end
-  function made.has(self, key)
-    for _, known in ipairs(self:keys()) do
-      if known == key then return true end
-    end
-    return false
-  end
+  function made.has(self, key) return rawget(self, '__known')[key] ~= nil and class.field(self, key) ~= nil end
   function made.size(self) return #self:keys() end
   function made.pop(self, key)
     if not self:has(key) then core.fail("pop: %s has no entry '%s'", name, tostring(key)) end
@@ -204,7 +182,8 @@ return {
   ModuleDict = named('ModuleDict', module,
     "Modules by name, nn.ModuleDict{a = .., b = ..}, in the order of their names; a list {{'b', ..}, {'a', ..}} " ..
     'keeps its own. dict.a, dict[name]; keys, values, items, has, size, update, pop.'),
-  ModuleList = ModuleList,
+  ModuleList = listed('ModuleList',
+    'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.', module),
   ParameterDict = named('ParameterDict', tensor,
     'Parameters by name, nn.ParameterDict{a = .., b = ..}; plain tensors become parameters. As ModuleDict.'),
   ParameterList = ParameterList,

@@ -1,7 +1,7 @@
 -- describe.lua -- print(net): the tree of modules with their parameters counted
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
-local method, field, is_module = class.method, class.field, class.is_module
+local method, is_module = class.method, class.is_module
 
 local function thousands(n)
   local count
@@ -54,9 +54,8 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
     if described[self] then return self.__name .. ' (that it is in)' end
     described[self] = true
     local children = {}
-    for _, key in ipairs(self.__fields) do
-      local value = field(self, key)
-      if is_module(value) then
+    for _, key, value, kind in class.fields(self) do
+      if kind == 'module' then
         local name = type(key) == 'number' and ('[%d]'):format(key) or key
         local _, text = pcall(class.Module.describe, value, indent .. '  ')
         children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))

@@ -1,6 +1,7 @@
 -- functional.lua -- a module called with other parameters; parameters as a vector; gradients clipped
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
 local functional = {}
@@ -8,21 +9,11 @@ local functional = {}
 --- Every place of a parameter or buffer, {owner, key}, by the tensor; and the tensors by all of their names.
 local function places_of(net)
   local places, named = {}, {}
-  local function visit(module, prefix, above)
-    above[module] = true
-    for _, key in ipairs(rawget(module, '__fields')) do
-      local value = class.field(module, key)
-      local name = prefix .. class.field_name(key)
-      if class.is_module(value) then
-        if not above[value] then visit(value, name .. '.', above) end
-      elseif value ~= nil and class.role[value] then
-        named[name], places[value] = value, places[value] or {}
-        table.insert(places[value], {module, key})
-      end
-    end
-    above[module] = nil
-  end
-  visit(net, '', {})
+  class.walk(net, function(name, value, kind, owner, key)
+    if kind == 'module' then return end
+    named[name], places[value] = value, places[value] or {}
+    table.insert(places[value], {owner, key})
+  end, true)
   return places, named
 end
 
@@ -46,12 +37,8 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
     for name, tensor in pairs(tensors) do
       local old = named[name]
       if not old then
-        local names = {}
-        for known in pairs(named) do names[#names + 1] = known end
-        table.sort(names)
-        local close = core.nearest(names, tostring(name))
         core.fail("functional_call: %s has no parameter or buffer '%s'%s", net.__name, tostring(name),
-          close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+          core.did_you_mean(util.sorted_keys(named), name))
       end
       if not mt.is_tensor(tensor) or tensor.shape ~= old.shape then
         core.fail("functional_call: '%s' is %s, expected a tensor %s", name,

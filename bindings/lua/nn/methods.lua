@@ -2,10 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local method, role, field, is_module = class.method, class.role, class.field, class.is_module
-
---- PyTorch's name of a field: children of a Sequential count from 0.
-function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
+local method, role, is_module = class.method, class.role, class.is_module
 
 --- Refuses plain tables, {owner, key, table}, with a module that no field registers.
 local function check_plain(plain, seen)
@@ -16,33 +13,36 @@ local function check_plain(plain, seen)
   end
 end
 
---- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each
---- once.
-local function walk(self, visit, prefix, seen, plain)
-  local outermost = not plain
-  prefix, seen, plain = prefix or '', seen or {[self] = true}, plain or {}
-  for _, key in ipairs(rawget(self, '__fields')) do
-    local value = field(self, key)
-    if value ~= nil and not seen[value] then
-      if is_module(value) or role[value] then
-        seen[value] = true
-        local name = prefix .. class.field_name(key)
-        visit(name, value, self, key)
-        if is_module(value) then walk(value, visit, name .. '.', seen, plain) end
-      elseif type(value) == 'table' and getmetatable(value) == nil then
-        plain[#plain + 1] = {self, key, value}
+local function visit_inside(module, prefix, visit, met, above, plain)
+  for _, key, value, kind in class.fields(module) do
+    if kind and not (above or met)[value] then
+      met[value] = true
+      local name = prefix .. class.field_name(key)
+      visit(name, value, kind, module, key)
+      if kind == 'module' then
+        if above then above[value] = true end
+        visit_inside(value, name .. '.', visit, met, above, plain)
+        if above then above[value] = nil end
       end
+    elseif not kind and type(value) == 'table' and getmetatable(value) == nil then
+      plain[#plain + 1] = {module, key, value}
     end
   end
-  if outermost then check_plain(plain, seen) end
 end
+
+--- Calls visit(name, value, kind, owner, key) for every parameter, buffer and module, depth first, each once, or with
+--- `all` under each of its names.
+local function walk(self, visit, all)
+  local met, plain = {[self] = true}, {}
+  visit_inside(self, '', visit, met, all and {[self] = true}, plain)
+  check_plain(plain, met)
+end
+class.walk = walk
 
 local function collect(self, wanted)
   local list, names = {}, {}
-  walk(self, function(name, value)
-    if (is_module(value) and 'module' or role[value]) == wanted then
-      list[#list + 1], names[#names + 1] = value, name
-    end
+  walk(self, function(name, value, kind)
+    if kind == wanted then list[#list + 1], names[#names + 1] = value, name end
   end)
   return list, names
 end
@@ -54,8 +54,6 @@ local function named(list, names)
     return names[i], list[i]
   end
 end
-
-class.walk = walk
 
 method('parameters()',
   'All parameters of the module and of those inside, each once, as a list: what optimizers take.',
@@ -69,9 +67,8 @@ method('named_buffers()', 'An iterator over names and buffers.',
 --- The modules that are direct fields, each once, and their names.
 local function children(self)
   local list, names, seen = {}, {}, {}
-  for _, key in ipairs(rawget(self, '__fields')) do
-    local value = field(self, key)
-    if is_module(value) and not seen[value] then
+  for _, key, value, kind in class.fields(self) do
+    if kind == 'module' and not seen[value] then
       list[#list + 1], names[#names + 1], seen[value] = value, class.field_name(key), true
     end
   end
@@ -128,8 +125,8 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
       core.fail("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
     end
     local given, n = {...}, select('#', ...)
-    walk(self, function(_, value, owner, key)
-      if not role[value] then return end
+    walk(self, function(_, value, kind, owner, key)
+      if kind == 'module' then return end
       if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
         value = class.Buffer(value, not class.transient[value])
         owner.__held[key] = value

@@ -65,9 +65,6 @@ local function parameter_text(p)
   return p.default and text .. ' = ' .. p.default or text
 end
 
---- A tensor among the options goes to a device with the module.
-local function option(value) return mt.is_tensor(value) and class.Buffer(value) or value end
-
 --- The options of a module of fn as text: those that `stated` lists, or all that are no inputs. Their own text there,
 --- {name = "type = default"}, replaces what the signature says; '[name]' in the list takes a list.
 local function options_of(params, inputs, stated)
@@ -83,7 +80,7 @@ local function options_of(params, inputs, stated)
     texts[i] = stated[name] and shown .. ': ' .. stated[name] or
       parameter_text(of[name]):gsub('^[^:]+', shown)
   end
-  return names, table.concat(texts, ', ')
+  return table.concat(texts, ', ')
 end
 
 --- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its
@@ -92,15 +89,13 @@ end
 local function make(name, fn, inputs, stated, in_place)
   local _, doc = core.entry(fn)
   local params = core.parameters(fn)
-  local names, text = options_of(params, inputs, stated or {})
+  local text = options_of(params, inputs, stated or {})
   if in_place then
-    names[#names + 1], text = 'inplace', text .. (text == '' and '' or ', ') .. 'inplace: bool = false'
+    text = text .. (text == '' and '' or ', ') .. 'inplace: bool = false'
     if in_place == true then in_place = function(x, ...) return x:copy_(fn(x, ...)) end end
   end
   local made = class.class(name)
-  class.constructor(made, ('%s(%s)'):format(name, text), doc, function(self, ...)
-    for i, field in ipairs(names) do self[field] = option((select(i, ...))) end
-  end)
+  class.options_constructor(made, ('%s(%s)'):format(name, text), doc, {}, false, function() end)
   made.forward = forward_of(fn, params, inputs, in_place)
   return made
 end
@@ -125,27 +120,20 @@ function Later:__call(...) return module.now(self)(...) end
 --- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y, inputs) the multiply-adds
 --- of a call (x: the first input, y: the result) where nn/summary.lua does not count them right by the parameters.
 function module.define(spec)
-  local made, params, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
+  local made, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
     for _, name in ipairs(spec[kind] or {}) do
       tensors[#tensors + 1], kind_of[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
     end
   end
-  local constructor = spec.parameters and class.layer_constructor or class.constructor
-  constructor(made, spec[1], spec[2], function(self, ...)
-    local options = {}
-    for i, p in ipairs(params) do
-      options[p.name] = select(i, ...)
-      if not kind_of[p.name] then self[p.name] = option(options[p.name]) end
-    end
+  class.options_constructor(made, spec[1], spec[2], kind_of, spec.parameters ~= nil, function(self, options)
     local values = spec.init and {spec.init(options)} or {}
     for i, name in ipairs(tensors) do
       if values[i] then self[name] = kind_of[name](values[i]) end
     end
   end)
-  params = class.options(made)
   local arguments, inputs, known = core.parameters(spec.forward), 0, {}
-  for _, p in ipairs(params) do known[p.name] = true end
+  for _, p in ipairs(core.parameters(made)) do known[p.name] = true end
   while arguments and not (kind_of[arguments[inputs + 1].name] or known[arguments[inputs + 1].name]) do
     inputs = inputs + 1
   end

@@ -38,51 +38,40 @@ local function extra(self)
     self.track_running_stats and '' or ', no running statistics')
 end
 
-local function batch_norm(dims)
-  local name, low, high = ('BatchNorm%dd'):format(dims), dims + 2, dims + 2
-  if dims == 1 then low = 2 end
+--- BatchNorm and InstanceNorm over `low` to `high` dimensions, where `on` says whether affine and track_running_stats
+--- are on by default; apply(self, x, held, training, momentum) normalises.
+local function with_statistics(name, low, high, on, doc, apply)
   normalize[name] = module.define{
-    name .. '(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = true, ' ..
-      'track_running_stats: bool = true)',
-    'Mean 0 and variance 1 of each channel (dimension 2), times weight, plus bias; in training by the batch, whose ' ..
-      'statistics move the running ones by momentum (false: their mean over all batches), else by these.',
+    ('%s(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = %s, ' ..
+      'track_running_stats: bool = %s)'):format(name, on, on), doc,
     parameters = {'weight', 'bias'}, buffers = running,
     init = channels,
     forward = function(self, x)
       check_dims(self, x, low, high)
       local held = self.__held
-      local mean, var = held.running_mean, held.running_var
-      return mt.batch_norm(x, mean, var, held.weight, held.bias, self.training or mean == nil,
-        momentum_of(self, held), self.eps)
-    end,
-    extra = extra,
-  }
-end
-
-local function instance_norm(dims)
-  local name = ('InstanceNorm%dd'):format(dims)
-  normalize[name] = module.define{
-    name .. '(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = false, ' ..
-      'track_running_stats: bool = false)',
-    'Mean 0 and variance 1 of each channel of each image, times weight, plus bias. With track_running_stats the ' ..
-      'running statistics, which training moves by momentum, are used in evaluation. The batch may be left out.',
-    parameters = {'weight', 'bias'}, buffers = running,
-    init = channels,
-    forward = function(self, x)
-      check_dims(self, x, dims + 1, dims + 2)
-      local held, alone = self.__held, x:dim() == dims + 1
-      local mean = held.running_mean
-      local y = mt.instance_norm(alone and x:unsqueeze(1) or x, mean, held.running_var, held.weight, held.bias,
-        self.training or mean == nil, self.momentum or 0, self.eps)
-      return alone and y:squeeze(1) or y
+      return apply(self, x, held, self.training or held.running_mean == nil)
     end,
     extra = extra,
   }
 end
 
 for dims = 1, 3 do
-  batch_norm(dims)
-  instance_norm(dims)
+  with_statistics(('BatchNorm%dd'):format(dims), dims == 1 and 2 or dims + 2, dims + 2, true,
+    'Mean 0 and variance 1 of each channel (dimension 2), times weight, plus bias; in training by the batch, whose ' ..
+      'statistics move the running ones by momentum (false: their mean over all batches), else by these.',
+    function(self, x, held, training)
+      return mt.batch_norm(x, held.running_mean, held.running_var, held.weight, held.bias, training,
+        momentum_of(self, held), self.eps)
+    end)
+  with_statistics(('InstanceNorm%dd'):format(dims), dims + 1, dims + 2, false,
+    'Mean 0 and variance 1 of each channel of each image, times weight, plus bias. With track_running_stats the ' ..
+      'running statistics, which training moves by momentum, are used in evaluation. The batch may be left out.',
+    function(self, x, held, training)
+      local alone = x:dim() == dims + 1
+      local y = mt.instance_norm(alone and x:unsqueeze(1) or x, held.running_mean, held.running_var, held.weight,
+        held.bias, training, self.momentum or 0, self.eps)
+      return alone and y:squeeze(1) or y
+    end)
 end
 
 -- ---- of each example alone ----------------------------------------------------------------------

@@ -25,11 +25,6 @@ local function add_weights(self, suffix, gates, inputs, projection)
   if projection > 0 then self['weight_hr' .. suffix] = class.Parameter(uniform(projection, hidden)) end
 end
 
---- Stores the constructor's arguments under the names of its signature.
-local function set_options(self, made, ...)
-  for i, p in ipairs(class.options(made)) do self[p.name] = (select(i, ...)) end
-end
-
 --- Multiply-adds, for net:summary: every matrix once for each row of x.
 local function multiply_adds(self, x)
   local sum = 0
@@ -121,13 +116,22 @@ end
 local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
 local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
 
---- A class of layers: `gates` parts of hidden_size, `states` tensors besides the input.
-local function layered(signature, doc, mode, gates, states)
+--- forward(self, x[, h[, c]]), with no more inputs than the cell has states.
+local function counted(mode, body)
+  local inputs = mode == 'lstm' and 3 or 2
+  return function(self, x, h, c, more)
+    if inputs == 2 then more = more or c end
+    if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end
+    return body(self, x, h, c)
+  end
+end
+
+--- A class of layers: `gates` parts of hidden_size.
+local function layered(signature, doc, mode, gates)
   local name = signature:match('^%w+')
   local made = class.class(name)
   made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.layer_constructor(made, signature, doc, function(self, ...)
-    set_options(self, made, ...)
+  class.options_constructor(made, signature, doc, {}, true, function(self)
     if not (self.dropout >= 0 and self.dropout <= 1) then
       core.fail('%s: dropout is %g, it must lie in 0..1', name, self.dropout)
     end
@@ -143,17 +147,7 @@ local function layered(signature, doc, mode, gates, states)
       end
     end
   end)
-  if states == 2 then
-    function made:forward(x, h, c, more)
-      if x == nil or more ~= nil then class.refuse_inputs(self, 3, more, x) end
-      return forward(self, x, h, c)
-    end
-  else
-    function made:forward(x, h, more)
-      if x == nil or more ~= nil then class.refuse_inputs(self, 2, more, x) end
-      return forward(self, x, h)
-    end
-  end
+  made.forward = counted(mode, forward)
   return made
 end
 
@@ -161,27 +155,23 @@ recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'
   :format(kSizes, kOptions),
   'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x ' ..
   '[time x batch x in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch ' ..
-  'x hidden].', nil, 1, 1)
+  'x hidden].', nil, 1)
 recurrent.LSTM = layered(('LSTM(%s, num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0)'):format(kSizes, kOptions),
   'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
   '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',
-  'lstm', 4, 2)
+  'lstm', 4)
 recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes, kOptions),
   'out, h = gru(x[, h]): gated recurrent units, gates in the order reset, update, new; x and h as of nn.RNN.',
-  'gru', 3, 1)
+  'gru', 3)
 
 --- A class of cells: one step of a layer.
 local function cell(signature, doc, mode, gates)
   local made = class.class(signature:match('^%w+'))
   made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.layer_constructor(made, signature, doc, function(self, ...)
-    set_options(self, made, ...)
+  class.options_constructor(made, signature, doc, {}, true, function(self)
     add_weights(self, '', gates, self.input_size, 0)
   end)
-  local inputs = mode == 'lstm' and 3 or 2
-  function made:forward(x, h, c, more)
-    if inputs == 2 then more = more or c end
-    if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end
+  made.forward = counted(mode, function(self, x, h, c)
     class.check_dtype(self, x, self.weight_ih)
     local single = mt.is_tensor(x) and x:dim() == 1
     if not mt.is_tensor(x) or x.shape[x:dim()] ~= self.input_size or x:dim() > 2 then
@@ -196,7 +186,7 @@ local function cell(signature, doc, mode, gates)
       h, c, nil, mode_of(self))
     if single then return hn:squeeze(1), cn and cn:squeeze(1) end
     return hn, cn
-  end
+  end)
   return made
 end
 

@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
-local method, role, field, is_module = class.method, class.role, class.field, class.is_module
+local method, role, is_module = class.method, class.role, class.is_module
 
 -- ---- by name ------------------------------------------------------------------------------------
 
@@ -40,20 +40,20 @@ local function look_up(self, op, kind, name)
   local value = self
   for word in name:gmatch('[^.]+') do
     local found
-    for _, key in ipairs(is_module(value) and rawget(value, '__fields') or {}) do
-      if class.field_name(key) == word then found = field(value, key) end
+    if is_module(value) then
+      for _, key, inner in class.fields(value) do
+        if class.field_name(key) == word then found = inner end
+      end
     end
     value = found
   end
-  if value ~= nil and (is_module(value) and 'module' or role[value]) == kind then return value end
+  if class.kind(value) == kind then return value end
   local names = {}
-  class.walk(self, function(known, other)
-    if (is_module(other) and 'module' or role[other]) == kind then names[#names + 1] = known end
+  class.walk(self, function(known, _, other)
+    if other == kind then names[#names + 1] = known end
   end)
   table.sort(names)
-  local close = core.nearest(names, name)
-  core.fail("%s: %s has no %s '%s'%s", op, self.__name, kind, name,
-    close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+  core.fail("%s: %s has no %s '%s'%s", op, self.__name, kind, name, core.did_you_mean(names, name))
 end
 method('get_parameter(name: string)', "The parameter with state_dict's name, '0.weight'.",
   function(self, name) return look_up(self, 'get_parameter', 'parameter', name) end)

@@ -2,25 +2,14 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local method, role, field, is_module = class.method, class.role, class.field, class.is_module
+local method, is_module = class.method, class.is_module
 
 --- Every parameter and buffer under each of its names, and the names in order.
 local function state_of(self)
-  class.walk(self, function() end) -- refuses modules that are not registered
-  local tensors, order, above = {}, {}, {}
-  local function visit(module, prefix)
-    above[module] = true
-    for _, key in ipairs(rawget(module, '__fields')) do
-      local value, name = field(module, key), prefix .. class.field_name(key)
-      if is_module(value) then
-        if not above[value] then visit(value, name .. '.') end
-      elseif value ~= nil and role[value] and not class.transient[value] then
-        tensors[name], order[#order + 1] = value, name
-      end
-    end
-    above[module] = nil
-  end
-  visit(self, '')
+  local tensors, order = {}, {}
+  class.walk(self, function(name, value, kind)
+    if kind ~= 'module' and not class.transient[value] then tensors[name], order[#order + 1] = value, name end
+  end, true)
   return tensors, order
 end
 

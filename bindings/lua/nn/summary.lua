@@ -37,9 +37,8 @@ local function multiply_adds(module, inputs, output)
   if not y then return 0 end
   if module.__class.__macs then return module.__class.__macs(module, x, y, inputs) end
   local sum, vector = 0, true
-  for _, key in ipairs(rawget(module, '__fields')) do
-    local p = class.field(module, key)
-    if p ~= nil and class.role[p] == 'parameter' and p:dim() > 1 then
+  for _, _, p, kind in class.fields(module) do
+    if kind == 'parameter' and p:dim() > 1 then
       sum, vector = sum + p:numel() * y:numel() / p:size(1), false
     end
   end
@@ -150,9 +149,8 @@ local function rows_of(net, seen, depth)
   local rows, counted = {}, {}
   local function own_parameters(module)
     local n = 0
-    for _, key in ipairs(rawget(module, '__fields')) do
-      local p = class.field(module, key)
-      if p ~= nil and class.role[p] == 'parameter' and not counted[p] then n, counted[p] = n + p:numel(), true end
+    for _, _, p, kind in class.fields(module) do
+      if kind == 'parameter' and not counted[p] then n, counted[p] = n + p:numel(), true end
     end
     return n
   end
@@ -168,9 +166,8 @@ local function rows_of(net, seen, depth)
       shown.macs = 0
       return shown
     end
-    for _, key in ipairs(rawget(module, '__fields')) do
-      local child = class.field(module, key)
-      if class.is_module(child) then
+    for _, key, child, kind in class.fields(module) do
+      if kind == 'module' then
         local below = visit(child, type(key) == 'number' and ('[%d]'):format(key) or key, level + 1)
         shown.below = (shown.below or 0) + below.parameters + (below.below or 0)
         shown.macs = shown.macs + below.macs

@@ -17,30 +17,27 @@ local kLayer = 'd_model: int >= 1, nhead: int >= 1, dim_feedforward: int >= 1 = 
   "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', layer_norm_eps: number = 1e-5, " ..
   'batch_first: bool = false, norm_first: bool = false, bias: bool = true'
 
-local function layer_norm(self, bias)
-  return normalize.LayerNorm(self.d_model, {eps = self.layer_norm_eps, bias = bias})
-end
-local function heads(self, bias)
-  return attention.MultiheadAttention(self.d_model, self.nhead,
-    {dropout = self.dropout_p, bias = bias, batch_first = self.batch_first})
-end
+local kOptions = core.parameters(('f(%s)'):format(kLayer))
 
 --- The constructor of a layer: its options, its attentions by name, the two linear maps, norms and dropouts.
 local function layer(name, doc, attentions)
   local made = class.class(name)
-  class.layer_constructor(made, ('%s(%s)'):format(name, kLayer), doc,
-    function(self, d_model, nhead, dim_feedforward, p, activation, eps, batch_first, norm_first, bias)
-      if d_model % nhead ~= 0 then
-        core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, d_model, nhead)
+  class.options_constructor(made, ('%s(%s)'):format(name, kLayer), doc, {dropout = true, bias = true}, true,
+    function(self, o)
+      if o.d_model % o.nhead ~= 0 then
+        core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, o.d_model, o.nhead)
       end
-      self.d_model, self.nhead, self.dropout_p, self.activation = d_model, nhead, p, activation
-      self.layer_norm_eps, self.batch_first, self.norm_first = eps, batch_first, norm_first
-      for _, field in ipairs(attentions) do self[field] = heads(self, bias) end
-      self.linear1 = linear.Linear(d_model, dim_feedforward, bias)
-      self.dropout = dropout.Dropout(p)
-      self.linear2 = linear.Linear(dim_feedforward, d_model, bias)
-      for k = 1, #attentions + 1 do self['norm' .. k] = layer_norm(self, bias) end
-      for k = 1, #attentions + 1 do self['dropout' .. k] = dropout.Dropout(p) end
+      for _, field in ipairs(attentions) do
+        self[field] = attention.MultiheadAttention(o.d_model, o.nhead,
+          {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first})
+      end
+      self.linear1 = linear.Linear(o.d_model, o.dim_feedforward, o.bias)
+      self.dropout = dropout.Dropout(o.dropout)
+      self.linear2 = linear.Linear(o.dim_feedforward, o.d_model, o.bias)
+      for k = 1, #attentions + 1 do
+        self['norm' .. k] = normalize.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias})
+      end
+      for k = 1, #attentions + 1 do self['dropout' .. k] = dropout.Dropout(o.dropout) end
     end)
   made.extra = function(self)
     return ('(%d, %d heads, %d%s%s)'):format(self.d_model, self.nhead, self.linear1.out_features,
@@ -132,23 +129,22 @@ function transformer.TransformerDecoder:forward(...)
 end
 
 local Transformer = class.class('Transformer')
-class.layer_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
+class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
   'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, dim_feedforward: int >= 1 = 2048, ' ..
   "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: table = nil, " ..
   'custom_decoder: table = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
   'bias: bool = true)',
   'y = net(src, tgt, {src_mask=, tgt_mask=, memory_mask=, src_key_padding_mask=, tgt_key_padding_mask=, ' ..
   'memory_key_padding_mask=, src_is_causal=, tgt_is_causal=, memory_is_causal=}): encoder and decoder.',
-  function(self, d_model, nhead, encoders, decoders, feedforward, p, activation, encoder, decoder, eps, batch_first,
-      norm_first, bias)
-    local options = {dim_feedforward = feedforward, dropout = p, activation = activation, layer_norm_eps = eps,
-      batch_first = batch_first, norm_first = norm_first, bias = bias}
-    local function norm() return normalize.LayerNorm(d_model, {eps = eps, bias = bias}) end
-    self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
-    self.encoder = encoder or transformer.TransformerEncoder(
-      transformer.TransformerEncoderLayer(d_model, nhead, options), encoders, norm())
-    self.decoder = decoder or transformer.TransformerDecoder(
-      transformer.TransformerDecoderLayer(d_model, nhead, options), decoders, norm())
+  {custom_encoder = true, custom_decoder = true}, true,
+  function(self, o)
+    local options = {}
+    for _, p in ipairs(kOptions) do options[p.name] = o[p.name] end
+    local function norm() return normalize.LayerNorm(o.d_model, {eps = o.layer_norm_eps, bias = o.bias}) end
+    self.encoder = o.custom_encoder or
+      transformer.TransformerEncoder(transformer.TransformerEncoderLayer(options), o.num_encoder_layers, norm())
+    self.decoder = o.custom_decoder or
+      transformer.TransformerDecoder(transformer.TransformerDecoderLayer(options), o.num_decoder_layers, norm())
     for _, weight in ipairs(self:parameters()) do
       if weight:dim() == 2 then -- xavier_uniform
         local bound = math.sqrt(6 / (weight.shape[1] + weight.shape[2]))
