@@ -10,53 +10,22 @@
 #include "kernels/cpu/jit_x64.h"
 #include "kernels/cpu/lane_math.h"
 
+#include "kernels/cpu/grid_formulas.h"
+
 namespace mt {
 namespace {
 
 using ir::LaneOp;
 using ir::Mask;
 
-/// The formulas of grid_loops.cpp on lanes; false: not of this operation.
-template <class F> bool calculate(GridOp op, F x, F y, F z, F& out) {
-  switch (op) {
-    case GridOp::neg: return out = -x, true;
-    case GridOp::abs: return out = fabs(x), true;
-    case GridOp::sqrt: return out = sqrt(x), true;
-    case GridOp::exp: return out = math::exp(x), true;
-    case GridOp::log: return out = math::log(x), true;
-    case GridOp::log10: return out = math::log10(x), true;
-    case GridOp::tanh: return out = math::tanh(x), true;
-    case GridOp::copy: return out = x, true;
-    case GridOp::add: return out = x + y, true;
-    case GridOp::sub: return out = x - y, true;
-    case GridOp::mul: return out = x * y, true;
-    case GridOp::div: return out = x / y, true;
-    case GridOp::mod: return out = x - floor(x / y) * y, true;
-    case GridOp::min: return out = select(x < y, x, y), true;
-    case GridOp::max: return out = select(x > y, x, y), true;
-    case GridOp::mul_add: return out = x * y + z, true;
-    default: return false;
-  }
+/// The formula of `op`, if it is one of `ops`, on lanes.
+template <GridOp... ops, class V, class Out> bool calculate(GridOp op, const V (&in)[3], Out& out) {
+  return ((op == ops && (out = grid::formula<ops>(in[0], in[1], in[2]), true)) || ...);
 }
-template <class F> bool compare(GridOp op, F x, F y, Mask& out) {
-  switch (op) {
-    case GridOp::lt: return out = x < y, true;
-    case GridOp::le: return out = x <= y, true;
-    case GridOp::eq: return out = x == y, true;
-    case GridOp::ne: return out = x != y, true;
-    default: return false;
-  }
-}
-bool combine(GridOp op, Mask x, Mask y, Mask& out) {
-  switch (op) {
-    case GridOp::copy: return out = x, true;
-    case GridOp::logical_not: return out = !x, true;
-    case GridOp::logical_and: return out = x & y, true;
-    case GridOp::logical_or: return out = x | y, true;
-    case GridOp::eq: return out = !(x ^ y), true;
-    case GridOp::ne: return out = x ^ y, true;
-    default: return false;
-  }
+template <class F> bool calculate_number(GridOp op, const F (&in)[3], F& out) {
+  using enum GridOp;
+  return calculate<neg, abs, sqrt, exp, log, log10, tanh, copy, add, sub, mul, div, mod, min, max,
+                   mul_add>(op, in, out);
 }
 
 /// Records the body of a loop whose real numbers are T.
@@ -202,7 +171,7 @@ template <class T> class LoopRecorder {
     for (int k = 0; k < kGridArity[int(i.op)]; ++k)
       if ((id[k] = scalar_value(in[k])) < 0) return false;
     F out;
-    if (!calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), out)) return false;
+    if (!calculate_number(i.op, {F::of(id[0]), F::of(id[1]), F::of(id[2])}, out)) return false;
     scalar_[i.dst] = out.id;
     return true;
   }
@@ -232,16 +201,18 @@ template <class T> class LoopRecorder {
       if (truth && (in[k] < 0 || !vector_.count(in[k]))) return false;
       if ((id[k] = value(in[k])) < 0) return false;
     }
+    using enum GridOp;
+    const Mask truth[] = {Mask::of(id[0]), Mask::of(id[1]), Mask::of(id[2])};
+    const F in_lanes[] = {F::of(id[0]), F::of(id[1]), F::of(id[2])};
     Mask mask;
     F number;
-    if (i.type == GridType::boolean) {
-      if (i.op == GridOp::select) return false;
-      return combine(i.op, Mask::of(id[0]), Mask::of(id[1]), mask) && set(i, mask);
-    }
+    if (i.type == GridType::boolean)
+      return calculate<copy, logical_not, logical_and, logical_or, eq, ne>(i.op, truth, mask) &&
+             set(i, mask);
     if (i.type != GridType::real) return false;
-    if (i.op == GridOp::select) return set(i, select(Mask::of(id[0]), F::of(id[1]), F::of(id[2])));
-    if (compare(i.op, F::of(id[0]), F::of(id[1]), mask)) return set(i, mask);
-    return calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), number) && set(i, number);
+    if (i.op == select) return set(i, grid::formula<select>(truth[0], in_lanes[1], in_lanes[2]));
+    if (calculate<lt, le, eq, ne>(i.op, in_lanes, mask)) return set(i, mask);
+    return calculate_number(i.op, in_lanes, number) && set(i, number);
   }
 
   const GridProgram& p_;
