@@ -23,18 +23,19 @@ struct Conv {
   void* scratch = nullptr;  // on a CPU: conv_scratch() bytes, or null for the slowest way
 };
 
+MT_HD constexpr int64_t area(const int64_t* size) { return size[0] * size[1]; }
+
 /// Into how many sums a CPU cuts the batch for the weight's gradient, to be added up.
 constexpr int64_t conv_parts(const Conv& c) {
   const int64_t most = c.batch < 8 ? c.batch : 8;
-  const int64_t parts = c.batch * c.out[0] * c.out[1] / 512;
+  const int64_t parts = c.batch * area(c.out) / 512;
   return parts < 1 ? 1 : parts > most ? most : parts;
 }
 /// Bytes: those sums, with outputs filled up to two registers.
 constexpr int64_t conv_scratch(const Conv& c) {
   if (c.part != ConvPart::weight || c.inputs < 3) return 0;
   const int64_t outputs = (c.outputs + 31) / 32 * 32;
-  return conv_parts(c) * c.groups * c.kernel[0] * c.kernel[1] * c.inputs * outputs *
-         item_size(c.dtype);
+  return conv_parts(c) * c.groups * area(c.kernel) * c.inputs * outputs * item_size(c.dtype);
 }
 
 /// index[plane, p] = where in its plane of x the largest of a window lies: the first of equals, or

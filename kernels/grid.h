@@ -134,6 +134,7 @@ struct Grid {
   bool check;   // stop at the first fault, look for races
   bool spread;  // worth more than one thread
   GridFault* fault;
+  MT_HD int64_t tiles(int axis) const { return (total[axis] + tile[axis] - 1) / tile[axis]; }
 };
 constexpr int kGridLanes = 1024;           // of a tile, at most
 constexpr int64_t kGridShared = 48 << 10;  // bytes of shared memory

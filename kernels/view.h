@@ -6,6 +6,9 @@ namespace mt {
 inline namespace MT_ISA {
 
 template <class T> MT_HD constexpr T smaller(T x, T y) { return y < x ? y : x; }
+MT_HD constexpr int64_t larger(int64_t x, int64_t y) { return x < y ? y : x; }
+/// x / y rounded up, for x >= 0 and y > 0.
+MT_HD constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
 /// The product of the sizes.
 MT_HD int64_t count(int ndim, const int64_t* size) {

@@ -28,7 +28,7 @@ inline bool side_by_side(const AlongDim& l) {
 /// Calls `body(first line, n)` for groups of up to `most` lines of one row, threads taking them.
 template <class Body> void each_lines(const AlongDim& l, int64_t most, const Body& body) {
   const int64_t lines = count(l.ndim, l.size), row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
-  const int64_t groups = (row + most - 1) / most;
+  const int64_t groups = ceil_div(row, most);
   parallel(lines / row * groups, lines * l.n > kGrain, [&](int64_t i) {
     const int64_t within = i % groups * most;
     body(i / groups * row + within, smaller(most, row - within));

@@ -143,25 +143,23 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_on
                 const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
   const bool one_row = row >= kShortRow;  // blocks end where a row ends
-  const int64_t pieces = (total + kGrain - 1) / kGrain;
-  parallel(pieces, total * cost > 2 * kGrain, [&](int64_t piece) {
+  parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
     prepare(operand);
     int64_t longest = kGrain;
     for (int k = 0; k < used; ++k)
       if (!operand[k].direct(one_row)) longest = smaller(longest, kBufferBytes / operand[k].item);
-    const int64_t end = smaller(total, (piece + 1) * kGrain);
     bool by_rows = one_row && operand[0].direct(true);
     for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
     if (by_rows) {
-      int64_t at = piece * kGrain, r = at / row, within = at - r * row;
+      int64_t at = begin, r = at / row, within = at - r * row;
       for (int64_t n; at < end; at += n, ++r, within = 0) {
         n = smaller(end - at, row - within);
         run_row<Operands>(operand, used, r, within, n, takes_one, loop);
       }
       return;
     }
-    for (int64_t at = piece * kGrain; at < end;) {
+    for (int64_t at = begin; at < end;) {
       int64_t n = end - at;
       if (one_row) n = smaller(n, row - at % row);
       n = smaller(n, longest);

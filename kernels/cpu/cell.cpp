@@ -22,22 +22,21 @@ void each(int64_t n, [[maybe_unused]] const Packs& pack, const One& one) {
 
 template <class C, class T> void run(const Cell& c) {
   const int64_t together = kGrain / 4 / (c.hidden * C::kept) + 1;
-  parallel((c.rows + together - 1) / together, c.rows * c.hidden * C::kept > kGrain,
-           [&](int64_t piece) {
-             const int64_t end = smaller(c.rows, (piece + 1) * together);
-             for (int64_t i = piece * together; i < end; ++i) {
-               const cells::Row<C, T> row(c, i);
-               if (c.backward) {
-                 each<T>(
-                     c.hidden, [&](int64_t j, auto p) { row.template backward<decltype(p)>(j); },
-                     [&](int64_t j) { row.backward(j); });
-               } else {
-                 each<T>(
-                     c.hidden, [&](int64_t j, auto p) { row.template forward<decltype(p)>(j); },
-                     [&](int64_t j) { row.forward(j); });
-               }
-             }
-           });
+  parallel_chunks(
+      c.rows, together, c.rows * c.hidden * C::kept > kGrain, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) {
+          const cells::Row<C, T> row(c, i);
+          if (c.backward) {
+            each<T>(
+                c.hidden, [&](int64_t j, auto p) { row.template backward<decltype(p)>(j); },
+                [&](int64_t j) { row.backward(j); });
+          } else {
+            each<T>(
+                c.hidden, [&](int64_t j, auto p) { row.template forward<decltype(p)>(j); },
+                [&](int64_t j) { row.forward(j); });
+          }
+        }
+      });
 }
 
 }  // namespace

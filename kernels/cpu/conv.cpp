@@ -181,9 +181,8 @@ template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
                            room / (plan.block[0] * plan.block[1]));
     }
   }
-  const int64_t pieces =
-      images * ceil_div(h.count, plan.block[0]) * ceil_div(w.count, plan.block[1]);
-  if (pieces < 8 && job.rows >= 96) plan.row_pieces = ceil_div(job.rows, int64_t(48));
+  if (images * Block::count(job.axis, plan.block) < 8 && job.rows >= 96)
+    plan.row_pieces = ceil_div(job.rows, int64_t(48));
   return plan;
 }
 
@@ -201,7 +200,6 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
       block.pitch = block.size[1];
       lay_columns(job, block, at, n, scratch, taps);
     } else if (plan.layout == Plan::shared) {
-      block.pitch = job.axis[1].run(block.size[1]);
       lay_shared(job, block, at, n, scratch, taps);
     } else {
       const Axis &h = job.axis[0], &w = job.axis[1];
@@ -211,8 +209,7 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
       for (int64_t c = 0; c < n; ++c)
         for (int64_t i = 0; i < h.taps; ++i)
           for (int64_t j = 0; j < w.taps; ++j) {
-            taps.a[taps.n] = ((at + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
-                             w.at + j * w.at_step;
+            taps.a[taps.n] = job.tap(at + c, i, j);
             taps.b[taps.n++] =
                 c * job.plane + (h.shift + i * h.shift_step) * w.in + w.shift + j * w.shift_step;
           }
@@ -221,33 +218,23 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
   }
 }
 
-/// The job of every image and group: `image`, `group` say how far apart they are in in, out, a and
-/// bias.
-template <class T> struct Steps { int64_t in, out, a, bias; };
-template <class T>
-void run_jobs(const Job<T>& first, int64_t images, int64_t groups, const Steps<T>& image,
-              const Steps<T>& group) {
+/// The job of every image and group.
+template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t groups) {
   const Axis &h = first.axis[0], &w = first.axis[1];
   if (h.count <= 0 || w.count <= 0) return;
   const Plan plan = plan_for(first, images * groups);
-  const int64_t down = ceil_div(h.count, plan.block[0]), across = ceil_div(w.count, plan.block[1]);
-  const int64_t per_image = down * across * plan.row_pieces, entries = images * groups;
+  const int64_t per_image = Block::count(first.axis, plan.block) * plan.row_pieces,
+                entries = images * groups;
   const double work = double(h.count) * double(w.count) * double(first.rows) *
                       double(first.channels * first.taps() + 1) * double(entries);
   parallel(entries * per_image, work > 1e6, [&](int64_t piece) {
-    const int64_t e = piece / per_image, n = e / groups, g = e % groups;
-    int64_t rest = piece % per_image;
+    const int64_t e = piece / per_image, g = e % groups;
+    const int64_t part = piece % plan.row_pieces, block = piece % per_image / plan.row_pieces;
     Job<T> job = first;
-    job.in += n * image.in + g * group.in, job.out += n * image.out + g * group.out;
-    job.a += g * group.a;
-    if (job.bias) job.bias += g * group.bias;
-    const int64_t part = rest % plan.row_pieces;
-    rest /= plan.row_pieces;
-    Block block;
-    block.first[0] = rest / across * plan.block[0], block.first[1] = rest % across * plan.block[1];
-    block.size[0] = smaller(plan.block[0], h.count - block.first[0]);
-    block.size[1] = smaller(plan.block[1], w.count - block.first[1]);
-    run_block(job, plan, block, job.rows * part / plan.row_pieces,
+    job.in += e * job.channels * job.plane, job.out += e * job.rows * job.out_plane;
+    job.a += g * job.rows * job.a_row;
+    if (job.bias) job.bias += g * job.rows;
+    run_block(job, plan, Block(first.axis, plan.block, block), job.rows * part / plan.row_pieces,
               job.rows * (part + 1) / plan.row_pieces);
   });
 }
@@ -288,13 +275,9 @@ template <class T> void output_part(const Conv& c) {
   const T* x = static_cast<const T*>(c.x);
   T* y = static_cast<T*>(c.y);
   if (is_product(c)) return one_by_one(c, x, y, c.outputs, c.inputs);
-  Job<T> job = job_of(c, x, y, c.outputs, c.inputs);
+  Job<T> job = job_from_x(c, y);
   job.bias = static_cast<const T*>(c.bias);
-  job.plane = area(c.size), job.out_plane = area(c.out), job.out_width = c.out[1];
-  set_axes(c, job);
-  const Steps<T> group{c.inputs * job.plane, c.outputs * job.out_plane, c.outputs * job.a_row,
-                       c.outputs};
-  run_jobs(job, c.batch, c.groups, {c.groups * group.in, c.groups * group.out, 0, 0}, group);
+  run_jobs(job, c.batch, c.groups);
 }
 
 /// Position i of x receives from y at (i - offset - k * dilation) / stride, where that is whole: one
@@ -317,10 +300,7 @@ template <class T> void input_part(const Conv& c) {
   T* x = static_cast<T*>(c.x);
   const T* y = static_cast<const T*>(c.y);
   if (is_product(c)) return one_by_one(c, y, x, c.inputs, c.outputs);
-  Job<T> job = job_of(c, y, x, c.inputs, c.outputs);
-  job.plane = area(c.out), job.out_plane = area(c.size), job.out_width = c.size[1];
-  const Steps<T> group{c.outputs * job.plane, c.inputs * job.out_plane, c.inputs * job.a_row, 0};
-  const Steps<T> image{c.groups * group.in, c.groups * group.out, 0, 0};
+  Job<T> job = job_of(c, y, x, c.inputs, c.outputs, c.out, c.size);
   const int64_t total = c.batch * c.groups * c.inputs * job.out_plane;
   if (c.stride[0] > 1 || c.stride[1] > 1)
     parallel_strips(total, [&](int64_t from, int64_t to) {
@@ -329,7 +309,7 @@ template <class T> void input_part(const Conv& c) {
   for (int64_t i = 0; i < smaller(c.stride[0], c.size[0]); ++i)
     for (int64_t j = 0; j < smaller(c.stride[1], c.size[1]); ++j) {
       job.axis[0] = input_axis(c, 0, i), job.axis[1] = input_axis(c, 1, j);
-      if (job.taps() > 0) run_jobs(job, c.batch, c.groups, image, group);
+      if (job.taps() > 0) run_jobs(job, c.batch, c.groups);
     }
 }
 

@@ -15,10 +15,6 @@ inline namespace MT_ISA {
 constexpr int64_t kScratch = 192 * 1024;  // bytes of a piece's copied input: a part of an L2
 constexpr int64_t kTaps = 1024;           // taps that are summed before the result is stored
 
-inline int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-inline int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-inline int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
-
 /// One spatial axis of a job: position q in [0, count) of the result lies at start + q * step; tap
 /// j reads the input at q * stride + shift + j * shift_step and the kernel at at + j * at_step.
 struct Axis {
@@ -44,6 +40,11 @@ template <class T> struct Job {
   const T* bias;
   int64_t plane, out_plane, out_width;
   int64_t taps() const { return axis[0].taps * axis[1].taps; }
+  /// Where in `a` tap (i, j) of a channel is.
+  int64_t tap(int64_t channel, int64_t i, int64_t j) const {
+    const Axis &h = axis[0], &w = axis[1];
+    return ((channel * kernel[0]) + h.at + i * h.at_step) * kernel[1] + w.at + j * w.at_step;
+  }
 };
 
 /// Where the taps of one chunk lie: in the weights, and in the copied input.
@@ -56,6 +57,18 @@ struct Taps {
 struct Block {
   int64_t first[2], size[2];
   int64_t pitch;  // of a row of positions in the copied input
+  /// Number k of the blocks that cover all positions, of `most` each; pitch: of the shared layout.
+  Block(const Axis* axis, const int64_t* most, int64_t k) {
+    const int64_t across = ceil_div(axis[1].count, most[1]), at[] = {k / across, k % across};
+    for (int d = 0; d < 2; ++d) {
+      first[d] = at[d] * most[d];
+      size[d] = smaller(most[d], axis[d].count - first[d]);
+    }
+    pitch = axis[1].run(size[1]);
+  }
+  static int64_t count(const Axis* axis, const int64_t* most) {
+    return ceil_div(axis[0].count, most[0]) * ceil_div(axis[1].count, most[1]);
+  }
 };
 
 // ---- laying out the input -----------------------------------------------------------------------
@@ -120,8 +133,7 @@ inline void lay_shared(const Job<T>& job, const Block& block, int64_t channel, i
     for (int64_t i = 0; i < h.taps; ++i)
       for (int64_t j = 0; j < w.taps; ++j) {
         const int64_t y = h.above(i), x = w.above(j);
-        taps.a[taps.n] = ((channel + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
-                         w.at + j * w.at_step;
+        taps.a[taps.n] = job.tap(channel + c, i, j);
         taps.b[taps.n++] = c * plane + (y % h.stride * w.phases() + x % w.stride) * height * width +
                            y / h.stride * width + x / w.stride;
       }
@@ -137,7 +149,7 @@ inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int6
   for (int64_t t = 0; t < n; ++t) {
     const int64_t c = (tap + t) / job.taps(), i = (tap + t) / w.taps % h.taps,
                   j = (tap + t) % w.taps;
-    taps.a[t] = (c * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] + w.at + j * w.at_step;
+    taps.a[t] = job.tap(c, i, j);
     taps.b[t] = t * positions;
     const T* in = job.in + c * job.plane;
     const int64_t left = block.first[1] * w.stride + w.shift + j * w.shift_step;
@@ -151,21 +163,26 @@ inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int6
   }
 }
 
+/// A job without axes, from planes of size `in_size` to those of `out_size`.
 template <class T>
-inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
+inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner,
+                     const int64_t* in_size, const int64_t* out_size) {
   Job<T> job;
   job.channels = inner, job.rows = rows;
+  job.plane = area(in_size), job.out_plane = area(out_size), job.out_width = out_size[1];
   job.in = in, job.out = out, job.a = static_cast<const T*>(c.w), job.bias = nullptr;
   job.a_row = inner * area(c.kernel);
   job.kernel[0] = c.kernel[0], job.kernel[1] = c.kernel[1];
   return job;
 }
 
-/// The axes of the sum over x, for the output and for the weight's gradient.
-template <class T> inline void set_axes(const Conv& c, Job<T>& job) {
+/// The sum over x, for the output and for the weight's gradient.
+template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
+  Job<T> job = job_of(c, static_cast<const T*>(c.x), out, c.outputs, c.inputs, c.size, c.out);
   for (int d = 0; d < 2; ++d)
     job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
                    c.offset[d], c.dilation[d], 0, 1};
+  return job;
 }
 
 /// The gradient for the weight (conv_weights.cpp).

@@ -78,7 +78,7 @@ constexpr int64_t kRoom = 96 * 1024;  // bytes of x's block, and of y's: togethe
 
 template <class T> struct Plan {
   Job<T> job;
-  int64_t rows, columns;  // of a block
+  int64_t block[2];       // positions
   int64_t channels;       // of x that are laid at a time; 0: they would take too much room
   int64_t panel, panels;  // outputs of a tile, and how many tiles of y are packed at a time
   int64_t padded;         // outputs of a group, up to a whole panel
@@ -89,18 +89,16 @@ template <class T> Plan<T> plan_for(const Conv& c) {
   constexpr int W = kWidth<T>;
   constexpr int64_t room = kRoom / int64_t(sizeof(T));
   Plan<T> plan;
-  plan.job = job_of<T>(c, static_cast<const T*>(c.x), nullptr, c.outputs, c.inputs);
-  plan.job.plane = area(c.size);
-  set_axes(c, plan.job);
-  plan.columns = smaller(c.out[1], int64_t(256));
-  plan.rows = larger(smaller(c.out[0], 256 / plan.columns), 1);
+  plan.job = job_from_x<T>(c, nullptr);
+  plan.block[1] = smaller(c.out[1], int64_t(256));
+  plan.block[0] = larger(smaller(c.out[0], 256 / plan.block[1]), 1);
   plan.channels = smaller(c.inputs, kTaps / plan.job.taps());
   while (plan.channels > 0 &&
-         shared_size(plan.job.axis, plan.channels, plan.rows, plan.columns) > double(room))
+         shared_size(plan.job.axis, plan.channels, plan.block[0], plan.block[1]) > double(room))
     plan.channels = plan.channels == 1 ? 0 : (plan.channels + 1) / 2;
   plan.panel = c.outputs > W ? 2 * W : W;
   plan.padded = ceil_div(c.outputs, plan.panel) * plan.panel;
-  plan.panels = larger(room / (plan.rows * plan.columns * plan.panel), 1);
+  plan.panels = larger(room / (area(plan.block) * plan.panel), 1);
   plan.parts = conv_parts(c);
   plan.cuts = c.groups * plan.parts >= 8 ? 1 : ceil_div(c.inputs, int64_t(48));
   return plan;
@@ -157,24 +155,18 @@ void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int
     const int64_t entry = image * c.groups + g;
     job.in = plan.job.in + entry * c.inputs * job.plane;
     const T* y = static_cast<const T*>(c.y) + entry * c.outputs * area(c.out);
-    for (int64_t p = 0; p < c.out[0]; p += plan.rows)
-      for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += plan.columns) {
-        Block block;
-        block.first[0] = p, block.first[1] = q;
-        block.size[0] = smaller(plan.rows, c.out[0] - p);
-        block.size[1] = smaller(plan.columns, c.out[1] - q);
-        const int64_t height = job.axis[0].run(block.size[0]),
-                      pitch = job.axis[1].run(block.size[1]);
-        const Strip<T> strip{block.size[0], block.size[1], pitch,
-                             job.axis[0].phases() * job.axis[1].phases() * height * pitch,
-                             plan.padded};
-        for (int64_t at = channel; at < end; at += plan.channels) {
-          const int64_t n = smaller(plan.channels, end - at);
-          lay_shared(job, block, at, n, laid, taps);
-          run_block(plan, c, strip, taps, laid, n, y + p * c.out[1] + q, c.out[1], packed,
-                    sums + at * plan.padded);
-        }
+    for (int64_t k = 0; k < Block::count(job.axis, plan.block) && !mt_interrupted; ++k) {
+      const Block block(job.axis, plan.block, k);
+      const int64_t plane = job.axis[0].phases() * job.axis[1].phases() *
+                            job.axis[0].run(block.size[0]) * block.pitch;
+      const Strip<T> strip{block.size[0], block.size[1], block.pitch, plane, plan.padded};
+      for (int64_t at = channel; at < end; at += plan.channels) {
+        const int64_t n = smaller(plan.channels, end - at);
+        lay_shared(job, block, at, n, laid, taps);
+        run_block(plan, c, strip, taps, laid, n, y + block.first[0] * c.out[1] + block.first[1],
+                  c.out[1], packed, sums + at * plan.padded);
       }
+    }
   }
 }
 
@@ -215,19 +207,17 @@ constexpr int64_t kParts = 8;
 /// By im2col blocks and the matrix kernels: a group's taps in pieces, which go through all images and
 /// blocks in their order; of a small weight in parts of them, to be added up.
 template <class T> void by_columns(const Conv& c) {
-  const T *x = static_cast<const T*>(c.x), *y = static_cast<const T*>(c.y);
+  const T* y = static_cast<const T*>(c.y);
   T* w = static_cast<T*>(c.w);
-  Job<T> job = job_of<T>(c, x, nullptr, c.outputs, c.inputs);
-  job.plane = area(c.size);
-  set_axes(c, job);
+  const Job<T> job = job_from_x<T>(c, nullptr);
   const int64_t taps = c.inputs * job.taps(), places = area(c.out);
   constexpr int64_t room = kScratch / int64_t(sizeof(T));
   const int64_t columns = smaller(c.out[1], int64_t(512)),
-                rows = larger(smaller(c.out[0], 512 / columns), 1);
-  const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
+                positions[] = {larger(smaller(c.out[0], 512 / columns), 1), columns};
+  const int64_t most = smaller(smaller(taps, room / area(positions)), kTaps);
   const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
-  const int64_t down = ceil_div(c.out[0], rows), across = ceil_div(c.out[1], columns);
-  const int64_t blocks = c.batch * down * across, all = c.groups * c.outputs * taps;
+  const int64_t per_image = Block::count(job.axis, positions), blocks = c.batch * per_image;
+  const int64_t all = c.groups * c.outputs * taps;
   const int64_t parts = all > kFew ? 1 : larger(smaller(blocks / 4, kParts), 1);
   const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
   if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
@@ -245,15 +235,12 @@ template <class T> void by_columns(const Conv& c) {
     m.c_row = taps, m.c_col = 1;
     const int64_t end = blocks * (part + 1) / parts;
     for (int64_t i = blocks * part / parts; i < end && !mt_interrupted; ++i) {
-      const int64_t entry = i / (down * across) * c.groups + g;
-      Block block;
-      block.first[0] = i / across % down * rows, block.first[1] = i % across * columns;
-      block.size[0] = smaller(rows, c.out[0] - block.first[0]);
-      block.size[1] = smaller(columns, c.out[1] - block.first[1]);
+      const int64_t entry = i / per_image * c.groups + g;
+      const Block block(job.axis, positions, i % per_image);
       Job<T> mine = job;
-      mine.in = x + entry * c.inputs * job.plane;
+      mine.in += entry * c.inputs * job.plane;
       lay_columns(mine, block, tap, n, scratch, table);
-      m.k = block.size[0] * block.size[1];
+      m.k = area(block.size);
       m.a = y + entry * c.outputs * places + block.first[0] * c.out[1] + block.first[1];
       m.b = scratch, m.b_col = m.k;
       matmul(m);

@@ -66,7 +66,7 @@ bool transposed(const Copy& c) {
   }
   const int64_t rows = c.size[other], columns = c.size[last], item = item_size(c.to);
   constexpr int64_t kPanel = 128;
-  const int64_t panels = (rows + kPanel - 1) / kPanel;
+  const int64_t panels = ceil_div(rows, kPanel);
   parallel(outer * panels, outer * rows * columns > 2 * kGrain, [&](int64_t piece) {
     const int64_t at = piece / panels, first = piece % panels * kPanel;
     const int64_t here = smaller(kPanel, rows - first);
@@ -148,11 +148,10 @@ constexpr int64_t kFetch = 4096;  // elements; the lines of smaller results are 
 bool one_row(const Copy& c) {
   if (c.ndim != 1) return false;
   const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);
-  parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t piece) {
-    const int64_t at = piece * kGrain;
+  parallel_strips(n, [&](int64_t at, int64_t end) {
     char* const out = static_cast<char*>(c.out) + at * to * item;
     const char* const in = static_cast<const char*>(c.in) + at * from * item;
-    const int64_t here = smaller(kGrain, n - at);
+    const int64_t here = end - at;
     if (!c.streams)
       return copy_row(out, to, in, from, here, item, n > kFetch ? out + kGrain * item : nullptr);
     stream_row(out, to, in, from, here, item);
@@ -169,8 +168,7 @@ bool by_rows(const Copy& c) {
   const int64_t together = n < kGrain ? kGrain / n : 1;
   const bool fetches = last > 0 && rows * n > kFetch && n * item >= 512;
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
-  parallel((rows + together - 1) / together, rows * n > 2 * kGrain, [&](int64_t piece) {
-    const int64_t first = piece * together, end = smaller(rows, first + together);
+  parallel_chunks(rows, together, rows * n > 2 * kGrain, [&](int64_t first, int64_t end) {
     int64_t at[kMaxDims];
     for (int64_t d = last - 1, rest = first; d >= 0; rest /= c.size[d--]) at[d] = rest % c.size[d];
     char* out = static_cast<char*>(c.out) + offset_of(first, last, c.size, c.out_stride) * item;

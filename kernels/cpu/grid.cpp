@@ -496,7 +496,7 @@ template <class R> struct Walk : GridMachine {
     tile = number;
     int64_t place[3], size[3], rest = number;
     for (int d = 0; d < 3; ++d) {
-      const int64_t count = (grid.total[d] + grid.tile[d] - 1) / grid.tile[d];
+      const int64_t count = grid.tiles(d);
       place[d] = rest % count, rest /= count;
       first[d] = place[d] * grid.tile[d];
       const int64_t left_over = grid.total[d] - first[d];
@@ -611,7 +611,7 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
 
 void launch_grid(const Grid& g) {
   int64_t tiles = 1;
-  for (int d = 0; d < 3; ++d) tiles *= (g.total[d] + g.tile[d] - 1) / g.tile[d];
+  for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
   const int64_t pieces = alone ? 1 : tiles < 256 ? tiles : 256;
   parallel(pieces, !alone, [&](int64_t i) {

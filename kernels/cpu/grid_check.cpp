@@ -88,7 +88,7 @@ void GridMachine::place_of(int64_t thread, int64_t* out) const {
   int64_t rest = thread / kGridLanes;
   const int l = int(thread % kGridLanes);
   for (int d = 0; d < 3; ++d) {
-    const int64_t count = (grid.total[d] + grid.tile[d] - 1) / grid.tile[d];
+    const int64_t count = grid.tiles(d);
     out[d] = rest % count * grid.tile[d] + 1, rest /= count;
   }
   for (int k = 0; k < 3; ++k) out[grid.axes[k]] += lane[k][l];

@@ -113,8 +113,8 @@ template <class T> bool gather_as(const Gather& g) {
   bool fine = true;
   // Pieces are whole rows, or parts of one where it is long.
   const int64_t step = row >= kGrain ? kGrain : row;
-  const int64_t parts = (row + step - 1) / step, together = step >= kGrain ? 1 : kGrain / step;
-  const int64_t groups = (rows + together - 1) / together;
+  const int64_t parts = ceil_div(row, step), together = step >= kGrain ? 1 : kGrain / step;
+  const int64_t groups = ceil_div(rows, together);
   const Positions p = positions_of(g);
   parallel(groups * parts, total > 2 * kGrain, [&](int64_t piece) {
     const int64_t from = piece / parts * together, to = smaller(rows, from + together);
@@ -237,7 +237,7 @@ template <ScatterReduce J, class T> bool scatter_as(const Gather& g) {
   if (cut < g.ndim) {
     // Rows that are joined as they are stay long: strips of a few elements would cost a line each.
     const bool rows = cut == g.ndim - 1 && g.index_stride[cut] == 0;
-    pieces = rows ? (g.size[cut] + kStrip - 1) / kStrip : g.size[cut];
+    pieces = rows ? ceil_div(g.size[cut], kStrip) : g.size[cut];
     pieces = smaller(smaller(pieces, total / kGrain + 1), int64_t(64));
     if (rows && cpu_threads() == 1) pieces = 1;  // each cell meets its values in the same order
   }
@@ -298,13 +298,12 @@ bool scatter(const Gather& call) {
 bool ravel_index(const RavelIndex& l) {
   const int64_t total = count(l.ndim, l.size);
   bool fine = true;
-  parallel((total + kGrain - 1) / kGrain, total > 2 * kGrain, [&](int64_t piece) {
-    const int64_t end = smaller(total, (piece + 1) * kGrain);
+  parallel_strips(total, [&](int64_t begin, int64_t end) {
     const int64_t row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
     const int64_t by = l.ndim > 0 ? l.index_stride[l.ndim - 1] : 0;
     const Positions p{l.extent, l.first, l.back};
     bool wrong = false;
-    for (int64_t i = piece * kGrain; i < end;) {
+    for (int64_t i = begin; i < end;) {
       const int64_t n = smaller(end - i, row - i % row);
       const int64_t* index = l.index + offset_of(i, l.ndim, l.size, l.index_stride);
       if (!l.out)

@@ -16,30 +16,13 @@
 namespace mt::lapack {
 namespace {
 
-/// The routines for a type. The engine has asked openblas::open() before.
-template <class T> struct Routines;
-#define MT_ROUTINE(x, name) \
-  template <class... A> static void name(A... a) { openblas::open()->x##name##_(a...); }
-#define MT_ROUTINES(T, x)          \
-  template <> struct Routines<T> { \
-    MT_ROUTINE(x, getrf)           \
-    MT_ROUTINE(x, getrs)           \
-    MT_ROUTINE(x, getri)           \
-    MT_ROUTINE(x, potrf)           \
-    MT_ROUTINE(x, trsm)            \
-    MT_ROUTINE(x, geqrf)           \
-    MT_ROUTINE(x, orgqr)           \
-    MT_ROUTINE(x, gesdd)           \
-    MT_ROUTINE(x, gesvd)           \
-    MT_ROUTINE(x, syevd)           \
-    MT_ROUTINE(x, geev)            \
-    MT_ROUTINE(x, gels)            \
-    MT_ROUTINE(x, gelsy)           \
-    MT_ROUTINE(x, gelss)           \
-    MT_ROUTINE(x, gelsd)           \
-  };
-MT_ROUTINES(float, s)
-MT_ROUTINES(double, d)
+/// A routine of LAPACK for T. The engine has asked openblas::open() before.
+template <class T, class Single, class Double>
+auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) {
+  if constexpr (sizeof(T) == 4) return openblas::open()->*single;
+  else return openblas::open()->*wide;
+}
+#define MT_ROUTINE(name) choose<T>(&openblas::Library::s##name##_, &openblas::Library::d##name##_)
 
 /// OpenBLAS cuts its work by its number of threads, which changes bits: one, while this lives.
 std::atomic<int> calls_under_way{0};
@@ -95,7 +78,7 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
   const OneThread one;
   const int ld = lead(m);
   int info = 0;
-  Routines<T>::getrf(&m, &n, a, &ld, pivots, &info);
+  MT_ROUTINE(getrf)(&m, &n, a, &ld, pivots, &info);
   return info;
 }
 
@@ -104,7 +87,7 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
   const OneThread one;
   const int ld = lead(n);
   int info = 0;
-  Routines<T>::getrs(transposed ? "T" : "N", &n, &columns, a, &ld, pivots, b, &ld, &info, 1);
+  MT_ROUTINE(getrs)(transposed ? "T" : "N", &n, &columns, a, &ld, pivots, b, &ld, &info, 1);
   return info;
 }
 
@@ -112,7 +95,7 @@ template <class T> int lu_inverse(int n, T* a, const int* pivots) {
   const OneThread one;
   const int ld = lead(n);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
-    Routines<T>::getri(&n, a, &ld, pivots, work, length, info);
+    MT_ROUTINE(getri)(&n, a, &ld, pivots, work, length, info);
   });
 }
 
@@ -120,7 +103,7 @@ template <class T> int cholesky(int n, T* a) {
   const OneThread one;
   const int ld = lead(n);
   int info = 0;
-  Routines<T>::potrf("U", &n, a, &ld, &info, 1);
+  MT_ROUTINE(potrf)("U", &n, a, &ld, &info, 1);
   return info;
 }
 
@@ -129,15 +112,16 @@ void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, 
   const OneThread one;
   const int ld = lead(n);
   const T alpha = 1;
-  Routines<T>::trsm("L", upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", &n, &columns,
-                    &alpha, a, &ld, b, &ld, 1, 1, 1, 1);
+  MT_ROUTINE(trsm)
+  ("L", upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", &n, &columns, &alpha, a, &ld,
+   b, &ld, 1, 1, 1, 1);
 }
 
 template <class T> int qr(int m, int n, T* a, T* tau) {
   const OneThread one;
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
-    Routines<T>::geqrf(&m, &n, a, &ld, tau, work, length, info);
+    MT_ROUTINE(geqrf)(&m, &n, a, &ld, tau, work, length, info);
   });
 }
 
@@ -145,7 +129,7 @@ template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau) {
   const OneThread one;
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
-    Routines<T>::orgqr(&m, &columns, &k, a, &ld, tau, work, length, info);
+    MT_ROUTINE(orgqr)(&m, &columns, &k, a, &ld, tau, work, length, info);
   });
 }
 
@@ -158,15 +142,15 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
   if (!copy.at || !whole.at) return kNoMemory;
   std::memcpy(copy.at, a, bytes);
   int info = with_workspace<T>([&](T* work, const int* length, int* result) {
-    Routines<T>::gesdd(&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result,
-                       1);
+    MT_ROUTINE(gesdd)
+    (&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result, 1);
   });
   if (info <= 0 || mt_interrupted) return info;
   // Divide and conquer may fail where the slower method does not.
   std::memcpy(a, copy.at, bytes);
   return with_workspace<T>([&](T* work, const int* length, int* result) {
-    Routines<T>::gesvd(&job, &job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, result, 1,
-                       1);
+    MT_ROUTINE(gesvd)
+    (&job, &job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, result, 1, 1);
   });
 }
 
@@ -180,8 +164,9 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
         // A query for the real workspace must be one for the whole numbers too.
         const int whole_query = *length == -1 ? -1 : whole_length;
         int wish = 0;
-        Routines<T>::syevd(vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length,
-                           *length == -1 ? &wish : whole.at, &whole_query, info, 1, 1);
+        MT_ROUTINE(syevd)
+        (vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length,
+         *length == -1 ? &wish : whole.at, &whole_query, info, 1, 1);
       },
       1 + 6.0 * n + 2.0 * n * n);
 }
@@ -191,8 +176,8 @@ template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
   const int ld = lead(n);
   T none = 0;  // left eigenvectors are not wanted
   return with_workspace<T>([&](T* work, const int* length, int* info) {
-    Routines<T>::geev("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work,
-                      length, info, 1, 1);
+    MT_ROUTINE(geev)
+    ("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work, length, info, 1, 1);
   });
 }
 
@@ -207,18 +192,18 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     switch (how) {
       case LeastSquares::qr:
-        Routines<T>::gels("N", &m, &n, &columns, a, &ldm, b, &ldb, work, length, info, 1);
+        MT_ROUTINE(gels)("N", &m, &n, &columns, a, &ldm, b, &ldb, work, length, info, 1);
         break;
       case LeastSquares::pivoted:
-        Routines<T>::gelsy(&m, &n, &columns, a, &ldm, b, &ldb, whole.at, &rcond, rank, work, length,
-                           info);
+        MT_ROUTINE(gelsy)
+        (&m, &n, &columns, a, &ldm, b, &ldb, whole.at, &rcond, rank, work, length, info);
         break;
       case LeastSquares::svd:
-        Routines<T>::gelss(&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length, info);
+        MT_ROUTINE(gelss)(&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length, info);
         break;
       case LeastSquares::divide:
-        Routines<T>::gelsd(&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length,
-                           whole.at, info);
+        MT_ROUTINE(gelsd)
+        (&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length, whole.at, info);
         break;
     }
   });

@@ -7,7 +7,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-int64_t pieces_of(const Mask& m) { return (m.n + kMaskPiece - 1) / kMaskPiece; }
+int64_t pieces_of(const Mask& m) { return ceil_div(m.n, kMaskPiece); }
 bool worth_spreading(const Mask& m) { return m.n > 2 * kMaskPiece; }
 
 // Each element is moved, and the next one overwrites it unless the mask is set: no branch to guess.
@@ -39,9 +39,8 @@ constexpr int kTogether = 16;
 template <bool Right, class T> void search_as(const Search& s) {
   const int64_t total = s.rows * s.values;
   const T* value = static_cast<const T*>(s.value);
-  parallel((total + kMaskPiece - 1) / kMaskPiece, total > kMaskPiece, [&](int64_t piece) {
-    const int64_t end = smaller(total, (piece + 1) * kMaskPiece);
-    for (int64_t i = piece * kMaskPiece; i < end;) {
+  parallel_chunks(total, kMaskPiece, total > kMaskPiece, [&](int64_t i, int64_t end) {
+    while (i < end) {
       const int64_t row = i / s.values, stop = smaller(end, (row + 1) * s.values);
       const T* const begin = static_cast<const T*>(s.sorted) + row * s.sorted_row;
       for (; i + kTogether <= stop; i += kTogether) {
@@ -62,20 +61,19 @@ template <class T> void search_side(const Search& s) {
 }  // namespace
 
 void count_mask(const Mask& m) {
-  const int64_t pieces = pieces_of(m);
-  parallel(pieces, worth_spreading(m), [&](int64_t piece) {
-    const int64_t end = smaller(m.n, (piece + 1) * kMaskPiece);
+  parallel_chunks(m.n, kMaskPiece, worth_spreading(m), [&](int64_t i, int64_t end) {
+    int64_t* const total = m.before + i / kMaskPiece + 1;
     int64_t sum = 0;
-    for (int64_t i = piece * kMaskPiece; i < end;) {
+    while (i < end) {
       uint8_t few = 0;  // 255 at most: a byte holds it, and a register many bytes
       const int64_t stop = smaller(end, i + 255);
       for (; i < stop; ++i) few = uint8_t(few + uint8_t(m.set[i]));
       sum += few;
     }
-    m.before[piece + 1] = sum;
+    *total = sum;
   });
   m.before[0] = 0;
-  for (int64_t piece = 0; piece < pieces; ++piece) m.before[piece + 1] += m.before[piece];
+  for (int64_t piece = 0; piece < pieces_of(m); ++piece) m.before[piece + 1] += m.before[piece];
 }
 
 void compress(const Compress& c) {

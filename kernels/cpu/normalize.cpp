@@ -189,17 +189,16 @@ template <class T> void run(const Normalize& c) {
   const bool spread = all * c.outer * rows.inner > kGrain;
   if (!c.grad || c.spatial > 1) {
     const int64_t together = smaller(kGrain / (c.outer * rows.inner) + 1, all);
-    return parallel((all + together - 1) / together, spread, [&](int64_t piece) {
-      for (int64_t row = piece * together; row < smaller(all, (piece + 1) * together); ++row)
+    return parallel_chunks(all, together, spread, [&](int64_t row, int64_t end) {
+      for (; row < end; ++row)
         if (c.grad) rows.channels_backward(row);
         else rows.forward(row);
     });
   }
   const int64_t each = normalize_batch_per_part(c);
-  parallel((c.batch + each - 1) / each, spread, [&](int64_t piece) {
-    const int64_t end = smaller(c.batch, (piece + 1) * each) * c.groups;
-    for (int64_t row = piece * each * c.groups; row < end; ++row)
-      rows.elements_backward(row, piece);
+  parallel_chunks(c.batch, each, spread, [&](int64_t from, int64_t to) {
+    for (int64_t row = from * c.groups; row < to * c.groups; ++row)
+      rows.elements_backward(row, from / each);
   });
 }
 
@@ -232,9 +231,8 @@ template <class T> void by_given(const Normalize& c) {
     for (int64_t i = 0; i < channels; ++i) scale[i] *= weight[i];
   const bool each = c.spatial == 1;
   const int64_t n = each ? channels : c.spatial, rows = all / n, together = kGrain / n + 1;
-  parallel((rows + together - 1) / together, all > 2 * kGrain, [&](int64_t piece) {
-    const int64_t end = smaller(rows, (piece + 1) * together);
-    for (int64_t row = piece * together; row < end; ++row) {
+  parallel_chunks(rows, together, all > 2 * kGrain, [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
       const T* const x = static_cast<const T*>(c.x) + row * n;
       T* const y = static_cast<T*>(c.out) + row * n;
       const int64_t at = row % channels;

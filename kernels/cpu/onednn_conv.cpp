@@ -27,7 +27,6 @@ constexpr double kChunkWork = 4e6;           // of a chunk, if the batch is not 
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of an L2
 constexpr size_t kPlans = 128;
 
-int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
 int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
 
 double work_of_image(const Conv& c) {

@@ -78,12 +78,17 @@ template <class F> inline void each_element(int64_t n, const F& f) {
     for (; i < end; ++i) f(i);
   } while (i < n && !mt_interrupted);
 }
+/// Calls `body(from, to)` for the chunks of [0, n), as `parallel` does for pieces.
+template <class Body>
+inline void parallel_chunks(int64_t n, int64_t chunk, bool spread, const Body& body) {
+  parallel((n + chunk - 1) / chunk, spread, [&](int64_t i) {
+    const int64_t from = i * chunk;
+    body(from, n - from < chunk ? n : from + chunk);
+  });
+}
 /// The strips on several threads, where none needs another.
 template <class Body> inline void parallel_strips(int64_t n, const Body& body) {
-  parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t i) {
-    const int64_t from = i * kGrain;
-    body(from, n - from < kGrain ? n : from + kGrain);
-  });
+  parallel_chunks(n, kGrain, n > 2 * kGrain, body);
 }
 
 }  // namespace MT_ISA

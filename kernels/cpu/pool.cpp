@@ -11,10 +11,6 @@ namespace {
 
 using namespace simd;
 
-int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
-
 template <class T> struct LaneOf;
 template <> struct LaneOf<float> { using type = int32_t; };
 template <> struct LaneOf<double> { using type = int64_t; };
@@ -117,9 +113,8 @@ __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_
 /// body(plane) for each, so many of them in a piece that it is worth a turn.
 template <class Body> void each_plane(int64_t planes, int64_t cost, const Body& body) {
   const int64_t together = larger(kGrain / larger(cost, 1), 1);
-  parallel(ceil_div(planes, together), planes * cost > 2 * kGrain, [&](int64_t piece) {
-    const int64_t end = smaller(planes, (piece + 1) * together);
-    for (int64_t i = piece * together; i < end && !mt_interrupted; ++i) body(i);
+  parallel_chunks(planes, together, planes * cost > 2 * kGrain, [&](int64_t i, int64_t end) {
+    for (; i < end && !mt_interrupted; ++i) body(i);
   });
 }
 

@@ -189,8 +189,7 @@ void run(const Run& r) {
   const uint64_t single = in.repeated();
   const Code* const code =
       total * p.count >= kNativeWork ? native_code(p, r.dtype, single) : nullptr;
-  parallel((total + kGrain - 1) / kGrain, total * p.count > kSpreadWork, [&](int64_t piece) {
-    const int64_t begin = piece * kGrain, end = smaller(total, begin + kGrain);
+  parallel_chunks(total, kGrain, total * p.count > kSpreadWork, [&](int64_t begin, int64_t end) {
     if (code) in.run_piece_native(*code, single, begin, end);
     else in.run_piece(begin, end);
   });

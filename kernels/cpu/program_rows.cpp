@@ -227,10 +227,8 @@ void run_by_rows(const Run& r) {
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
       work.direct |= 1u << k;
   const int64_t per_piece = tile_elements(n) / n * (kGrain / tile_elements(n));
-  parallel((rows + per_piece - 1) / per_piece, rows * n * p.count > kSpreadWork,
-           [&](int64_t piece) {
-             work.run_piece(piece * per_piece, smaller(rows, (piece + 1) * per_piece));
-           });
+  parallel_chunks(rows, per_piece, rows * n * p.count > kSpreadWork,
+                  [&](int64_t begin, int64_t end) { work.run_piece(begin, end); });
 }
 
 }  // namespace MT_ISA

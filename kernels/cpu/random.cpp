@@ -8,59 +8,25 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// The normals of whole counters, as `random_values` gives them; in three passes over small arrays,
-/// which the compiler turns into vector instructions.
-template <class T> void normal_groups(const Random& r, int64_t first, int64_t end, T* out) {
-  constexpr int64_t kPairs = 256, each = sizeof(T) == 4 ? 2 : 1;  // pairs in a counter
-  T u[kPairs], v[kPairs], low[kPairs], high[kPairs];
-  for (int64_t g = first; g < end; g += kPairs / each) {
-    const int64_t n = smaller(kPairs / each, end - g) * each;
-    for (int64_t i = 0; i < n; i += each) {
-      const Words w = philox(r.seed, r.offset + static_cast<uint64_t>(g + i / each));
-      if constexpr (sizeof(T) == 4)
-        u[i] = uniform(w.v[0]), v[i] = uniform(w.v[1]), u[i + 1] = uniform(w.v[2]),
-        v[i + 1] = uniform(w.v[3]);
-      else u[i] = uniform(w.v[0], w.v[1]), v[i] = uniform(w.v[2], w.v[3]);
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      T pair[2];
-      normals(u[i], v[i], pair);
-      low[i] = pair[0], high[i] = pair[1];
-    }
-    T* to = out + g * 2 * each;
-    for (int64_t i = 0; i < n; ++i) to[2 * i] = low[i], to[2 * i + 1] = high[i];
-  }
-}
-
+/// Whole numbers.
 template <class T> void fill(const Random& r) {
-  const int64_t group = random_group(r.what, r.dtype), groups = (r.n + group - 1) / group;
-  T* out = static_cast<T*>(r.out);
-  constexpr int64_t kGroups = 4096;
-  parallel((groups + kGroups - 1) / kGroups, r.n > kGrain, [&](int64_t piece) {
-    const int64_t end = smaller(groups, (piece + 1) * kGroups);
-    int64_t g = piece * kGroups;
-    if constexpr (math::is_floating<T>)
-      if (r.what == Distribution::normal) {
-        const int64_t whole = smaller(end, r.n / group);  // the last counter may be used in part
-        normal_groups(r, g, whole, out);
-        g = whole > g ? whole : g;
-      }
-    for (; g < end; ++g) {
-      T value[4] = {};
-      random_values(r, static_cast<uint64_t>(g), value);
-      const int64_t n = smaller(group, r.n - g * group);
-      for (int64_t i = 0; i < n; ++i) out[g * group + i] = value[i];
+  T* const out = static_cast<T*>(r.out);
+  parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t i, int64_t end) {
+    for (; i < end; i += 2) {
+      T value[4];
+      random_values(r, static_cast<uint64_t>(i / 2), value);
+      for (int64_t k = 0; k < smaller(end - i, int64_t(2)); ++k) out[i + k] = value[k];
     }
   });
 }
 
 constexpr int64_t kLanes = 64;
 
-/// The words of kLanes counters, each word in an array of its own, so that the loop becomes SIMD
-/// code. The same integers as `philox` of random.h.
-void philox_lanes(uint64_t seed, uint64_t counter, uint32_t (&word)[4][kLanes]) {
+/// The words of n counters, each word in an array of its own, so that the loop becomes SIMD code. The
+/// same integers as `philox` of random.h.
+void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4][kLanes]) {
   MT_INDEPENDENT
-  for (int64_t i = 0; i < kLanes; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const uint64_t at = counter + static_cast<uint64_t>(i);
     uint32_t a = static_cast<uint32_t>(at), b = static_cast<uint32_t>(at >> 32), c = 0, d = 0;
     uint32_t k = static_cast<uint32_t>(seed), l = static_cast<uint32_t>(seed >> 32);
@@ -75,51 +41,39 @@ void philox_lanes(uint64_t seed, uint64_t counter, uint32_t (&word)[4][kLanes]) 
   }
 }
 
-/// The elements of kLanes counters.
-void float_lanes(const Random& r, uint64_t counter, float* out) {
+/// The elements of n <= kLanes counters, as `random_values` gives them.
+template <class T> void float_lanes(const Random& r, uint64_t counter, int64_t n, T* out) {
+  constexpr int each = 16 / int(sizeof(T));
   uint32_t word[4][kLanes];
-  philox_lanes(r.seed, r.offset + counter, word);
-  if (r.what == Distribution::uniform) {
+  T value[each][kLanes];
+  philox_lanes(r.seed, r.offset + counter, n, word);
+  for (int k = 0; k < each; ++k) {
     MT_INDEPENDENT
-    for (int64_t i = 0; i < kLanes; ++i) {
-      out[4 * i] = uniform(word[0][i]), out[4 * i + 1] = uniform(word[1][i]);
-      out[4 * i + 2] = uniform(word[2][i]), out[4 * i + 3] = uniform(word[3][i]);
-    }
-    return;
+    for (int64_t i = 0; i < n; ++i)
+      if constexpr (each == 4) value[k][i] = uniform(word[k][i]);
+      else value[k][i] = uniform(word[2 * k][i], word[2 * k + 1][i]);
   }
-  float value[4][kLanes];
-  for (int half = 0; half < 4; half += 2) {
+  for (int k = 0; r.what == Distribution::normal && k < each; k += 2) {
     MT_INDEPENDENT
-    for (int64_t i = 0; i < kLanes; ++i) {
-      float pair[2];
-      normals(uniform(word[half][i]), uniform(word[half + 1][i]), pair);
-      value[half][i] = pair[0], value[half + 1][i] = pair[1];
+    for (int64_t i = 0; i < n; ++i) {
+      T pair[2];
+      normals(value[k][i], value[k + 1][i], pair);
+      value[k][i] = pair[0], value[k + 1][i] = pair[1];
     }
   }
-  MT_INDEPENDENT
-  for (int64_t i = 0; i < kLanes; ++i) {
-    out[4 * i] = value[0][i], out[4 * i + 1] = value[1][i];
-    out[4 * i + 2] = value[2][i], out[4 * i + 3] = value[3][i];
-  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int k = 0; k < each; ++k) out[each * i + k] = value[k][i];
 }
 
-void fill_float(const Random& r) {
-  constexpr int64_t kBatch = 4 * kLanes;
-  const int64_t batches = (r.n + kBatch - 1) / kBatch;
-  float* out = static_cast<float*>(r.out);
-  constexpr int64_t kBatches = 64;
-  parallel((batches + kBatches - 1) / kBatches, r.n > kGrain, [&](int64_t piece) {
-    const int64_t end = smaller(batches, (piece + 1) * kBatches);
-    for (int64_t b = piece * kBatches; b < end; ++b) {
-      const uint64_t counter = static_cast<uint64_t>(b * kLanes);
-      const int64_t n = smaller(kBatch, r.n - b * kBatch);
-      if (n == kBatch) {
-        float_lanes(r, counter, out + b * kBatch);
-        continue;
-      }
-      float rest[kBatch];
-      float_lanes(r, counter, rest);
-      __builtin_memcpy(out + b * kBatch, rest, size_t(n) * sizeof(float));
+template <class T> void fill_floats(const Random& r) {
+  constexpr int64_t each = 16 / int64_t(sizeof(T)), batch = each * kLanes;
+  parallel_chunks(r.n, 64 * batch, r.n > kGrain, [&](int64_t at, int64_t end) {
+    for (; at < end; at += batch) {
+      T* const out = static_cast<T*>(r.out) + at;
+      const int64_t n = smaller(batch, end - at), counters = ceil_div(n, each);
+      T rest[batch];
+      float_lanes(r, static_cast<uint64_t>(at / each), counters, n < batch ? rest : out);
+      if (n < batch) __builtin_memcpy(out, rest, size_t(n) * sizeof(T));
     }
   });
 }
@@ -127,14 +81,14 @@ void fill_float(const Random& r) {
 }  // namespace
 
 void random(const Random& r) {
+  const bool whole = r.what == Distribution::integer;
   switch (r.dtype) {
     case Dtype::b8: return fill<bool>(r);
     case Dtype::u8: return fill<uint8_t>(r);
     case Dtype::i32: return fill<int32_t>(r);
     case Dtype::i64: return fill<int64_t>(r);
-    case Dtype::f32:
-      return r.what == Distribution::integer || r.n <= 4 * kLanes ? fill<float>(r) : fill_float(r);
-    default: return fill<double>(r);
+    case Dtype::f32: return whole ? fill<float>(r) : fill_floats<float>(r);
+    default: return whole ? fill<double>(r) : fill_floats<double>(r);
   }
 }
 

@@ -166,17 +166,14 @@ void each_output(const Reduce& r, int64_t outputs, int64_t elements, const Body&
   constexpr int64_t kOutputs = 64;
   const int64_t row = r.kept > 0 ? r.kept_size[r.kept - 1] : 1;
   const int64_t step = r.kept > 0 ? r.kept_stride[r.kept - 1] : 0;
-  parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
-           [&](int64_t group) {
-             const int64_t end = smaller(outputs, (group + 1) * kOutputs);
-             for (int64_t o = group * kOutputs; o < end;) {
-               const int64_t n = smaller(end - o, row - o % row);
-               const T* x =
-                   static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-               body(o, n, x, step);
-               o += n;
-             }
-           });
+  parallel_chunks(outputs, kOutputs, outputs * elements > 2 * kGrain, [&](int64_t o, int64_t end) {
+    while (o < end) {
+      const int64_t n = smaller(end - o, row - o % row);
+      const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
+      body(o, n, x, step);
+      o += n;
+    }
+  });
 }
 
 /// Where the answers of outputs from `first` on lie, and how far apart they are in one row.
@@ -260,7 +257,7 @@ template <class Op, class T> struct Reducer {
   /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
   static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
     constexpr int64_t kCuts = 8, kLeast = 64;  // rows of a cut
-    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + kWidth - 1) / kWidth;
+    const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, kWidth);
     const int64_t all = outputs / width * tiles;
     const auto first_of = [&](int64_t tile) {
       return tile / tiles * width + tile % tiles * kWidth;
@@ -290,7 +287,7 @@ template <class Op, class T> struct Reducer {
 
   /// A few outputs of many elements: threads share the pieces of one output.
   static bool long_outputs(const Reduce& r, int64_t outputs, int64_t elements) {
-    const int64_t pieces = (elements + kPiece - 1) / kPiece;
+    const int64_t pieces = ceil_div(elements, kPiece);
     constexpr int64_t kMost = 4096;
     if (pieces < 2 || outputs >= 16) return false;
     for (int64_t o = 0; o < outputs; ++o) {
@@ -391,7 +388,7 @@ template <class Op, class T> struct Position {
 
   static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
     using Index = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
-    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + kColumns - 1) / kColumns;
+    const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, kColumns);
     parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
       const int64_t first = tile / tiles * width + tile % tiles * kColumns;
       const int64_t n = smaller(kColumns, width - tile % tiles * kColumns);

@@ -49,75 +49,69 @@ template <class T> struct Line {
   }
 };
 
-/// `width` lines side by side, rows `step` apart.
+/// `width` lines side by side, n rows `step` apart.
 template <class T> struct Tile {
-  static void most(const T* x, int64_t n, int64_t step, int64_t width, T* most) {
+  const int64_t n, step, width;
+
+  /// Calls `row(its place)` for each.
+  template <class Row> void rows(const Row& row) const {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) row(i * step);
+  }
+  /// out[at] = f(at, line) at every place.
+  template <class F> void fill(T* out, const F& f) const {
+    rows([&](int64_t row) {
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < width; ++j) out[row + j] = f(row + j, j);
+    });
+  }
+  /// For each line `end` of the sum of f(at, line); `out`, if there is one, gets what is added.
+  template <class F, class End> void sums(T* out, T* sum, const F& f, const End& end) const {
+    double all[kTile] = {};
+    T buffer[kTile];
+    rows([&](int64_t row) {
+      T* const terms = out ? out + row : buffer;
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < width; ++j) terms[j] = f(row + j, j);
+      for (int64_t j = 0; j < width; ++j) all[j] += double(terms[j]);
+    });
+    for (int64_t j = 0; j < width; ++j) sum[j] = T(end(all[j]));
+  }
+  void most(const T* x, T* most) const {
     for (int64_t j = 0; j < width; ++j) most[j] = math::lowest<T>();
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i, x += step)
+    rows([&](int64_t row) {
       for (int64_t j = 0; j < width; ++j)
-        most[j] = most[j] != most[j] || most[j] > x[j] ? most[j] : x[j];
+        most[j] = most[j] != most[j] || most[j] > x[row + j] ? most[j] : x[row + j];
+    });
   }
-  static void softmax(T* out, const T* x, const T*, int64_t n, int64_t step, int64_t width) {
+
+  void softmax(T* out, const T* x, const T*) const {
     T offset[kTile], scale[kTile];
-    double sum[kTile] = {};
-    most(x, n, step, width, offset);
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      T* to = out + i * step;
-      const T* at = x + i * step;
-      MT_INDEPENDENT
-      for (int64_t j = 0; j < width; ++j) to[j] = math::exp(at[j] - offset[j]);
-      for (int64_t j = 0; j < width; ++j) sum[j] += double(to[j]);
-    }
-    for (int64_t j = 0; j < width; ++j) scale[j] = T(1 / sum[j]);
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      T* to = out + i * step;
-      for (int64_t j = 0; j < width; ++j) to[j] *= scale[j];
-    }
+    most(x, offset);
+    sums(
+        out, scale, [&](int64_t i, int64_t j) { return math::exp(x[i] - offset[j]); },
+        [](double sum) { return 1 / sum; });
+    fill(out, [&](int64_t i, int64_t j) { return out[i] * scale[j]; });
   }
-  static void log_softmax(T* out, const T* x, const T*, int64_t n, int64_t step, int64_t width) {
-    T offset[kTile], buffer[kTile], log_sum[kTile];
-    double sum[kTile] = {};
-    most(x, n, step, width, offset);
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      const T* at = x + i * step;
-      for (int64_t j = 0; j < width; ++j) buffer[j] = math::exp(at[j] - offset[j]);
-      for (int64_t j = 0; j < width; ++j) sum[j] += double(buffer[j]);
-    }
-    for (int64_t j = 0; j < width; ++j) log_sum[j] = T(math::log(sum[j]));
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      T* to = out + i * step;
-      const T* at = x + i * step;
-      MT_INDEPENDENT
-      for (int64_t j = 0; j < width; ++j) to[j] = at[j] - offset[j] - log_sum[j];
-    }
+  void log_softmax(T* out, const T* x, const T*) const {
+    T offset[kTile], log_sum[kTile];
+    most(x, offset);
+    sums(
+        nullptr, log_sum, [&](int64_t i, int64_t j) { return math::exp(x[i] - offset[j]); },
+        [](double sum) { return math::log(sum); });
+    fill(out, [&](int64_t i, int64_t j) { return x[i] - offset[j] - log_sum[j]; });
   }
-  static void softmax_gradient(T* out, const T* y, const T* g, int64_t n, int64_t step,
-                               int64_t width) {
-    double sum[kTile] = {};
+  void softmax_gradient(T* out, const T* y, const T* g) const {
     T mean[kTile];
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i)
-      for (int64_t j = 0; j < width; ++j) sum[j] += double(g[i * step + j] * y[i * step + j]);
-    for (int64_t j = 0; j < width; ++j) mean[j] = T(sum[j]);
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      T* to = out + i * step;
-      const T *a = y + i * step, *b = g + i * step;
-      MT_INDEPENDENT
-      for (int64_t j = 0; j < width; ++j) to[j] = a[j] * (b[j] - mean[j]);
-    }
+    sums(
+        nullptr, mean, [&](int64_t i, int64_t) { return g[i] * y[i]; },
+        [](double sum) { return sum; });
+    fill(out, [&](int64_t i, int64_t j) { return y[i] * (g[i] - mean[j]); });
   }
-  static void log_softmax_gradient(T* out, const T* y, const T* g, int64_t n, int64_t step,
-                                   int64_t width) {
-    double sum[kTile] = {};
+  void log_softmax_gradient(T* out, const T* y, const T* g) const {
     T total[kTile];
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i)
-      for (int64_t j = 0; j < width; ++j) sum[j] += double(g[i * step + j]);
-    for (int64_t j = 0; j < width; ++j) total[j] = T(sum[j]);
-    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
-      T* to = out + i * step;
-      const T *a = y + i * step, *b = g + i * step;
-      MT_INDEPENDENT
-      for (int64_t j = 0; j < width; ++j) to[j] = b[j] - math::exp(a[j]) * total[j];
-    }
+    sums(
+        nullptr, total, [&](int64_t i, int64_t) { return g[i]; }, [](double sum) { return sum; });
+    fill(out, [&](int64_t i, int64_t j) { return g[i] - math::exp(y[i]) * total[j]; });
   }
 };
 
@@ -128,26 +122,26 @@ void each(const Softmax& s, const OneLine& line, const OneTile& tile) {
   const bool spread = s.outer * s.n * s.inner > kGrain / 2;
   if (s.inner == 1) {
     constexpr int64_t kLines = 16;
-    return parallel((s.outer + kLines - 1) / kLines, spread, [&](int64_t group) {
-      for (int64_t o = group * kLines; o < smaller(s.outer, (group + 1) * kLines); ++o)
-        line(out + o * s.n, in + o * s.n, grad ? grad + o * s.n : grad, s.n);
+    return parallel_chunks(s.outer, kLines, spread, [&](int64_t o, int64_t end) {
+      for (; o < end; ++o) line(out + o * s.n, in + o * s.n, grad ? grad + o * s.n : grad, s.n);
     });
   }
-  const int64_t tiles = (s.inner + kTile - 1) / kTile;
+  const int64_t tiles = ceil_div(s.inner, kTile);
   parallel(s.outer * tiles, spread, [&](int64_t i) {
     const int64_t first = i % tiles * kTile, at = i / tiles * s.n * s.inner + first;
-    tile(out + at, in + at, grad ? grad + at : grad, s.n, s.inner, smaller(kTile, s.inner - first));
+    (Tile<T>{s.n, s.inner, smaller(kTile, s.inner - first)}.*tile)(out + at, in + at,
+                                                                   grad ? grad + at : grad);
   });
 }
 
 template <class T> void run(const Softmax& s) {
   switch (s.part) {
-    case SoftmaxPart::softmax: return each<T>(s, Line<T>::softmax, Tile<T>::softmax);
-    case SoftmaxPart::log_softmax: return each<T>(s, Line<T>::log_softmax, Tile<T>::log_softmax);
+    case SoftmaxPart::softmax: return each<T>(s, Line<T>::softmax, &Tile<T>::softmax);
+    case SoftmaxPart::log_softmax: return each<T>(s, Line<T>::log_softmax, &Tile<T>::log_softmax);
     case SoftmaxPart::softmax_gradient:
-      return each<T>(s, Line<T>::softmax_gradient, Tile<T>::softmax_gradient);
+      return each<T>(s, Line<T>::softmax_gradient, &Tile<T>::softmax_gradient);
     case SoftmaxPart::log_softmax_gradient:
-      return each<T>(s, Line<T>::log_softmax_gradient, Tile<T>::log_softmax_gradient);
+      return each<T>(s, Line<T>::log_softmax_gradient, &Tile<T>::log_softmax_gradient);
   }
 }
 

@@ -283,15 +283,11 @@ template <class T, class K> struct LongLine {
   const Line<T, K>& line;
   Place* table;  // how often each digit is in each chunk; then where the first of these goes
 
-  static int64_t chunk_of(int64_t n) {
-    const int64_t even = (n + kMostChunks - 1) / kMostChunks;
-    return even < kChunk ? kChunk : even;
-  }
+  static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMostChunks), kChunk); }
   /// Calls `body(c, i, end)` for each chunk of n items.
   template <class Body> static void each_chunk(int64_t n, const Body& body) {
     const int64_t chunk = chunk_of(n);
-    parallel((n + chunk - 1) / chunk, true,
-             [&](int64_t c) { body(c, c * chunk, smaller(n, (c + 1) * chunk)); });
+    parallel_chunks(n, chunk, true, [&](int64_t i, int64_t end) { body(i / chunk, i, end); });
   }
   /// Calls `body(block, digits, m)` for the items x[i], .., x[end - 1], m of them at a time.
   template <class Items, class Body>
@@ -371,7 +367,7 @@ template <class T, class K> struct LongLine {
     if (mt_interrupted) return;  // the table is not complete
 
     int64_t begin[(1 << kBits) + 1] = {};
-    const int64_t chunks = (n + chunk_of(n) - 1) / chunk_of(n);
+    const int64_t chunks = ceil_div(n, chunk_of(n));
     for (int64_t c = 0; c < chunks; ++c)
       for (int v = 0; v < values; ++v) begin[v + 1] += int64_t(table[c * values + v]);
     for (int v = 0; v < values; ++v) begin[v + 1] += begin[v];
@@ -430,9 +426,8 @@ template <class T, class K> void sort_lines(const Sort& s, const AlongDim& l) {
   const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
   char* const scratch = static_cast<char*>(s.scratch);
   if (l.n < kLongLine)
-    return parallel((lines + group - 1) / group, lines * l.n > kGrain / 4, [&](int64_t g) {
-      const int64_t end = smaller(lines, (g + 1) * group);
-      for (int64_t i = g * group; i < end; ++i)
+    return parallel_chunks(lines, group, lines * l.n > kGrain / 4, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i)
         Line<T, K>(s, l, i).sort(scratch + worker_number() * sort_scratch(sizeof(T), l.n));
     });
   auto *x = reinterpret_cast<Item<K>*>(scratch), *other = x + l.n;

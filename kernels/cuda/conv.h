@@ -21,8 +21,6 @@ namespace {
 /// What elements of type T are calculated in.
 template <class T> using Exact = std::conditional_t<math::is_stored<T>, float, T>;
 
-MT_HD int64_t area(const int64_t* size) { return size[0] * size[1]; }
-
 /// Two places of a plane, or of a kernel, from one number.
 struct Place {
   int64_t of[2];
