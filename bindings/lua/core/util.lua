@@ -75,6 +75,13 @@ function util.truncate(text, limit, mark)
   return text:sub(1, stop) .. (mark or '…')
 end
 
+--- The words of a text as a set: {word = true}.
+function util.word_set(text)
+  local set = {}
+  for word in text:gmatch('%S+') do set[word] = true end
+  return set
+end
+
 --- The words of a text in lines of at most `width` characters, each behind `indent`.
 function util.wrap(text, indent, width)
   local lines, line = {}, ''

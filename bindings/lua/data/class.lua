@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local shown_as = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 
 --- Whether a value is a set: an object with size() and get(i).
 local function is_set(value)
@@ -27,10 +28,8 @@ local function define(of, name, value)
 end
 
 -- What any set, sampler or loader may be asked for.
-local asked = {}
-for name in ('size get get_batch batches_of iter order repeats generator fixed describe transform target_transform ' ..
-  'tolist state_dict load_state_dict running resumed current team served ' ..
-  'indices dataset'):gmatch '%S+' do asked[name] = true end
+local asked = util.word_set('size get get_batch batches_of iter order repeats generator fixed describe transform ' ..
+  'target_transform tolist state_dict load_state_dict running resumed current team served indices dataset')
 
 -- What objects of transforms and other plain classes were made of, for print.
 local given = setmetatable({}, {__mode = 'k'})

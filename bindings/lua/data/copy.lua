@@ -11,18 +11,16 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
+local util = require 'mtorch.core.util'
 
 local parts = core.loader()
 local copy = {}
 
 -- ---- names ---------------------------------------------------------------------------------------
 
-local standard = {}
-for name in ([[_G _VERSION assert bit collectgarbage coroutine debug dofile error gcinfo getfenv getmetatable io ipairs
-  jit load loadfile loadstring math module newproxy next os package pairs pcall print rawequal rawget rawset require
-  select setfenv setmetatable string table tonumber tostring type unpack xpcall]]):gmatch '%S+' do
-  standard[name] = true
-end
+local standard = util.word_set [[_G _VERSION assert bit collectgarbage coroutine debug dofile error gcinfo getfenv
+  getmetatable io ipairs jit load loadfile loadstring math module newproxy next os package pairs pcall print rawequal
+  rawget rawset require select setfenv setmetatable string table tonumber tostring type unpack xpcall]]
 
 --- The names of modules, of what is in those of Lua and of ours, and of methods of tensors.
 local function known_names()

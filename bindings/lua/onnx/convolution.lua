@@ -7,7 +7,7 @@ local entries = {}
 
 --- A number or a list as a list of n.
 local function spread(x, n)
-  if type(x) == 'table' and not Size.is(x) then return #x == n and x or spread(x[1], n) end
+  if Size.is_list(x) then return #x == n and x or spread(x[1], n) end
   local list = {}
   for i = 1, n do list[i] = x end
   return list
@@ -127,7 +127,7 @@ end
 
 local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
   trilinear = 'linear', bicubic = 'cubic'}
-entries.interpolate = function(g, a, call)
+function entries.interpolate(g, a, call)
   local x, shape, n = a.input, call.shape, #a.input.shape - 2
   if a.mode == 'area' then
     return entries[('adaptive_avg_pool%dd'):format(n)](g, {input = x, output_size = {unpack(shape, 3)}}, call)
@@ -145,19 +145,19 @@ entries.interpolate = function(g, a, call)
   end
   return g.Resize(x, false, false, g:size_list(shape), options)
 end
-entries.pixel_shuffle = function(g, a, call)
+function entries.pixel_shuffle(g, a, call)
   local x, options = a.input, {blocksize = a.upscale_factor, mode = 'CRD'}
   if #x.shape == 4 then return g.DepthToSpace(x, options) end
   return g:reshape(g.DepthToSpace(g:reshape(x, {1, unpack(x.shape)}), options), call.shape)
 end
-entries.pixel_unshuffle = function(g, a, call)
+function entries.pixel_unshuffle(g, a, call)
   local s, r = a.input.shape, a.downscale_factor
   local n = #s == 4 and s[1] or 1
   local c, h, w = s[#s - 2], s[#s - 1], s[#s]
   local y = g:reshape(a.input, {n, c, h / r, r, w / r, r})
   return g:reshape(g:transpose(y, {0, 1, 3, 5, 2, 4}), call.shape)
 end
-entries.channel_shuffle = function(g, a, call)
+function entries.channel_shuffle(g, a, call)
   local s = a.input.shape
   local parts = g:reshape(a.input, {s[1], a.groups, s[2] / a.groups, unpack(s, 3)})
   return g:reshape(g:swap(parts, 1, 2), call.shape)
@@ -203,7 +203,7 @@ local function folded(g, a, call)
   local y = g:reshape(g.ScatterElements(empty, index, columns, {axis = 2, reduction = 'add'}), {n, channels, h, w})
   return g:slice(y, {2, 3}, padding, {padding[1] + size[1], padding[2] + size[2]}), call
 end
-entries.fold = function(g, a, call)
+function entries.fold(g, a, call)
   if g.opset < 18 then
     if #a.input.shape == 3 then return (folded(g, a, call)) end
     a.input.shape = {1, unpack(a.input.shape)}
@@ -239,7 +239,7 @@ for n = 1, 2 do
   end
 end
 --- The grid of positions in -1..1 that theta [n x 2 x 3] maps.
-entries.affine_grid = function(g, a)
+function entries.affine_grid(g, a)
   local size = a.size
   if #size ~= 4 or Size.is(size[3]) or Size.is(size[4]) then
     core.fail('onnx.export: affine_grid is known for images, [n x c x h x w]')
@@ -253,7 +253,7 @@ entries.affine_grid = function(g, a)
   local y = g.MatMul(g:constant(base:reshape(1, h * w, 3):to(a.theta.dtype)), g:transpose(a.theta, {0, 2, 1}))
   return g:reshape(y, {size[1], h, w, 2})
 end
-entries.grid_sample = function(g, a)
+function entries.grid_sample(g, a)
   if g.opset < 16 then core.fail('onnx.export: grid_sample needs {opset=16}') end
   local mode = a.mode
   if g.opset >= 20 then mode = ({bilinear = 'linear', bicubic = 'cubic'})[mode] or mode end

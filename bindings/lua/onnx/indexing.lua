@@ -92,7 +92,7 @@ local function set_positions(g, mask)
   return list
 end
 
-entries.index = function(g, a)
+function entries.index(g, a)
   local x, dim = a.x, 0
   local axes, first, last, step, drop, new, advanced = {}, {}, {}, {}, {}, {}, {}
   local key, kept = read_key(a.key, #x.shape), 0 -- kept: dimensions of the result so far, before picking
@@ -134,22 +134,22 @@ end
 
 -- ---- parts along a dimension ---------------------------------------------------------------------------
 
-entries.select = function(g, a)
+function entries.select(g, a)
   return g.Gather(a.x, g:cast(from_zero(a.index), 'int64'), {axis = a.x:axis(a.dim)})
 end
-entries.narrow = function(g, a)
+function entries.narrow(g, a)
   local axis = a.x:axis(a.dim)
   local first = from_zero(a.first)
   if not Size.is(first) and first < 0 then first = a.x.shape[axis + 1] + first end
   return g:slice(a.x, {axis}, {first}, {first + a.length})
 end
-entries.slice = function(g, a)
+function entries.slice(g, a)
   return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {past(a.last)}, {a.step})
 end
 
 -- ---- gather ----------------------------------------------------------------------------------------------
 
-entries.index_select = function(g, a)
+function entries.index_select(g, a)
   local index = g:to_positions(a.index)
   if #a.index.shape == 0 then index = g:unsqueeze(index, {0}) end
   return g.Gather(a.x, index, {axis = a.x:axis(a.dim)})
@@ -165,14 +165,14 @@ local function cut_to(g, x, shape, axis)
   end
   return #axes > 0 and g:slice(x, axes, first, last) or x
 end
-entries.gather = function(g, a)
+function entries.gather(g, a)
   local axis = a.x:axis(a.dim)
   return g.GatherElements(cut_to(g, a.x, a.index.shape, axis), g:to_positions(a.index), {axis = axis})
 end
-entries.take = function(g, a)
+function entries.take(g, a)
   return g.Gather(g:flat(a.x), g:to_positions(a.index), {axis = 0})
 end
-entries.take_along_dim = function(g, a, call)
+function entries.take_along_dim(g, a, call)
   local index, x = g:to_positions(a.index), a.x
   if not a.dim then return g.Gather(g:flat(x), g:flat(index), {axis = 0}) end
   local axis, shape, index_shape = x:axis(a.dim), {}, {}
@@ -199,9 +199,9 @@ local function scatter(g, a, src, reduce)
   if g.opset < needed then core.fail('onnx.export: scatter that joins by %s needs {opset=%d}', reduce, needed) end
   return g.ScatterElements(x, index, g:cast(src, x.dtype), {axis = axis, reduction = reduce})
 end
-entries.scatter = function(g, a) return scatter(g, a, a.src, a.reduce and reductions[a.reduce]) end
-entries.scatter_add = function(g, a) return scatter(g, a, a.src, 'add') end
-entries.scatter_reduce = function(g, a)
+function entries.scatter(g, a) return scatter(g, a, a.src, a.reduce and reductions[a.reduce]) end
+function entries.scatter_add(g, a) return scatter(g, a, a.src, 'add') end
+function entries.scatter_reduce(g, a)
   if a.reduce == 'mean' or not a.include_self then
     core.fail('onnx.export: scatter_reduce is known with include_self and sum, prod, amax, amin')
   end
@@ -218,11 +218,11 @@ local function scatter_slices(g, a, source, reduce)
   if reduce and g.opset < 16 then core.fail('onnx.export: index_add needs {opset=16}') end
   return g.ScatterElements(a.x, g:expand(index, shape), source, {axis = axis, reduction = reduce})
 end
-entries.index_add = function(g, a)
+function entries.index_add(g, a)
   return scatter_slices(g, a, a.alpha ~= 1 and a.source * a.alpha or a.source, 'add')
 end
-entries.index_copy = function(g, a) return scatter_slices(g, a, a.source) end
-entries.index_fill = function(g, a) return scatter_slices(g, a, a.value) end
+function entries.index_copy(g, a) return scatter_slices(g, a, a.source) end
+function entries.index_fill(g, a) return scatter_slices(g, a, a.value) end
 
 --- a.x with `value` in the part that an entry cuts out of it: the entry finds the part's positions.
 local function write_part(g, a, part, value, reduce)
@@ -230,14 +230,14 @@ local function write_part(g, a, part, value, reduce)
   a.x = g:numbered(base)
   return g:write_places(base, (part(g, a)), value, reduce)
 end
-entries.select_scatter = function(g, a) return write_part(g, a, entries.select, a.src) end
-entries.slice_scatter = function(g, a) return write_part(g, a, entries.slice, a.src) end
-entries.diagonal_scatter = function(g, a) return write_part(g, a, diagonal, a.src) end
-entries.index_put = function(g, a)
+function entries.select_scatter(g, a) return write_part(g, a, entries.select, a.src) end
+function entries.slice_scatter(g, a) return write_part(g, a, entries.slice, a.src) end
+function entries.diagonal_scatter(g, a) return write_part(g, a, diagonal, a.src) end
+function entries.index_put(g, a)
   a.key = a.indices
   return write_part(g, a, entries.index, a.values, a.accumulate and 'add' or nil)
 end
-entries.assign = function(g, a)
+function entries.assign(g, a)
   local mask, value = a.key, g:cast(a.value, a.x.dtype)
   if type(mask) == 'table' and not is_handle(mask) and #mask == 1 then mask = mask[1] end
   if is_handle(mask) and mask.dtype == 'bool' and value.shape and #value.shape == 0 then
@@ -247,13 +247,13 @@ entries.assign = function(g, a)
   end
   return write_part(g, a, entries.index, value)
 end
-entries.as_strided = function(g, a)
+function entries.as_strided(g, a)
   local count = Size.product(a.x.shape)
   if Size.is(count) then core.fail('onnx.export: as_strided of a dynamic size has no ONNX form') end
   local places = mt.range(0, count - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
   return g.Gather(g:flat(a.x), g:constant(places), {axis = 0})
 end
-entries.masked_scatter = function(g, a)
+function entries.masked_scatter(g, a)
   local mask = g:flat(g:expand(a.mask, a.x.shape))
   local place = g.CumSum(g:cast(mask, 'int64'), g:cast(0, 'int64')) - 1
   local source = g.Gather(g:flat(a.source), g.Max(place, 0), {axis = 0})
@@ -262,12 +262,12 @@ end
 
 -- ---- masks -----------------------------------------------------------------------------------------------
 
-entries.masked_fill = function(g, a) return g.Where(a.mask, g:cast(a.value, a.x.dtype), a.x) end
-entries.masked_select = function(g, a)
+function entries.masked_fill(g, a) return g.Where(a.mask, g:cast(a.value, a.x.dtype), a.x) end
+function entries.masked_select(g, a)
   local shape = #a.x.shape >= #a.mask.shape and a.x.shape or a.mask.shape
   return g.Compress(g:flat(g:expand(a.x, shape)), g:flat(g:expand(a.mask, shape)), {axis = 0})
 end
-entries.nonzero = function(g, a)
+function entries.nonzero(g, a)
   if a.as_tuple then core.fail('onnx.export: nonzero is known without as_tuple') end
   return g:transpose(g.NonZero(g:cast(a.x, 'bool')), {1, 0})
 end
@@ -283,13 +283,13 @@ local function searched(g, sequence, values, right)
   y.positions = true
   return y
 end
-entries.searchsorted = function(g, a)
+function entries.searchsorted(g, a)
   if a.sorter then core.fail('onnx.export: searchsorted with a sorter has no ONNX form') end
   local values = is_handle(a.values) and a.values or g:cast(a.values, a.sorted_sequence.dtype)
   return searched(g, a.sorted_sequence, values, a.right or a.side == 'right')
 end
-entries.bucketize = function(g, a) return searched(g, a.boundaries, a.x, a.right) end
-entries.isin = function(g, a)
+function entries.bucketize(g, a) return searched(g, a.boundaries, a.x, a.right) end
+function entries.isin(g, a)
   local x, tests = a.elements, a.test_elements
   if not is_handle(x) then x = g:cast(x, tests.dtype) end
   if not is_handle(tests) then tests = g:cast(tests, x.dtype) end

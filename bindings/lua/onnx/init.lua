@@ -8,14 +8,11 @@ local messages = require 'mtorch.onnx.messages'
 local protobuf = require 'mtorch.io.protobuf'
 local record = require('mtorch.core.record').record
 local Size = require 'mtorch.onnx.size'
+local util = require 'mtorch.core.util'
 
 local onnx = {}
 
-local function words(text)
-  local set = {}
-  for word in text:gmatch('%S+') do set[word] = true end
-  return set
-end
+local words = util.word_set
 local takes_numbers = words 'item at tolist equal allclose data_address all any'
 local launches = words 'grid_launch cuda_launch'
 local random = words [[rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial

@@ -7,56 +7,56 @@ local function reduced(g, loss, reduction)
   return g:reduce(reduction == 'sum' and 'ReduceSum' or 'ReduceMean', loss, {}, false)
 end
 
---- Entries of losses of x and target, element by element.
-local function pointwise(name, f)
-  entries[name] = function(g, a, call)
-    local dtype = call.dtype
-    local x, target = g:cast(a.x or a.input1 or a.input, dtype), g:cast(a.target, dtype)
-    return reduced(g, f(g, x, target, a), a.reduction)
-  end
-end
+-- Losses of x and target, element by element.
+local pointwise = {}
 
-pointwise('mse_loss', function(_, x, y) return (x - y) * (x - y) end)
-pointwise('l1_loss', function(g, x, y) return g.Abs(x - y) end)
-pointwise('smooth_l1_loss', function(g, x, y, a)
+function pointwise.mse_loss(_, x, y) return (x - y) * (x - y) end
+function pointwise.l1_loss(g, x, y) return g.Abs(x - y) end
+function pointwise.smooth_l1_loss(g, x, y, a)
   local gap = g.Abs(x - y)
   if a.beta == 0 then return gap end
   return g.Where(g.Less(gap, a.beta), gap * gap * (0.5 / a.beta), gap - 0.5 * a.beta)
-end)
-pointwise('huber_loss', function(g, x, y, a)
+end
+function pointwise.huber_loss(g, x, y, a)
   local gap = g.Abs(x - y)
   return g.Where(g.LessOrEqual(gap, a.delta), gap * gap * 0.5, (gap - 0.5 * a.delta) * a.delta)
-end)
-pointwise('binary_cross_entropy', function(g, x, y, a)
+end
+function pointwise.binary_cross_entropy(g, x, y, a)
   local loss = -(y * g.Max(g.Log(x), -100) - (y - 1) * g.Max(g.Log(1 - x), -100))
   return a.weight and loss * a.weight or loss
-end)
-pointwise('binary_cross_entropy_with_logits', function(g, x, y, a)
+end
+function pointwise.binary_cross_entropy_with_logits(g, x, y, a)
   local loss
   if a.pos_weight then loss = -((y - 1) * x) + ((a.pos_weight - 1) * y + 1) * g.Softplus(-x)
   else loss = g.Softplus(x) - x * y end
   return a.weight and loss * a.weight or loss
-end)
-pointwise('gaussian_nll_loss', function(g, x, y, a)
+end
+function pointwise.gaussian_nll_loss(g, x, y, a)
   local var = g.Max(a.var, a.eps)
   local loss = (g.Log(var) + (x - y) * (x - y) / var) * 0.5
   return a.full and loss + 0.5 * math.log(2 * math.pi) or loss
-end)
-pointwise('poisson_nll_loss', function(g, x, y, a)
+end
+function pointwise.poisson_nll_loss(g, x, y, a)
   local loss = a.log_input and g.Exp(x) - y * x or x - y * g.Log(x + a.eps)
   if not a.full then return loss end
   local stirling = y * g.Log(y) - y + g.Log(y * (2 * math.pi)) * 0.5
   return loss + g.Where(g.Greater(y, 1), stirling, 0)
-end)
-pointwise('soft_margin_loss', function(g, x, y) return g.Softplus(-(y * x)) end)
-pointwise('hinge_embedding_loss', function(g, x, y, a)
+end
+function pointwise.soft_margin_loss(g, x, y) return g.Softplus(-(y * x)) end
+function pointwise.hinge_embedding_loss(g, x, y, a)
   return g.Where(g.Equal(y, 1), x, g.Relu(-(x - a.margin)))
-end)
-pointwise('margin_ranking_loss', function(g, x, y, a) return g.Relu(-(y * (x - a.input2)) + a.margin) end)
+end
+function pointwise.margin_ranking_loss(g, x, y, a) return g.Relu(-(y * (x - a.input2)) + a.margin) end
 
-entries.kl_div = function(g, a, call)
-  local dtype = call.dtype
-  local x, given = g:cast(a.x, dtype), g:cast(a.target, dtype)
+for name, f in pairs(pointwise) do
+  entries[name] = function(g, a, call)
+    local x, target = g:cast(a.x or a.input1 or a.input, call.dtype), g:cast(a.target, call.dtype)
+    return reduced(g, f(g, x, target, a), a.reduction)
+  end
+end
+
+function entries.kl_div(g, a, call)
+  local x, given = g:cast(a.x, call.dtype), g:cast(a.target, call.dtype)
   local log_target = a.log_target and given or g.Log(given)
   local target = a.log_target and g.Exp(given) or given
   local loss = target * (log_target - x)
@@ -75,7 +75,7 @@ local function negative_log(g, x, a)
   local loss = g.NegativeLogLikelihoodLoss(x, target, weight, {ignore_index = a.ignore_index, reduction = a.reduction})
   return #shape == 1 and a.reduction == 'none' and g:reshape(loss, {}) or loss
 end
-entries.nll_loss = function(g, a) return negative_log(g, a.x, a) end
+function entries.nll_loss(g, a) return negative_log(g, a.x, a) end
 
 --- (1 - e) times the loss of the class, e / classes times the sum of all classes' losses.
 local function smoothed(g, x, axis, a)
@@ -91,7 +91,7 @@ local function smoothed(g, x, axis, a)
   if weight then count = count * g:reduce('ReduceSum', one_hot * weight, {axis}) end
   return g:reduce('ReduceSum', loss, {}) / g:reduce('ReduceSum', count, {})
 end
-entries.cross_entropy = function(g, a)
+function entries.cross_entropy(g, a)
   local axis = #a.x.shape == 1 and 0 or 1
   local x = g.LogSoftmax(a.x, {axis = axis})
   local probabilities = a.target.dtype:find 'float' ~= nil
@@ -111,7 +111,7 @@ local function of_class(g, x, a)
   return g.GatherElements(x, g:unsqueeze(target, {-1}), {axis = rank - 1}),
     g:one_hot(target, a.x.shape[rank], -1, x.dtype)
 end
-entries.multi_margin_loss = function(g, a)
+function entries.multi_margin_loss(g, a)
   local x, classes = a.x, a.x.shape[#a.x.shape]
   local own, at = of_class(g, x, a)
   local loss = g.Relu(x - own + a.margin)
@@ -119,14 +119,14 @@ entries.multi_margin_loss = function(g, a)
   if a.weight then loss = loss * g:reduce('ReduceSum', at * a.weight, {-1}, true) end
   return reduced(g, g:reduce('ReduceSum', loss * (1 - at), {-1}) / classes, a.reduction)
 end
-entries.multilabel_soft_margin_loss = function(g, a)
+function entries.multilabel_soft_margin_loss(g, a)
   local target = g:cast(a.target, a.x.dtype)
   local loss = g.Softplus(a.x) - a.x * target
   if a.weight then loss = loss * a.weight end
   return reduced(g, g:reduce('ReduceMean', loss, {-1}), a.reduction)
 end
 --- The labels of a row end at the first that is negative.
-entries.multilabel_margin_loss = function(g, a)
+function entries.multilabel_margin_loss(g, a)
   local x, target, rank = a.x, g:to_positions(a.target), #a.x.shape
   local ended = g.CumSum(g:cast(g.Less(target, 0), 'int32'), g:cast(rank - 1, 'int64'))
   local labels = g.Equal(ended, 0)
@@ -140,7 +140,7 @@ entries.multilabel_margin_loss = function(g, a)
   return reduced(g, g:reduce('ReduceSum', g.Where(counted, gap, 0), {rank - 1, rank}) / n, a.reduction)
 end
 
-entries.cosine_embedding_loss = function(g, a)
+function entries.cosine_embedding_loss(g, a)
   local function sum(h) return g:reduce('ReduceSum', h, {-1}) end
   local x, y = a.input1, a.input2
   local size = g.Sqrt((sum(x * x) + 1e-12) * (sum(y * y) + 1e-12))
@@ -148,7 +148,7 @@ entries.cosine_embedding_loss = function(g, a)
   local target = g:cast(a.target, x.dtype)
   return reduced(g, g.Where(g.Equal(target, 1), 1 - similar, g.Relu(similar - a.margin)), a.reduction)
 end
-entries.triplet_margin_loss = function(g, a)
+function entries.triplet_margin_loss(g, a)
   local function distance(x, y)
     return g:norm(x - y + a.eps, a.p, {-1})
   end

@@ -6,6 +6,7 @@ local core = require 'mtorch.core'
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'
 local Value = require('mtorch.core.record').Value
+local util = require 'mtorch.core.util'
 
 local entries = {}
 for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss',
@@ -14,18 +15,15 @@ for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'produ
 end
 
 -- Operations whose result of a parameter is written as an operation, so that the parameter keeps its name.
-local rearranges = {}
-for name in ('T mT t transpose permute movedim view reshape flatten unflatten squeeze unsqueeze detach expand ' ..
-    'contiguous narrow select index split chunk unbind'):gmatch('%S+') do
-  rearranges[name] = true
-end
+local rearranges = util.word_set('T mT t transpose permute movedim view reshape flatten unflatten squeeze unsqueeze ' ..
+  'detach expand contiguous narrow select index split chunk unbind')
 
 local function is_value(x) return getmetatable(x) == Value end
 
 --- Calls visit(value) for each value among the arguments.
 local function each_value(arg, visit, levels)
   if is_value(arg) then return visit(arg) end
-  if type(arg) ~= 'table' or Size.is(arg) or levels == 0 then return end
+  if not Size.is_list(arg) or levels == 0 then return end
   for _, inner in pairs(arg) do each_value(inner, visit, levels - 1) end
 end
 
@@ -73,7 +71,7 @@ end
 
 function Lowering:converted(arg, levels)
   if is_value(arg) then return self:handle(arg) end
-  if type(arg) ~= 'table' or Size.is(arg) or levels == 0 then return arg end
+  if not Size.is_list(arg) or levels == 0 then return arg end
   local copy = {}
   for key, inner in pairs(arg) do copy[key] = self:converted(inner, levels - 1) end
   return copy
@@ -121,7 +119,7 @@ function Lowering:call(call)
 end
 
 --- The value written where the view's elements lie: their positions are found by the call that made the view.
-entries.scatter_view = function(g, _, call, self)
+function entries.scatter_view(g, _, call, self)
   local base, value, view = self:handle(call.args[1]), self:handle(call.args[2]), call.view
   local a = self:arguments(view)
   a[view.params[call.view_arg].name] = g:numbered(base)

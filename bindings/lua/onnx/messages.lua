@@ -1,6 +1,7 @@
 -- messages.lua -- the messages of an ONNX file as tables of field numbers (onnx.proto3), and tensors as such messages
 local ffi = require 'ffi'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local messages = {}
 
@@ -31,10 +32,7 @@ function messages.tensor(x, name)
 end
 
 -- Attributes that are real numbers; all other numbers are whole.
-local real = {}
-for name in ('alpha beta gamma lambd epsilon bias cubic_coeff_a extrapolation_value'):gmatch('%S+') do
-  real[name] = true
-end
+local real = util.word_set 'alpha beta gamma lambd epsilon bias cubic_coeff_a extrapolation_value'
 
 --- An attribute: a number, a string, a list of whole numbers or strings, or a tensor.
 function messages.attribute(name, value)

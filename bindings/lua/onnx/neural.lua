@@ -15,19 +15,19 @@ for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax'} do
     return g[op](x, {axis = a.x:axis(a.dim)})
   end
 end
-entries.softmin = function(g, a, call)
+function entries.softmin(g, a, call)
   return g.Softmax(-g:cast(a.x, call.dtype), {axis = a.x:axis(a.dim)})
 end
-entries.glu = function(g, a, call)
+function entries.glu(g, a, call)
   local axis = a.x:axis(a.dim)
   local half = a.x.shape[axis + 1] / 2
   local x = g:cast(a.x, call.dtype)
   return g:slice(x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(x, {axis}, {half}, {2 ^ 31}))
 end
-entries.normalize = function(g, a)
+function entries.normalize(g, a)
   return a.x / g.Max(g:norm(a.x, a.p, a.x:axes(a.dim), true), a.eps)
 end
-entries.cosine_similarity = function(g, a, call)
+function entries.cosine_similarity(g, a, call)
   local x, y = g:cast(a.input1, call.dtype), g:cast(a.input2, call.dtype)
   local rank = math.max(#x.shape, #y.shape)
   local axis = g.axis(a.dim, rank) - rank
@@ -37,7 +37,7 @@ entries.cosine_similarity = function(g, a, call)
   end
   return g:reduce('ReduceSum', x * y, {axis}) / (size(x) * size(y))
 end
-entries.pairwise_distance = function(g, a, call)
+function entries.pairwise_distance(g, a, call)
   return g:norm(g:cast(a.input1, call.dtype) - g:cast(a.input2, call.dtype) + a.eps, a.p, {-1}, a.keepdim)
 end
 
@@ -53,7 +53,7 @@ local function last_axes(a)
   for i = 1, n do axes[i] = i - n - 1 end
   return axes
 end
-entries.layer_norm = function(g, a)
+function entries.layer_norm(g, a)
   local axes, x = last_axes(a), a.input
   if g.opset >= 17 and a.weight then
     return (g.LayerNormalization(x, a.weight, a.bias or false, {axis = axes[1], epsilon = a.eps}))
@@ -62,7 +62,7 @@ entries.layer_norm = function(g, a)
   if a.weight then y = y * a.weight end
   return a.bias and y + a.bias or y
 end
-entries.rms_norm = function(g, a)
+function entries.rms_norm(g, a)
   local x = a.input
   local eps = a.eps or ({float64 = 2.220446049250313e-16, float16 = 0.0009765625, bfloat16 = 0.0078125})[x.dtype] or
     1.1920928955078125e-07
@@ -85,18 +85,18 @@ local function with_running(g, a)
   local weight, bias = weight_and_bias(g, a)
   return g.BatchNormalization(a.input, weight, bias, a.running_mean, a.running_var, {epsilon = a.eps})
 end
-entries.batch_norm = function(g, a)
+function entries.batch_norm(g, a)
   if a.running_mean and not a.training then return with_running(g, a) end
   local axes = {0}
   for i = 3, #a.input.shape do axes[#axes + 1] = i - 1 end
   return scaled(g, standardised(g, a.input, axes, a.eps), a)
 end
-entries.instance_norm = function(g, a)
+function entries.instance_norm(g, a)
   if a.running_mean and not a.use_input_stats then return with_running(g, a) end
   local weight, bias = weight_and_bias(g, a)
   return g.InstanceNormalization(a.input, weight, bias, {epsilon = a.eps})
 end
-entries.group_norm = function(g, a)
+function entries.group_norm(g, a)
   local x, n = a.input, a.num_groups
   local groups = g:reshape(x, {x.shape[1], n, Size.product{unpack(x.shape, 2)} / n})
   local y = g.InstanceNormalization(groups, filled(g, n, 1, x.dtype), filled(g, n, 0, x.dtype), {epsilon = a.eps})
@@ -111,7 +111,7 @@ end
 
 -- ---- embeddings --------------------------------------------------------------------------------------------
 
-entries.embedding = function(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
+function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
 
 --- Bags of different sizes: which of the ids [n] belong to each bag is a mask [bags x n].
 local function ragged_bags(g, a)
@@ -137,7 +137,7 @@ local function ragged_bags(g, a)
   return sum / g.Max(g:reduce('ReduceSum', member, {1}, true), 1)
 end
 
-entries.embedding_bag = function(g, a)
+function entries.embedding_bag(g, a)
   if #a.ids.shape ~= 2 then return ragged_bags(g, a) end
   local ids = g:to_positions(a.ids)
   local rows = g.Gather(a.weight, ids, {axis = 0})
@@ -152,7 +152,7 @@ entries.embedding_bag = function(g, a)
   local count = g.Max(g:reduce('ReduceSum', g:cast(kept, rows.dtype), {1}), 1)
   return g:reduce('ReduceSum', rows, {1}) / count
 end
-entries.one_hot = function(g, a, call)
+function entries.one_hot(g, a, call)
   return g:one_hot(g:to_positions(a.x), a.num_classes or call.shape[#call.shape], -1, 'int64')
 end
 
@@ -164,7 +164,7 @@ local function causal(g, queries, keys)
 end
 
 --- softmax(q k' scale + mask) v; a bool mask is true where attention is allowed.
-entries.scaled_dot_product_attention = function(g, a)
+function entries.scaled_dot_product_attention(g, a)
   local q, k, v = a.query, a.key, a.value
   local rank = #q.shape
   if a.dropout_p and a.dropout_p > 0 then

@@ -70,7 +70,7 @@ product('cross', function(g, x, y, a)
   return turned(x, {1, 2, 0}) * turned(y, {2, 0, 1}) - turned(x, {2, 0, 1}) * turned(y, {1, 2, 0})
 end)
 
-entries.einsum = function(g, a)
+function entries.einsum(g, a)
   local list = {unpack(Graph.operands(a))}
   list[#list + 1] = {equation = a.equation:gsub('%s', '')}
   return g.Einsum(unpack(list))
@@ -82,7 +82,7 @@ for _, name in ipairs{'addmm', 'addmv', 'baddbmm'} do
     return a.beta == 0 and made or a.x:times(a.beta) + made
   end
 end
-entries.addbmm = function(g, a)
+function entries.addbmm(g, a)
   return a.x:times(a.beta) + g:reduce('ReduceSum', g.MatMul(a.a, a.b), {0}):times(a.alpha)
 end
 
@@ -95,12 +95,12 @@ function entries.linear(g, a)
   local y = g.MatMul(x, #weight.shape == 2 and g:transpose(weight, {1, 0}) or weight)
   return bias and y + bias or y
 end
-entries.bilinear = function(g, a)
+function entries.bilinear(g, a)
   local y = g.Einsum(a.input1, a.weight, a.input2, {equation = '...i,oij,...j->...o'})
   return a.bias and y + a.bias or y
 end
 
-entries.det = function(g, a) return g.Det(a.x) end
+function entries.det(g, a) return g.Det(a.x) end
 entries['linalg.det'] = function(g, a) return g.Det(a.A) end
 entries['linalg.norm'] = function(g, a)
   local x = a.A
@@ -109,12 +109,12 @@ entries['linalg.norm'] = function(g, a)
   end
   return g:norm(x, a.ord or 2, x:axes(a.dim), a.keepdim)
 end
-entries.logdet = function(g, a) return g.Log(g.Det(a.x)) end
-entries.slogdet = function(g, a)
+function entries.logdet(g, a) return g.Log(g.Det(a.x)) end
+function entries.slogdet(g, a)
   local det = g.Det(a.x)
   return g.Sign(det), g.Log(g.Abs(det))
 end
-entries.matrix_power = function(g, a)
+function entries.matrix_power(g, a)
   if a.n < 1 then core.fail('onnx.export: matrix_power is known from 1, not %d', a.n) end
   local y = a.x
   for _ = 2, a.n do y = g.MatMul(y, a.x) end
@@ -122,7 +122,7 @@ entries.matrix_power = function(g, a)
 end
 
 --- Distances of rows, by differences: exact for rows that are close.
-entries.cdist = function(g, a, call)
+function entries.cdist(g, a, call)
   local x, y = g:cast(a.x, call.dtype), g:cast(a.y, call.dtype)
   return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})
 end

@@ -13,24 +13,20 @@ local function count_of(x, axes)
   return Size.product(#axes > 0 and sizes or x.shape)
 end
 
---- Entries of reductions of x, converted to the result's dtype before.
-local function reduction(name, f)
-  entries[name] = function(g, a, call)
-    return f(g, g:cast(a.x, call.dtype == 'bool' and 'int32' or call.dtype), a.x:axes(a.dim), a.keepdim, a)
-  end
-end
+-- Reductions of x, converted to the result's dtype before.
+local reduction = {}
 
 for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', mean = 'ReduceMean', amax = 'ReduceMax',
     amin = 'ReduceMin', logsumexp = 'ReduceLogSumExp'} do
-  reduction(name, function(g, x, axes, keep) return g:reduce(op, x, axes, keep) end)
+  reduction[name] = function(g, x, axes, keep) return g:reduce(op, x, axes, keep) end
 end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
-reduction('nansum', function(g, x, axes, keep) return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) end)
-reduction('nanmean', function(g, x, axes, keep)
+function reduction.nansum(g, x, axes, keep) return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) end
+function reduction.nanmean(g, x, axes, keep)
   local n = g:reduce('ReduceSum', g:cast(g.Not(g.IsNaN(x)), x.dtype), axes, keep)
   return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) / n
-end)
-entries.count_nonzero = function(g, a)
+end
+function entries.count_nonzero(g, a)
   return g:reduce('ReduceSum', g:cast(g:cast(a.x, 'bool'), 'int64'), a.x:axes(a.dim), a.keepdim)
 end
 for name, op in pairs{all = 'ReduceMin', any = 'ReduceMax'} do
@@ -52,18 +48,24 @@ local function variance(g, x, axes, a)
   if #axes > 0 then return divided, g:squeeze(mean, axes) end
   return divided, g.Reshape(mean, g:ints{})
 end
-reduction('var', function(g, x, axes, _, a) return (variance(g, x, axes, a)) end)
-reduction('std', function(g, x, axes, _, a) return g.Sqrt((variance(g, x, axes, a))) end)
-reduction('var_mean', function(g, x, axes, _, a) return variance(g, x, axes, a) end)
-reduction('std_mean', function(g, x, axes, _, a)
+function reduction.var(g, x, axes, _, a) return (variance(g, x, axes, a)) end
+function reduction.std(g, x, axes, _, a) return g.Sqrt((variance(g, x, axes, a))) end
+function reduction.var_mean(g, x, axes, _, a) return variance(g, x, axes, a) end
+function reduction.std_mean(g, x, axes, _, a)
   local spread, mean = variance(g, x, axes, a)
   return g.Sqrt(spread), mean
-end)
-reduction('norm', function(g, x, axes, keep, a) return g:norm(x, a.p == 'fro' and 2 or a.p, axes, keep) end)
-reduction('entropy', function(g, x, axes, keep)
+end
+function reduction.norm(g, x, axes, keep, a) return g:norm(x, a.p == 'fro' and 2 or a.p, axes, keep) end
+function reduction.entropy(g, x, axes, keep)
   local sum = g:reduce('ReduceSum', x, axes, keep)
   return g.Log(sum) - g:reduce('ReduceSum', g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep) / sum
-end)
+end
+
+for name, f in pairs(reduction) do
+  entries[name] = function(g, a, call)
+    return f(g, g:cast(a.x, call.dtype == 'bool' and 'int32' or call.dtype), a.x:axes(a.dim), a.keepdim, a)
+  end
+end
 
 -- ---- extremes and their positions ------------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ for name, ops in pairs{max = {'ReduceMax', 'ArgMax', 'Max'}, min = {'ReduceMin',
     return g:reduce(ops[1], a.x, a.x:axes(a.dim), a.keepdim), place_of(g, ops[2], a.x, a.dim, a.keepdim)
   end
 end
-entries.aminmax = function(g, a)
+function entries.aminmax(g, a)
   local axes = a.x:axes(a.dim)
   return g:reduce('ReduceMin', a.x, axes, a.keepdim), g:reduce('ReduceMax', a.x, axes, a.keepdim)
 end
@@ -96,14 +98,14 @@ end
 local function top(g, x, k, axis, largest)
   return g.TopK(x, g:size_list{k}, {axis = axis, largest = largest and 1 or 0, sorted = 1, outputs = 2})
 end
-entries.topk = function(g, a) return top(g, a.x, a.k, a.x:axis(a.dim), a.largest) end
+function entries.topk(g, a) return top(g, a.x, a.k, a.x:axis(a.dim), a.largest) end
 local function sorted(g, a)
   local axis = a.x:axis(a.dim)
   return top(g, a.x, a.x.shape[axis + 1], axis, a.descending)
 end
 entries.sort = sorted
-entries.argsort = function(g, a) return (select(2, sorted(g, a))) end
-entries.msort = function(g, a) return (top(g, a.x, a.x.shape[1], 0, false)) end
+function entries.argsort(g, a) return (select(2, sorted(g, a))) end
+function entries.msort(g, a) return (top(g, a.x, a.x.shape[1], 0, false)) end
 
 --- The k-th smallest along an axis, and its position.
 local function ranked(g, x, k, axis, keep)
@@ -114,13 +116,13 @@ local function ranked(g, x, k, axis, keep)
   end
   return last(values), last(places)
 end
-entries.kthvalue = function(g, a) return ranked(g, a.x, a.k, a.x:axis(a.dim), a.keepdim) end
+function entries.kthvalue(g, a) return ranked(g, a.x, a.k, a.x:axis(a.dim), a.keepdim) end
 --- x, or where no dimension is given its elements as one; the axis and its size.
 local function ranked_axis(g, a)
   local axes = a.x:axes(a.dim)
   return a.dim and a.x or g:flat(a.x), axes[1] or 0, count_of(a.x, axes)
 end
-entries.median = function(g, a)
+function entries.median(g, a)
   local x, axis, n = ranked_axis(g, a)
   if Size.is(n) then
     core.fail('onnx.export: median along an axis whose size follows the dynamic axes has no ONNX form')
@@ -130,7 +132,7 @@ entries.median = function(g, a)
   return value, place
 end
 --- The element at a fraction of the order, between its neighbours.
-entries.quantile = function(g, a)
+function entries.quantile(g, a)
   local x, axis, n = ranked_axis(g, a)
   if type(a.q) ~= 'number' or a.interpolation ~= 'linear' or Size.is(n) then
     core.fail("onnx.export: quantile is known for one number q, interpolation='linear', and sizes that are known")
@@ -148,13 +150,13 @@ local function counted(g, places, depth, weights, dtype)
   local hot = g:one_hot(places, depth, 0, dtype)
   return g:reduce('ReduceSum', weights and hot * weights or hot, {1}, false)
 end
-entries.bincount = function(g, a, call)
+function entries.bincount(g, a, call)
   local places, dtype = g:to_positions(a.x), call.dtype
   local depth = g:reduce('ReduceMax', places, {}, false) + 1
   if a.minlength > 0 then depth = g.Max(depth, a.minlength) end
   return counted(g, places, depth, a.weights and g:cast(a.weights, dtype), dtype)
 end
-entries.histc = function(g, a)
+function entries.histc(g, a)
   local x = g:flat(a.x)
   local low, high = a.min, a.max
   if low == high then low, high = g:reduce('ReduceMin', x, {}, false), g:reduce('ReduceMax', x, {}, false) end
@@ -163,7 +165,7 @@ entries.histc = function(g, a)
   place = g:cast(g.Where(inside, g.Min(place, a.bins - 1), 0), 'int64')
   return counted(g, place, a.bins, g:cast(inside, x.dtype), x.dtype)
 end
-entries.unique = function(g, a, call)
+function entries.unique(g, a, call)
   if a.dim or not a.sorted then core.fail('onnx.export: unique is known for all elements, sorted') end
   local values, _, inverse, counts = g.Unique(a.x, {sorted = 1, outputs = 4})
   local results = {values}
@@ -174,7 +176,7 @@ end
 
 -- ---- scans -----------------------------------------------------------------------------------------------
 
-entries.cumsum = function(g, a, call)
+function entries.cumsum(g, a, call)
   return g.CumSum(g:cast(a.x, call.dtype), g:cast(a.x:axis(a.dim), 'int64'))
 end
 --- Every element with those before it along the axis, in a new last dimension; the others are `neutral`.
@@ -207,7 +209,7 @@ for name, how in pairs{cummax = {'ReduceMax', 'ArgMax', -1}, cummin = {'ReduceMi
     return running(g, a, how[1], how[3] * math.huge), running(g, a, how[2], how[3] * math.huge)
   end
 end
-entries.discounted_cumsum = function(g, a, call)
+function entries.discounted_cumsum(g, a, call)
   local axis, last = a.x:axis(a.dim), #a.x.shape - 1
   local n = a.x.shape[axis + 1]
   if Size.is(n) then core.fail('onnx.export: discounted_cumsum along a dynamic axis has no ONNX form') end
@@ -219,14 +221,14 @@ end
 
 -- ---- differences -----------------------------------------------------------------------------------------
 
-entries.diff = function(g, a)
+function entries.diff(g, a)
   local x, axis = a.x, a.x:axis(a.dim)
   if a.prepend then x = g.Concat(a.prepend, x, {axis = axis}) end
   if a.append then x = g.Concat(x, a.append, {axis = axis}) end
   for _ = 1, a.n do x = g:slice(x, {axis}, {1}, {2 ^ 31}) - g:slice(x, {axis}, {0}, {-1}) end
   return x
 end
-entries.cov = function(g, a, call)
+function entries.cov(g, a, call)
   if a.fweights or a.aweights or #a.x.shape ~= 2 or Size.is(a.x.shape[2]) then
     core.fail('onnx.export: cov is known for [n x m] without weights')
   end
@@ -237,7 +239,7 @@ entries.cov = function(g, a, call)
   return g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
 end
 entries.corrcoef = entries.cov
-entries.trapezoid = function(g, a, call)
+function entries.trapezoid(g, a, call)
   local axis = a.y:axis(a.dim)
   local function pairs_of(h, along)
     return g:slice(h, {along}, {1}, {2 ^ 31}), g:slice(h, {along}, {0}, {-1})
@@ -275,6 +277,6 @@ local function prepared(entry, name)
 end
 for name, entry in pairs(entries) do entries[name] = prepared(entry, name) end
 
-entries.dist = function(g, a, call) return g:norm(g:cast(a.x, call.dtype) - g:cast(a.y, call.dtype), a.p, {}) end
+function entries.dist(g, a, call) return g:norm(g:cast(a.x, call.dtype) - g:cast(a.y, call.dtype), a.p, {}) end
 
 return entries

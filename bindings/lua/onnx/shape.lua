@@ -15,9 +15,9 @@ end
 
 define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
   custom_function]], function(_, a) return a.x end)
-entries.copy = function(g, a) return g:expand(a.source, a.x.shape) end
-entries.fill = function(g, a, call) return g:expand(g:cast(a.value, call.dtype), a.x.shape) end
-entries.zero = function(g, a, call) return g:expand(g:cast(0, call.dtype), a.x.shape) end
+function entries.copy(g, a) return g:expand(a.source, a.x.shape) end
+function entries.fill(g, a, call) return g:expand(g:cast(a.value, call.dtype), a.x.shape) end
+function entries.zero(g, a, call) return g:expand(g:cast(0, call.dtype), a.x.shape) end
 
 -- ---- new tensors -----------------------------------------------------------------------------------------
 
@@ -27,21 +27,21 @@ define('ones ones_like new_ones', function(g, _, call) return filled(g, 1, call)
 define('full full_like new_full', function(g, a, call) return filled(g, a.value, call) end)
 
 --- first, first + step .. of n numbers, n a size.
-entries.range = function(g, a, call)
+function entries.range(g, a, call)
   local y = g:cast(g:arange(call.shape[1]), call.dtype)
   if a.step ~= 1 then y = y * g:cast(a.step, y.dtype) end
   return y + g:cast(a.first, y.dtype)
 end
-entries.eye = function(g, _, call)
+function entries.eye(g, _, call)
   local rows, columns = g:arange(call.shape[1]), g:arange(call.shape[2])
   return g:cast(g.Equal(g:unsqueeze(rows, {1}), g:unsqueeze(columns, {0})), call.dtype)
 end
-entries.tensor = function(g, a, call)
+function entries.tensor(g, a, call)
   local data = a.data
   if Graph.is_handle(data) then return data end
   if Size.is(data) then return g:cast(data, call.dtype) end
   for _, x in ipairs(data) do
-    if type(x) == 'table' and not Size.is(x) then
+    if Size.is_list(x) then
       core.fail('onnx.export: a tensor of nested lists changes with the dynamic axes')
     end
   end
@@ -53,7 +53,7 @@ end
 define('view reshape view_as reshape_as flatten unflatten ravel atleast_1d atleast_2d atleast_3d', function(g, a, call)
   return g:reshape(a.x, call.shape)
 end)
-entries.squeeze = function(g, a, call)
+function entries.squeeze(g, a, call)
   local axes, wanted = {}, a.x:axes(a.dim)
   for i in ipairs(a.dim == nil and a.x.shape or {}) do wanted[i] = i - 1 end
   for _, axis in ipairs(wanted) do
@@ -61,7 +61,7 @@ entries.squeeze = function(g, a, call)
   end
   return #axes > 0 and g:squeeze(a.x, axes) or a.x
 end
-entries.unsqueeze = function(g, a, call) return g:unsqueeze(a.x, Graph.axes(call, a.dim)) end
+function entries.unsqueeze(g, a, call) return g:unsqueeze(a.x, Graph.axes(call, a.dim)) end
 define('expand broadcast_to expand_as', function(g, a, call) return g:expand(a.x, call.shape) end)
 define('broadcast_tensors meshgrid', function(g, a, call)
   local list, made, grid = operands(a), {}, call.op == 'meshgrid'
@@ -84,9 +84,9 @@ end)
 
 define('transpose swapaxes swapdims', function(g, a) return g:swap(a.x, a.x:axis(a.dim1), a.x:axis(a.dim2)) end)
 define('t T', function(g, a) return #a.x.shape == 2 and g:swap(a.x, 0, 1) or a.x end)
-entries.mT = function(g, a) return g:swap(a.x, #a.x.shape - 2, #a.x.shape - 1) end
-entries.permute = function(g, a) return g:transpose(a.x, a.x:axes(a.dims)) end
-entries.movedim = function(g, a)
+function entries.mT(g, a) return g:swap(a.x, #a.x.shape - 2, #a.x.shape - 1) end
+function entries.permute(g, a) return g:transpose(a.x, a.x:axes(a.dims)) end
+function entries.movedim(g, a)
   local from, to, order, taken, rest = a.x:axes(a.source), a.x:axes(a.destination), {}, {}, 1
   for i, place in ipairs(to) do order[place + 1], taken[from[i]] = from[i], true end
   for axis = 0, #a.x.shape - 1 do
@@ -112,7 +112,7 @@ define('cat concat concatenate', function(g, a, call)
   end
   return joined(g, list, g.axis(a.dim, #call.shape), call)
 end)
-entries.stack = function(g, a, call)
+function entries.stack(g, a, call)
   local list, axis = {}, g.axis(a.dim, #call.shape)
   for i, x in ipairs(a.tensors) do list[i] = g:unsqueeze(x, {axis}) end
   return joined(g, list, axis, call)
@@ -136,7 +136,7 @@ entries.dstack = stacked(function() return 2 end, function(shape)
 end)
 
 --- Matrices along a diagonal.
-entries.block_diag = function(g, a, call)
+function entries.block_diag(g, a, call)
   local parts, before = {}, 0
   for i, x in ipairs(operands(a)) do
     local m = rows(x.shape)
@@ -147,7 +147,7 @@ entries.block_diag = function(g, a, call)
   end
   return g:concat(parts, 0)
 end
-entries.cartesian_prod = function(g, a, call)
+function entries.cartesian_prod(g, a, call)
   local list, parts, shape = operands(a), {}, {}
   for i, x in ipairs(list) do shape[i] = x.shape[1] end
   for i, x in ipairs(list) do
@@ -160,7 +160,7 @@ entries.cartesian_prod = function(g, a, call)
 end
 
 --- Which elements go together is found by the operation on their positions.
-entries.combinations = function(g, a)
+function entries.combinations(g, a)
   local n = a.x.shape[1]
   if Size.is(n) then core.fail('onnx.export: combinations of a dynamic axis have no ONNX form') end
   local places = mt.combinations(mt.range(1, n, {dtype = 'int64'}), a.r, a.with_replacement)
@@ -172,7 +172,7 @@ local function parted(g, x, axis, call, begins)
   local first, made = 0, {}
   for k, result in ipairs(call.results) do
     local size = result.shape[axis + 1]
-    if k > 1 and type(begins) == 'table' and not Size.is(begins) then
+    if k > 1 and Size.is_list(begins) then
       first = begins[k - 1] > 0 and begins[k - 1] - 1 or begins[k - 1] + x.shape[axis + 1]
     end
     made[k] = g:slice(x, {axis}, {first}, {first + size})
@@ -183,10 +183,10 @@ end
 define('split split_with_sizes tensor_split chunk', function(g, a, call)
   return parted(g, a.x, a.x:axis(a.dim), call, a.parts)
 end)
-entries.hsplit = function(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
-entries.vsplit = function(g, a, call) return parted(g, a.x, 0, call, a.parts) end
-entries.dsplit = function(g, a, call) return parted(g, a.x, 2, call, a.parts) end
-entries.unbind = function(g, a, call)
+function entries.hsplit(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
+function entries.vsplit(g, a, call) return parted(g, a.x, 0, call, a.parts) end
+function entries.dsplit(g, a, call) return parted(g, a.x, 2, call, a.parts) end
+function entries.unbind(g, a, call)
   local made = {}
   for k in ipairs(call.results) do
     made[k] = g.Gather(a.x, g:cast(k - 1, 'int64'), {axis = a.x:axis(a.dim)})
@@ -198,7 +198,7 @@ end
 
 define('tile repeat', function(g, a, call)
   local rank, repeats = #call.shape, {}
-  local given = type(a.repeats) == 'table' and not Size.is(a.repeats) and a.repeats or {a.repeats}
+  local given = Size.is_list(a.repeats) and a.repeats or {a.repeats}
   local shape = {}
   for i = 1, rank do
     repeats[i] = given[i - rank + #given] or 1
@@ -206,14 +206,14 @@ define('tile repeat', function(g, a, call)
   end
   return g.Tile(#a.x.shape == rank and a.x or g:reshape(a.x, shape), g:size_list(repeats))
 end)
-entries.repeat_interleave = function(g, a, call)
+function entries.repeat_interleave(g, a, call)
   if Graph.is_handle(a.repeats) then
     core.fail('onnx.export: repeat_interleave with a tensor of repeats has a size that depends on the data')
   end
   local x, shape = a.x, {}
   local axis = a.dim and x:axis(a.dim) or 0
   if type(a.repeats) == 'table' and #a.repeats == 1 then a.repeats = a.repeats[1] end
-  if type(a.repeats) == 'table' and not Size.is(a.repeats) then
+  if Size.is_list(a.repeats) then
     local places = {}
     for i, times in ipairs(a.repeats) do
       for _ = 1, times do places[#places + 1] = i - 1 end
@@ -236,10 +236,10 @@ local function flipped(g, x, axes)
   for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
   return #axes > 0 and g:slice(x, axes, first, last, step) or x
 end
-entries.flip = function(g, a) return flipped(g, a.x, a.x:axes(a.dims)) end
-entries.fliplr = function(g, a) return flipped(g, a.x, {1}) end
-entries.flipud = function(g, a) return flipped(g, a.x, {0}) end
-entries.rot90 = function(g, a)
+function entries.flip(g, a) return flipped(g, a.x, a.x:axes(a.dims)) end
+function entries.fliplr(g, a) return flipped(g, a.x, {1}) end
+function entries.flipud(g, a) return flipped(g, a.x, {0}) end
+function entries.rot90(g, a)
   local rank, k = #a.x.shape, a.k % 4
   local i, j = unpack(a.x:axes(a.dims or {1, 2}))
   if k == 0 then return a.x end
@@ -247,7 +247,7 @@ entries.rot90 = function(g, a)
   if k == 1 then return g:swap(flipped(g, a.x, {j}), i, j, rank) end
   return flipped(g, g:swap(a.x, i, j), {j})
 end
-entries.roll = function(g, a, call)
+function entries.roll(g, a, call)
   local x, axes = a.dims and a.x or g:flat(a.x), a.x:axes(a.dims)
   for k, shift in ipairs(type(a.shifts) == 'table' and a.shifts or {a.shifts}) do
     local axis = axes[k] or 0
@@ -300,28 +300,28 @@ local function embedded(g, x, offset)
   end
   return g.Gather(x, g:constant(places - 1), {axis = #x.shape - 1}) * g:constant(on:to(x.dtype))
 end
-entries.diagonal = function(g, a)
+function entries.diagonal(g, a)
   return diagonal(g, a.x, a.offset, a.x:axis(a.dim1), a.x:axis(a.dim2))
 end
-entries.diag = function(g, a)
+function entries.diag(g, a)
   if #a.x.shape == 1 then return embedded(g, a.x, a.diagonal) end
   return diagonal(g, a.x, a.diagonal, 0, 1)
 end
-entries.diag_embed = function(g, a, call)
+function entries.diag_embed(g, a, call)
   local rank = #call.shape
   if g.axis(a.dim1, rank) ~= rank - 2 or g.axis(a.dim2, rank) ~= rank - 1 then
     core.fail('onnx.export: diag_embed is known for the last two dimensions')
   end
   return embedded(g, a.x, a.offset)
 end
-entries.trace = function(g, a, call)
+function entries.trace(g, a, call)
   return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype), {}, false)
 end
 
 -- ---- borders and windows -----------------------------------------------------------------------------------
 
 local modes = {constant = 'constant', reflect = 'reflect', replicate = 'edge'}
-entries.pad = function(g, a)
+function entries.pad(g, a)
   local rank, x, before, after = #a.x.shape, a.x, {}, {}
   for i = 1, rank do before[i], after[i] = 0, 0 end
   for k = 1, #a.sides, 2 do
@@ -343,7 +343,7 @@ entries.pad = function(g, a)
 end
 
 --- Windows of x along a dimension, as a new last dimension; of [n x c x h x w] as columns (im2col).
-entries.unfold = function(g, a, call)
+function entries.unfold(g, a, call)
   if a.input then return require('mtorch.onnx.convolution').im2col(g, a, call) end
   local axis, order = a.x:axis(a.dim), {}
   local starts = g:unsqueeze(g:arange(call.shape[axis + 1]) * a.step, {1})

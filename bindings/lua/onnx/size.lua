@@ -6,6 +6,8 @@ Size.__index = Size
 
 local function is(x) return getmetatable(x) == Size end
 Size.is = is
+--- Whether a value is a list or another table, and no size.
+function Size.is_list(x) return type(x) == 'table' and not is(x) end
 
 --- What a number was in each call.
 function Size.of(samples)
