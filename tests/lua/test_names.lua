@@ -77,7 +77,7 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['for _ in set do end'] = 'TensorDataset: for i = 1, set:size() do .. set:get(i) .. end, or for .. in ' ..
       'mt.data.DataLoader(set):iter() do',
     ['for _ in loader do end'] = 'DataLoader: an iterator is needed, use loader:iter()',
-    ['xor:length()'] = "the set has no 'length'; here it is set:size()",
+    ['xor:length()'] = "TensorDataset has no 'length'; here it is set:size()",
     ['acc:result()'] = "Accuracy has no 'result'; here it is m:compute()",
     ['acc(x)'] = 'Accuracy: it is no function; m:update(..) takes a batch, m:compute() gives the figure',
     ['early:stop()'] = "EarlyStopping has no 'stop' (did you mean 'step'?)",

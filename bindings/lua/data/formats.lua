@@ -8,6 +8,12 @@ local formats = {}
 
 -- ---- tables and text -----------------------------------------------------------------------------
 
+local function check_delimiter(op, delimiter)
+  if #delimiter ~= 1 or delimiter:find '["\r\n]' then
+    core.fail("%s: delimiter must be one character, no quote or line break, got '%s'", op, delimiter)
+  end
+end
+
 --- The columns at some positions.
 local function chosen(path, names, list, positions)
   local some_names, some = {}, {}
@@ -49,9 +55,7 @@ formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: st
   "header=false: the first row is data, and columns names them all ('1', '2', .. otherwise).",
   function(path, header, delimiter, columns, quotes)
     if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
-    if #delimiter ~= 1 or delimiter:find('["\r\n]') then
-      core.fail("csv: delimiter must be one character, no quote or line break, got '%s'", delimiter)
-    end
+    check_delimiter('csv', delimiter)
     local positions = columns and type(columns[1]) == 'number' and columns
     local names, list = parts.csv(path, header, delimiter, not positions and columns or nil, quotes)
     if positions then names, list = chosen(path, names, list, positions) end
@@ -134,9 +138,7 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
   function(path, columns, delimiter)
     core.check_writable('save_csv', path)
     delimiter = delimiter or ','
-    if #delimiter ~= 1 or delimiter:find '["\r\n]' then
-      core.fail("save_csv: delimiter must be one character, no quote or line break, got '%s'", delimiter)
-    end
+    check_delimiter('save_csv', delimiter)
     local names, lists, lines = rawget(columns, 'names') or util.sorted_keys(columns), {}, {}
     for k, name in ipairs(names) do
       local column = columns[name]

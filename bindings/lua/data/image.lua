@@ -58,8 +58,7 @@ local function to_hsv(x)
   local most, least = mt.maximum(mt.maximum(r, g), b), mt.minimum(mt.minimum(r, g), b)
   local range = most - least
   local gray = most:eq(least)
-  local s = range / mt.where(gray, mt.ones_like(most), most)
-  local divisor = mt.where(gray, mt.ones_like(range), range)
+  local s, divisor = range / mt.where(gray, 1, most), mt.where(gray, 1, range)
   local rc, gc, bc = (most - r) / divisor, (most - g) / divisor, (most - b) / divisor
   local is_r, is_g = most:eq(r), most:eq(g):logical_and(most:ne(r))
   local neither = most:ne(g):logical_and(most:ne(r))
@@ -154,13 +153,18 @@ function image.erase(x, top, left, h, w, value, inplace)
   return x
 end
 
+--- The sides of a rectangle drawn at random: a share of the area in scale, the first to the second in ratio.
+function image.random_sides(x, scale, ratio, uniform)
+  local area = x:size(-2) * x:size(-1) * uniform(scale[1], scale[2])
+  local aspect = math.exp(uniform(math.log(ratio[1]), math.log(ratio[2])))
+  return round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+end
+
 --- The part that RandomResizedCrop takes: ten draws, then the middle.
 function image.part(x, scale, ratio, uniform, whole)
   local h, w = x:size(-2), x:size(-1)
   for _ = 1, 10 do
-    local area = h * w * uniform(scale[1], scale[2])
-    local aspect = math.exp(uniform(math.log(ratio[1]), math.log(ratio[2])))
-    local pw, ph = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+    local pw, ph = image.random_sides(x, scale, ratio, uniform)
     if pw > 0 and pw <= w and ph > 0 and ph <= h then return whole(0, h - ph), whole(0, w - pw), ph, pw end
   end
   local pw, ph = w, h
@@ -274,7 +278,7 @@ local function sampled(x, m, h, w, mode, fill)
     both = mt.grid_sample(both, grid, {mode = mode})
     local n = flat:size(2)
     local inside, z = both:narrow(2, n + 1, 1), both:narrow(2, 1, n)
-    if mode == 'nearest' then z = mt.where(inside:lt(0.5), mt.full_like(z, fill), z)
+    if mode == 'nearest' then z = mt.where(inside:lt(0.5), fill, z)
     else z = z * inside + (1 - inside) * fill end
     return z:reshape(shape)
   end)

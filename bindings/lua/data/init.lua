@@ -4,29 +4,19 @@ local mt = require 'mtorch'
 
 local data = {}
 
-local Set = setmetatable({__shown = 'set'}, {__newindex = require('mtorch.data.class').define})
-Set.__index = core.members(Set, 'the set', 'set', require('mtorch.data.class').asked)
---- How many examples there are.
-function Set:size() return #self.y end
---- Example i: its input and its target.
-function Set:get(i)
-  require('mtorch.data.sets').check_position(i, #self.y)
-  return self.x[i], self.y[i]
+local function describe(self) return ('%s(%d points)'):format(self.name, #self.y) end
+local function point_set(name, x, y)
+  local set = require('mtorch.data.sets').named(name, x, y)
+  set.describe = describe
+  return set
 end
---- The examples at these positions.
-function Set:get_batch(positions)
-  local rows_at = require('mtorch.data.sets').rows_at
-  return rows_at(self.x, positions), rows_at(self.y, positions)
-end
-Set.batches_of = Set.get
-function Set.__tostring(self) return ('%s(%d points)'):format(self.name, #self.y) end
 
 --- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.
 local function points(name, doc, rule)
   data[name] = core.declare(name .. '(n: int >= 1 <= 10000000)', doc, function(n)
     local x = mt.rand(n, 2)
     local x1, x2 = x[{{}, 1}], x[{{}, 2}]
-    return setmetatable({name = name, x = x, y = rule(x1, x2):float()}, Set)
+    return point_set(name, x, rule(x1, x2):float())
   end)
 end
 
@@ -56,18 +46,15 @@ data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spi
       x[k] = first and {a, b} or {b, a}
       y[k] = first and 0 or 1
     end
-    return setmetatable({name = 'spiral', x = mt.tensor(x), y = mt.tensor(y)}, Set)
+    return point_set('spiral', mt.tensor(x), mt.tensor(y))
   end)
-
-for _, subject in ipairs{'files'} do
-  for name, fn in pairs(require('mtorch.data.' .. subject)) do data[name] = fn end
-end
 
 --- Opened at first use, by file.
 local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
   transforms = function() return require 'mtorch.data.transforms' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}
 for file, names in pairs{
+  files = 'idx npy npz safetensors save_npy save_npz save_safetensors',
   formats = 'csv factorize save_csv json save_json text image save_image wav save_wav',
   folder = 'folder', tokenizer = 'BPETokenizer CharTokenizer',
   mnist = 'mnist fashion_mnist digits download',

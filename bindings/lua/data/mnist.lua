@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local parts = core.formats()
 local classes = require 'mtorch.data.class'
-local TensorDataset = require('mtorch.data.sets').TensorDataset
+local set_of = require('mtorch.data.sets').named
 local files = require 'mtorch.data.files'
 
 local mnist = {}
@@ -74,11 +74,6 @@ local function read(name, images_path, labels_path)
   return images:unsqueeze(2):float():div_(255), labels:long() + 1
 end
 
-local function set_of(name, x, y)
-  local set = TensorDataset(x, y)
-  set.name, set.x, set.y = name, x, y
-  return set
-end
 local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
 
 --- Fetches the files that are missing, from the first mirror that has each.

@@ -13,8 +13,9 @@ local whole = {dtype = 'int64', device = 'cpu'} -- positions lie on the CPU
 -- A sampler of ours draws a whole epoch at once: order(generator) is an int64 tensor of positions. `repeats` says
 -- that a position may come twice.
 
-local function positions(self)
-  local order, i = self:order(self.generator), 0
+--- An iterator over the positions, drawn by `generator` or by the sampler's own.
+local function positions(self, generator)
+  local order, i = self:order(generator or self.generator), 0
   return function()
     i = i + 1
     if i <= #order then return order:at(i) end
@@ -100,18 +101,6 @@ function Weighted:order(generator)
   return (mt.multinomial(self.weights, self.num_samples, {replacement = self.replacement, generator = generator}))
 end
 
---- A generator of the positions that a sampler gives: of ours drawn by `generator`.
-function samplers.each(self, generator)
-  if self.order then
-    local order, i = self:order(generator), 0
-    return function()
-      i = i + 1
-      if i <= #order then return order:at(i) end
-    end
-  end
-  return self:iter()
-end
-
 local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_last: bool = false)',
   'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
   function(from, batch_size, drop_last)
@@ -131,7 +120,7 @@ function Batch:size()
 end
 --- An iterator over the lists; of a sampler of ours they are drawn by `generator`, or by its own.
 function Batch:iter(generator)
-  local next_position = samplers.each(self.sampler, generator or self.sampler.generator)
+  local next_position = self.sampler:iter(generator)
   return function()
     local list = {}
     for i = 1, self.batch_size do

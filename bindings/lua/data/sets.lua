@@ -27,8 +27,6 @@ local function check_position(i, n)
     core.fail('get: position %s is outside 1..%d', core.describe(i), n)
   end
 end
-sets.check_position = check_position
-
 local kTransforms = {transform = 'function|table', target_transform = 'function|table'}
 
 local TensorDataset = class('TensorDataset(..)',
@@ -73,15 +71,11 @@ local function rows_at(x, positions)
   if x.device ~= 'cpu' then positions = positions:to(x.device) end
   return (x:index_select(1, positions))
 end
-sets.rows_at = rows_at
 local function selected(tensors, positions, k)
   if k > #tensors then return end
   return rows_at(tensors[k], positions), selected(tensors, positions, k + 1)
 end
-function TensorDataset:get_batch(positions)
-  if #self.tensors == 2 then return rows_at(self.tensors[1], positions), rows_at(self.tensors[2], positions) end
-  return selected(self.tensors, positions, 1)
-end
+function TensorDataset:get_batch(positions) return selected(self.tensors, positions, 1) end
 TensorDataset.batches_of = TensorDataset.get
 function TensorDataset:describe()
   local text = ''
@@ -89,6 +83,13 @@ function TensorDataset:describe()
     if self[name] then text = ('%s, %s=%s'):format(text, name, shown.value(self[name])) end
   end
   return ('TensorDataset(%d examples of %s%s)'):format(self:size(), rows_text(self.tensors), text)
+end
+
+--- A set of inputs and targets, .x and .y, under a name.
+function sets.named(name, x, y)
+  local set = TensorDataset(x, y)
+  set.name, set.x, set.y = name, x, y
+  return set
 end
 
 -- Positions lie on the CPU.

@@ -21,11 +21,16 @@ local function handle(self)
   return made
 end
 
---- Errors begin with what was to be read.
-local function open(name, what, json)
+--- f(..); its errors begin with what was done.
+local function attempt(what, f, ...)
+  local ok, result = pcall(f, ...)
+  if not ok then core.fail('%s: %s', what, (result:gsub('^.-:%d+: ', ''))) end
+  return result
+end
+
+local function open(what, json)
   local self = {json = json}
-  local ok, trouble = pcall(handle, self)
-  if not ok then core.fail('%s: %s: %s', name, what, (trouble:gsub('^.-:%d+: ', ''))) end
+  attempt(what, handle, self)
   return self
 end
 
@@ -72,19 +77,16 @@ tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|string
     if (path ~= nil) == (train ~= nil) then
       core.fail('BPETokenizer: either the path of a tokenizer.json or {train=text} is needed')
     end
-    if path then return open('BPETokenizer', ("'%s'"):format(path), formats.read('BPETokenizer', path)) end
+    if path then return open(("BPETokenizer: '%s'"):format(path), (formats.read('BPETokenizer', path))) end
     if type(train) == 'string' then train = {train} end
-    local ok, json = pcall(parts.train, train, vocab_size, min_frequency, special_tokens or {})
-    if not ok then core.fail('BPETokenizer: %s', (json:gsub('^.-:%d+: ', ''))) end
-    return open('BPETokenizer', 'train', json)
+    return open('BPETokenizer: train',
+      attempt('BPETokenizer', parts.train, train, vocab_size, min_frequency, special_tokens or {}))
   end)
 
 tokenizer('CharTokenizer', 'CharTokenizer(text: string)',
   'A tokenizer whose tokens are the characters of a text, in the order of their codes.' .. methods,
   function(text)
-    local ok, json = pcall(parts.characters, text)
-    if not ok then core.fail('CharTokenizer: %s', (json:gsub('^.-:%d+: ', ''))) end
-    return open('CharTokenizer', 'text', json)
+    return (open('CharTokenizer: text', attempt('CharTokenizer', parts.characters, text)))
   end)
 
 return tokenizers

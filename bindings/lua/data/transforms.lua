@@ -85,10 +85,11 @@ end
 
 transforms.Compose = class('Compose([transforms]: list)', 'Transforms one after another: Compose{a, b}.',
   function(list) return {transforms = check_list('Compose', list)} end)
-transforms.Compose.__call = function(self, x)
+local function apply_all(self, x)
   for _, t in ipairs(self.transforms) do x = t(x) end
   return x
 end
+transforms.Compose.__call = apply_all
 
 function transforms.Compose:describe() return shown.lines('Compose', self.transforms) end
 
@@ -99,11 +100,7 @@ transforms.Lambda.__call = function(self, x) return self.lambd(x) end
 transforms.RandomApply = class('RandomApply([transforms]: list, p: number >= 0 <= 1 = 0.5)',
   'All of these transforms with probability p, or none.',
   function(list, p) return {transforms = check_list('RandomApply', list), p = p} end)
-transforms.RandomApply.__call = function(self, x)
-  if not chance(self.p) then return x end
-  for _, t in ipairs(self.transforms) do x = t(x) end
-  return x
-end
+transforms.RandomApply.__call = function(self, x) return chance(self.p) and apply_all(self, x) or x end
 
 function transforms.RandomApply:describe()
   return shown.lines('RandomApply', self.transforms, 'p=' .. shown.value(self.p))
@@ -192,9 +189,7 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
     if not chance(self.p) then return x end
     local h, w = x:size(-2), x:size(-1)
     for _ = 1, 10 do
-      local area = h * w * uniform(self.scale[1], self.scale[2])
-      local aspect = math.exp(uniform(math.log(self.ratio[1]), math.log(self.ratio[2])))
-      local eh, ew = math.floor(math.sqrt(area * aspect) + 0.5), math.floor(math.sqrt(area / aspect) + 0.5)
+      local eh, ew = image.random_sides(x, self.scale, self.ratio, uniform)
       if eh < h and ew < w then
         return image.erase(x, whole(0, h - eh), whole(0, w - ew), eh, ew, self.value, self.inplace)
       end
