@@ -5,7 +5,7 @@ local core = require 'mtorch.core'
 local protobuf = require 'mtorch.io.protobuf'
 
 local band, bxor, rshift = bit.band, bit.bxor, bit.rshift
-local char = string.char
+local varint = protobuf.varint
 
 local events = {}
 
@@ -69,19 +69,6 @@ function events.event(fields) return protobuf.encode(event, fields) end
 function events.hparams(fields) return protobuf.encode(hparams, fields) end
 
 local double, float = ffi.new 'double[1]', ffi.new 'float[1]'
-
-local function varint(n)
-  if n < 128 then return char(n) end
-  if n < 16384 then return char(n % 128 + 128, rshift(n, 7)) end
-  if n < 2097152 then return char(n % 128 + 128, rshift(n, 7) % 128 + 128, rshift(n, 14)) end
-  local bytes = {}
-  repeat
-    local low = n % 128
-    n = (n - low) / 128
-    bytes[#bytes + 1] = n > 0 and low + 128 or low
-  until n == 0
-  return char(unpack(bytes))
-end
 
 --- What an event of a scalar begins with: of the tag.
 function events.scalar_head(tag) return '\10' .. varint(#tag) .. tag .. '\21' end

@@ -14,8 +14,11 @@ local char = string.char
 
 --- A whole number within 2^53, or an int64_t, as a varint; a negative one has ten bytes.
 local function varint(n)
+  if type(n) ~= 'number' or n < 0 then n = ffi.cast('uint64_t', ffi.cast('int64_t', n))
+  elseif n < 128 then return char(n)
+  elseif n < 16384 then return char(n % 128 + 128, bit.rshift(n, 7))
+  elseif n < 2097152 then return char(n % 128 + 128, bit.rshift(n, 7) % 128 + 128, bit.rshift(n, 14)) end
   local bytes = {}
-  if type(n) ~= 'number' or n < 0 then n = ffi.cast('uint64_t', ffi.cast('int64_t', n)) end
   repeat
     local low = tonumber(n % 128)
     n = (n - low) / 128
@@ -23,6 +26,8 @@ local function varint(n)
   until n == 0
   return char(unpack(bytes))
 end
+
+protobuf.varint = varint
 
 local float, double = ffi.new 'float[1]', ffi.new 'double[1]'
 

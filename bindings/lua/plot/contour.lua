@@ -17,21 +17,6 @@ local function fenced(z)
   return out
 end
 
--- Which edges of a cell are joined, by the corners that are inside: 1 = (i, j), 2 = (i, j+1),
--- 4 = (i+1, j+1), 8 = (i+1, j). Edges: b (row i), t (row i+1), l (column j), r (column j+1).
-local joins = {
-  [1] = {'l', 'b'}, [2] = {'b', 'r'}, [3] = {'l', 'r'}, [4] = {'r', 't'}, [6] = {'b', 't'},
-  [7] = {'l', 't'}, [8] = {'t', 'l'}, [9] = {'t', 'b'}, [11] = {'t', 'r'}, [12] = {'r', 'l'},
-  [13] = {'r', 'b'}, [14] = {'b', 'l'},
-}
-local saddle_apart = {[5] = {'l', 'b', 'r', 't'}, [10] = {'b', 'r', 't', 'l'}}
-local saddle_joined = {[5] = {'l', 't', 'r', 'b'}, [10] = {'b', 'l', 't', 'r'}}
-
-local function case_of(a, b, c, d, level)
-  return (a >= level and 1 or 0) + (b >= level and 2 or 0) + (c >= level and 4 or 0) +
-         (d >= level and 8 or 0)
-end
-
 -- The graph of crossings: each crossed edge has an id and at most two neighbours.
 local function crossings(z, level, closed)
   local rows, cols, first, second = #z, #z[1], {}, {}
@@ -42,17 +27,20 @@ local function crossings(z, level, closed)
   for i = 1, rows - 1 do
     local low, high = z[i], z[i + 1]
     for j = 1, cols - 1 do
-      local a, b, c, d = low[j], low[j + 1], high[j + 1], high[j]
-      local sum = a + b + c + d
-      local case = case_of(a, b, c, d, level)
-      local pairs_of = joins[case]
-      if case == 5 or case == 10 then
-        pairs_of = (sum / 4 >= level and saddle_joined or saddle_apart)[case]
-      end
-      if pairs_of and (closed or (sum == sum and math.abs(sum) < huge)) then
-        local at = 2 * ((i - 1) * cols + j - 1)
-        local id = {b = at, l = at + 1, t = at + 2 * cols, r = at + 3}
-        for k = 1, #pairs_of, 2 do join(id[pairs_of[k]], id[pairs_of[k + 1]]) end
+      local a, b, c, d = low[j], low[j + 1], high[j + 1], high[j] -- around the cell
+      local sum, at = a + b + c + d, 2 * ((i - 1) * cols + j - 1)
+      local bottom, right, top, left = at, at + 3, at + 2 * cols, at + 1
+      local ia, ib, ic, id = a >= level, b >= level, c >= level, d >= level
+      local crossed = not (ia == ib and ib == ic and ic == id) and (closed or sum == sum and math.abs(sum) < huge)
+      if crossed and ia == ic and ib == id then -- a saddle: the middle decides
+        local same = ia == (sum / 4 >= level)
+        join(left, same and top or bottom)
+        join(right, same and bottom or top)
+      elseif crossed then
+        local from
+        for edge, differs in pairs{[bottom] = ia ~= ib, [right] = ib ~= ic, [top] = ic ~= id, [left] = id ~= ia} do
+          if differs and from then join(from, edge) elseif differs then from = edge end
+        end
       end
     end
   end

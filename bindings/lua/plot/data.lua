@@ -7,11 +7,9 @@ local fail, plain = core.fail, util.plain
 local data = {}
 
 function data.number(op, what, i, v)
-  if type(v) == 'number' then return v end
-  if type(v) == 'boolean' then return v and 1 or 0 end
-  local got = util.scalar(v)
+  local got = type(v) == 'number' and v or util.scalar(v)
+  if type(got) == 'boolean' then got = got and 1 or 0 end
   if type(got) == 'number' then return got end
-  if type(got) == 'boolean' then return got and 1 or 0 end
   local shown = type(v) == 'string' and ("the string '%s'"):format(v) or 'a ' .. type(v)
   fail('%s: %s: value %d is %s, expected a number', op, what, i, shown)
 end

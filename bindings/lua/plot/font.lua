@@ -37,24 +37,6 @@ local heights = '0123456789ABCDEFGH'
 local unit, spacing = 0.058, 2.9 -- of the font's size; in units
 local others = {['µ'] = 'u', ['…'] = '...', ['–'] = '-', ['—'] = '-'}
 
-local made = {}
-
-local function glyph(sign)
-  local known = made[sign]
-  if known then return known end
-  local text = glyphs[sign] or glyphs['?']
-  known = {width = tonumber(text:sub(1, 1)) * unit, strokes = {}}
-  for stroke in text:sub(3):gmatch('%S+') do
-    local points = {}
-    for x, y in stroke:gmatch('(.)(.)') do
-      points[#points + 1], points[#points + 2] = tonumber(x) * unit, -(heights:find(y, 1, true) - 5) * unit
-    end
-    known.strokes[#known.strokes + 1] = points
-  end
-  made[sign] = known
-  return known
-end
-
 --- The strokes of a text whose baseline begins at 0, 0, of size 1, y downwards; and its width.
 function font.strokes(text)
   local out, x = {}, 0
@@ -62,13 +44,15 @@ function font.strokes(text)
   for sign in text:gmatch('[%z\1-\127\194-\244][\128-\191]*') do
     if sign == ' ' then x = x + 0.3
     else
-      local g = glyph(sign)
-      for _, points in ipairs(g.strokes) do
-        local moved = {}
-        for i = 1, #points, 2 do moved[i], moved[i + 1] = points[i] + x, points[i + 1] end
-        out[#out + 1] = moved
+      local glyph = glyphs[sign] or glyphs['?']
+      for stroke in glyph:sub(3):gmatch('%S+') do
+        local points = {}
+        for u, v in stroke:gmatch('(.)(.)') do
+          points[#points + 1], points[#points + 2] = x + tonumber(u) * unit, -(heights:find(v, 1, true) - 5) * unit
+        end
+        out[#out + 1] = points
       end
-      x = x + g.width + spacing * unit
+      x = x + (tonumber(glyph:sub(1, 1)) + spacing) * unit
     end
   end
   return out, math.max(x - spacing * unit, 0)

@@ -78,6 +78,13 @@ end
 
 -- Figures: op, kind, title, xlabel, ylabel, width, height, and what the kind draws ----------------
 
+-- The range of the values of lists; the figure says so where there is none.
+local function extent(fig, lists, log)
+  local lo, hi = scale.extent(lists, log)
+  if not lo then fig.note = 'no value can be drawn' end
+  return lo, hi
+end
+
 local function set_ranges(fig, opts)
   local xs, ys, scatter = {}, {}, true
   for _, s in ipairs(fig.series) do
@@ -87,9 +94,8 @@ local function set_ranges(fig, opts)
     scatter = scatter and s.kind == 'scatter'
   end
   fig.logx, fig.logy = opts.logx, opts.logy
-  local x_lo, x_hi = scale.extent(xs, fig.logx)
-  local y_lo, y_hi = scale.extent(ys, fig.logy)
-  fig.note = not (x_lo and y_lo) and 'no value can be drawn' or nil
+  local x_lo, x_hi = extent(fig, xs, fig.logx)
+  local y_lo, y_hi = extent(fig, ys, fig.logy)
   fig.whole = scale.whole(xs)
   fig.x_lo, fig.x_hi = scale.widen(x_lo, x_hi, scatter and 0.04 or 0, fig.logx)
   fig.y_lo, fig.y_hi = scale.widen(y_lo, y_hi, 0.04, fig.logy)
@@ -270,8 +276,7 @@ end
 function build.bar(op, list, opts)
   local values = data.numbers(op, 'values', one(op, list, 'a list of values'))
   local fig = {values = values, labels = data.texts(op, 'labels', opts.labels, #values, 'one per value')}
-  local lo, hi = scale.extent{values}
-  fig.note = not lo and 'no value can be drawn' or nil
+  local lo, hi = extent(fig, {values})
   fig.y_lo, fig.y_hi = min(lo or 0, 0), max(hi or 1, 0)
   if fig.y_hi - fig.y_lo < 1e-290 then fig.y_hi = 1 end
   local room = (fig.y_hi - fig.y_lo) * 0.06
@@ -306,11 +311,11 @@ function build.hist(op, list, opts)
     fail('%s: bins is %s, expected a whole number from 1 to 1000', op, util.number_text(bins))
   end
   local values = {}
-  for i = 1, #all do
-    if scale.finite(all[i]) then values[#values + 1] = all[i] end
+  for _, v in ipairs(all) do
+    if scale.finite(v) then values[#values + 1] = v end
   end
-  local lo, hi = scale.extent{values}
-  local fig = {note = not lo and 'no value can be drawn' or nil}
+  local fig = {}
+  local lo, hi = extent(fig, {values})
   if not lo then lo, hi, bins = 0, 1, 1 end
   fig.x_lo, fig.x_hi, bins = hist_bins(values, lo, hi, bins)
   local counts, per_unit, most = {}, bins / (fig.x_hi - fig.x_lo), 1
@@ -338,8 +343,7 @@ end
 
 -- The range of values that the colours span: vmin..vmax, else that of the data.
 local function set_shades(op, fig, lists, opts, default)
-  local lo, hi = scale.extent(lists)
-  fig.note = not lo and 'no value can be drawn' or nil
+  local lo, hi = extent(fig, lists)
   lo, hi = opts.vmin or lo, opts.vmax or hi
   if (opts.vmin or opts.vmax) and lo and lo >= hi then
     fail('%s: vmin %s is not below vmax %s', op, util.number_text(lo), util.number_text(hi))
@@ -441,8 +445,7 @@ function build.contour(op, list, opts)
       fail('%s: the matrix is %d x %d, expected 2 x 2 or larger', op, #fig.z, #fig.z[1])
     end
   end
-  local lo, hi = scale.extent(fig.z)
-  fig.note = not lo and 'no value can be drawn' or nil
+  local lo, hi = extent(fig, fig.z)
   if not lo or (lo >= 0 and hi <= 1) then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
   fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or 0.5
   fig.middle = fig.level > lo and fig.level < hi and fig.level or nil
@@ -536,8 +539,6 @@ local function svg_text(kind, args, how)
   return svg.draw(fig, how), fig
 end
 
-local declare = util.host('declare') or function(_, _, fn) return fn end
-
 for kind, doc in pairs{
   line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: ' ..
     'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; ' ..
@@ -557,13 +558,13 @@ for kind, doc in pairs{
   images = 'images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], ' ..
     '[n x 1 x h x w], [n x 3 x h x w], side by side.',
 } do
-  plot[kind] = declare(kind .. '(..)', doc, function(...)
+  plot[kind] = core.declare(kind .. '(..)', doc, function(...)
     local path = show(kind, ...)
     if path then return path end
   end)
 end
 
-plot.graph = declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
+plot.graph = core.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
   'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
     "tensor}, for the names of parameters. path='a.svg', 'a.png' or 'a.dot' (Graphviz) writes a file and returns " ..
     'its path, else text. Draw before backward, which uses the graph up.',
