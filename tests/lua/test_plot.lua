@@ -53,21 +53,25 @@ local function tensor(data)
   return proxy
 end
 
--- Runs fn with another environment, host module and output; returns what it wrote to both streams.
-local function captured(environment, core, fn)
+-- Runs fn with another environment, other functions of the terminal (isatty, time, columns) and output; returns what
+-- it wrote to both streams.
+local function captured(environment, host, fn)
   local getenv, stdout, stderr, real_print = os.getenv, io.stdout, io.stderr, print
-  local host, out, err = package.loaded['mtorch.core'], {}, {}
+  local real, out, err = {}, {}, {}
   local function sink(list)
     local function write(_, ...) list[#list + 1] = table.concat{...} end
     return {write = write, flush = function() end}
   end
   os.getenv = function(name) return environment[name] end -- luacheck: ignore
-  package.loaded['mtorch.core'] = core
+  for name, other in pairs{isatty = function() return false end, time = os.clock,
+      columns = function() return tonumber(environment.COLUMNS) or 80 end} do
+    real[name], core[name] = core[name], host and host[name] or other
+  end
   io.stdout, io.stderr = sink(out), sink(err) -- luacheck: ignore
   print = function(...) out[#out + 1] = table.concat({...}, '\t') .. '\n' end -- luacheck: ignore
   local ok, message = pcall(fn)
   os.getenv, io.stdout, io.stderr, print = getenv, stdout, stderr, real_print -- luacheck: ignore
-  package.loaded['mtorch.core'] = host
+  for name, former in pairs(real) do core[name] = former end
   if not ok then error(message, 0) end
   return table.concat(out), table.concat(err)
 end
@@ -416,7 +420,7 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() report{path = 'a.pdf'} end, "cannot write 'a.pdf': use a path ending in .html")
   raises(function() report{curves = {{{1, 2}, {1}}}} end,
          'report: curves%[1%]: series 1 has 1 values')
-  raises(function() progress('9') end, 'progress: total is 9, expected a whole number')
+  raises(function() progress('9') end, 'progress: total must be a whole number from 0, got')
   raises(function() progress(9, {evry = 2}) end, "unknown option 'evry': did you mean 'every'%?")
 end)
 

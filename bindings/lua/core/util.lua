@@ -107,38 +107,25 @@ function util.duration_text(seconds, micro)
   return ('%dh %02dm'):format(floor(whole / 3600), floor(whole % 3600 / 60))
 end
 
--- The host: require 'mtorch.core' may offer isatty(fd), time(), columns(); none is needed ---------
-
---- The function `name` of the host's core module, or nil.
-function util.host(name)
-  local host = package.loaded['mtorch.core'] -- tests put another one there
-  if host == nil then
-    local found
-    found, host = pcall(require, 'mtorch.core')
-    if not found then return nil end
+--- Lines of texts in columns, the first `left` of them to the left; rules below the first and the last.
+function util.aligned(lines, left)
+  local out, rule = {}, {}
+  for c = 1, #lines[1] do
+    local width = 0
+    for _, line in ipairs(lines) do width = max(width, util.length(line[c])) end
+    for _, line in ipairs(lines) do
+      local space = (' '):rep(width - util.length(line[c]))
+      line[c] = c <= left and line[c] .. space or space .. line[c]
+    end
+    rule[c] = ('-'):rep(width)
   end
-  local ok, value = pcall(field, host, name)
-  return ok and value or nil
+  table.insert(lines, 2, rule)
+  lines[#lines + 1] = rule
+  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
+  return out
 end
 
---- Whether the file descriptor (1 stdout, 2 stderr) is a terminal; false where nobody can tell.
-function util.isatty(fd)
-  local isatty = util.host('isatty')
-  if not isatty then return false end
-  local ok, answer = pcall(isatty, fd)
-  return ok and answer == true
-end
-
---- The width of the terminal in characters: the host's, COLUMNS, or 80.
-function util.columns()
-  local columns = util.host('columns')
-  if columns then
-    local ok, n = pcall(columns)
-    if ok and type(n) == 'number' and n >= 1 then return floor(n) end
-  end
-  local n = tonumber(os.getenv('COLUMNS') or '')
-  return n and n >= 1 and floor(n) or 80
-end
+-- The terminal -----------------------------------------------------------------------------------
 
 local function environment(name)
   local value = os.getenv(name)
@@ -153,7 +140,7 @@ end
 
 --- Colours of the terminal at `fd`: 0 (not one, NO_COLOR, TERM=dumb), 256 or 2^24.
 function util.colours(fd)
-  if not util.isatty(fd) or environment('NO_COLOR') or os.getenv('TERM') == 'dumb' then return 0 end
+  if not core.isatty(fd) or environment('NO_COLOR') or os.getenv('TERM') == 'dumb' then return 0 end
   local depth = os.getenv('COLORTERM') or ''
   return (depth == 'truecolor' or depth == '24bit') and 2 ^ 24 or 256
 end

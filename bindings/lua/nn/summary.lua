@@ -187,22 +187,7 @@ local function table_text(rows)
       sizes_text(row.output), parameters > 0 and class.thousands(parameters) or '-',
       row.macs > 0 and count_text(row.macs) or '-'}
   end
-  local rule = {}
-  for c = 1, #lines[1] do
-    local width = 0
-    for _, line in ipairs(lines) do width = math.max(width, util.length(line[c])) end
-    for _, line in ipairs(lines) do
-      local space = (' '):rep(width - util.length(line[c]))
-      line[c] = c <= 3 and line[c] .. space or space .. line[c]
-    end
-    rule[c] = ('-'):rep(width)
-  end
-  local out = {}
-  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
-  rule = table.concat(rule, '  ')
-  table.insert(out, 2, rule)
-  out[#out + 1] = rule
-  return out
+  return util.aligned(lines, 3)
 end
 
 --- What stands below the table.

@@ -1,4 +1,5 @@
 -- term.lua -- Draws a figure of plot.lua as text for a terminal or a log: braille or ASCII.
+local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local scale = require 'mtorch.plot.scale'
 
@@ -504,7 +505,7 @@ draw.image = draw.images
 
 --- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
 function term.draw(fig)
-  local t = {utf8 = util.utf8(), colours = util.colours(1), columns = util.columns()}
+  local t = {utf8 = util.utf8(), colours = util.colours(1), columns = core.columns()}
   t.split = t.colours > 0 and t.utf8 and 2 or 1
   t.shades = t.utf8 and unicode_shades or ascii_shades
   local lines = draw[fig.kind](t, fig)

@@ -164,7 +164,7 @@ local function help(options, script)
     left[i] = (o.type == 'flag' and o.default and '--[no-]' .. o.flag:sub(3) or o.flag) .. metavar(o)
     if #left[i] <= 28 then width = math.max(width, #left[i]) end
   end
-  local room = math.max(math.min(util.columns(), 110) - width - 4, 30)
+  local room = math.max(math.min(core.columns(), 110) - width - 4, 30)
   local indent = (' '):rep(width + 4)
   for i, o in ipairs(options) do
     local text = util.wrap(((o.help or '') .. ' ' .. facts(o)), indent, room)

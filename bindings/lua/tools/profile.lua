@@ -43,20 +43,8 @@ local function table_text(rows, top, bold)
     lines[i + 1] = {}
     for c, column in ipairs(columns) do lines[i + 1][c] = column[2](rows[i]) end
   end
-  local out, rule = {}, {}
-  for c in ipairs(columns) do
-    local width = 0
-    for _, line in ipairs(lines) do width = math.max(width, util.length(line[c])) end
-    for _, line in ipairs(lines) do
-      local space = (' '):rep(width - util.length(line[c]))
-      line[c] = c == 1 and line[c] .. space or space .. line[c]
-    end
-    rule[c] = ('-'):rep(width)
-  end
-  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
+  local out = util.aligned(lines, 1)
   if bold then out[1] = '\27[1m' .. out[1] .. '\27[0m' end
-  table.insert(out, 2, table.concat(rule, '  '))
-  out[#out + 1] = out[2]
   if #rows > top then out[#out + 1] = ('(%d more rows)'):format(#rows - top) end
   local total = ('total %s, of which %s outside of operations, in Lua'):format(
     util.duration_text(rows.wall, 'us'), util.duration_text(rows.outside, 'us'))

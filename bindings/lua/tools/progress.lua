@@ -5,7 +5,7 @@ local util = require 'mtorch.core.util'
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
 local frame_seconds = 0.1 -- at most 10 redraws a second
 local most_skipped = 64   -- updates between two looks at the clock: a sudden slowness must show
-local known = {label = 'text', every = 'number', total = 'number', unit = 'text', per_step = 'number'}
+local known = {label = 'text', every = 'int >= 1', total = 'int >= 0', unit = 'text', per_step = 'number'}
 local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outer ones first
 local bars, drawn_lines = 0, 0
 
@@ -62,7 +62,7 @@ local function parts_of(bar, now)
 end
 
 local function line_of(bar, now)
-  local columns = util.columns() - 1 -- a full last column would wrap
+  local columns = core.columns() - 1 -- a full last column would wrap
   local before, after, fraction = parts_of(bar, now)
   local room = min(columns - util.length(before) - util.length(after) - (bar.utf8 and 2 or 4), 40)
   local middle = fraction and room >= 5 and ' ' .. bar_text(fraction, room, bar.utf8) .. ' ' or
@@ -186,10 +186,6 @@ function Bar:__call(_, control)
   self:finish()
 end
 
-local function whole(value, least)
-  return type(value) == 'number' and value >= least and value < huge and value % 1 == 0
-end
-
 -- An iterator's three values and how many steps it has: of a loader (iter, size) or of a function.
 local function source_of(value, ...)
   if type(value) == 'function' then return {next = value}, nil end
@@ -199,33 +195,20 @@ local function source_of(value, ...)
   return source, type(size) == 'function' and value:size() or nil
 end
 
--- total and options out of progress(total, {..}), progress{total=, ..}, progress(loader, {..}).
+-- The options of progress(total, {..}), progress{total, ..}, progress(loader, {..}), and the source.
 local function read(total, options)
   local source, size = source_of(total)
-  if source then total = size
-  elseif type(total) == 'table' and not options then
-    options = {}
-    for key, value in pairs(total) do options[key] = value end
-    total, options[1] = options[1], nil
-  end
-  options = options or {}
-  core.check_options('progress', options, known)
-  if total == nil then total = options.total end
-  return total, options, source
+  local out = {total = total}
+  if source then out.total = size elseif type(total) == 'table' and not options then out.total, options = nil, total end
+  for key, value in pairs(options or {}) do out[key == 1 and 'total' or key] = value end
+  core.check_options('progress', out, known)
+  return out, source
 end
 
-local function new(_, total, options)
-  local source
-  total, options, source = read(total, options)
-  if total ~= nil and not whole(total, 0) then
-    core.fail('progress: total is %s, expected a whole number of steps', tostring(total))
-  end
-  total = total or huge
-  local every, per_step = options.every, options.per_step
-  if every and not whole(every, 1) then
-    core.fail('progress: every is %s, expected a whole number from 1', tostring(every))
-  end
-  local live, time, utf8 = util.isatty(2), util.host('time') or os.clock, util.utf8()
+local function new(_, ...)
+  local options, source = read(...)
+  local total, every, per_step = options.total or huge, options.every, options.per_step
+  local live, time, utf8 = core.isatty(2), core.time, util.utf8()
   local now = time()
   bars = bars + 1
   local bar = setmetatable({

@@ -102,67 +102,66 @@ local function add_value(self, op, name, value, step)
   s.x[n], s.y[n] = step or (s.x[n - 1] or 0) + 1, number
 end
 
-method('scalar(name: string, value: any, step: number = nil)',
-  "A value of a curve: 'loss', or 'loss/train' and 'loss/valid' in one chart. Steps count from 1 if none is given.",
-  function(self, name, value, step)
+--- A method that adds to the page; where no page is made only its arguments are checked.
+local function adds(signature, doc, body)
+  method(signature, doc, function(self, ...)
     if not self.on then return end
-    add_value(self, 'scalar', name, value, step)
+    body(self, ...)
     tick(self)
   end)
+end
 
-method('scalars(values, step=nil)', "Values of several curves by name: report:scalars({loss=l, accuracy=a}, epoch).",
+adds('scalar(name: string, value: any, step: number = nil)',
+  "A value of a curve: 'loss', or 'loss/train' and 'loss/valid' in one chart. Steps count from 1 if none is given.",
+  function(self, name, value, step) add_value(self, 'scalar', name, value, step) end)
+
+local function check_named(op, values)
+  if type(values) ~= 'table' or getmetatable(values) then
+    core.fail('%s: %s is not a table {name = value}', op, core.describe(values))
+  end
+end
+
+adds('scalars(values, step=nil)', 'Values of several curves by name: report:scalars({loss=l, accuracy=a}, epoch).',
   function(self, values, step)
-    if type(values) ~= 'table' or getmetatable(values) then
-      core.fail('scalars: %s is not a table {name = value}', core.describe(values))
-    end
-    if not self.on then return end
+    check_named('scalars', values)
     for _, name in ipairs(util.sorted_keys(values)) do
       add_value(self, 'scalars', tostring(name), values[name], step)
     end
-    tick(self)
   end)
 
-method('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', function(self, record)
-  if type(record) ~= 'table' or getmetatable(record) then
-    core.fail('row: %s is not a table {name = value}', core.describe(record))
-  end
-  if not self.on then return end
+adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', function(self, record)
+  check_named('row', record)
   local row = {}
   for key, value in pairs(record) do row[tostring(key)] = util.scalar(value) end
   if self.name then row.run = self.name end
   table.insert(self.state.rows, row)
-  tick(self)
 end)
 
-method('timing(name: string, seconds: number)', 'One more duration of that name: median, mean and a graph are shown.',
+adds('timing(name: string, seconds: number)', 'One more duration of that name: median, mean and a graph are shown.',
   function(self, name, seconds)
-    if not self.on then return end
     local times = self.state.times
     times[name] = times[name] or {}
     table.insert(times[name], seconds)
-    tick(self)
   end)
 
 -- Pictures ---------------------------------------------------------------------------------------------
 
--- Puts an entry of that name into a list, in place of the one before.
-local function replace(list, name, entry)
+-- Puts an entry of that name into a list, in place of the one before, which shown() has checked.
+local function replace(list, name, entry, shown)
   list.at = list.at or {}
+  if not list.at[name] then shown() end -- errors are told at this line
   list.at[name] = list.at[name] or #list + 1
   list[list.at[name]] = entry
 end
 
-method('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
+local function pictures() return require 'mtorch.tools.report_pictures' end
+
+adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
   'them, with a text under each: the last of that name is shown.',
   function(self, name, x, labels)
-    if not self.on then return end
     if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
     local entry = {x, title = name, labels = labels}
-    if #self.state.pictures == 0 or not (self.state.pictures.at or {})[name] then
-      require('mtorch.tools.report_pictures').images(entry) -- errors are told at this line
-    end
-    replace(self.state.pictures, name, entry)
-    tick(self)
+    replace(self.state.pictures, name, entry, function() pictures().images(entry) end)
   end)
 
 method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('contour', {f, title='surface'}): the " ..
@@ -171,38 +170,34 @@ method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('con
     local draw = rawget(require 'mtorch.plot', 'svg_' .. kind)
     if not draw then core.fail("plot: mt.plot has no '%s'", kind) end
     if not self.on then return end
-    local figures, name = self.state.figures, kind .. tostring(args.title)
-    if not (figures.at or {})[name] then draw(args, {op = 'report: ' .. kind, inline = true}) end
-    replace(figures, name, {kind, args})
+    replace(self.state.figures, kind .. tostring(args.title), {kind, args},
+      function() draw(args, {op = 'report: ' .. kind, inline = true}) end)
     tick(self)
   end)
 
 local function keep(self, name, value, check)
-  if not self.on then return end
-  if self.state.args[name] == nil and check then require('mtorch.tools.report_pictures')[name](value) end
+  if self.state.args[name] == nil and check then pictures()[name](value) end
   self.state.args[name] = value
-  tick(self)
 end
 
-method('confusion(matrix, classes=nil)', 'The confusion matrix (a tensor, lists, or mt.metrics.ConfusionMatrix), ' ..
+adds('confusion(matrix, classes=nil)', 'The confusion matrix (a tensor, lists, or mt.metrics.ConfusionMatrix), ' ..
   'with precision and recall of each class.',
   function(self, matrix, classes)
     keep(self, 'confusion', {matrix = matrix, classes = type(classes) == 'table' and classes.classes or classes}, true)
   end)
-method('filters(net)', 'The first layer whose weights are pictures, of a network; or weights themselves. They are ' ..
+adds('filters(net)', 'The first layer whose weights are pictures, of a network; or weights themselves. They are ' ..
   'read again for each page.', function(self, net) keep(self, 'filters', net, true) end)
-method('network(net)', 'What print(net) shows.', function(self, net) keep(self, 'network', tostring(net)) end)
-method('config(values)', 'Rows of the configuration, {name = value}.', function(self, values)
-  if type(values) ~= 'table' then core.fail('config: %s is not a table {name = value}', core.describe(values)) end
+adds('network(net)', 'What print(net) shows.', function(self, net) keep(self, 'network', tostring(net)) end)
+adds('config(values)', 'Rows of the configuration, {name = value}.', function(self, values)
+  check_named('config', values)
   for key, value in pairs(values) do self.state.args.config[key] = value end
 end)
-method('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
+adds('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
 
-method('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
+adds('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
   'that this may stand in the loop.',
   function(self, loss, params)
-    if not self.on or self.state.graph then return end
-    self.state.graph = require('mtorch.tools.report_pictures').graph{loss, params = params}
+    self.state.graph = self.state.graph or pictures().graph{loss, params = params}
   end)
 
 method('run(name)', "The same report for one of several runs: their curves stand in the same charts, under the " ..
