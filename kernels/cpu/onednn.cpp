@@ -301,9 +301,10 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
   const void *x = source.held_.get(), *w = weights.held_.get(), *y = result.held_.get();
   if (!x || !w || !y) return {};
   const int how = int(algorithm);
-  const auto [dims, stride, dilation, before, after] = window;
+  const int64_t *stride = window.stride, *before = window.padding_before,
+                *after = window.padding_after;
   int64_t skipped[3];  // oneDNN counts what lies between two elements
-  for (int d = 0; d < dims; ++d) skipped[d] = dilation[d] - 1;
+  for (int d = 0; d < window.dims; ++d) skipped[d] = window.dilation[d] - 1;
   void *forward = nullptr, *made = nullptr;  // a gradient is described beside its forward pass
   if (version_2()) {
     forward = described([&](void* to) {
