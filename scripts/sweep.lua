@@ -10,9 +10,11 @@
 -- or evenly in logarithm where they span more than a factor of ten. --with has flags that all runs get.
 --
 -- A run is a process of its own. What it prints is all that is known of it: its last line `final: name=number ..`, of
--- which --metric names the figure to compare (--mode max: larger is better), and for the curves lines that begin with
--- `epoch` and a number and go on with names and numbers: `epoch 3  loss 0.25  valid_loss 0.31`. The figure should be of
--- data that the run was not trained with: the best loss in training is the best at learning by heart.
+-- which --metric names the figure to compare, and for the curves lines that begin with `epoch` and a number and go on
+-- with names and numbers: `epoch 3  loss 0.25  valid_loss 0.31`. The figure should be of data that the run was not
+-- trained with: the best loss in training is the best at learning by heart. Without --metric it is the first that there
+-- is of valid_loss, another valid_.. or test_.., an accuracy, loss. Of losses and errors the smaller is better, else
+-- the larger, if --mode does not say it.
 local mt = require 'mtorch'
 local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
 
@@ -21,8 +23,8 @@ local options = mt.args{
   {'over', help = "flags and their values, 'hidden=10,50 rate=0.01..0.5'", metavar = 'FLAGS'},
   {'with', '', 'flags that all runs get', metavar = 'FLAGS'},
   {'runs', help = 'draw so many combinations; if not given all are tried', type = 'int', min = 1},
-  {'metric', help = "name in the line 'final:' by which runs are ranked (default loss)", metavar = 'NAME'},
-  {'mode', {'min', 'max'}, 'whether the smaller or the larger figure is better'},
+  {'metric', help = "name in the line 'final:' by which runs are ranked (default: see above)", metavar = 'NAME'},
+  {'mode', {'auto', 'min', 'max'}, 'whether the smaller or the larger figure is better; auto: by its name'},
   {'processes', 2, 'runs at a time', type = 'int', min = 1},
   {'target', help = 'what the best figure must reach'},
   {'report', 'sweep.html', "page with everything; '' for none", metavar = 'FILE'},
@@ -97,12 +99,11 @@ local own = not options.script
 local over, metric, mode, target = options.over, options.metric, options.mode, options.target
 if own then -- the default search
   over = over or options.dry_run and 'hidden=4,8' or 'hidden=16,32,64 rate=0.01,0.03 optimizer=Adam,SGD,RMSprop'
-  if not metric then metric, mode = 'valid_accuracy', 'max' end
+  metric = metric or 'valid_accuracy'
   if metric == 'valid_accuracy' then target = target or 0.95 end
 elseif not over then
   refuse("--over names the flags to search, --over 'hidden=10,50 rate=0.01..0.5'")
 end
-metric = metric or 'loss'
 
 --- "hidden=10,50 rate=0.01..0.5" as a list of {name=, values={..}} or {name=, low=, high=, whole=}.
 local function parameters_of(text)
@@ -231,6 +232,31 @@ run_all(runs)
 for _, run in ipairs(runs) do read(run) end
 
 -- ---- what came out -------------------------------------------------------------------------------
+
+--- The figure to rank by where none was named, and all that there are.
+local function usual_metric()
+  local names, seen = {}, {}
+  for _, run in ipairs(runs) do
+    for name in pairs(run.final) do
+      if not seen[name] then names[#names + 1], seen[name] = name, true end
+    end
+  end
+  table.sort(names)
+  for _, pattern in ipairs{'^valid_loss$', '^val', '^test', 'accuracy', '^loss$', ''} do
+    for _, name in ipairs(names) do
+      if name:find(pattern) then return name, names end
+    end
+  end
+  return 'loss', names
+end
+local printed
+if not metric then metric, printed = usual_metric() end
+local grows = not (metric:find 'loss' or metric:find 'err' or metric:find 'perplexity' or metric:find 'bits')
+if mode == 'auto' then mode = grows and 'max' or 'min' end
+if printed then
+  print(('ranked by %s, the %s the better%s (--metric, --mode): the runs print %s'):format(metric,
+    mode == 'max' and 'larger' or 'smaller', metric == 'loss' and ', in training' or '', table.concat(printed, ', ')))
+end
 
 --- Whether the figure a is better than b; NaN and none are the worst.
 local function better(a, b)

@@ -39,6 +39,29 @@ t.test('flags that cannot be meant are one sentence, before anything is trained'
   end
 end)
 
+t.test('sweep: without --metric runs are ranked by data that was kept aside, and it is said', function()
+  local path, page = os.tmpname(), os.tmpname() .. '.html'
+  for _, case in ipairs{
+    {'loss=%g correct=3', 'ranked by loss, the smaller the better, in training (--metric, --mode): the runs print ' ..
+      'correct, loss\n', 'rate=1'},
+    {'loss=0.5 accuracy=%g', 'ranked by accuracy, the larger the better (', 'rate=3'},
+    {'loss=0.5 accuracy=0.2 valid_loss=%g', 'ranked by valid_loss, the smaller the better (', 'rate=1'},
+    {'loss=%g', '', 'rate=3', '--metric loss --mode max'},
+  } do
+    local line, sentence, best, flags = unpack(case)
+    local file = assert(io.open(path, 'w'))
+    file:write(("local o = require('mtorch').args{rate = 1}\nprint(('final: %s'):format(o.rate))\n"):format(line))
+    file:close()
+    local text, status = run('sweep', ("--script %s --over rate=2,3,1 --report %s %s"):format(path, page, flags or ''))
+    assert(status == 0 and text:find(sentence, 1, true), text)
+    assert(text:match('final: [^\n]*'):find(best .. '$'), text)
+    assert(text:find('  1  ' .. best, 1, true), text)
+    assert((text:find 'ranked by' ~= nil) == (sentence ~= ''), text)
+  end
+  os.remove(path)
+  os.remove(page)
+end)
+
 t.test('at temperature 0 the likeliest character is written', function()
   for _, name in ipairs{'char_lstm', 'char_gpt'} do
     local text, status = run(name, '--dry-run --temperature 0')
