@@ -22,11 +22,16 @@ struct Box {
   static constexpr uint64_t kMark = 0x726f736e65742174;  // "t!tensor"
 };
 
+Box* find_box(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  return box && lua_objlen(L, i) == sizeof(Box) && box->mark == Box::kMark ? box : nullptr;
+}
+
 }  // namespace
 
 Tensor* box_at(lua_State* L, int i) {
-  Box* box = static_cast<Box*>(lua_touserdata(L, i));
-  if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
+  Box* box = find_box(L, i);
+  if (!box) return nullptr;
   if (!box->tensor.defined()) fail("this tensor has been collected already");
   return &box->tensor;
 }
@@ -50,10 +55,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
 }
 
 void free_tensor(lua_State* L, int i) {
-  Box* box = static_cast<Box*>(lua_touserdata(L, i));
-  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) &&
-      box->mark == Box::kMark)
-    box->tensor.reset();
+  if (Box* box = find_box(L, i)) box->tensor.reset();
 }
 int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
 
@@ -292,13 +294,9 @@ void Args::refuse(int i) const {
 bool Args::fits(const Param& p, int i) const {
   if (p.kinds == kind::any && p.choices.empty()) return true;
   const auto is = [&p](unsigned kinds) { return (p.kinds & kinds) != 0; };
-  const auto all = [&](bool (*good)(lua_State*, int)) {
+  const auto all = [&](bool (*good)(lua_State*)) {
     bool fit = true;
-    for (int k = 1, n = int(lua_objlen(L, i)); k <= n && fit; ++k) {
-      lua_rawgeti(L, i, k);
-      fit = good(L, -1);
-      lua_pop(L, 1);
-    }
+    each_entry(L, i, [&](int) { fit = fit && good(L); });
     return fit;
   };
   switch (lua_type(L, i)) {
@@ -321,14 +319,12 @@ bool Args::fits(const Param& p, int i) const {
   if (is(kind::table | kind::list)) return true;
   if (is(kind::function) && luaL_getmetafield(L, i, "__call")) return lua_pop(L, 1), true;
   using State = lua_State;
-  return (is(kind::tensors) && all([](State* l, int k) { return tensor_at(l, k) != nullptr; })) ||
-         (is(kind::strings) &&
-          all([](State* l, int k) { return lua_type(l, k) == LUA_TSTRING; })) ||
-         (is(kind::numbers) &&
-          all([](State* l, int k) { return lua_type(l, k) == LUA_TNUMBER; })) ||
-         (is(kind::integers) && all([](State* l, int k) {
-            const double x = lua_tonumber(l, k);
-            return lua_type(l, k) == LUA_TNUMBER && x == std::floor(x);
+  return (is(kind::tensors) && all([](State* l) { return tensor_at(l, -1) != nullptr; })) ||
+         (is(kind::strings) && all([](State* l) { return lua_type(l, -1) == LUA_TSTRING; })) ||
+         (is(kind::numbers) && all([](State* l) { return lua_type(l, -1) == LUA_TNUMBER; })) ||
+         (is(kind::integers) && all([](State* l) {
+            const double x = lua_tonumber(l, -1);
+            return lua_type(l, -1) == LUA_TNUMBER && x == std::floor(x);
           }));
 }
 
@@ -401,9 +397,7 @@ std::string Args::text(int i) const {
 
 std::string_view Args::characters(int i) const {
   if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
-  size_t n;
-  const char* s = lua_tolstring(L, i, &n);
-  return {s, n};
+  return text_at(L, i);
 }
 
 namespace {
@@ -422,11 +416,7 @@ std::vector<int64_t> Args::integers(int i) const {
   const int n = int(lua_objlen(L, i));
   n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
   if (lua_next(L, i)) check_keys(L, i, n, signature_of(entry_).name.c_str(), name(i));
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, i, k);
-    list.push_back(to_integer(lua_gettop(L), i, n > 1 ? k : 0));
-    lua_pop(L, 1);
-  }
+  each_entry(L, i, [&](int k) { list.push_back(to_integer(-1, i, n > 1 ? k : 0)); });
   return list;
 }
 
@@ -459,17 +449,26 @@ Shape Args::dims(int i) const {
 std::vector<Tensor> Args::tensors(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
   std::vector<Tensor> list;
-  const int n = int(lua_objlen(L, i));
-  list.reserve(size_t(n));
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, i, k);
+  list.reserve(lua_objlen(L, i));
+  each_entry(L, i, [&](int k) {
     const Tensor* t = tensor_at(L, -1);
     if (!t)
       fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i),
            k, describe(L, -1));
     list.push_back(*t);
-    lua_pop(L, 1);
-  }
+  });
+  return list;
+}
+
+std::vector<std::string> Args::strings(int i) const {
+  std::vector<std::string> list;
+  const char* const expected = "a list of strings";
+  if (!given(i)) return list;
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, expected);
+  each_entry(L, i, [&](int) {
+    if (lua_type(L, -1) != LUA_TSTRING) wrong(i, expected);
+    list.emplace_back(text_at(L, -1));
+  });
   return list;
 }
 

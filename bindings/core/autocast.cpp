@@ -55,27 +55,24 @@ template <class F> void each_tensor(lua_State* L, const Entry& e, int top, const
       continue;
     }
     if (lua_type(L, i) != LUA_TTABLE) continue;
-    const int n = int(lua_objlen(L, i));
     bool copied = false;  // the script's list stays as it is
-    for (int k = 1; k <= n; ++k) {
-      lua_rawgeti(L, i, k);
+    each_entry(L, i, [&](int k) {
       const Tensor* t = tensor_at(L, -1);
       const Tensor other = t ? f(*t) : Tensor();
-      if (t && other.impl() != t->impl() && !copied) {
-        lua_createtable(L, n, 0);
-        for (int j = 1; j <= n; ++j) {
-          lua_rawgeti(L, i, j);
-          lua_rawseti(L, -2, j);
-        }
+      if (!t || other.impl() == t->impl()) return;
+      if (!copied) {
+        lua_newtable(L);
+        const int copy = lua_gettop(L);
+        each_entry(L, i, [&](int j) {
+          lua_pushvalue(L, -1);
+          lua_rawseti(L, copy, j);
+        });
         lua_replace(L, i);
         copied = true;
       }
-      if (t && other.impl() != t->impl()) {
-        push_tensor(L, other);
-        lua_rawseti(L, i, k);
-      }
-      lua_pop(L, 1);
-    }
+      push_tensor(L, other);
+      lua_rawseti(L, i, k);
+    });
   }
 }
 

@@ -5,13 +5,15 @@
 // Parameter i of the function is argument i of the signature, which says the defaults. nil is an
 // undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device. Positions
 // are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const char* (the
-// name of the function) and InPlace are no arguments.
+// name of the function) and InPlace are no arguments. A struct with a kShown is a userdata (held.h),
+// std::unique_ptr of it a new one; a tuple is several results.
 #pragma once
 #include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 
-#include "bindings/core/lua.h"
+#include "bindings/core/held.h"
 #include "engine/core/device.h"
 #include "engine/ops/gather_scatter.h"
 #include "engine/ops/generator.h"
@@ -91,6 +93,10 @@ template <> struct Arg<std::vector<Tensor>> {
   static constexpr Type type{kind::tensors};
   static std::vector<Tensor> get(const Args& a, int i) { return a.tensors(i); }
 };
+template <> struct Arg<std::vector<std::string>> {
+  static constexpr Type type{kind::strings, true};
+  static std::vector<std::string> get(const Args& a, int i) { return a.strings(i); }
+};
 template <> struct Arg<Dtype> {
   static constexpr Type type{kind::dtype, true};
   static Dtype get(const Args& a, int i) { return a.dtype(i); }
@@ -134,6 +140,12 @@ template <> struct Arg<InPlace> {
   static constexpr Type type{};
   static InPlace get(const Args& a, int) { return {a.entry().in_place}; }
 };
+template <class T>
+requires requires { T::kShown; }
+struct Arg<T> {
+  static constexpr Type type{};
+  static T& get(const Args& a, int i) { return Held<T>::at(a, i); }
+};
 /// An enum whose values are 0, 1, .. and whose names `names_of(E)` lists.
 template <class E>
 requires std::is_enum_v<E>
@@ -145,11 +157,13 @@ struct Arg<E> {
 
 /// 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
-int push_list(const Args&, const std::vector<Tensor>&);
 /// A result, or in a form in place argument 1 with the result written into it.
 int push_or_write(const Args&, const Tensor& result);
 /// Values and where they stood.
 int push_result(const Args&, ValuesIndices);
+template <class T> int push_result(const Args& a, std::unique_ptr<T> made) {
+  return Held<T>::push(a.L, std::move(made)), 1;
+}
 
 template <class T> constexpr bool is_optional = false;
 template <class T> constexpr bool is_optional<std::optional<T>> = true;
@@ -159,11 +173,15 @@ template <class R> int push_result(const Args& a, const R& result) {
   if constexpr (std::is_same_v<R, Tensor>)
     return a.entry().in_place ? push_or_write(a, result) : a.push(result);
   else if constexpr (std::is_same_v<R, Positions>) return push_positions(a, result.index);
-  else if constexpr (std::is_same_v<R, std::vector<Tensor>>) return push_list(a, result);
-  else if constexpr (std::is_integral_v<R> && !std::is_same_v<R, bool>)
-    return a.push(double(result));
   else if constexpr (requires { a.push(result); }) return a.push(result);
   else if constexpr (is_optional<R>) return result ? push_result(a, *result) : 0;
+  else if constexpr (requires { std::tuple_size<R>(); })
+    return std::apply(
+        [&](const auto&... x) {
+          int n = 0;
+          return ((n += push_result(a, x)), ...), n;
+        },
+        result);
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; }) {
     const auto& [x, y, z, w] = result;
     return push_result(a, x) + push_result(a, y) + push_result(a, z) + push_result(a, w);
@@ -225,11 +243,11 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
       } else if constexpr (std::is_same_v<R, const Tensor&>) {  // written in place
         fn(std::forward<X>(x)...);
         results = a.self();
-      } else {
+      } else if constexpr ((std::is_same_v<A, InPlace> || ...)) {
         const auto& result = fn(std::forward<X>(x)...);
-        if constexpr ((std::is_same_v<A, InPlace> || ...))
-          results = a.entry().in_place ? a.self() : a.push(result);
-        else results = push_result(a, result);
+        results = a.entry().in_place ? a.self() : a.push(result);
+      } else {
+        results = push_result(a, fn(std::forward<X>(x)...));
       }
     }
   };

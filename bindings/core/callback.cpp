@@ -26,31 +26,25 @@ namespace {
 // Registry keys; the mark of an environment of ours.
 const char kState = 0, kThread = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
 
-void push_at(lua_State* L, const char* key) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
-
 /// A table in the registry whose values are weak.
 void make_weak(lua_State* L, const char* key) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
   lua_newtable(L);
   lua_newtable(L);
   lua_pushliteral(L, "v");
   lua_setfield(L, -2, "__mode");
   lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  set_registered(L, key);
 }
 
 void push_entry(lua_State* L, const char* key, int id) {
-  push_at(L, key);
+  push_registered(L, key);
   lua_rawgeti(L, -1, id);
   lua_remove(L, -2);
 }
 
 /// Puts the value at `index` into a table of the registry.
 void set_entry(lua_State* L, const char* key, int id, int index) {
-  push_at(L, key);
+  push_registered(L, key);
   lua_pushvalue(L, index);
   lua_rawseti(L, -2, id);
   lua_pop(L, 1);
@@ -116,7 +110,7 @@ void register_tensors(lua_State* L, int from, int list) {
 /// The state's entry in the registry, made on first use.
 std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   using Held = std::shared_ptr<State>;
-  push_at(L, &kState);
+  push_registered(L, &kState);
   if (void* found = lua_touserdata(L, -1)) {
     lua_pop(L, 1);
     const Held& held = *static_cast<Held*>(found);
@@ -126,10 +120,8 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   lua_pop(L, 1);
   make_weak(L, &kFunctions);
   make_weak(L, &kOwners);
-  lua_pushlightuserdata(L, const_cast<char*>(&kThread));
   lua_State* thread = lua_newthread(L);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-  lua_pushlightuserdata(L, const_cast<char*>(&kState));
+  set_registered(L, &kThread);
   Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{thread}));
   lua_newtable(L);
   lua_pushcfunction(L, [](lua_State* closing) {  // what is finalised later finds it empty
@@ -141,7 +133,7 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   });
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  set_registered(L, &kState);
   return *held;
 }
 
@@ -283,7 +275,7 @@ void Callback::watch(lua_State* L) {
 /// In each cycle of the collector: functions that only their tensors need leave the registry, and
 /// circles of gradients are dropped.
 int Callback::look_again(lua_State* L) {
-  push_at(L, &kState);
+  push_registered(L, &kState);
   void* found = lua_touserdata(L, -1);
   lua_pop(L, 1);
   if (!found) return 0;

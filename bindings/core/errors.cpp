@@ -178,8 +178,7 @@ std::string position(lua_State* L) {
   const int top = lua_gettop(L);
   for (int level = 0; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Slf", &frame);
-    lua_pushlightuserdata(L, const_cast<char*>(&kModuleCall));
-    lua_rawget(L, LUA_REGISTRYINDEX);
+    push_registered(L, &kModuleCall);
     const bool is_module_call = lua_rawequal(L, -1, -2);
     lua_pop(L, 2);
     if (is_module_call && module.empty()) module = module_at(L, frame);

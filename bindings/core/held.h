@@ -14,33 +14,35 @@ template <class T> struct Held {
   static T* push(lua_State* L, std::unique_ptr<T> object) {
     Held* h = new (lua_newuserdata(L, sizeof(Held))) Held;
     push_metatable(L);
-    if (lua_isnil(L, -1)) {
-      lua_pop(L, 1);
-      lua_createtable(L, 0, 2);
-      lua_pushcfunction(L, collect);
-      lua_setfield(L, -2, "__gc");
-      lua_pushboolean(L, false);
-      lua_setfield(L, -2, "__metatable");
-      lua_pushlightuserdata(L, const_cast<char*>(T::kShown));
-      lua_pushvalue(L, -2);
-      lua_rawset(L, LUA_REGISTRYINDEX);
-    }
     lua_setmetatable(L, -2);
     h->object = std::move(object);
     return h->object.get();
   }
+  /// Made at first use.
   static void push_metatable(lua_State* L) {
-    lua_pushlightuserdata(L, const_cast<char*>(T::kShown));
-    lua_rawget(L, LUA_REGISTRYINDEX);
+    push_registered(L, T::kShown);
+    if (!lua_isnil(L, -1)) return;
+    lua_pop(L, 1);
+    lua_createtable(L, 0, 2);
+    lua_pushcfunction(L, collect);
+    lua_setfield(L, -2, "__gc");
+    lua_pushboolean(L, false);
+    lua_setfield(L, -2, "__metatable");
+    lua_pushvalue(L, -1);
+    set_registered(L, T::kShown);
   }
   static int collect(lua_State* L) {
-    static_cast<Held*>(lua_touserdata(L, 1))->object.reset();
+    if (Held* h = find(L, 1)) h->object.reset();
     return 0;
   }
+  /// Null where there is another value. What was ended already holds nothing.
+  static Held* find(lua_State* L, int i) {
+    Held* h = static_cast<Held*>(lua_touserdata(L, i));
+    return h && lua_objlen(L, i) == sizeof(Held) && h->kind == T::kShown ? h : nullptr;
+  }
   static T& at(const Args& a, int i) {
-    Held* h = static_cast<Held*>(lua_touserdata(a.L, i));
-    if (!h || lua_objlen(a.L, i) != sizeof(Held) || h->kind != T::kShown || !h->object)
-      a.wrong(i, T::kShown);
+    Held* h = find(a.L, i);
+    if (!h || !h->object) a.wrong(i, T::kShown);
     return *h->object;
   }
 };

@@ -121,7 +121,11 @@ void read_table(lua_State* L, int table, Key& key) {
 /// ends, '...', 'None' or 'newaxis'.
 class Text {
  public:
-  Text(const char* text, size_t n, Key& key) : begin_(text), at_(text), end_(text + n), key_(key) {}
+  Text(std::string_view text, Key& key)
+      : begin_(text.data()),
+        at_(begin_),
+        end_(begin_ + text.size()),
+        key_(key) {}
 
   void read() {
     for (;;) {
@@ -195,11 +199,7 @@ void read_key(lua_State* L, int i, Key& key) {
   switch (lua_type(L, i)) {
     case LUA_TNUMBER: return key.add(Entry::number, index_number(L, i));
     case LUA_TTABLE: return read_table(L, i, key);
-    case LUA_TSTRING: {
-      size_t n;
-      const char* text = lua_tolstring(L, i, &n);
-      return Text(text, n, key).read();
-    }
+    case LUA_TSTRING: return Text(text_at(L, i), key).read();
     default: break;
   }
   if (is_marker(L, i, "newaxis")) return key.add(Entry::newaxis);
@@ -259,12 +259,10 @@ int resolve(const Key& key, const Tensor& x, At* at) {
 
 bool is_index(lua_State* L, int key) {
   if (lua_type(L, key) != LUA_TSTRING) return true;
-  size_t n;
-  const char* text = lua_tolstring(L, key, &n);
-  if (text[0] == '-' || (text[0] >= '0' && text[0] <= '9')) return true;
-  const std::string_view word(text, n);
-  return word == "None" || word == "newaxis" || std::memchr(text, ':', n) ||
-         std::memchr(text, ',', n) || std::strstr(text, "...");
+  const std::string_view word = text_at(L, key);
+  const auto has = [word](std::string_view part) { return word.find(part) != word.npos; };
+  return word.starts_with('-') || (word[0] >= '0' && word[0] <= '9') || word == "None" ||
+         word == "newaxis" || has(":") || has(",") || has("...");
 }
 
 namespace {

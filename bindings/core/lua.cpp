@@ -206,6 +206,7 @@ void set_host() {
 }
 
 int guarded(lua_State* L, int (*body)(lua_State*)) {
+  std::string what;
   try {
     check_interrupt();
     if (bytes_allocated() - calls.gc_charged > kSlack && !capturing) apply_gc_pressure(L);
@@ -218,19 +219,14 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     check_interrupt();
     return results;
   } catch (const std::bad_alloc&) {
-    const std::string what = no_memory(L, "");
-    lua_settop(L, 0);
-    lua_pushlstring(L, what.data(), what.size());
+    what = no_memory(L, "");
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
-    const std::string what = mt_interrupted ? kInterrupted : shortened(e.what());
-    lua_settop(L, 0);
-    lua_pushlstring(L, what.data(), what.size());
+    what = mt_interrupted ? kInterrupted : shortened(e.what());
   }
   if (mt_interrupted) lua_sethook(L, nullptr, 0, 0);  // said already; the handler must not meet it
-  const std::string where = position(L);
-  lua_pushlstring(L, where.data(), where.size());
-  lua_insert(L, 1);
-  lua_concat(L, 2);
+  lua_settop(L, 0);
+  what = position(L) + what;
+  push_text(L, what);
   return -1;
 }
 
@@ -251,10 +247,19 @@ int call(lua_State* L) {
   return results < 0 ? lua_error(L) : results;
 }
 
+void push_registered(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+void set_registered(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_insert(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
 void push_closure(lua_State* L, lua_CFunction function, const Entry* e) {
   lua_pushlightuserdata(L, const_cast<Entry*>(e));
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  push_registered(L, &kMetatable);
   lua_pushcclosure(L, function, 2);
 }
 const Entry* entry_at(lua_State* L, int i) {

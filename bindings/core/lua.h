@@ -21,8 +21,15 @@ namespace mt::lua {
 class Args;
 
 /// Facts of a body: errors of the functions that it calls keep their names; elements of its result are
-/// not set; in a fused function its arguments need no data, or it wants numbers and is refused there.
-enum Fact : uint8_t { kKeepsNames = 1, kUnset = 2, kDefers = 4, kWantsNumbers = 8 };
+/// not set; in a fused function its arguments need no data, or it wants numbers and is refused there; the
+/// registry adds the form in place, NAME_.
+enum Fact : uint8_t {
+  kKeepsNames = 1,
+  kUnset = 2,
+  kDefers = 4,
+  kWantsNumbers = 8,
+  kInPlaceToo = 16
+};
 
 /// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
 struct Body {
@@ -60,6 +67,17 @@ struct Entry {
   ~Entry();
 };
 
+/// An entry whose texts are its own.
+struct OwnedEntry {
+  OwnedEntry(std::string s, std::string d, Body body, int op = -1, bool in_place = false)
+      : signature(std::move(s)),
+        doc(std::move(d)),
+        entry{signature.c_str(), doc.c_str(), body, op, in_place} {}
+  OwnedEntry(const OwnedEntry&) = delete;
+  const std::string signature, doc;
+  const Entry entry;
+};
+
 const Signature& parse_once(const Entry&);
 inline const Signature& signature_of(const Entry& e) {
   const Signature* known = e.parsed.load(std::memory_order_acquire);
@@ -69,6 +87,8 @@ inline const Signature& signature_of(const Entry& e) {
 std::string name_of(const Entry&);
 
 inline const Param kFurther{};  // an argument after "..": it is needed
+
+inline void push_text(lua_State* L, std::string_view s) { lua_pushlstring(L, s.data(), s.size()); }
 
 /// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with
 /// the argument's number, name and value. Positions of tensors' elements and dimensions come
@@ -121,6 +141,8 @@ class Args {
   /// One dimension or a list of them, 0-based; empty when not given.
   Shape dims(int i) const;
   std::vector<Tensor> tensors(int i) const;
+  /// None where none is given.
+  std::vector<std::string> strings(int i) const;
   Dtype dtype(int i) const;
   Dtype dtype(int i, Dtype fallback) const { return given(i) ? dtype(i) : fallback; }
   const Device& device(int i) const;
@@ -133,12 +155,35 @@ class Args {
   [[noreturn]] void wrong(int i, const std::string& expected) const;
 
   int push(const Tensor&) const;
-  int push(double x) const { return lua_pushnumber(L, x), 1; }
-  int push(bool x) const { return lua_pushboolean(L, x), 1; }
-  int push(const std::string& s) const { return lua_pushlstring(L, s.data(), s.size()), 1; }
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  int push(T x) const {
+    if constexpr (std::is_same_v<T, bool>) lua_pushboolean(L, x);
+    else lua_pushnumber(L, double(x));
+    return 1;
+  }
+  int push(std::string_view s) const { return push_text(L, s), 1; }
+  /// A list.
+  template <class T> int push(const std::vector<T>& list) const {
+    lua_createtable(L, int(list.size()), 0);
+    for (size_t i = 0; i < list.size(); ++i) {
+      push(list[i]);
+      lua_rawseti(L, -2, int(i + 1));
+    }
+    return 1;
+  }
   /// A list of integers that prints as (2, 3) and compares with ==.
   int push(const Shape&) const;
+  /// Several values.
+  template <class A, class B, class... C> int push(const A& x, const B& y, const C&... more) const {
+    return push(x), 1 + push(y, more...);
+  }
   int self() const { return lua_settop(L, 1), 1; }
+  /// Gives the table on top of the stack a field.
+  template <class T> void set(const char* key, const T& value) const {
+    push(value);
+    lua_setfield(L, -2, key);
+  }
 
  private:
   bool by_position(const Signature&) const;
@@ -174,6 +219,11 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
     lua_setfield(L, -2, name_of(e).c_str());
   }
 }
+/// The same of the Lua library's own functions.
+template <size_t N> void add_internal(lua_State* L, const Entry (&entries)[N]) {
+  for (const Entry& e : entries) e.internal = true;
+  add(L, entries);
+}
 
 /// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
 /// defers.
@@ -196,11 +246,27 @@ template <class F> void each_named(lua_State* L, int index, const F& f) {
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
 }
+/// Calls f(k), with the value on top of the stack, for each entry 1..n of the list at `index`.
+template <class F> void each_entry(lua_State* L, int index, const F& f) {
+  for (int k = 1, n = int(lua_objlen(L, index)); k <= n; ++k) {
+    lua_rawgeti(L, index, k);
+    f(k);
+    lua_pop(L, 1);
+  }
+}
+/// The characters of a string; none of another value.
+inline std::string_view text_at(lua_State* L, int index) {
+  size_t n = 0;
+  const char* const s = lua_tolstring(L, index, &n);
+  return {s ? s : "", n};
+}
+/// Pushes what the registry holds at the address `key`.
+void push_registered(lua_State* L, const char* key);
+/// Lets the registry hold the value on top of the stack, which is popped.
+void set_registered(lua_State* L, const char* key);
 /// A message with what nobody reads left out: the middle of lines of more than some hundred bytes.
 std::string shortened(std::string text);
-/// The nearest name among the string keys of the table at `index` and `names`, or "".
-std::string nearest_key(lua_State* L, int index, const std::string& name,
-                        std::vector<std::string> names = {});
+/// The nearest of the names, or "".
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
 /// The sentence with the name of the function that was called: "clamp: .." for "minimum: .."
 std::string named(const std::string& operation, const std::string& sentence);

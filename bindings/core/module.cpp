@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
@@ -29,12 +30,9 @@ const Entry kCore[] = {
     {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
-       const int n = int(lua_objlen(a.L, 1));
-       for (int k = 1; k <= n; ++k) {
-         lua_rawgeti(a.L, 1, k);
+       each_entry(a.L, 1, [&](int) {
          if (const Tensor* t = tensor_at(a.L, -1)) t->set_grad({});
-         lua_pop(a.L, 1);
-       }
+       });
        return 0;
      }},
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
@@ -49,26 +47,24 @@ const Entry kCore[] = {
        return std::chrono::duration<double>(now).count();
      }>},
     {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
-     [](Args& a) {
+     bind<[] {
        rusage use{};
        getrusage(RUSAGE_SELF, &use);
        const auto seconds = [](const timeval& t) {
          return double(t.tv_sec) + 1e-6 * double(t.tv_usec);
        };
-       a.push(seconds(use.ru_utime));
-       return 1 + a.push(seconds(use.ru_stime));
-     }},
+       return std::pair(seconds(use.ru_utime), seconds(use.ru_stime));
+     }>},
     {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.", bind<[] {
        if (gpus_in_use) for_each_cuda(synchronize);
      }>},
     {"memory()",
      "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "
      "storages of the CPU's were made.",
-     [](Args& a) {
+     bind<[] {
        const MemoryUse m = memory_use();
-       for (const int64_t n : {m.live, m.host, m.peak, m.cached, m.allocations}) a.push(double(n));
-       return 5;
-     }},
+       return std::tuple(m.live, m.host, m.peak, m.cached, m.allocations);
+     }>},
     {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
      bind<[](int64_t bytes) {
        if (bytes < 0) fail("set_memory_limit: {} bytes", bytes);
@@ -90,20 +86,16 @@ const Entry kCore[] = {
      [](Args& a) {
        FileWriter file(a.text(1).c_str(), a.text(2));
        a.table(3);
-       for (int k = 1, n = int(lua_objlen(a.L, 3)); k <= n; ++k) {
-         lua_rawgeti(a.L, 3, k);
+       each_entry(a.L, 3, [&](int k) {
          if (const Tensor* x = tensor_at(a.L, -1)) {
            if (!x->is_contiguous() || &x->device() != &cpu_device())
              fail("write_pieces: piece {} is no contiguous tensor of the CPU", k);
            file.write(
                {static_cast<const char*>(x->data()), size_t(x->numel() * item_size(x->dtype()))});
          } else {
-           size_t bytes;
-           const char* text = lua_tolstring(a.L, -1, &bytes);
-           file.write({text, bytes});
+           file.write(text_at(a.L, -1));
          }
-         lua_pop(a.L, 1);
-       }
+       });
        file.commit();
        return 0;
      }},
@@ -135,43 +127,26 @@ const Entry kCore[] = {
      [](Args& a) {
        try {
          a.device(1);
-         return a.push(std::string());
+         return a.push("");
        } catch (const Error& e) {
-         return a.push(std::string(e.what() + std::string("device_unavailable_reason: ").size()));
+         return a.push(e.what() + std::strlen("device_unavailable_reason: "));
        }
      }},
     {"set_module_call(fn)", "Tells error messages which function calls modules.",
      [](Args& a) {
        a.function(1);
-       lua_pushlightuserdata(a.L, const_cast<char*>(&kModuleCall));
        lua_pushvalue(a.L, 1);
-       lua_rawset(a.L, LUA_REGISTRYINDEX);
+       set_registered(a.L, &kModuleCall);
        return 0;
      }},
     {"fail(message)", "An error at the user's line.",
      [](Args& a) -> int { throw Error(a.text(1)); }},
     {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
-     [](Args& a) {
-       std::vector<std::string> names;
-       a.table(1);
-       for (int k = 1, n = int(lua_objlen(a.L, 1)); k <= n; ++k) {
-         lua_rawgeti(a.L, 1, k);
-         if (lua_type(a.L, -1) == LUA_TSTRING) names.push_back(lua_tostring(a.L, -1));
-         lua_pop(a.L, 1);
-       }
-       return a.push(nearest(names, a.text(2)));
-     }},
+     bind<nearest>},
     {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
 };
 
 // ---- functions written in Lua with the declarations of C++ ones ---------------------------------
-
-/// What core.declare makes: kept for the life of the process, as closures point to it. Lua states that
-/// declare the same share it.
-struct Declared {
-  std::string signature, doc;
-  Entry entry;
-};
 
 int declared_body(Args& a) {
   a.require_all();
@@ -183,24 +158,22 @@ int declared_body(Args& a) {
 
 int declare(Args& a) {
   static std::mutex guard;
-  static std::unordered_map<std::string, Declared> all;
+  // Kept for the life of the process, as closures point to them. Lua states that declare the same share them.
+  static std::unordered_map<std::string, OwnedEntry> all;
   a.function(3);
   const bool keeps = a.boolean(4);
   std::lock_guard lock(guard);
-  const auto [at, fresh] = all.try_emplace(fmt::format("{}\n{}\n{}", a.text(1), a.text(2), keeps));
-  Declared& d = at->second;
-  if (fresh) {
-    d.signature = a.text(1), d.doc = a.text(2);
-    d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
-    d.entry.body = keeps ? &declared_body | kKeepsNames : Body(&declared_body);
-    try {
-      signature_of(d.entry);
-    } catch (...) {
-      all.erase(at);
-      throw;
-    }
+  const Body body = keeps ? &declared_body | kKeepsNames : Body(&declared_body);
+  const auto [at, fresh] = all.try_emplace(fmt::format("{}\n{}\n{}", a.text(1), a.text(2), keeps),
+                                           a.text(1), a.text(2), body);
+  const Entry& entry = at->second.entry;
+  try {
+    signature_of(entry);
+  } catch (...) {
+    all.erase(at);
+    throw;
   }
-  lua_pushlightuserdata(a.L, &d.entry);
+  lua_pushlightuserdata(a.L, const_cast<Entry*>(&entry));
   lua_pushvalue(a.L, lua_upvalueindex(2));
   lua_pushvalue(a.L, 3);
   lua_pushcclosure(a.L, call, 3);
@@ -209,38 +182,25 @@ int declare(Args& a) {
 
 /// Pushes a table with what operations, reductions and scans have in common.
 template <class Info> void push_info(Args& a, const Info& info, int params) {
-  lua_State* L = a.L;
-  const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
-  lua_newtable(L);
-  a.push(std::string(info.name)), set("name");
-  a.push(std::string(info.doc)), set("doc");
-  a.push(info.lo), set("lo");
-  a.push(info.hi), set("hi");
-  for (const bool names : {true, false}) {
-    lua_newtable(L);
-    for (int k = 0; k < params; ++k) {
-      if (names) a.push(std::string(info.params[k].name));
-      else a.push(info.params[k].value);
-      lua_rawseti(L, -2, k + 1);
-    }
-    set(names ? "params" : "values");
-  }
+  std::vector<std::string_view> names;
+  std::vector<double> values;
+  for (int k = 0; k < params; ++k)
+    names.push_back(info.params[k].name), values.push_back(info.params[k].value);
+  lua_newtable(a.L);
+  a.set("name", info.name), a.set("doc", info.doc), a.set("lo", info.lo), a.set("hi", info.hi);
+  a.set("params", names), a.set("values", values);
 }
 
 /// The elementwise operations, for the benchmark and the reference.
 int operations(Args& a) {
   static const char* const accepts[] = {"any", "number", "real", "integer"};
-  lua_State* L = a.L;
-  lua_createtable(L, kOps, 0);
+  lua_createtable(a.L, kOps, 0);
   for (int i = 0; i < kOps; ++i) {
     const OpRow& row = op_row(i);
     push_info(a, *row.info, row.params);
-    const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
-    a.push(double(row.inputs)), set("inputs");
-    a.push(row.answers_bool), set("answers_bool");
-    a.push(row.mask_first), set("mask_first");
-    a.push(std::string(accepts[int(row.info->accepts)])), set("accepts");
-    lua_rawseti(L, -2, i + 1);
+    a.set("inputs", row.inputs), a.set("answers_bool", row.answers_bool);
+    a.set("mask_first", row.mask_first), a.set("accepts", accepts[int(row.info->accepts)]);
+    lua_rawseti(a.L, -2, i + 1);
   }
   return 1;
 }
@@ -279,17 +239,14 @@ int check_options(Args& a) {
 /// The reductions and scans that are functions, for tests and the benchmark.
 int reductions(Args& a) {
   static const char* const takes[] = {"any", "real", "floats", "bools"};
-  lua_State* L = a.L;
-  lua_newtable(L);
+  lua_newtable(a.L);
   for (int i = 0, n = 0; i < kReductions + kScans; ++i) {
     const ReduceRow& row = i < kReductions ? reduce_row(i) : scan_row(i - kReductions);
     if (!row.info->doc) continue;
     push_info(a, *row.info, row.params);
-    const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
-    a.push(i >= kReductions), set("scan");
-    a.push(row.differentiable), set("differentiable");
-    a.push(std::string(takes[int(row.info->takes)])), set("takes");
-    lua_rawseti(L, -2, ++n);
+    a.set("scan", i >= kReductions), a.set("differentiable", row.differentiable);
+    a.set("takes", takes[int(row.info->takes)]);
+    lua_rawseti(a.L, -2, ++n);
   }
   return 1;
 }
@@ -303,23 +260,22 @@ int parameters_of(Args& a) {
   int n = 0;
   for (const Param& p : s.params) {
     lua_newtable(a.L);
-    const auto set = [&](const char* key, const auto& value) {
-      a.push(value);
-      lua_setfield(a.L, -2, key);
-    };
-    set("name", p.name), set("type", type_text(p)), set("list", p.list), set("collects", p.collect);
-    if (p.optional) set("default", p.default_text);
-    if (p.low > -INFINITY) set("low", p.low);
-    if (p.high < INFINITY) set("high", p.high);
+    a.set("name", p.name), a.set("type", type_text(p));
+    a.set("list", p.list), a.set("collects", p.collect);
+    if (p.optional) a.set("default", p.default_text);
+    if (p.low > -INFINITY) a.set("low", p.low);
+    if (p.high < INFINITY) a.set("high", p.high);
     lua_rawseti(a.L, -2, ++n);
   }
-  const auto flag = [&](const char* key, bool value) {
-    lua_pushboolean(a.L, value);
-    lua_setfield(a.L, -2, key);
-  };
-  flag("open", s.open), flag("out", s.out);
-  if (!e || !e->body.results) return 1;
-  return 1 + a.push(std::string(e->body.results));
+  a.set("open", s.open), a.set("out", s.out);
+  return !e || !e->body.results ? 1 : 1 + a.push(e->body.results);
+}
+
+/// A table that `add` fills.
+template <void (*add)(lua_State*)> int table_of(Args& a) {
+  lua_newtable(a.L);
+  add(a.L);
+  return 1;
 }
 
 const Entry kLanguage[] = {
@@ -334,61 +290,21 @@ const Entry kLanguage[] = {
      }},
     {"open(name)", "Makes the functions that go by a name; whether there are any.",
      [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
-    {"linalg()", "The functions of mt.linalg.",
-     [](Args& a) {
-       push_linalg(a.L);
-       return 1;
-     }},
-    {"cuda()", "What cuda/init.lua is made of.",
-     [](Args& a) {
-       push_cuda(a.L);
-       return 1;
-     }},
-    {"formats()", "What data/formats.lua is made of.",
-     [](Args& a) {
-       push_formats(a.L);
-       return 1;
-     }},
-    {"tokenizer()", "What data/tokenizer.lua is made of.",
-     [](Args& a) {
-       push_tokenizer(a.L);
-       return 1;
-     }},
-    {"gradient()", "What core/gradient.lua is made of.",
-     [](Args& a) {
-       push_gradient(a.L);
-       return 1;
-     }},
+    {"linalg()", "The functions of mt.linalg.", table_of<add_linalg>},
+    {"cuda()", "What cuda/init.lua is made of.", table_of<add_cuda>},
+    {"formats()", "What data/formats.lua is made of.", table_of<add_formats>},
+    {"tokenizer()", "What data/tokenizer.lua is made of.", table_of<add_tokenizer>},
+    {"gradient()", "What core/gradient.lua is made of.", table_of<add_gradient>},
+    {"loader()", "What data/loader.lua is made of.", table_of<add_loader>},
+    {"compile()", "What compile/*.lua is made of.", table_of<add_compile>},
+    {"grid_kernel()", "What compile/kernel.lua is made of.", table_of<add_grid_kernel>},
+    {"watch()", "What plot/graph.lua and tools/live.lua are made of.", table_of<add_watch>},
     {"dist()", "mt.dist but parallel, and what that is made of.",
      [](Args& a) {
        push_dist(a.L);
        return 2;
      }},
-    {"loader()", "What data/loader.lua is made of.",
-     [](Args& a) {
-       push_loader(a.L);
-       return 1;
-     }},
-    {"compile()", "What compile/*.lua is made of.",
-     [](Args& a) {
-       push_compile(a.L);
-       return 1;
-     }},
-    {"grid_kernel()", "What compile/kernel.lua is made of.",
-     [](Args& a) {
-       push_grid_kernel(a.L);
-       return 1;
-     }},
-    {"watch()", "What plot/graph.lua and tools/live.lua are made of.",
-     [](Args& a) {
-       push_watch(a.L);
-       return 1;
-     }},
-    {"cuda_kernel()", "What cuda/kernel.lua is made of.",
-     [](Args& a) {
-       push_cuda_kernel(a.L);
-       return 1;
-     }},
+    {"cuda_kernel()", "What cuda/kernel.lua is made of.", table_of<add_cuda_kernel>},
     {"chunks(name)", "The texts of the chunks of this name that the program was given, a list.",
      [](Args& a) {
        luaL_newmetatable(a.L, "mtorch.chunks");
@@ -420,8 +336,7 @@ const Entry kLanguage[] = {
        std::string signature = signature_of(*e).text;
        if (const size_t self = signature.find("(self"); self != std::string::npos)
          signature.erase(self + 1, signature[self + 5] == ',' ? 6 : 4);
-       a.push(signature), a.push(std::string(e->doc)), a.push(limits(signature_of(*e)));
-       return 3;
+       return a.push(signature, e->doc, limits(signature_of(*e)));
      }},
     {"parameters(..)",
      "What a function or a signature takes: a list of {name=, type=, default=, list=, collects=, low=, "
@@ -495,15 +410,13 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 }  // namespace
 
 void open_core(lua_State* L) {
-  add(L, kCore);
-  add(L, kLanguage);
+  add_internal(L, kCore);
+  add_internal(L, kLanguage);
   add_files(L);
   add_json(L);
   add_optim(L);
   add_record(L);
   add_profile(L);
-  for (const Entry& e : kCore) e.internal = true;
-  for (const Entry& e : kLanguage) e.internal = true;
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
 }
@@ -535,8 +448,7 @@ void open_lua(lua_State* L) {
   lua_pushvalue(L, -3);
   lua_pushvalue(L, -3);
   luaL_getmetatable(L, "mtorch.methods");
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  push_registered(L, &kMetatable);
   luaL_getmetatable(L, "mtorch.shape");
   lua_call(L, 5, 0);
   lua_pop(L, 1);

@@ -56,25 +56,12 @@ std::string advice(lua_State* L, const std::string& owner, const std::string& na
   lua_pushstring(L, name.c_str());
   lua_createtable(L, int(names.size()), 0);
   for (size_t i = 0; i < names.size(); ++i) {
-    lua_pushstring(L, names[i].c_str());
+    push_text(L, names[i]);
     lua_rawseti(L, -2, int(i) + 1);
   }
   if (lua_pcall(L, 3, 1, 0) == 0 && lua_isstring(L, -1)) text = lua_tostring(L, -1);
   lua_settop(L, top);
   return text;
-}
-
-std::string nearest_key(lua_State* L, int i, const std::string& name,
-                        std::vector<std::string> names) {
-  lua_pushvalue(L, i);
-  lua_pushnil(L);
-  while (lua_next(L, -2)) {
-    if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_tostring(L, -2));
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  std::sort(names.begin(), names.end());
-  return nearest(names, name);
 }
 
 }  // namespace mt::lua

@@ -58,10 +58,9 @@ class Parcel::Writer {
     to_.bytes_.append(bytes, sizeof x);
   }
   void text(int i) {
-    size_t n = 0;
-    const char* s = lua_tolstring(L_, i, &n);
-    tag(Tag::string), raw(n);
-    to_.bytes_.append(s, n);
+    const std::string_view s = text_at(L_, i);
+    tag(Tag::string), raw(s.size());
+    to_.bytes_ += s;
   }
   void entries(int i, const Path* path, int depth) {
     luaL_checkstack(L_, 4, "a table on its way to another thread");

@@ -26,20 +26,12 @@ void tell(lua_State* L, const Entry* e, int n) {
   const Temporarily quiet(recording, false);
   const int first = lua_gettop(L) - n + 1;
   luaL_checkstack(L, n + 4, "too many values");
-  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  push_registered(L, &kWatcher);
   lua_pushinteger(L, depth);
   e ? lua_pushstring(L, name_of(*e).c_str()) : lua_pushnil(L);
   e ? lua_pushstring(L, e->signature) : lua_pushnil(L);
   for (int i = 0; i < n; ++i) lua_pushvalue(L, first + i);
   lua_call(L, n + 3, 0);
-}
-
-/// The function on top of the stack, or nil, is told from now on.
-void set_watcher(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
-  lua_insert(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
 /// record(fn, watcher, ..): fn(..), while watcher is told. It is not kept: it holds what was recorded.
@@ -48,7 +40,7 @@ int record(Args& a) {
   a.function(1), a.function(2);
   if (recording) fail("a call is recorded already");
   lua_pushvalue(L, 2);
-  set_watcher(L);
+  set_registered(L, &kWatcher);
   lua_remove(L, 2);
   int status;
   {
@@ -57,7 +49,7 @@ int record(Args& a) {
     status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   }
   lua_pushnil(L);
-  set_watcher(L);
+  set_registered(L, &kWatcher);
   if (status != 0) lua_error(L);
   return lua_gettop(L);
 }
@@ -67,11 +59,9 @@ const Entry kRecord[] = {
      "fn(..), with watcher called before and after each call of a C++ function, as bindings/core/record.h says.",
      Body(record) | kKeepsNames},
     {"identity(x)", "Numbers that tell the tensor, and its storage, from others that live.",
-     [](Args& a) {
-       const TensorImpl* impl = a.tensor(1).impl();
-       a.push(double(uintptr_t(impl)));
-       return 1 + a.push(double(uintptr_t(impl->storage)));
-     }},
+     bind<[](const Tensor& x) {
+       return std::pair(double(uintptr_t(x.impl())), double(uintptr_t(x.impl()->storage)));
+     }>},
 };
 
 }  // namespace
@@ -84,9 +74,6 @@ int record_call(Args& a, int (*run)(Args&)) {
   return results;
 }
 
-void add_record(lua_State* L) {
-  add(L, kRecord);
-  for (const Entry& e : kRecord) e.internal = true;
-}
+void add_record(lua_State* L) { add_internal(L, kRecord); }
 
 }  // namespace mt::lua

@@ -1,6 +1,8 @@
 // registry.cpp -- the names of `mt` and of tensors' methods, and how they get into a Lua state
 #include "bindings/core/registry.h"
 
+#include <cstring>
+
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
@@ -9,6 +11,21 @@ Registry::Name& Registry::name(const std::string& name) {
   const auto [at, fresh] = names_.try_emplace(name);
   if (fresh) subjects_.back().names.push_back(name);
   return at->second;
+}
+
+void Registry::both(const Entry& e) {
+  name(name_of(e)) = {&e, &e};
+  if (!(e.body.facts & kInPlaceToo)) return;
+  const std::string name = name_of(e);
+  std::string rest = e.signature + name.size(), doc = e.op < 0 ? name + "." : e.doc;
+  if (const size_t out = rest.find(", {out=}"); out != rest.npos)
+    rest.erase(out, std::strlen(", {out=}"));
+  doc.pop_back();
+  Body body = e.body;
+  body.facts = 0;
+  const OwnedEntry& made = in_place_.emplace_back(
+      fmt::format("{}_{}", name, rest), fmt::format("{}, written into x.", doc), body, e.op, true);
+  both(made.entry);
 }
 
 void Registry::alias(const std::string& other, const std::string& of) {
@@ -59,7 +76,7 @@ namespace {
 
 /// table[name] = the function at the top of the stack, which is popped, unless it has one.
 void put(lua_State* L, int table, const std::string& name) {
-  lua_pushlstring(L, name.data(), name.size());
+  push_text(L, name);
   lua_pushvalue(L, -1);
   lua_rawget(L, table);
   const bool has = !lua_isnil(L, -1);
@@ -77,7 +94,7 @@ void open_into(lua_State* L, int module, int methods, const std::string& key,
         first && first->function == name.function && first->method == name.method) {
       open_into(L, module, methods, own, *first);
       for (const int table : {module, methods}) {
-        lua_pushlstring(L, own.data(), own.size());
+        push_text(L, own);
         lua_rawget(L, table);
         if (entry_at(L, -1) == &entry) put(L, table, key);
         else lua_pop(L, 1);
@@ -116,7 +133,7 @@ void open_all(lua_State* L) {
     lua_setfield(L, -2, "title");
     int k = 0;
     for (const std::string& name : subject.names) {
-      lua_pushlstring(L, name.data(), name.size());
+      push_text(L, name);
       lua_rawseti(L, -2, ++k);
       open_into(L, top + 1, top + 2, name, *catalogue().find(name));
     }

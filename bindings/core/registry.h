@@ -3,6 +3,7 @@
 // Six hundred functions made at the start would be walked by every collection, and memory-bound
 // loops collect often (a large result is reused only once Lua has let go of it).
 #pragma once
+#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,7 +26,8 @@ class Registry {
   void subject(const char* title) { subjects_.push_back({title, {}}); }
   void function(const Entry& e) { name(name_of(e)).function = &e; }
   void method(const Entry& e) { name(name_of(e)).method = &e; }
-  void both(const Entry& e) { name(name_of(e)) = {&e, &e}; }
+  /// With the form in place where it has one.
+  void both(const Entry& e);
   /// Another name for what has this one; nothing when nothing has.
   void alias(const std::string& other, const std::string& of);
   template <class List> void functions(const List& list) {
@@ -45,6 +47,7 @@ class Registry {
   Name& name(const std::string& name);
   std::unordered_map<std::string, Name> names_;
   std::vector<Subject> subjects_;
+  std::deque<OwnedEntry> in_place_;
 };
 
 /// All functions of tensors, in the order of their subjects.

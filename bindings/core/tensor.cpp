@@ -111,10 +111,7 @@ class Nested {
   }
 
   void leaf(int depth, const std::string& path, double v, bool boolean) {
-    if (rank_known_ && depth != shape.size())
-      fail("tensor: {} is a number, where the others are lists", path);
-    if (!rank_known_ && depth != shape.size())
-      fail("tensor: {} is a number, where the others are lists", path);
+    if (depth != shape.size()) fail("tensor: {} is a number, where the others are lists", path);
     if (rank_known_ && boolean != booleans) fail("tensor: {} mixes booleans and numbers", path);
     rank_known_ = true;
     booleans = boolean;
@@ -152,7 +149,9 @@ bool push_method(lua_State* L, const std::string& key) {
   luaL_getmetatable(L, "mtorch.methods");
   std::vector<std::string> names = {"shape",   "dtype", "device", "grad", "requires_grad",
                                     "is_leaf", "ndim",  "T",      "mT"};
-  const std::string close = nearest_key(L, -1, key, names);
+  each_named(L, lua_gettop(L), [&](const std::string& name) { names.push_back(name); });
+  std::sort(names.begin(), names.end());
+  const std::string close = nearest(names, key);
   const std::string said = advice(L, "tensor", key, {});
   luaL_getmetatable(L, "mtorch.module");
   lua_pushstring(L, key.c_str());
@@ -286,7 +285,7 @@ int length(lua_State* L) {
 int text(lua_State* L) {
   const Tensor* x = tensor_at(L, 1);
   const std::string s = x ? to_string(*x) : "tensor";
-  lua_pushlstring(L, s.data(), s.size());
+  push_text(L, s);
   return 1;
 }
 
@@ -311,25 +310,23 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
 
 // ---- methods about one tensor -------------------------------------------------------------------
 
+/// All of the numbers, or that of the dimension at argument 2.
+int push_dims(Args& a, const Shape& numbers) {
+  if (!a.given(2)) return a.push(numbers);
+  const char* const name = signature_of(a.entry()).name.c_str();
+  if (numbers.size() == 0) fail("{}: a 0-d tensor has no dimensions", name);
+  return a.push(numbers[wrap_dim(name, a.position(2), numbers.size())]);
+}
+
 const Entry kMethods[] = {
     {"dim(x)", "The number of dimensions.",
      bind<[](const Tensor& x) { return x.dim(); }> | kDefers},
     {"numel(x)", "The number of elements.",
      bind<[](const Tensor& x) { return x.numel(); }> | kDefers},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       if (!a.given(2)) return a.push(x.shape());
-       if (x.dim() == 0) fail("size: a 0-d tensor has no dimensions");
-       return a.push(double(x.size(wrap_dim("size", a.position(2), x.dim()))));
-     } | kDefers},
+     [](Args& a) { return push_dims(a, a.tensor(1).shape()); } | kDefers},
     {"stride(x, dim=nil)", "How many elements apart neighbours lie, for each dimension or one.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       if (!a.given(2)) return a.push(x.strides());
-       if (x.dim() == 0) fail("stride: a 0-d tensor has no dimensions");
-       return a.push(double(x.stride(wrap_dim("stride", a.position(2), x.dim()))));
-     }},
+     [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
     {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
      bind<[](const Tensor& x) { return x.is_contiguous(); }>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
@@ -415,9 +412,8 @@ void open_tensor(lua_State* L) {
                                   {"__eq", safely<same>},
                                   {nullptr, nullptr}};
   lua_newtable(L);
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, -1);
+  set_registered(L, &kMetatable);
   luaL_register(L, nullptr, meta);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot reach it

@@ -15,10 +15,6 @@ struct TracedProgram : ir::Builder {
   static constexpr char kShown[] = "a program under construction";
 };
 ir::Builder& builder_at(const Args& a) { return Held<TracedProgram>::at(a, 1); }
-int new_builder(Args& a) {
-  Held<TracedProgram>::push(a.L, std::make_unique<TracedProgram>());
-  return 1;
-}
 
 int value_at(const Args& a, const ir::Builder& b, int i) {
   const lua_Integer v = lua_tointeger(a.L, i);
@@ -39,22 +35,19 @@ int add_operation(Args& a) {
   for (int k = 0; k < row.params; ++k)
     params[k] = a.given(4 + row.inputs + k) ? lua_tonumber(a.L, 4 + row.inputs + k)
                                             : row.info->params[k].value;
-  lua_pushinteger(a.L, b.add(op, in, params));
-  return 1;
+  return a.push(b.add(op, in, params));
 }
 
 int constant(Args& a) {
   ir::Builder& b = builder_at(a);
   const int v = lua_isboolean(a.L, 2) ? b.constant_bool(lua_toboolean(a.L, 2))
                                       : b.constant(lua_tonumber(a.L, 2));
-  lua_pushinteger(a.L, v);
-  return 1;
+  return a.push(v);
 }
 int leaf(Args& a) {
   ir::Builder& b = builder_at(a);
   const int which = int(lua_tointeger(a.L, 3));
-  lua_pushinteger(a.L, a.text(2) == "input" ? b.input(which) : b.number(which));
-  return 1;
+  return a.push(a.text(2) == "input" ? b.input(which) : b.number(which));
 }
 /// The value of a constant, or nil; whether it is a bool.
 int ask(Args& a) {
@@ -64,8 +57,7 @@ int ask(Args& a) {
   if (!c) lua_pushnil(a.L);
   else if (b.is_bool(v)) lua_pushboolean(a.L, *c != 0);
   else lua_pushnumber(a.L, *c);
-  lua_pushboolean(a.L, b.is_bool(v));
-  return 2;
+  return 1 + a.push(b.is_bool(v));
 }
 
 /// finish(builder, {values}, inputs, numbers): the program; which numbers it reads; how many
@@ -74,11 +66,7 @@ int finish(Args& a) {
   const ir::Builder& b = builder_at(a);
   std::vector<int> outputs;
   a.table(2);
-  for (int k = 1, n = int(lua_objlen(a.L, 2)); k <= n; ++k) {
-    lua_rawgeti(a.L, 2, k);
-    outputs.push_back(value_at(a, b, lua_gettop(a.L)));
-    lua_pop(a.L, 1);
-  }
+  each_entry(a.L, 2, [&](int) { outputs.push_back(value_at(a, b, lua_gettop(a.L))); });
   const ir::Expression& e =
       b.finish(outputs, int(lua_tointeger(a.L, 3)), int(lua_tointeger(a.L, 4)));
   lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(&e));
@@ -89,14 +77,7 @@ int finish(Args& a) {
       lua_rawseti(a.L, -2, e.program().code[i].which + 1);
     }
   const ir::Builder::Saved& saved = b.saved();
-  lua_pushinteger(a.L, saved.folded);
-  lua_pushinteger(a.L, saved.shared);
-  lua_pushinteger(a.L, saved.simplified);
-  return 5;
-}
-const ir::Expression& expression_at(const Args& a, int i) {
-  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
-  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+  return 2 + a.push(saved.folded, saved.shared, saved.simplified);
 }
 
 /// The results of a program: program, name, numbers or nil, tensors..
@@ -204,13 +185,10 @@ const Entry kParts[] = {
     {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
     {"fuse_from(..)",
      "elements: sets the least that a fused function's operations wait for; the one before.",
-     [](Args& a) {
-       lua_pushinteger(a.L, lua_Integer(ir::Fuser::smallest.exchange(a.integer(1))));
-       return 1;
-     }},
+     [](Args& a) { return a.push(ir::Fuser::smallest.exchange(a.integer(1))); }},
     {"caller(..)", "The function that calls programs: programs, name, function.", make_caller},
     {"clone(..)", "A copy of a Lua function.", clone},
-    {"builder()", "An empty program.", new_builder},
+    {"builder()", "An empty program.", bind<[] { return std::make_unique<TracedProgram>(); }>},
     {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",
      add_operation},
     {"constant(..)", "A number's or boolean's value: builder, constant.", constant},
@@ -230,19 +208,19 @@ const Entry kParts[] = {
      [](Args& a) {
        const int op = op_named(a.text(1));
        if (op < 0) return 0;
-       lua_pushinteger(a.L, op);
-       lua_pushinteger(a.L, op_row(op).inputs);
-       lua_pushinteger(a.L, op_row(op).params);
-       return 3;
+       return a.push(op, op_row(op).inputs, op_row(op).params);
      }},
 };
 
 }  // namespace
 
-void push_compile(lua_State* L) {
-  lua_newtable(L);
-  add(L, kParts);
-  for (const Entry& e : kParts) e.internal = true;
+const ir::Expression& expression_at(const Args& a, int i) {
+  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
+  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+}
+
+void add_compile(lua_State* L) {
+  add_internal(L, kParts);
   kCompiled.internal = true;
   add_explain(L);
   add_replay(L);

@@ -8,27 +8,25 @@
 namespace mt::lua {
 namespace {
 
-template <int Value> int filled(Args& a) {
-  const NewTensorOptions made(a, 2, default_dtype());
-  return made.push(a, full(a.new_shape(1), Value, made.dtype, made.device));
+template <Form form, int Value> int filled(Args& a) {
+  const NewTensor made(a, form);
+  return made.push(a, full(made.shape, Value, made.dtype, made.device));
 }
 
-template <int Value> int filled_like(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const NewTensorOptions made(a, 2, x.dtype(), x.device());
-  return made.push(a, full(x.shape(), Value, made.dtype, made.device));
+/// Filled with the number or boolean before the options.
+template <Form form> int filled_with(Args& a) {
+  const int i = form == Form::of ? 3 : 2;
+  const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
+  const NewTensor made(a, form, 1, boolean ? Dtype::b8 : default_dtype());
+  const double value = boolean ? a.boolean(i) : a.number(i);
+  return made.push(a, full(made.shape, value, made.dtype, made.device));
 }
 
-/// x:new_zeros(2, 3): the dtype and device of x, another shape.
-template <int Value> int filled_new(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const NewTensorOptions made(a, 3, x.dtype(), x.device());
-  return made.push(a, full(a.new_shape(2), Value, made.dtype, made.device));
-}
-
-/// The number or boolean that fills a tensor.
-double fill_value(const Args& a, int i) {
-  return lua_type(a.L, i) == LUA_TBOOLEAN ? double(lua_toboolean(a.L, i)) : a.number(i);
+/// Elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
+template <Form form> int unset(Args& a) {
+  const NewTensor made(a, form);
+  return made.push(a, made.dtype == Dtype::b8 ? zeros(made.shape, Dtype::b8, made.device)
+                                              : empty(made.shape, made.dtype, made.device));
 }
 
 int64_t count_of(const Args& a, int i) {
@@ -46,12 +44,10 @@ int logspace_body(Args& a) {
 }
 
 int frombuffer_body(Args& a) {
-  if (lua_type(a.L, 1) != LUA_TSTRING) a.wrong(1, "a string");
-  size_t n;
-  const char* bytes = lua_tolstring(a.L, 1, &n);
+  const std::string_view bytes = a.characters(1);
   const Dtype dtype = a.dtype(2, default_dtype());
   const Shape shape = a.given(3) ? a.new_shape(3) : Shape();
-  return a.push(from_bytes({bytes, n}, dtype, a.given(3) ? &shape : nullptr));
+  return a.push(from_bytes(bytes, dtype, a.given(3) ? &shape : nullptr));
 }
 
 template <bool Lower>
@@ -98,12 +94,6 @@ int to_body(Args& a) {
   return a.push(a.given(5) ? to(x, a.device(5), a.boolean(6)) : x);
 }
 
-/// A tensor whose elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
-Tensor unset(const Shape& shape, const NewTensorOptions& made) {
-  return made.dtype == Dtype::b8 ? zeros(shape, Dtype::b8, made.device)
-                                 : empty(shape, made.dtype, made.device);
-}
-
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
@@ -111,19 +101,11 @@ const Entry kFunctions[] = {
        const NewTensorOptions made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
-    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<0>},
-    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<1>},
-    {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.",
-     [](Args& a) {
-       const NewTensorOptions made(a, 2, default_dtype());
-       return made.push(a, unset(a.new_shape(1), made));
-     }},
+    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<Form::plain, 0>},
+    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<Form::plain, 1>},
+    {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.", unset<Form::plain>},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
-     [](Args& a) {
-       const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
-       const NewTensorOptions made(a, 3, boolean ? Dtype::b8 : default_dtype());
-       return made.push(a, full(a.new_shape(1), fill_value(a, 2), made.dtype, made.device));
-     }},
+     filled_with<Form::plain>},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
        const NewTensorOptions made(a, 3, default_dtype());
@@ -191,35 +173,20 @@ const Entry kMethods[] = {
      bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>},
     {"half(x)", "x as float16.", bind<converted<Dtype::f16>>},
     {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
-    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled_like<0>},
-    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled_like<1>},
+    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled<Form::like, 0>},
+    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled<Form::like, 1>},
     {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 2, x.dtype(), x.device());
-       return made.push(a, unset(x.shape(), made));
-     } | kUnset},
+     unset<Form::like> | kUnset},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 3, x.dtype(), x.device());
-       return made.push(a, full(x.shape(), fill_value(a, 2), made.dtype, made.device));
-     }},
+     filled_with<Form::like>},
     {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.",
-     filled_new<0>},
-    {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.", filled_new<1>},
+     filled<Form::of, 0>},
+    {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.",
+     filled<Form::of, 1>},
     {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 3, x.dtype(), x.device());
-       return made.push(a, unset(a.new_shape(2), made));
-     } | kUnset},
+     unset<Form::of> | kUnset},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       const NewTensorOptions made(a, 4, x.dtype(), x.device());
-       return made.push(a, full(a.new_shape(2), fill_value(a, 3), made.dtype, made.device));
-     }},
+     filled_with<Form::of>},
     {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

@@ -9,14 +9,18 @@
 #include "engine/gpu/graph.h"
 
 namespace mt::lua {
-namespace {
 
-const Gpu& gpu_at(const Args& a, int i) {
-  const Device& d = a.device(i);
-  if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", name_of(a.entry()));
-  check_alive(d);
-  return gpu_of(d);
-}
+template <> struct Arg<Gpu> {
+  static constexpr Type type{kind::device};
+  static const Gpu& get(const Args& a, int i) {
+    const Device& d = a.device(i);
+    if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", name_of(a.entry()));
+    check_alive(d);
+    return gpu_of(d);
+  }
+};
+
+namespace {
 
 // ---- objects that Lua holds ----------------------------------------------------------------------
 
@@ -44,8 +48,7 @@ void check_recorded(const Event& e, const char* which) {
   if (!e.recorded) fail("{} event has not been recorded; use e:record()", which);
 }
 
-int elapsed(Args& a) {
-  Event &first = Held<Event>::at(a, 1), &second = Held<Event>::at(a, 2);
+double elapsed(const Event& first, const Event& second) {
   check_recorded(first, "elapsed_time: the first");
   check_recorded(second, "elapsed_time: the second");
   if (&first.gpu != &second.gpu)
@@ -54,32 +57,26 @@ int elapsed(Args& a) {
     fail("elapsed_time: the GPU has not come to both events yet; use e:synchronize()");
   const float ms = first.gpu.event_ms(first.mark, second.mark);
   check_device(first.gpu);
-  return a.push(double(ms));
+  return double(ms);
 }
 
 // ---- memory ---------------------------------------------------------------------------------------
 
 int memory_stats(Args& a) {
-  const Gpu& gpu = gpu_at(a, 1);
+  const Gpu& gpu = Arg<Gpu>::get(a, 1);
   const GpuUse u = gpu.use();
   const std::pair<const char*, int64_t> fields[] = {
       {"allocated", u.allocated}, {"peak", u.peak},     {"reserved", u.reserved},
       {"free", u.free},           {"total", u.total},   {"allocations", u.allocations},
       {"launches", u.launches},   {"copies", u.copies}, {"waits", u.waits}};
   lua_createtable(a.L, 0, 11);
-  lua_pushstring(a.L, gpu.products(false));
-  lua_setfield(a.L, -2, "products");
-  lua_pushstring(a.L, gpu.convolutions(false));
-  lua_setfield(a.L, -2, "convolutions");
-  for (const auto& [name, value] : fields) {
-    lua_pushnumber(a.L, double(value));
-    lua_setfield(a.L, -2, name);
-  }
+  a.set("products", gpu.products(false)), a.set("convolutions", gpu.convolutions(false));
+  for (const auto& [name, value] : fields) a.set(name, value);
   return 1;
 }
 
 int device_properties(Args& a) {
-  const Gpu& gpu = gpu_at(a, 1);
+  const Gpu& gpu = Arg<Gpu>::get(a, 1);
   const GpuProperties p = gpu.properties();
   const std::pair<const char*, int64_t> fields[] = {
       {"major", p.major},
@@ -93,12 +90,8 @@ int device_properties(Args& a) {
       {"shared_memory_per_block", p.shared_memory_per_block},
       {"L2_cache_size", p.l2_cache_size}};
   lua_newtable(a.L);
-  for (const auto& [name, value] : fields) {
-    lua_pushnumber(a.L, double(value));
-    lua_setfield(a.L, -2, name);
-  }
-  lua_pushstring(a.L, gpu.model);
-  lua_setfield(a.L, -2, "name");
+  for (const auto& [name, value] : fields) a.set(name, value);
+  a.set("name", gpu.model);
   return 1;
 }
 
@@ -108,53 +101,35 @@ const Entry kCuda[] = {
      "How much memory of a GPU is in use, and what large products and convolutions run on.",
      memory_stats},
     {"empty_cache(device)", "Gives memory that is kept for reuse back to the driver.",
-     [](Args& a) {
-       const Gpu& gpu = gpu_at(a, 1);
+     bind<[](const Gpu& gpu) {
        check_may_wait(gpu);
        gpu.trim();
        check_device(gpu);
-       return 0;
-     }},
-    {"reset_peak(device)", "`peak` begins anew.",
-     [](Args& a) {
-       gpu_at(a, 1).reset_peak();
-       return 0;
-     }},
+     }>},
+    {"reset_peak(device)", "`peak` begins anew.", bind<[](const Gpu& gpu) { gpu.reset_peak(); }>},
     {"Event(device)", "A mark in the order of a GPU's work.",
-     [](Args& a) {
-       Held<Event>::push(a.L, std::make_unique<Event>(gpu_at(a, 1)));
-       return 1;
-     }},
-    {"event_record(e)", "Puts the mark behind what was asked so far.",
-     [](Args& a) {
-       Event& e = Held<Event>::at(a, 1);
+     bind<[](const Gpu& gpu) { return std::make_unique<Event>(gpu); }>},
+    {"event_record(e)", "Puts the mark behind what was asked so far.", bind<[](Event& e) {
        check_alive(e.gpu);
        if (capturing) fail("record: a graph that is being recorded has no time; record around g()");
        e.gpu.event_record(e.mark);
        e.recorded = true;
-       return 0;
-     }},
-    {"event_wait(e)", "Waits until the GPU has come to the mark.",
-     [](Args& a) {
-       Event& e = Held<Event>::at(a, 1);
+     }>},
+    {"event_wait(e)", "Waits until the GPU has come to the mark.", bind<[](const Event& e) {
        check_recorded(e, "synchronize: the");
        check_may_wait(e.gpu);
        e.gpu.event_wait(e.mark);
        check_device(e.gpu);
-       return 0;
-     }},
-    {"event_done(e)", "Whether the GPU has come to the mark.",
-     [](Args& a) {
-       Event& e = Held<Event>::at(a, 1);
+     }>},
+    {"event_done(e)", "Whether the GPU has come to the mark.", bind<[](const Event& e) {
        check_recorded(e, "query: the");
        check_alive(e.gpu);
-       return a.push(e.gpu.event_done(e.mark));
-     }},
-    {"elapsed_time(first, second)", "Milliseconds between two marks.", elapsed},
+       return e.gpu.event_done(e.mark);
+     }>},
+    {"elapsed_time(first, second)", "Milliseconds between two marks.", bind<elapsed>},
     {"graph_record(device)", "Begins the recording of a graph, without Lua's collector.",
      [](Args& a) {
-       const Gpu& gpu = gpu_at(a, 1);
-       Held<Recorded>::push(a.L, std::make_unique<Recorded>(gpu));
+       Held<Recorded>::push(a.L, std::make_unique<Recorded>(Arg<Gpu>::get(a, 1)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -164,17 +139,8 @@ const Entry kCuda[] = {
        Held<Recorded>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
-    {"graph_replay(g)", "Queues what was recorded.",
-     [](Args& a) {
-       Held<Recorded>::at(a, 1).replay();
-       return 0;
-     }},
-    {"graph_drop(g)", "Ends a graph.",
-     [](Args& a) {
-       Held<Recorded>::at(a, 1);
-       static_cast<Held<Recorded>*>(lua_touserdata(a.L, 1))->object.reset();
-       return 0;
-     }},
+    {"graph_replay(g)", "Queues what was recorded.", bind<[](Recorded& g) { g.replay(); }>},
+    {"graph_drop(g)", "Ends a graph.", [](Args& a) { return Held<Recorded>::collect(a.L); }},
 };
 
 const Entry kMethods[] = {
@@ -207,10 +173,6 @@ void after_call(lua_State* L) {
 
 void register_cuda(Registry& c) { c.methods(kMethods); }
 
-void push_cuda(lua_State* L) {
-  lua_newtable(L);
-  add(L, kCuda);
-  for (const Entry& e : kCuda) e.internal = true;
-}
+void add_cuda(lua_State* L) { add_internal(L, kCuda); }
 
 }  // namespace mt::lua

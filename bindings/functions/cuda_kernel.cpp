@@ -17,19 +17,13 @@ CudaKernel& kernel_at(const Args& a) { return Held<HeldKernel>::at(a, 1); }
 
 int compile(Args& a) {
   CudaSource s;
-  s.text = a.text(1), s.name = a.text(2);
-  s.defines = a.text(6);
-  a.table(4), a.table(5);
+  s.text = a.text(1), s.name = a.text(2), s.options = a.strings(5), s.defines = a.text(6);
+  a.table(4);
   for (int k = 1, n = int(lua_objlen(a.L, 4)); k < n; k += 3) {  // first, place, line
     for (int i = 0; i < 3; ++i) lua_rawgeti(a.L, 4, k + i);
     s.origins.push_back(
         {int(lua_tointeger(a.L, -3)), lua_tostring(a.L, -2), int(lua_tointeger(a.L, -1))});
     lua_pop(a.L, 3);
-  }
-  for (int k = 1, n = int(lua_objlen(a.L, 5)); k <= n; ++k) {
-    lua_rawgeti(a.L, 5, k);
-    s.options.push_back(lua_tostring(a.L, -1));
-    lua_pop(a.L, 1);
   }
   Held<HeldKernel>::push(a.L, std::make_unique<HeldKernel>(std::move(s), a.text(3)));
   return 1;
@@ -38,29 +32,22 @@ int compile(Args& a) {
 int about(Args& a) {
   const CudaKernel& k = kernel_at(a);
   lua_newtable(a.L);
-  const auto set = [&](const char* key) { lua_setfield(a.L, -2, key); };
-  a.push(k.name()), set("name");
-  a.push(k.text()), set("signature");
-  a.push(k.code().cached), set("cached");
-  a.push(k.code().milliseconds), set("milliseconds");
-  a.push(k.code().log), set("log");
-  a.push(double(k.arch())), set("arch");
+  a.set("name", k.name()), a.set("signature", k.text()), a.set("arch", k.arch());
+  a.set("cached", k.code().cached), a.set("milliseconds", k.code().milliseconds);
+  a.set("log", k.code().log);
   if (const LoadedKernel* loaded = k.loaded()) {
-    a.push(double(loaded->max_threads)), set("max_threads");
-    a.push(double(loaded->registers)), set("registers");
-    a.push(double(loaded->shared)), set("shared");
-    a.push(double(loaded->local)), set("local_memory");
+    a.set("max_threads", loaded->max_threads), a.set("registers", loaded->registers);
+    a.set("shared", loaded->shared), a.set("local_memory", loaded->local);
   }
   lua_createtable(a.L, int(k.parameters().size()), 0);
   int i = 0;
   for (const CudaParameter& p : k.parameters()) {
     lua_createtable(a.L, 0, 3);
-    a.push(p.name), set("name");
-    a.push(p.type.text), set("type");
-    if (!p.type.element.empty()) a.push(p.type.element), set("dtype");
+    a.set("name", p.name), a.set("type", p.type.text);
+    if (!p.type.element.empty()) a.set("dtype", p.type.element);
     lua_rawseti(a.L, -2, ++i);
   }
-  set("parameters");
+  lua_setfield(a.L, -2, "parameters");
   return 1;
 }
 
@@ -95,41 +82,28 @@ const Entry kParts[] = {
     {"cuda_about(kernel)", "What is known of a kernel.", about},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
-     [](Args& a) {
-       CudaKernel& k = kernel_at(a);
-       k.set_rank(int(a.integer(2)) - 1, int(a.integer(3)));
-       return 0;
-     }},
+     bind<[](HeldKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
     {"cuda_check(kernel, check=false)", "Whether launches run between guard regions.",
-     [](Args& a) {
-       kernel_at(a).set_check(a.boolean(2));
-       return 0;
-     }},
+     bind<[](HeldKernel& k, bool check) { k.set_check(check); }>},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",
-     [](Args& a) {
-       kernel_at(a).set_constant(a.text(2), a.tensor(3));
-       return 0;
-     }},
+     bind<[](HeldKernel& k, const std::string& name, const Tensor& value) {
+       k.set_constant(name, value);
+     }>},
 };
 
 const Entry kFunctions[] = {
     {"cdiv(a, b)",
      "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a "
      "elements.",
-     [](Args& a) {
-       const int64_t n = a.integer(1), each = a.integer(2);
+     bind<[](int64_t n, int64_t each) {
        if (n < 0 || each < 1) fail("cdiv: {} / {}; a must be 0 or more, b 1 or more", n, each);
-       return a.push(double(n / each + (n % each != 0)));
-     }},
+       return n / each + (n % each != 0);
+     }>},
 };
 
 }  // namespace
 
-void push_cuda_kernel(lua_State* L) {
-  lua_newtable(L);
-  add(L, kParts);
-  for (const Entry& e : kParts) e.internal = true;
-}
+void add_cuda_kernel(lua_State* L) { add_internal(L, kParts); }
 
 void register_cuda_kernel(Registry& c) { c.functions(kFunctions); }
 

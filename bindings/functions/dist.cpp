@@ -26,7 +26,7 @@ const Entry kDist[] = {
     {"init()",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
      "size. Every function of mt.dist does so when it comes first.",
-     [](Args& a) { return a.push(double(dist::rank())) + a.push(double(dist::size())); }},
+     bind<[] { return std::pair(dist::rank(), dist::size()); }>},
     {"rank()", "Which of the processes this one is, from 0.",
      bind<[] { return int64_t(dist::rank()); }>},
     {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
@@ -57,11 +57,10 @@ const Entry kParts[] = {
 }  // namespace
 
 void push_dist(lua_State* L) {
-  for (const Entry& e : kParts) e.internal = true;
   lua_newtable(L);
   add(L, kDist);
   lua_newtable(L);
-  add(L, kParts);
+  add_internal(L, kParts);
 }
 
 }  // namespace mt::lua

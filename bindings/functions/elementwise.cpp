@@ -218,14 +218,13 @@ const Special* special(const OpRow& row) {
 
 // ---- the entries --------------------------------------------------------------------------------
 
-std::string op_signature(const OpRow& row, bool in_place) {
+std::string op_signature(const OpRow& row) {
   if (const Special* s = special(row))
-    return fmt::format("{}{}({}{})", s->name, in_place ? "_" : "", s->arguments,
-                       in_place ? "" : ", {out=}");
+    return fmt::format("{}({}, {{out=}})", s->name, s->arguments);
   static const char* const names[][3] = {
       {"x"}, {"x", "y"}, {"x", "y", "z"}, {"condition", "x", "y"}};
   const auto& inputs = names[row.mask_first ? 3 : row.inputs - 1];
-  std::string s = fmt::format("{}{}(", row.info->name, in_place ? "_" : "");
+  std::string s = fmt::format("{}(", row.info->name);
   for (int i = 0; i < row.inputs; ++i) s += fmt::format("{}{}", i ? ", " : "", inputs[i]);
   for (int i = 0; i < row.params; ++i) {
     const op::Param& p = row.info->params[i];
@@ -233,7 +232,7 @@ std::string op_signature(const OpRow& row, bool in_place) {
          : std::isnan(p.value) ? fmt::format(", {}=nil", p.name)
                                : fmt::format(", {}={}", p.name, p.value);
   }
-  return s + (in_place ? ")" : ", {out=})");
+  return s + ", {out=})";
 }
 
 /// elementwise_body with its types: tensors or numbers, of which one alone is a tensor, then numbers.
@@ -247,34 +246,23 @@ Body generic_body(const OpRow& row) {
           row.inputs + row.params, "tensor"};
 }
 
-struct Generated {
-  std::string signature, doc;
-  Entry entry;
-};
-
 /// As in PyTorch: comparisons and logic write 0 and 1 into x, what is asked of one number does not.
 bool has_in_place(const OpRow& row) {
   const bool asks = row.answers_bool && row.inputs == 1 && row.info != &op::LogicalNot::info;
   return !row.mask_first && !asks;
 }
 
-/// The entries of all elementwise operations, and of their forms in place.
-const std::deque<Generated>& generated() {
-  static const std::deque<Generated>* const list = [] {
-    auto* all = new std::deque<Generated>;
+/// The entries of all elementwise operations.
+const std::deque<OwnedEntry>& generated() {
+  static const std::deque<OwnedEntry>* const list = [] {
+    auto* all = new std::deque<OwnedEntry>;
     for (int i = 0; i < kOps; ++i) {
       const OpRow& row = op_row(i);
-      for (const bool in_place : {false, true}) {
-        if (in_place && !has_in_place(row)) continue;
-        Generated& g = all->emplace_back();
-        g.signature = op_signature(row, in_place);
-        g.doc = fmt::format("{}{}.", row.info->doc, in_place ? ", written into x" : "");
-        g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
-        const Special* own = special(row);
-        g.entry.body = own ? Body(own->body) : generic_body(row);
-        if (!in_place && (!own || own->defers)) g.entry.body = g.entry.body | kDefers;
-        g.entry.op = i, g.entry.in_place = in_place;
-      }
+      const Special* own = special(row);
+      Body body = own ? Body(own->body) : generic_body(row);
+      if (!own || own->defers) body = body | kDefers;
+      if (has_in_place(row)) body = body | kInPlaceToo;
+      all->emplace_back(op_signature(row), fmt::format("{}.", row.info->doc), body, i);
     }
     return all;
   }();
@@ -345,18 +333,13 @@ const Entry kMethods[] = {
      "Whether |x - y| <= atol + rtol |y|, for each element.", bind<close>},
     {"positive(x)", "x itself.", bind<[](const Tensor& x) { return x; }>},
     {"clamp_min(x, min, {out=})", "x, or min where x is below; a number or a tensor.",
-     clamp_one_body<true>},
+     clamp_one_body<true> | kInPlaceToo},
     {"clamp_max(x, max, {out=})", "x, or max where x is above; a number or a tensor.",
-     clamp_one_body<false>},
-    {"clamp_min_(x, min)", "x, or min where x is below, written into x.", clamp_one_body<true>, -1,
-     true},
-    {"clamp_max_(x, max)", "x, or max where x is above, written into x.", clamp_one_body<false>, -1,
-     true},
-    {"float_power(x, y, {out=})", "x to the power y in float64.", float_power_body},
-    {"float_power_(x, y)", "float_power, written into x.", float_power_body, -1, true},
+     clamp_one_body<false> | kInPlaceToo},
+    {"float_power(x, y, {out=})", "x to the power y in float64.", float_power_body | kInPlaceToo},
     {"mvlgamma(x, p)",
-     "The logarithm of the gamma function of p variables, for x above (p - 1) / 2.", mvlgamma_body},
-    {"mvlgamma_(x, p)", "mvlgamma, written into x.", mvlgamma_body, -1, true},
+     "The logarithm of the gamma function of p variables, for x above (p - 1) / 2.",
+     mvlgamma_body | kInPlaceToo},
     {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", bind<equal>},
 };
 
@@ -383,14 +366,11 @@ void open_operators(lua_State* L) {
   } operators[] = {{"__add", op::id<op::Add>}, {"__sub", op::id<op::Sub>},
                    {"__mul", op::id<op::Mul>}, {"__div", op::id<op::Div>},
                    {"__pow", op::id<op::Pow>}, {"__mod", op::id<op::Remainder>}};
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  for (const auto& o : operators)
-    for (const Generated& g : generated())
-      if (g.entry.op == o.op && !g.entry.in_place) {
-        push_function(L, g.entry);
-        lua_setfield(L, -2, o.event);
-      }
+  push_registered(L, &kMetatable);
+  for (const auto& o : operators) {
+    push_function(L, generated()[size_t(o.op)].entry);
+    lua_setfield(L, -2, o.event);
+  }
   static const Entry negate{"neg(x, ignored=nil)", "-x.",
                             [](Args& a) { return a.push(-a.tensor(1)); } | kDefers};
   push_function(L, negate);
@@ -399,7 +379,7 @@ void open_operators(lua_State* L) {
 }
 
 void register_elementwise(Registry& c) {
-  for (const Generated& g : generated()) c.both(g.entry);
+  for (const OwnedEntry& g : generated()) c.both(g.entry);
   c.functions(kFunctions);
   c.add_with_method(kMethods);
   for (const auto& [alias, name] : kAliases)

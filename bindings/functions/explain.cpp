@@ -14,11 +14,6 @@
 namespace mt::lua {
 namespace {
 
-const ir::Expression& expression_at(const Args& a, int i) {
-  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
-  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
-}
-
 /// What the operations of a program read and write when they run one after the other, for each element.
 struct Moved {
   int numbers = 0, bools = 0;
@@ -51,23 +46,16 @@ int facts(Args& a) {
     ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
   }
   for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
-  lua_State* L = a.L;
-  const auto set = [&a, L](const char* key, double value) {
-    a.push(value);
-    lua_setfield(L, -2, key);
-  };
   const Moved moved = moved_by(p);
-  lua_newtable(L);
-  set("operations", operations), set("instructions", p.count), set("inputs", p.inputs);
-  set("numbers_out", numbers), set("bools_out", bools);
-  set("moved_numbers", moved.numbers), set("moved_bools", moved.bools);
-  set("native_from", double((kNativeWork + p.count - 1) / p.count));
-  set("spread_from", double(std::max(kSpreadWork / p.count, kGrain) + 1));
-  set("piece", double(kGrain));
-  lua_newtable(L);
-  for (const auto& [name, n] : names) set(name.c_str(), n);
-  lua_setfield(L, -2, "names");
-  a.push(p.by_rows), lua_setfield(L, -2, "by_rows");
+  lua_newtable(a.L);
+  a.set("operations", operations), a.set("instructions", p.count), a.set("inputs", p.inputs);
+  a.set("numbers_out", numbers), a.set("bools_out", bools), a.set("by_rows", p.by_rows);
+  a.set("moved_numbers", moved.numbers), a.set("moved_bools", moved.bools);
+  a.set("native_from", (kNativeWork + p.count - 1) / p.count);
+  a.set("spread_from", std::max(kSpreadWork / p.count, kGrain) + 1), a.set("piece", kGrain);
+  lua_newtable(a.L);
+  for (const auto& [name, n] : names) a.set(name.c_str(), n);
+  lua_setfield(a.L, -2, "names");
   return 1;
 }
 
@@ -80,10 +68,8 @@ int machine(Args& a) {
   ir::LaneProgram lanes;
   if (!jit_isa(isa) || (dtype != Dtype::f32 && dtype != Dtype::f64)) return 0;
   if (!lower(e.program(), dtype, lanes)) return 0;
-  a.push(machine_code(lanes, isa, 0));
-  a.push(double(native_bytes(e.program(), dtype, 0)));
-  a.push(std::string(isa == Isa::avx512 ? "AVX-512" : "AVX2"));
-  return 3;
+  return a.push(machine_code(lanes, isa, 0), native_bytes(e.program(), dtype, 0),
+                isa == Isa::avx512 ? "AVX-512" : "AVX2");
 }
 
 /// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits); nothing
@@ -104,9 +90,6 @@ const Entry kExplain[] = {
 
 }  // namespace
 
-void add_explain(lua_State* L) {
-  for (const Entry& e : kExplain) e.internal = true;
-  add(L, kExplain);
-}
+void add_explain(lua_State* L) { add_internal(L, kExplain); }
 
 }  // namespace mt::lua

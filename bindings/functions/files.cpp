@@ -1,5 +1,6 @@
 // files.cpp -- files of tensors for bindings/lua/data and bindings/lua/io
 #include <cmath>
+#include <filesystem>
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
@@ -17,30 +18,17 @@ Tensor to_host(const Tensor& x) {
   return contiguous(to(x, cpu_device()));
 }
 
-std::string string_of(lua_State* L, int table, int i) {
-  lua_rawgeti(L, table, i);
-  size_t n = 0;
-  const char* s = lua_tolstring(L, -1, &n);
-  std::string text(s ? s : "", n);
-  lua_pop(L, 1);
-  return text;
-}
-
 /// Pushes a table of tensors by name.
 void push_named(Args& a, const std::vector<NamedTensor>& list) {
   lua_createtable(a.L, 0, int(list.size()));
-  for (const NamedTensor& t : list) {
-    a.push(t.name);
-    a.push(t.tensor);
-    lua_rawset(a.L, -3);
-  }
+  for (const NamedTensor& t : list) a.push(t.name, t.tensor), lua_rawset(a.L, -3);
 }
 
 /// A list of names at argument i and a list of tensors at the next.
 std::vector<NamedTensor> named_tensors(Args& a, int i) {
   std::vector<NamedTensor> list;
-  for (const Tensor& x : a.tensors(i + 1))
-    list.push_back({string_of(a.L, i, int(list.size() + 1)), x});
+  const std::vector<std::string> names = a.strings(i);
+  for (const Tensor& x : a.tensors(i + 1)) list.push_back({names.at(list.size()), x});
   return list;
 }
 
@@ -85,9 +73,9 @@ class TorchPusher {
     using Kind = Pickled::Kind;
     switch (p.kind) {
       case Kind::none: lua_pushnil(L_); break;
-      case Kind::boolean: lua_pushboolean(L_, p.integer() != 0); break;
-      case Kind::integer: lua_pushnumber(L_, double(p.integer())); break;
-      case Kind::number: lua_pushnumber(L_, p.number()); break;
+      case Kind::boolean: a_.push(p.integer() != 0); break;
+      case Kind::integer: a_.push(p.integer()); break;
+      case Kind::number: a_.push(p.number()); break;
       case Kind::text: a_.push(p.text()); break;
       case Kind::global: a_.push(torch_name(p)); break;
       default: shared(p);
@@ -122,7 +110,7 @@ class TorchPusher {
     a_.push(t.tensor);
     if (!t.is_parameter && !t.is_buffer) return;
     lua_pushvalue(L_, -1);
-    a_.push(std::string(t.is_parameter ? "parameter" : "buffer"));
+    a_.push(t.is_parameter ? "parameter" : "buffer");
     lua_rawset(L_, roles_);
   }
   void items(const PickledList& list) {
@@ -157,7 +145,14 @@ int read_torch_body(Args& a) {
   return 2;
 }
 
+void make_folders(const std::string& operation, const std::string& path) {
+  std::error_code trouble;
+  std::filesystem::create_directories(path, trouble);
+  if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
+}
+
 const Entry kFiles[] = {
+    {"make_folders(operation, path)", "Makes a folder and those above it.", bind<make_folders>},
     {"read_torch(operation, path)",
      "The value of a file of torch.save, and a table from its parameters and buffers to 'parameter' or 'buffer'.",
      read_torch_body},
@@ -172,10 +167,7 @@ const Entry kFiles[] = {
        const TensorFile file = read_safetensors(a.text(1).c_str(), a.text(2));
        push_named(a, file.tensors);
        lua_createtable(a.L, 0, int(file.metadata.size()));
-       for (const auto& [key, value] : file.metadata) {
-         a.push(key), a.push(value);
-         lua_rawset(a.L, -3);
-       }
+       for (const auto& [key, value] : file.metadata) a.push(key, value), lua_rawset(a.L, -3);
        return 2;
      }},
     {"read_npy(path)", "The tensor in an npy file.",
@@ -200,8 +192,9 @@ const Entry kFiles[] = {
      "Writes tensors under their names; metadata is a list of keys and values in turn.",
      [](Args& a) {
        TensorFile file{named_tensors(a, 3), {}};
-       for (int i = 1, n = int(lua_objlen(a.L, 5)); i < n; i += 2)
-         file.metadata.emplace_back(string_of(a.L, 5, i), string_of(a.L, 5, i + 1));
+       const std::vector<std::string> metadata = a.strings(5);
+       for (size_t i = 0; i + 1 < metadata.size(); i += 2)
+         file.metadata.emplace_back(metadata[i], metadata[i + 1]);
        write_safetensors(a.text(1).c_str(), a.text(2), file, to_host);
        return 0;
      }},
@@ -209,9 +202,6 @@ const Entry kFiles[] = {
 
 }  // namespace
 
-void add_files(lua_State* L) {
-  for (const Entry& e : kFiles) e.internal = true;
-  add(L, kFiles);
-}
+void add_files(lua_State* L) { add_internal(L, kFiles); }
 
 }  // namespace mt::lua

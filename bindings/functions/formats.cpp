@@ -20,35 +20,18 @@ namespace {
 /// A plain file lies in memory of a tensor meanwhile, which is not filled with zeros first.
 template <class F> auto parsed(const char* operation, const std::string& path, const F& f) {
   Bytes bytes(open_regular(operation, path));
-  try {
+  return reading(operation, path, "", [&] {
     if (bytes.packed()) return f(std::string_view(bytes.rest()));
     const Tensor memory = empty({int64_t(bytes.at_most())}, Dtype::u8);
     const size_t size = bytes.read(memory.data(), size_t(memory.numel()));
     return f(std::string_view(memory.data_as<char>(), size));
-  } catch (const Error& e) {
-    check_interrupt();
-    fail("{}: '{}': {}", operation, path, e.what());
-  }
-}
-
-std::vector<std::string> strings_at(const Args& a, int i) {
-  std::vector<std::string> list;
-  if (!a.given(i)) return list;
-  for (int k = 1, n = int(lua_objlen(a.L, i)); k <= n; ++k) {
-    lua_rawgeti(a.L, i, k);
-    if (lua_type(a.L, -1) != LUA_TSTRING) a.wrong(i, "a list of strings");
-    size_t size;
-    const char* const text = lua_tolstring(a.L, -1, &size);
-    list.emplace_back(text, size);
-    lua_pop(a.L, 1);
-  }
-  return list;
+  });
 }
 
 /// The names in order, and a list of columns: tensors and lists of strings.
 int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
-  CsvOptions options{a.boolean(2), ',', a.boolean(5), strings_at(a, 4)};
+  CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
   const std::vector<CsvColumn> columns = parsed("csv", path, [&](std::string_view text) {
     return parse_csv(text.data(), text.size(), options);
@@ -59,15 +42,7 @@ int read_csv(Args& a) {
     const CsvColumn& c = columns[k];
     a.push(c.name);
     lua_rawseti(a.L, -3, int(k + 1));
-    if (c.numbers.defined()) {
-      a.push(c.numbers);
-    } else {
-      lua_createtable(a.L, int(c.text.size()), 0);
-      for (size_t i = 0; i < c.text.size(); ++i) {
-        a.push(c.text[i]);
-        lua_rawseti(a.L, -2, int(i + 1));
-      }
-    }
+    c.numbers.defined() ? a.push(c.numbers) : a.push(c.text);
     lua_rawseti(a.L, -2, int(k + 1));
   }
   return 2;
@@ -76,7 +51,7 @@ int read_csv(Args& a) {
 std::string shown(const Tensor& x) { return to_string(x.shape()); }
 
 /// The images of files of one size, [n x channels x height x width]; decoded on all threads.
-Tensor read_images(const std::vector<std::string>& paths, int channels) {
+Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: there are no paths");
   std::vector<Tensor> images(paths.size());
   std::vector<std::string> trouble(paths.size());
@@ -84,7 +59,7 @@ Tensor read_images(const std::vector<std::string>& paths, int channels) {
     const size_t k = size_t(i);
     try {
       images[k] = parsed("image", paths[k], [&](std::string_view text) {
-        return decode_image(text.data(), text.size(), channels);
+        return decode_image(text.data(), text.size(), int(channels));
       });
     } catch (const std::exception& e) { trouble[k] = e.what(); }
   });
@@ -118,21 +93,8 @@ int list_folder(Args& a) {
       names[folder].push_back(at->path().filename().string());
   }
   if (trouble) fail("{}: cannot read the folder '{}': {}", operation, path, trouble.message());
-  for (auto& list : names) {
-    std::sort(list.begin(), list.end());
-    lua_createtable(a.L, int(list.size()), 0);
-    for (size_t i = 0; i < list.size(); ++i) {
-      a.push(list[i]);
-      lua_rawseti(a.L, -2, int(i + 1));
-    }
-  }
-  return 2;
-}
-
-void make_folders(const std::string& operation, const std::string& path) {
-  std::error_code trouble;
-  std::filesystem::create_directories(path, trouble);
-  if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
+  for (auto& list : names) std::sort(list.begin(), list.end());
+  return a.push(names[0], names[1]);
 }
 
 /// Says on a terminal how far a download is, some times a second.
@@ -170,8 +132,7 @@ void fetch(const std::string& url, const std::string& path, const std::string& s
 int read_wav(Args& a) {
   const Sound sound = parsed(
       "wav", a.text(1), [](std::string_view text) { return parse_wav(text.data(), text.size()); });
-  a.push(sound.samples);
-  return 1 + a.push(double(sound.rate));
+  return a.push(sound.samples, sound.rate);
 }
 
 const Entry kFormats[] = {
@@ -188,9 +149,8 @@ const Entry kFormats[] = {
        });
      }>},
     {"images(paths, channels)", "The images of a list of files of one size, stacked.",
-     [](Args& a) { return a.push(read_images(strings_at(a, 1), int(a.integer(2)))); }},
+     bind<read_images>},
     {"list_folder(operation, path)", "The names of files, the names of folders.", list_folder},
-    {"make_folders(operation, path)", "Makes a folder and those above it.", bind<make_folders>},
     {"digest(kind, bytes)", "A checksum as hexadecimal text: sha256 or md5.", bind<digest>},
     {"download(url, path, sha256, md5, progress, most)",
      "Fetches a file; see engine/io/download.h.", bind<fetch>},
@@ -207,10 +167,6 @@ const Entry kFormats[] = {
 
 }  // namespace
 
-void push_formats(lua_State* L) {
-  lua_newtable(L);
-  add(L, kFormats);
-  for (const Entry& e : kFormats) e.internal = true;
-}
+void add_formats(lua_State* L) { add_internal(L, kFormats); }
 
 }  // namespace mt::lua

@@ -21,6 +21,11 @@ NewTensorOptions::NewTensorOptions(const Args& a, int i, Dtype fallback, const D
     : dtype(a.dtype(i, fallback)),
       device(a.given(i + 1) ? a.device(i + 1) : place),
       requires_grad(a.boolean(i + 2, false)) {}
+NewTensor::NewTensor(const Args& a, Form form, int between, Dtype fallback)
+    : NewTensorOptions(a, (form == Form::of ? 3 : 2) + between,
+                       form == Form::plain ? fallback : a.tensor(1).dtype(),
+                       form == Form::plain ? default_device() : a.tensor(1).device()),
+      shape(form == Form::like ? a.tensor(1).shape() : a.new_shape(form == Form::plain ? 1 : 2)) {}
 int NewTensorOptions::push(const Args& a, const Tensor& t) const {
   if (requires_grad) t.requires_grad_();
   return a.push(t);
@@ -31,14 +36,6 @@ WholeNumbers Arg<WholeNumbers>::get(const Args& a, int i) {
   return {constants(a.integers(i))};
 }
 
-int push_list(const Args& a, const std::vector<Tensor>& list) {
-  lua_createtable(a.L, int(list.size()), 0);
-  for (size_t i = 0; i < list.size(); ++i) {
-    a.push(list[i]);
-    lua_rawseti(a.L, -2, int(i + 1));
-  }
-  return 1;
-}
 int push_all(const Args& a, const std::vector<Tensor>& list) {
   if (list.size() > 200 || !lua_checkstack(a.L, int(list.size()) + 4))
     fail("{}: {} results are too many", signature_of(a.entry()).name, list.size());

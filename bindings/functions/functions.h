@@ -10,6 +10,9 @@
 #include "engine/core/device.h"
 #include "engine/ops/reduce.h"
 
+namespace mt::ir {
+class Expression;
+}
 namespace mt::lua {
 
 /// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
@@ -20,10 +23,18 @@ struct NewTensorOptions {
   NewTensorOptions(const Args& a, int i, Dtype fallback, const Device& place = default_device());
   int push(const Args&, const Tensor&) const;
 };
+/// Of zeros(shape, ..), zeros_like(x, ..), x:new_zeros(shape, ..): what the new tensor is like, and its shape;
+/// before the options come `between` more arguments.
+enum class Form { plain, like, of };
+struct NewTensor : NewTensorOptions {
+  Shape shape;
+  NewTensor(const Args& a, Form form, int between = 0, Dtype fallback = default_dtype());
+};
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
-inline int push_picked(const Args& a, const ValuesIndices& p) { return push_result(a, p); }
+/// A program of compile.cpp.
+const ir::Expression& expression_at(const Args& a, int i);
 /// Tensors as several values.
 int push_all(const Args&, const std::vector<Tensor>&);
 
@@ -54,18 +65,18 @@ void add_profile(lua_State* L);      // what tools/profile.lua is made of, into 
 void open_generators(lua_State* L);  // the metatable of generators
 void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);   // x + y, -x
-void push_cuda(lua_State* L);        // what cuda/init.lua is made of
+void add_cuda(lua_State* L);         // what cuda/init.lua is made of
 void add_explain(lua_State*);
 void add_replay(lua_State*);
-void push_compile(lua_State* L);      // parts of mt.map and its kin
-void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
-void push_dist(lua_State* L);         // the functions of mt.dist, and parts of its Lua
-void push_formats(lua_State* L);      // what data/formats.lua is made of
-void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
-void push_grid_kernel(lua_State* L);  // parts of mt.kernel
-void push_loader(lua_State* L);       // parts of mt.data.DataLoader
-void push_linalg(lua_State* L);       // mt.linalg
-void push_tokenizer(lua_State* L);    // what data/tokenizer.lua is made of
-void push_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
+void add_compile(lua_State* L);      // parts of mt.map and its kin
+void add_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
+void push_dist(lua_State* L);        // the functions of mt.dist, and parts of its Lua
+void add_formats(lua_State* L);      // what data/formats.lua is made of
+void add_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
+void add_grid_kernel(lua_State* L);  // parts of mt.kernel
+void add_loader(lua_State* L);       // parts of mt.data.DataLoader
+void add_linalg(lua_State* L);       // mt.linalg
+void add_tokenizer(lua_State* L);    // what data/tokenizer.lua is made of
+void add_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
 
 }  // namespace mt::lua

@@ -179,11 +179,7 @@ int custom_body(Args& a) {
   }
   const std::vector<Tensor> outputs = a.tensors(4), saved = a.tensors(6);
   std::vector<bool> plain;
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    lua_rawgeti(L, 5, int(k + 1));
-    plain.push_back(lua_toboolean(L, -1));
-    lua_pop(L, 1);
-  }
+  each_entry(L, 5, [&](int) { plain.push_back(lua_toboolean(L, -1)); });
   a.function(7);
   bool wanted = false;
   for (const Tensor& x : inputs) wanted |= wants_grad(x);
@@ -194,7 +190,7 @@ int custom_body(Args& a) {
         name, inputs, outputs, plain, saved,
         [=](const std::vector<Tensor>& g) { return call_backward(*callback, name, n, at, g); });
   }
-  return push_list(a, results);
+  return a.push(results);
 }
 
 /// stretch(again, fn, ..): fn(..) whose operations save nothing; `again` runs the same.
@@ -276,9 +272,6 @@ void register_gradient(Registry& c) {
   c.methods(kMethods);
 }
 
-void push_gradient(lua_State* L) {
-  lua_newtable(L);
-  add(L, kParts);
-}
+void add_gradient(lua_State* L) { add(L, kParts); }
 
 }  // namespace mt::lua

@@ -69,7 +69,7 @@ int index_put_body(Args& a) {
 // ---- what is set, what is sorted ----------------------------------------------------------------
 
 int nonzero_body(Args& a) {
-  if (a.boolean(2)) return push_list(a, nonzero_list(a.tensor(1), 1));
+  if (a.boolean(2)) return a.push(nonzero_list(a.tensor(1), 1));
   return a.push(nonzero(a.tensor(1), 1));
 }
 
@@ -79,7 +79,7 @@ int choose(Args& a, const Tensor& mask, const Tensor& x, const Tensor& y) {
 }
 
 int where_body(Args& a) {
-  if (!a.given(2) && !a.given(3)) return push_list(a, nonzero_list(a.tensor(1), 1));
+  if (!a.given(2) && !a.given(3)) return a.push(nonzero_list(a.tensor(1), 1));
   if (!a.given(3)) a.wrong(3, "a tensor or a number");
   return choose(a, a.operand(1), a.operand(2), a.operand(3));
 }
@@ -164,35 +164,23 @@ const Entry kMethods[] = {
     {"scatter(x, dim, index, src, reduce=nil)",
      "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. "
      "src may be a number; reduce joins them with x.",
-     takes<Tensor, Dim, Index, Operand, std::optional<Joined>>(scatter_body)},
-    {"scatter_(x, dim, index, src, reduce=nil)", "scatter, written into x.",
-     takes<Tensor, Dim, Index, Operand, std::optional<Joined>>(scatter_body), -1, true},
+     takes<Tensor, Dim, Index, Operand, std::optional<Joined>>(scatter_body) | kInPlaceToo},
     {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
-     takes<Tensor, Dim, Index, Operand>(scatter_add_body)},
-    {"scatter_add_(x, dim, index, src)", "scatter_add, written into x.",
-     takes<Tensor, Dim, Index, Operand>(scatter_add_body), -1, true},
+     takes<Tensor, Dim, Index, Operand>(scatter_add_body) | kInPlaceToo},
     {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",
      "src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.",
-     bind<scatter_reduce>},
-    {"scatter_reduce_(x, dim, index, src, reduce, include_self=true)",
-     "scatter_reduce, written into x.", bind<scatter_reduce>, -1, true},
+     bind<scatter_reduce> | kInPlaceToo},
     {"index_add(x, dim, index, source, alpha=1)",
      "x with alpha times the slices of source added at the positions of a 1-d index.",
-     bind<index_add>},
-    {"index_add_(x, dim, index, source, alpha=1)", "index_add, written into x.", bind<index_add>,
-     -1, true},
+     bind<index_add> | kInPlaceToo},
     {"index_copy(x, dim, index, source)",
      "x with the slices of source at the positions of a 1-d index; of slices that meet the last one "
      "stays, and it alone has a gradient.",
-     bind<index_copy>},
-    {"index_copy_(x, dim, index, source)", "index_copy, written into x.", bind<index_copy>, -1,
-     true},
+     bind<index_copy> | kInPlaceToo},
     {"index_reduce(x, dim, index, source, reduce, include_self=true)",
      "x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', "
      "'amax' or 'amin'; without include_self in their place.",
-     bind<index_reduce>},
-    {"index_reduce_(x, dim, index, source, reduce, include_self=true)",
-     "index_reduce, written into x.", bind<index_reduce>, -1, true},
+     bind<index_reduce> | kInPlaceToo},
     {"select_scatter(x, src, dim, index)", "A copy of x with src at one position of a dimension.",
      bind<select_scatter>},
     {"slice_scatter(x, src, dim=1, first=1, last=-1, step=1)",
@@ -201,21 +189,17 @@ const Entry kMethods[] = {
     {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
      "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
-     bind<filled_at>},
-    {"index_fill_(x, dim, index, value)", "index_fill, written into x.", bind<filled_at>, -1, true},
+     bind<filled_at> | kInPlaceToo},
     {"index_put(x, indices, values, accumulate=false)",
-     "x with x[indices] = values; accumulate adds, also where positions repeat.", index_put_body},
-    {"index_put_(x, indices, values, accumulate=false)",
-     "x[indices] = values; accumulate adds, also where positions repeat.", index_put_body, -1,
-     true},
+     "x with x[indices] = values; accumulate adds, also where positions repeat.",
+     index_put_body | kInPlaceToo},
     {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
      bind<masked_select>},
-    {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.", bind<filled>},
-    {"masked_fill_(x, mask, value)", "masked_fill, written into x.", bind<filled>, -1, true},
+    {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
+     bind<filled> | kInPlaceToo},
     {"masked_scatter(x, mask, source)",
-     "x with the elements of source, in order, where a bool mask is set.", bind<masked_scatter>},
-    {"masked_scatter_(x, mask, source)", "masked_scatter, written into x.", bind<masked_scatter>,
-     -1, true},
+     "x with the elements of source, in order, where a bool mask is set.",
+     bind<masked_scatter> | kInPlaceToo},
     {"nonzero(x, as_tuple=false)",
      "[n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each "
      "dimension, as many as x has, which is an index: x[x:nonzero(true)].",
@@ -247,7 +231,7 @@ const Entry kUnravel{
             "unravel_index: the positions are a tensor of integers, "
             "mt.tensor({{{0}}}, 'int64') for {0}",
             show(a.number(1)));
-      return push_list(a, unravel_index(Arg<Index>::get(a, 1), a.new_shape(2)));
+      return a.push(unravel_index(Arg<Index>::get(a, 1), a.new_shape(2)));
     }};
 
 const Entry kWhere{"where(condition, x=nil, y=nil, {out=})",

@@ -17,7 +17,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   else if (const bool* b = json.as<bool>()) lua_pushboolean(L, *b);
   else if (const int64_t* n = json.as<int64_t>()) lua_pushnumber(L, double(*n));
   else if (const double* x = json.as<double>()) lua_pushnumber(L, *x);
-  else if (const std::string* s = json.as<std::string>()) lua_pushlstring(L, s->data(), s->size());
+  else if (const std::string* s = json.as<std::string>()) push_text(L, *s);
   else if (const JsonList* list = json.as<JsonList>()) {
     lua_createtable(L, int(list->size()), 0);
     for (size_t i = 0; i < list->size(); ++i) {
@@ -31,7 +31,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   } else if (const JsonObject* object = json.as<JsonObject>()) {
     lua_createtable(L, 0, int(object->size()));
     for (const JsonMember& m : *object) {
-      lua_pushlstring(L, m.key.data(), m.key.size());
+      push_text(L, m.key);
       push_json(L, m.value, null, list_meta);
       lua_rawset(L, -3);
     }
@@ -49,10 +49,8 @@ struct Writer {
     fail("json: {} {}", path.empty() ? "the value" : path, what);
   }
   void quote(int i) {
-    size_t n = 0;
-    const char* s = lua_tolstring(L, i, &n);
-    if (!is_utf8({s, n})) refuse("is a string that is not UTF-8");
-    text += json_quoted({s, n});
+    if (!is_utf8(text_at(L, i))) refuse("is a string that is not UTF-8");
+    text += json_quoted(text_at(L, i));
   }
   /// Whether the table on top of the stack is a list: its metatable says so, or its keys are 1..n.
   bool is_list() const {
@@ -87,9 +85,7 @@ struct Writer {
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       if (lua_type(L, -2) != LUA_TSTRING)
         refuse(fmt::format("has the key {}; keys of objects are strings", describe(L, -2)));
-      size_t n = 0;
-      const char* s = lua_tolstring(L, -2, &n);
-      keys.emplace_back(s, n);
+      keys.emplace_back(text_at(L, -2));
     }
     std::sort(keys.begin(), keys.end());
     text += '{';
@@ -97,7 +93,7 @@ struct Writer {
       if (text.back() != '{') text += ',';
       if (!is_utf8(key)) refuse("has a key that is not UTF-8");
       text += json_quoted(key) + ':';
-      lua_pushlstring(L, key.data(), key.size());
+      push_text(L, key);
       lua_rawget(L, -2);
       inside("." + key);
     }
@@ -167,9 +163,6 @@ const Entry kJson[] = {
 
 }  // namespace
 
-void add_json(lua_State* L) {
-  for (const Entry& e : kJson) e.internal = true;
-  add(L, kJson);
-}
+void add_json(lua_State* L) { add_internal(L, kJson); }
 
 }  // namespace mt::lua

@@ -100,13 +100,13 @@ class Script : public KernelScript {
     push_function(path.function);
     if (!push_upvalue(path.root)) {
       lua_getfenv(L_, -1);
-      lua_pushlstring(L_, path.root.data(), path.root.size());
+      push_text(L_, path.root);
       lua_rawget(L_, -2);
     }
     for (const std::string& key : path.keys) {
       if (!lua_istable(L_, -1)) return lua_pushnil(L_);
       if (key[0] == '[') lua_pushnumber(L_, std::strtod(key.c_str() + 1, nullptr));
-      else lua_pushlstring(L_, key.data(), key.size());
+      else push_text(L_, key);
       lua_rawget(L_, -2);
     }
   }
@@ -236,11 +236,9 @@ const Entry kParts[] = {
 
 }  // namespace
 
-void push_grid_kernel(lua_State* L) {
+void add_grid_kernel(lua_State* L) {
   launch_grid_on_gpu = launch_grid_cuda;
-  lua_newtable(L);
-  add(L, kParts);
-  for (const Entry& e : kParts) e.internal = true;
+  add_internal(L, kParts);
 }
 
 }  // namespace mt::lua

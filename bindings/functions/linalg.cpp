@@ -174,9 +174,6 @@ const Entry kMethods[] = {
 
 void register_linalg(Registry& c) { c.add_with_method(kMethods); }
 
-void push_linalg(lua_State* L) {
-  lua_newtable(L);
-  add(L, kLinalg);
-}
+void add_linalg(lua_State* L) { add(L, kLinalg); }
 
 }  // namespace mt::lua

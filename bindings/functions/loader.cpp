@@ -62,12 +62,9 @@ char* random_state(lua_State* L, int index, size_t& bytes) {
 
 const Entry kParts[] = {
     {"key(..)", "A seed, below 2^53, made of whole numbers.",
-     [](Args& a) { return a.push(double(key_of(a, 1) >> 11)); }},
+     [](Args& a) { return a.push(key_of(a, 1) >> 11); }},
     {"item_random()", "A source of random numbers that belong to items.",
-     [](Args& a) {
-       Held<ItemRandom>::push(a.L, std::make_unique<ItemRandom>());
-       return 1;
-     }},
+     bind<[] { return std::make_unique<ItemRandom>(); }>},
     {"enter(source, random)",
      "From now on the thread draws from the source; random is math.random.",
      [](Args& a) {
@@ -102,16 +99,14 @@ const Entry kParts[] = {
        check_wanted();
        const uint64_t key = key_of(a, 2);
        Held<ItemRandom>::at(a, 1).stream.manual_seed(key);
-       return a.push(double(key >> 11));
+       return a.push(key >> 11);
      }},
 };
 
 }  // namespace
 
-void push_loader(lua_State* L) {
-  lua_newtable(L);
-  add(L, kParts);
-  for (const Entry& e : kParts) e.internal = true;
+void add_loader(lua_State* L) {
+  add_internal(L, kParts);
   add_workers(L);
 }
 

@@ -119,31 +119,25 @@ int take_groups(Args& a) {
     a.table(group);
     read_options(a.L, o.row(), {o.row().info->name, n > 1 ? i + 1 : 0}, group, names,
                  groups[i].options.data());
-    const int count = push_parameters(a.L, o.row(), names) ? int(lua_objlen(a.L, -1)) : 0;
-    for (int k = 1; k <= count; ++k) {
-      lua_rawgeti(a.L, group + 1, k);
-      if (const Tensor* const p = tensor_at(a.L, -1)) {
+    if (push_parameters(a.L, o.row(), names))
+      each_entry(a.L, group + 1, [&](int) {
+        const Tensor* const p = tensor_at(a.L, -1);
+        if (!p) return;
         const auto known = held.find(p->impl());
         groups[i].parameters.push_back(known == held.end() ? Optimizer::Parameter{*p, {}, {}}
                                                            : *known->second);
-      }
-      lua_pop(a.L, 1);
-    }
+      });
     lua_settop(a.L, group - 1);
   }
   o.groups() = std::move(groups);
   return 0;
 }
 
-void push_default(lua_State* L, const OptimizerRow& row, int i) {
-  if (row.info->options[i].flag) return lua_pushboolean(L, row.defaults[i] != 0);
-  lua_pushnumber(L, row.defaults[i]);
-  if (!row.pair[i]) return;
-  lua_createtable(L, 2, 0);
-  lua_insert(L, -2);
-  lua_rawseti(L, -2, 1);
-  lua_pushnumber(L, row.defaults[i + 1]);
-  lua_rawseti(L, -2, 2);
+void set_default(Args& a, const OptimizerRow& row, int i) {
+  const double* const value = row.defaults + i;
+  if (row.info->options[i].flag) a.set("default", *value != 0);
+  else if (row.pair[i]) a.set("default", std::vector{value[0], value[1]});
+  else a.set("default", *value);
 }
 
 int optimizers(Args& a) {
@@ -152,15 +146,13 @@ int optimizers(Args& a) {
   for (int rule = 0; rule < optim::kOptimizers; ++rule) {
     const OptimizerRow& row = optimizer_row(rule);
     lua_newtable(L);
-    a.push(std::string(row.info->name)), lua_setfield(L, -2, "name");
-    a.push(std::string(row.info->doc)), lua_setfield(L, -2, "doc");
-    a.push(double(rule)), lua_setfield(L, -2, "rule");
+    a.set("name", row.info->name), a.set("doc", row.info->doc), a.set("rule", rule);
     lua_newtable(L);
     for (int i = 0; i < row.options; ++i) {
       if (i > 0 && row.pair[i - 1]) continue;
       lua_newtable(L);
-      a.push(std::string(row.info->options[i].name)), lua_setfield(L, -2, "name");
-      push_default(L, row, i), lua_setfield(L, -2, "default");
+      a.set("name", row.info->options[i].name);
+      set_default(a, row, i);
       lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
     }
     lua_setfield(L, -2, "options");
@@ -183,13 +175,9 @@ int push_state(Args& a) {
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].progress.step == 0) continue;
     lua_newtable(a.L);
-    a.push(all[i].progress.step), lua_setfield(a.L, -2, "step");
-    for (int k = 0; k < row.running; ++k)
-      a.push(all[i].progress.running[k]), lua_setfield(a.L, -2, row.info->running[k]);
-    for (int k = 0; k < row.states; ++k) {
-      push_tensor(a.L, all[i].state[k]);
-      lua_setfield(a.L, -2, row.info->states[k].name);
-    }
+    a.set("step", all[i].progress.step);
+    for (int k = 0; k < row.running; ++k) a.set(row.info->running[k], all[i].progress.running[k]);
+    for (int k = 0; k < row.states; ++k) a.set(row.info->states[k].name, all[i].state[k]);
     lua_rawseti(a.L, -2, int(i) + 1);
   }
   return 1;
@@ -306,10 +294,7 @@ const Entry kOptim[] = {
        return 0;
      }},
     {"optimizer_has(optimizer, groups)", "Whether the groups have the parameters of the optimizer.",
-     [](Args& a) {
-       lua_pushboolean(a.L, has_groups(a.L, Held<Owned>::at(a, 1), false));
-       return 1;
-     }},
+     [](Args& a) { return a.push(has_groups(a.L, Held<Owned>::at(a, 1), false)); }},
     {"optimizer_options(optimizer, groups)", "Takes the options of the groups over.",
      [](Args& a) {
        const Owned& o = Held<Owned>::at(a, 1);
@@ -324,8 +309,7 @@ const Entry kOptim[] = {
        const Owned& o = Held<Owned>::at(a, 1);
        const bool same = has_groups(a.L, o, true);
        if (same) o.step();
-       lua_pushboolean(a.L, same);
-       return 1;
+       return a.push(same);
      }},
     {"optimizer_take(optimizer, groups)", "Takes the groups over; parameters keep their state.",
      take_groups},
@@ -338,9 +322,6 @@ const Entry kOptim[] = {
 
 }  // namespace
 
-void add_optim(lua_State* L) {
-  for (const Entry& e : kOptim) e.internal = true;
-  add(L, kOptim);
-}
+void add_optim(lua_State* L) { add_internal(L, kOptim); }
 
 }  // namespace mt::lua

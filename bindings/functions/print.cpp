@@ -47,16 +47,9 @@ int get_options(Args& a) {
   using S = PrintOptions::Scientific;
   const PrintOptions& o = print_options();
   lua_createtable(a.L, 0, 5);
-  const auto set = [&](const char* name, double value) {
-    lua_pushnumber(a.L, value);
-    lua_setfield(a.L, -2, name);
-  };
-  set("precision", o.precision), set("threshold", double(o.threshold));
-  set("edgeitems", double(o.edgeitems)), set("linewidth", double(o.linewidth));
-  if (o.scientific != S::automatic) {
-    lua_pushboolean(a.L, o.scientific == S::always);
-    lua_setfield(a.L, -2, "sci_mode");
-  }
+  a.set("precision", o.precision), a.set("threshold", o.threshold);
+  a.set("edgeitems", o.edgeitems), a.set("linewidth", o.linewidth);
+  if (o.scientific != S::automatic) a.set("sci_mode", o.scientific == S::always);
   return 1;
 }
 

@@ -27,49 +27,32 @@ class Recorded {
 };
 
 int push_report(const Args& a, const profile::Report& report) {
-  lua_State* L = a.L;
-  auto set = [L](const char* key) { lua_setfield(L, -2, key); };
-  lua_createtable(L, int(report.rows.size()), 4);
+  lua_createtable(a.L, int(report.rows.size()), 4);
   for (size_t i = 0; i < report.rows.size(); ++i) {
     const profile::Row& row = report.rows[i];
-    lua_createtable(L, 0, 8);
-    a.push(row.name), set("name");
-    a.push(std::string(kind_name(row.kind))), set("kind");
-    a.push(double(row.calls)), set("calls");
-    a.push(row.self_cpu), set("self_cpu");
-    a.push(row.cpu_total), set("cpu_total");
-    a.push(row.self_gpu), set("self_cuda");
-    a.push(row.gpu_total), set("cuda_total");
-    lua_rawseti(L, -2, int(i + 1));
+    lua_createtable(a.L, 0, 8);
+    a.set("name", row.name), a.set("kind", kind_name(row.kind)), a.set("calls", row.calls);
+    a.set("self_cpu", row.self_cpu), a.set("cpu_total", row.cpu_total);
+    a.set("self_cuda", row.self_gpu), a.set("cuda_total", row.gpu_total);
+    lua_rawseti(a.L, -2, int(i + 1));
   }
-  a.push(report.wall), set("wall");
-  a.push(report.outside), set("outside");
+  a.set("wall", report.wall), a.set("outside", report.outside);
   if (report.trace.empty()) return 1;
-  a.push(report.trace), set("trace");
-  a.push(double(report.left_out)), set("left_out");
+  a.set("trace", report.trace), a.set("left_out", report.left_out);
   return 1;
 }
 
 int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
-  lua_State* L = a.L;
-  const auto set = [&a, L](const char* key, double value) {
-    a.push(value);
-    lua_setfield(L, -2, key);
-  };
-  lua_createtable(L, int(calls.size()), 0);
+  lua_createtable(a.L, int(calls.size()), 0);
   for (size_t i = 0; i < calls.size(); ++i) {
-    lua_createtable(L, 0, 8);
-    a.push(calls[i].text), lua_setfield(L, -2, "text");
-    if (const Program* const p = calls[i].program)
-      a.push(ir::text_of(*p)), lua_setfield(L, -2, "program");
-    set("us", calls[i].microseconds);
-    set("loops", double(calls[i].work.loops));
-    set("pieces", double(calls[i].work.pieces));
-    set("threads", double(calls[i].work.threads));
-    set("products", double(calls[i].work.products));
-    set("onednn", double(calls[i].work.onednn));
-    set("elements", double(calls[i].work.elements));
-    lua_rawseti(L, -2, int(i + 1));
+    const Work& work = calls[i].work;
+    lua_createtable(a.L, 0, 8);
+    a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
+    if (const Program* const p = calls[i].program) a.set("program", ir::text_of(*p));
+    a.set("loops", work.loops), a.set("pieces", work.pieces), a.set("threads", work.threads);
+    a.set("products", work.products), a.set("onednn", work.onednn);
+    a.set("elements", work.elements);
+    lua_rawseti(a.L, -2, int(i + 1));
   }
   return 1;
 }
@@ -95,20 +78,13 @@ const Entry kProfile[] = {
        lua_insert(a.L, 3);
        return lua_gettop(a.L) - 2;
      }},
-    {"profile_start(trace=false)", "Starts a recording.",
-     [](Args& a) {
-       profile::start(a.boolean(1));
-       return 0;
-     }},
+    {"profile_start(trace=false)", "Starts a recording.", bind<profile::start>},
     {"profile_stop()", "What happened since, or nothing where no recording is under way.",
      [](Args& a) { return profile::depth() > 0 ? push_report(a, profile::stop()) : 0; }},
 };
 
 }  // namespace
 
-void add_profile(lua_State* L) {
-  for (const Entry& e : kProfile) e.internal = true;
-  add(L, kProfile);
-}
+void add_profile(lua_State* L) { add_internal(L, kProfile); }
 
 }  // namespace mt::lua

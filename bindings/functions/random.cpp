@@ -11,25 +11,10 @@ namespace {
 
 // ---- generators as Lua values -------------------------------------------------------------------
 
-struct GeneratorBox {
-  uint64_t mark = kMark;
-  Generator generator;
-  GeneratorBox(Generator::Kind kind, uint64_t seed) : generator(kind, seed) {}
-  static constexpr uint64_t kMark = 0x726f74617265672e;
+struct HeldGenerator : Generator {
+  using Generator::Generator;
+  static constexpr char kShown[] = "a generator, mt.Generator(seed)";
 };
-const char kGeneratorMeta[] = "mtorch.generator";
-
-GeneratorBox* box_at(lua_State* L, int i) {
-  if (lua_type(L, i) != LUA_TUSERDATA || lua_objlen(L, i) != sizeof(GeneratorBox)) return nullptr;
-  auto* box = static_cast<GeneratorBox*>(lua_touserdata(L, i));
-  return box->mark == GeneratorBox::kMark ? box : nullptr;
-}
-
-Generator& self_of(const Args& a) {
-  GeneratorBox* box = box_at(a.L, 1);
-  if (!box) a.wrong(1, "a generator");
-  return box->generator;
-}
 
 int new_generator(Args& a) {
   Generator::Kind kind = Generator::Kind::philox;
@@ -42,59 +27,44 @@ int new_generator(Args& a) {
     else if (name != "philox")
       fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
-  const int64_t n = a.integer(seed, 0);
-  new (lua_newuserdata(a.L, sizeof(GeneratorBox))) GeneratorBox(kind, uint64_t(n));
-  luaL_getmetatable(a.L, kGeneratorMeta);
-  lua_setmetatable(a.L, -2);
-  return 1;
+  const auto n = uint64_t(a.integer(seed, 0));
+  return push_result(a, std::make_unique<HeldGenerator>(kind, n));
 }
 
 const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Starts the generator anew; returns it.",
      [](Args& a) {
-       Generator& g = self_of(a);
+       Generator& g = Held<HeldGenerator>::at(a, 1);
        tell_beside();
        g.manual_seed(uint64_t(a.integer(2)));
        return a.self();
      }},
     {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
-     [](Args& a) { return a.push(double(self_of(a).seed())); }},
+     bind<[](HeldGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
-     [](Args& a) { return a.push(double(int64_t(self_of(a).initial_seed()))); }},
+     bind<[](HeldGenerator& g) { return int64_t(g.initial_seed()); }>},
     {"get_state(self)", "Where the generator stands, as a string.",
-     [](Args& a) { return a.push(self_of(a).state()); }},
+     bind<[](HeldGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
      [](Args& a) {
-       Generator& g = self_of(a);
-       g.set_state(a.text(2));
+       Held<HeldGenerator>::at(a, 1).set_state(a.text(2));
        return a.self();
      }},
 };
 
-int free_generator(lua_State* L) {
-  if (GeneratorBox* box = box_at(L, 1)) {
-    box->mark = 0;
-    box->~GeneratorBox();
-  }
-  return 0;
-}
 int generator_text(lua_State* L) {
-  GeneratorBox* box = box_at(L, 1);
-  const bool philox = !box || box->generator.kind() == Generator::Kind::philox;
+  const auto* held = Held<HeldGenerator>::find(L, 1);
+  const bool philox = !held || !held->object || held->object->kind() == Generator::Kind::philox;
   lua_pushfstring(L, "Generator('%s')", philox ? "philox" : "mt19937");
   return 1;
 }
 
 // ---- drawing ------------------------------------------------------------------------------------
 
-template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn(Args& a) {
-  const NewTensorOptions made(a, 2, default_dtype());
-  return made.push(a, draw(a.new_shape(1), made.dtype, made.device, generator_at(a, 5)));
-}
-template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn_like(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const NewTensorOptions made(a, 2, x.dtype(), x.device());
-  return made.push(a, draw(x.shape(), made.dtype, made.device, generator_at(a, 5)));
+template <Form form, Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)>
+int drawn(Args& a) {
+  const NewTensor made(a, form);
+  return made.push(a, draw(made.shape, made.dtype, made.device, generator_at(a, 5)));
 }
 
 /// A number that will not adopt another operand's dtype.
@@ -154,8 +124,9 @@ int random_in_place(Args& a) {
 #define MT_DRAWN_LIKE MT_LIKE ", generator=nil)"
 
 const Entry kFunctions[] = {
-    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", drawn<rand>},
-    {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
+    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", drawn<Form::plain, rand>},
+    {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.",
+     drawn<Form::plain, randn>},
     {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const NewTensorOptions made(a, 4, Dtype::i64);
@@ -186,8 +157,8 @@ const Entry kFunctions[] = {
 };
 
 const Entry kMethods[] = {
-    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn_like<rand>},
-    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn_like<randn>},
+    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn<Form::like, rand>},
+    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn<Form::like, randn>},
     {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Whole numbers in x's shape, ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -221,23 +192,16 @@ const Entry kMethods[] = {
 }  // namespace
 
 Generator* generator_at(const Args& a, int i) {
-  if (!a.given(i)) return nullptr;
-  GeneratorBox* box = box_at(a.L, i);
-  if (!box) a.wrong(i, "a generator, mt.Generator(seed)");
-  return &box->generator;
+  return a.given(i) ? &Held<HeldGenerator>::at(a, i) : nullptr;
 }
 
 void open_generators(lua_State* L) {
-  luaL_newmetatable(L, kGeneratorMeta);
+  Held<HeldGenerator>::push_metatable(L);
   lua_newtable(L);
   add(L, kGeneratorMethods);
   lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, free_generator);
-  lua_setfield(L, -2, "__gc");
   lua_pushcfunction(L, generator_text);
   lua_setfield(L, -2, "__tostring");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
   lua_pop(L, 1);
 }
 

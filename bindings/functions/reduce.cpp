@@ -23,10 +23,11 @@ Tensor as_named(const Args& a, int i, const Tensor& result) {
   return a.given(i) ? to(result, a.dtype(i, result.dtype())) : result;
 }
 /// mean, nansum: with a dtype to compute in.
-template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced_as(Args& a) {
-  const Shape dims = a.dims(2);
-  const bool keepdim = a.boolean(3, false);
-  return a.push(as_named(a, 4, reduce(converted(a, 4), dims, keepdim)));
+template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
+Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
+  const bool as_is = dtype == Dtype::none;
+  const Tensor y = reduce(as_is ? x : to(x, dtype), dims, keepdim);
+  return as_is ? y : to(y, dtype);
 }
 
 // ---- the reductions and scans of kernels/ --------------------------------------------------------
@@ -42,7 +43,7 @@ struct Params {
 /// Of everything, or along dimensions. Positions; of questions a Lua boolean for the whole tensor; of
 /// sums and products a dtype to compute in.
 template <class Op> int reduced(Args& a) {
-  const bool keepdim = a.boolean(3, false);
+  const bool keepdim = a.boolean(3);
   if constexpr (Op::needs_index) {
     std::optional<int64_t> dim;
     if (a.given(2)) dim = a.position(2);
@@ -74,14 +75,9 @@ template <class Op> int scanned(Args& a) {
   const Params params(a, 3, Op::info, count);
   const Tensor x = wide ? converted(a, named) : a.tensor(1);
   const ValuesIndices p = scan(op::scan_id<Op>, x, dim, params.value);
-  if constexpr (Op::needs_index) return push_picked(a, p);
+  if constexpr (Op::needs_index) return push_result(a, p);
   else return push_or_write(a, wide ? as_named(a, named, p.values) : p.values);
 }
-
-struct Generated {
-  std::string signature, doc;
-  Entry entry;
-};
 
 std::string params_text(const op::ReduceInfo& info) {
   std::string s;
@@ -92,40 +88,32 @@ std::string params_text(const op::ReduceInfo& info) {
   return s + (info.result == op::Result::wide ? ", dtype=nil" : "");
 }
 
-template <class Op> void add_reduction(std::deque<Generated>& all) {
-  if constexpr (Op::info.doc != nullptr) {
-    Generated& g = all.emplace_back();
-    g.signature = fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
-                              Op::needs_index ? "dim" : "[dim]", params_text(Op::info));
-    g.doc = Op::info.doc, g.entry.body = Body(reduced<Op>) | kDefers;
-  }
+template <class Op> void add_reduction(std::deque<OwnedEntry>& all) {
+  if constexpr (Op::info.doc != nullptr)
+    all.emplace_back(fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
+                                 Op::needs_index ? "dim" : "[dim]", params_text(Op::info)),
+                     Op::info.doc, Body(reduced<Op>) | kDefers);
 }
-template <class Op> void add_scan(std::deque<Generated>& all) {
-  for (const bool in_place : {false, true}) {
-    if (in_place && Op::info.result != op::Result::wide) continue;
-    Generated& g = all.emplace_back();
-    g.signature = fmt::format("{}{}(x, dim{}{})", Op::info.name, in_place ? "_" : "",
-                              params_text(Op::info), in_place || Op::needs_index ? "" : ", {out=}");
-    g.doc = in_place ? fmt::format("{}, written into x.", Op::info.name) : Op::info.doc;
-    g.entry.body = {scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor"};
-    g.entry.in_place = in_place;
-  }
+template <class Op> void add_scan(std::deque<OwnedEntry>& all) {
+  Body body(scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
+  if (Op::info.result == op::Result::wide) body = body | kInPlaceToo;
+  all.emplace_back(fmt::format("{}(x, dim{}{})", Op::info.name, params_text(Op::info),
+                               Op::needs_index ? "" : ", {out=}"),
+                   Op::info.doc, body);
 }
-const std::deque<Generated>& generated() {
-  static const std::deque<Generated>* const list = [] {
-    auto* all = new std::deque<Generated>;
+const std::deque<OwnedEntry>& generated() {
+  static const std::deque<OwnedEntry>* const list = [] {
+    auto* all = new std::deque<OwnedEntry>;
     op::for_each(op::Reductions{}, [&](auto op) { add_reduction<decltype(op)>(*all); });
     op::for_each(op::Scans{}, [&](auto op) { add_scan<decltype(op)>(*all); });
-    for (Generated& g : *all) g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
     return all;
   }();
   return *list;
 }
 
-void need_some(const Args& a, const Tensor& x) {
+void need_some(const char* name, const Tensor& x) {
   if (x.numel() == 0)
-    fail("{}: {} is empty; of no elements there is no {}", name_in(a), to_string(x.shape()),
-         name_in(a));
+    fail("{}: {} is empty; of no elements there is no {}", name, to_string(x.shape()), name);
 }
 
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors
@@ -134,38 +122,35 @@ template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
-    need_some(a, x);
+    need_some(name_in(a).c_str(), x);
     return a.push(reduce(Reduction{}, x, Shape{}, false));
   }
   if (const Tensor* y = tensor_at(a.L, 2)) {
     const Tensor* inputs[] = {&x, y};
     return a.push(elementwise(op::id<Op>, inputs));
   }
-  return push_picked(a, along(x, a.position(2), a.boolean(3, false)));
+  return push_result(a, along(x, a.position(2), a.boolean(3)));
 }
 
-int aminmax_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const Shape dims = a.given(2) ? Shape{a.position(2)} : Shape{};
-  const bool keepdim = a.boolean(3, false);
-  if (dims.size() == 0) need_some(a, x);
-  a.push(amin(x, dims, keepdim));
-  return 1 + a.push(amax(x, dims, keepdim));
+std::pair<Tensor, Tensor> smallest_and_largest(const char* name, const Tensor& x,
+                                               std::optional<Dim> dim, bool keepdim) {
+  const Shape dims = dim ? Shape{*dim} : Shape{};
+  if (!dim) need_some(name, x);
+  return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
 
 /// The correction: argument 4, or 1 and 0 for argument 5, `unbiased`.
 double correction(const Args& a) {
-  if (!a.given(5)) return a.number(4, 1);
+  if (!a.given(5)) return a.number(4);
   if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
   return a.boolean(5, true) ? 1 : 0;
 }
 template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int spread_of(Args& a) {
-  return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false)));
+  return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3)));
 }
 template <bool Root> int spread_and_mean(Args& a) {
-  const VarMean m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false));
-  a.push(Root ? root_of_variance(m.variance) : m.variance);
-  return 1 + a.push(m.mean);
+  const VarMean m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3));
+  return a.push(Root ? root_of_variance(m.variance) : m.variance, m.mean);
 }
 
 int norm_body(Args& a) {
@@ -180,13 +165,13 @@ int norm_body(Args& a) {
     p = a.number(2, 2);
   }
   const Shape dims = a.dims(3);
-  const bool keepdim = a.boolean(4, false);
+  const bool keepdim = a.boolean(4);
   return a.push(norm(converted(a, 5), p, dims, keepdim));
 }
 
 int diff_body(Args& a) {
   const Tensor& x = a.tensor(1);
-  const int64_t n = a.integer(2, 1), dim = a.given(3) ? a.position(3) : -1;
+  const int64_t n = a.integer(2), dim = a.position(3);
   if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
   if (n <= 0) return a.push(diff(x, n, dim));
   std::vector<Tensor> parts;
@@ -211,8 +196,8 @@ int diff_body(Args& a) {
 /// trapezoid(y, x) and trapezoid(y, {dx=}).
 template <Tensor (*integrate)(const Tensor&, const Spacing&, int64_t)> int integral(Args& a) {
   if (a.given(2) && a.given(3)) fail("{}: give x or dx, not both", name_in(a));
-  const Spacing s{a.number(3, 1), a.given(2) ? a.tensor(2) : Tensor()};
-  return a.push(integrate(a.tensor(1), s, a.given(4) ? a.position(4) : -1));
+  const Spacing s{a.number(3), a.tensor(2)};
+  return a.push(integrate(a.tensor(1), s, a.position(4)));
 }
 
 /// A number, a list of numbers, or a list of vectors.
@@ -221,23 +206,21 @@ std::vector<Spacing> spacings(const Args& a, int i) {
   if (lua_type(a.L, i) == LUA_TNUMBER) return {{a.number(i), {}}};
   a.table(i);
   std::vector<Spacing> list;
-  for (int k = 1; k <= int(lua_objlen(a.L, i)); ++k) {
-    lua_rawgeti(a.L, i, k);
+  each_entry(a.L, i, [&](int) {
     const Tensor* at = tensor_at(a.L, -1);
     if (!at && lua_type(a.L, -1) != LUA_TNUMBER)
       a.wrong(i, "a number, or a list of numbers or vectors");
     list.push_back(at ? Spacing{1, *at} : Spacing{lua_tonumber(a.L, -1), {}});
-    lua_pop(a.L, 1);
-  }
+  });
   return list;
 }
 int gradient_body(Args& a) {
-  return push_list(a, gradient(a.tensor(1), spacings(a, 2), a.dims(3), a.integer(4, 1)));
+  return a.push(gradient(a.tensor(1), spacings(a, 2), a.dims(3), a.integer(4)));
 }
 
 int histogram_body(Args& a) {
-  const Tensor weight = a.given(4) ? a.tensor(4) : Tensor();
-  const bool density = a.boolean(5, false);
+  const Tensor weight = a.tensor(4);
+  const bool density = a.boolean(5);
   Histogram h;
   if (const Tensor* edges = tensor_at(a.L, 2)) {
     if (a.given(3)) fail("histogram: a range is for a number of bins, not for edges");
@@ -256,17 +239,16 @@ int histogram_body(Args& a) {
     }
     h = histogram(a.tensor(1), a.integer(2), a.given(3) ? range : nullptr, weight, density);
   }
-  a.push(h.counts);
-  return 1 + a.push(h.edges);
+  return a.push(h.counts, h.edges);
 }
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; of nothing NaN.",
-     Body(reduced_as<mean>) | kDefers},
+     bind<reduced_as<mean>> | kDefers},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
-     aminmax_body},
+     bind<smallest_and_largest>},
     {"max(x, dim=nil, keepdim=false, {out=})",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
      Body(extremes<op::Maximum, op::Amax, max_along>) | kDefers},
@@ -274,9 +256,9 @@ const Entry kMethods[] = {
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
     {"nansum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The sum of what is not NaN.",
-     reduced_as<nansum>},
+     bind<reduced_as<nansum>>},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The mean of what is not NaN.",
-     reduced_as<nanmean>},
+     bind<reduced_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
      Body(spread_of<var>) | kDefers},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",
@@ -289,21 +271,14 @@ const Entry kMethods[] = {
     {"cov(x, correction=1, fweights=nil, aweights=nil, {out=})",
      "The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; "
      "of one variable 0-d.\nfweights: how often an observation counts; aweights: how much.",
-     [](Args& a) {
-       return a.push(cov(a.tensor(1), a.number(2, 1), a.given(3) ? a.tensor(3) : Tensor(),
-                         a.given(4) ? a.tensor(4) : Tensor()));
-     }},
+     bind<cov>},
     {"corrcoef(x)",
      "The correlations of the rows (variables) over the columns, [n x m] to [n x n].",
-     [](Args& a) { return a.push(corrcoef(a.tensor(1))); }},
+     bind<corrcoef>},
     {"renorm(x, p, dim, maxnorm)",
      "The parts along dim scaled to a p-norm of maxnorm where theirs is larger.",
-     [](Args& a) { return a.push(renorm(a.tensor(1), a.number(2), a.position(3), a.number(4))); }},
-    {"renorm_(x, p, dim, maxnorm)", "renorm, written into x.",
-     [](Args& a) {
-       return push_or_write(a, renorm(a.tensor(1), a.number(2), a.position(3), a.number(4)));
-     },
-     -1, true},
+     bind<[](const Tensor& x, double p, Dim dim, double most) { return renorm(x, p, dim, most); }> |
+         kInPlaceToo},
     {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",
@@ -332,12 +307,12 @@ const Entry kMethods[] = {
 /// Methods only: mt.dist is for several processes.
 const Entry kDist{"dist(x, y, p=2)",
                   "The p-norm of x - y. A method only: mt.dist is for several processes.",
-                  [](Args& a) { return a.push(norm(a.tensor(1) - a.tensor(2), a.number(3, 2))); }};
+                  bind<[](const Tensor& x, const Tensor& y, double p) { return norm(x - y, p); }>};
 
 }  // namespace
 
 void register_reduce(Registry& c) {
-  for (const Generated& g : generated()) c.both(g.entry);
+  for (const OwnedEntry& g : generated()) c.both(g.entry);
   c.add_with_method(kMethods);
   c.method(kDist);
   c.alias("trapz", "trapezoid");

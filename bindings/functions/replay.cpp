@@ -5,6 +5,16 @@
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
+
+template <> struct Arg<std::vector<double>> {
+  static constexpr Type type{kind::numbers};
+  static std::vector<double> get(const Args& a, int i) {
+    std::vector<double> list;
+    each_entry(a.L, i, [&](int) { list.push_back(lua_tonumber(a.L, -1)); });
+    return list;
+  }
+};
+
 namespace {
 
 struct Recording final : StepRecorder {
@@ -24,16 +34,6 @@ std::vector<Tensor> rest(const Args& a) {
   return list;
 }
 
-std::vector<double> number_list(const Args& a, int i) {
-  std::vector<double> list(lua_objlen(a.L, i));
-  for (size_t k = 0; k < list.size(); ++k) {
-    lua_rawgeti(a.L, i, int(k) + 1);
-    list[k] = lua_tonumber(a.L, -1);
-    lua_pop(a.L, 1);
-  }
-  return list;
-}
-
 const Entry kReplay[] = {
     {"step_record([inputs], [arguments], fuse)",
      "Begins a recording with copies of the arguments, without Lua's collector. fuse: 0 no, 1 yes, 2 where "
@@ -44,10 +44,9 @@ const Entry kReplay[] = {
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
-    {"step_pause(r)", "What follows is not recorded.",
-     [](Args& a) { return Held<Recording>::at(a, 1).pause(), 0; }},
+    {"step_pause(r)", "What follows is not recorded.", bind<[](Recording& r) { r.pause(); }>},
     {"step_resume(r)", "What follows is recorded, as a part of its own.",
-     [](Args& a) { return Held<Recording>::at(a, 1).resume(), 0; }},
+     bind<[](Recording& r) { r.resume(); }>},
     {"step_finish(r, [results])", "The recorded step; or nil, and why there is none.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
@@ -60,9 +59,7 @@ const Entry kReplay[] = {
     {"step_drop(r)", "Ends a recording that came to nothing.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       Held<Recording>::at(a, 1);
-       static_cast<Held<Recording>*>(lua_touserdata(a.L, 1))->object.reset();
-       return 0;
+       return Held<Recording>::collect(a.L);
      }},
     {"step_start(..)",
      "step, tensors: whether it is of such tensors and nothing moved; copies them in. Then "
@@ -77,56 +74,42 @@ const Entry kReplay[] = {
          fits = s.takes(k, given[k]) && !written;
        }
        if (fits) s.start(given);
-       return a.push(fits) + a.push(written);
+       return a.push(fits, written);
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
-     [](Args& a) { return a.push(step_at(a).run(size_t(lua_tointeger(a.L, 2)))); }},
+     bind<[](Step& s, int64_t part) { return s.replay->run(size_t(part)); }>},
     {"step_end(step)", "Its results, copied.",
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",
-     [](Args& a) { return push_list(a, step_at(a).changes()); }},
+     bind<[](Step& s) { return s.replay->changes(); }>},
     {"step_leaves(step)", "The tensors whose gradients it sets.",
-     [](Args& a) { return push_list(a, step_at(a).leaves()); }},
+     bind<[](Step& s) { return s.replay->leaves(); }>},
     {"step_hold(step)", "Keeps the gradients of now.",
-     [](Args& a) { return step_at(a).hold_grads(), 0; }},
-    {"step_restore(step)", "Puts them back.",
-     [](Args& a) { return step_at(a).restore_grads(), 0; }},
+     bind<[](Step& s) { s.replay->hold_grads(); }>},
+    {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore_grads(); }>},
     {"step_find_numbers(step, other, {mine}, {theirs})",
      "Which of the numbers its calls hold where they differ from the other's, counted from 1, and "
      "whether integers become floats; nil, and why it is not they alone that differ.",
      [](Args& a) {
        std::string why;
        const StepReplay& other = *Held<Step>::at(a, 2).replay;
-       const std::vector<int> used =
-           step_at(a).find_numbers(other, number_list(a, 3), number_list(a, 4), why);
+       using Numbers = Arg<std::vector<double>>;
+       std::vector<int> used =
+           step_at(a).find_numbers(other, Numbers::get(a, 3), Numbers::get(a, 4), why);
        if (used.empty()) return lua_pushnil(a.L), 1 + a.push(why);
-       lua_createtable(a.L, int(used.size()), 0);
-       for (size_t k = 0; k < used.size(); ++k) {
-         lua_pushinteger(a.L, used[k] + 1);
-         lua_rawseti(a.L, -2, int(k) + 1);
-       }
-       return 1 + a.push(step_at(a).mixes_dtypes());
+       for (int& k : used) ++k;
+       return a.push(used, step_at(a).mixes_dtypes());
      }},
     {"step_set_numbers(step, {values})", "Puts others there.",
-     [](Args& a) { return step_at(a).set_numbers(number_list(a, 2)), 0; }},
+     bind<[](Step& s, const std::vector<double>& values) { s.replay->set_numbers(values); }>},
     {"step_fused(step)", "A line on each program that its calls were joined to.",
-     [](Args& a) {
-       const std::vector<std::string>& lines = step_at(a).fused();
-       lua_createtable(a.L, int(lines.size()), 0);
-       for (size_t k = 0; k < lines.size(); ++k) {
-         a.push(lines[k]);
-         lua_rawseti(a.L, -2, int(k) + 1);
-       }
-       return 1;
-     }},
+     bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning.",
-     [](Args& a) {
-       const StepReplay::Facts f = step_at(a).facts();
-       int n = 0;
-       for (size_t x : {f.parts, f.calls, f.buffers, f.bytes, f.planned}) n += a.push(double(x));
-       return n;
-     }},
+     bind<[](Step& s) {
+       const StepReplay::Facts f = s.replay->facts();
+       return std::tuple(f.parts, f.calls, f.buffers, f.bytes, f.planned);
+     }>},
 };
 
 }  // namespace
@@ -136,17 +119,12 @@ void see_arguments(lua_State* L) {
   for (int i = lua_gettop(L); i > 0; --i) {
     if (const Tensor* t = tensor_at(L, i)) r->see(*t);
     if (!lua_istable(L, i)) continue;
-    for (int k = 1, n = int(lua_objlen(L, i)); k <= n; ++k) {
-      lua_rawgeti(L, i, k);
+    each_entry(L, i, [&](int) {
       if (const Tensor* t = tensor_at(L, -1)) r->see(*t);
-      lua_pop(L, 1);
-    }
+    });
   }
 }
 
-void add_replay(lua_State* L) {
-  for (const Entry& e : kReplay) e.internal = true;
-  add(L, kReplay);
-}
+void add_replay(lua_State* L) { add_internal(L, kReplay); }
 
 }  // namespace mt::lua

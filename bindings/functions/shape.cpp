@@ -36,8 +36,8 @@ Tensor narrow(const Tensor& x, Dim dim, Position position, int64_t length) {
 
 int split_body(Args& a) {
   const Tensor& x = a.tensor(1);
-  if (lua_type(a.L, 2) == LUA_TNUMBER) return push_list(a, split(x, a.integer(2), a.position(3)));
-  return push_list(a, split(x, a.integers(2), a.position(3)));
+  if (lua_type(a.L, 2) == LUA_TNUMBER) return a.push(split(x, a.integer(2), a.position(3)));
+  return a.push(split(x, a.integers(2), a.position(3)));
 }
 
 /// Where parts begin: positions from 1, counted here from 0; negative ones from the end.
@@ -63,13 +63,13 @@ int parts_of(Args& a, int d, bool equal) {
   const Tensor& x = a.tensor(1);
   const Tensor* t = tensor_at(a.L, 2);
   if (lua_type(a.L, 2) != LUA_TNUMBER && !(t && t->dim() == 0))
-    return push_list(a, tensor_split(x, begins(a, 2), d));
+    return a.push(tensor_split(x, begins(a, 2), d));
   if (t && (is_float(t->dtype()) || t->dtype() == Dtype::b8)) a.wrong(2, "an integer");
   const int64_t n = t ? t->at_integer(0) : a.integer(2);
   if (equal && n > 0 && x.size(d) % n != 0)
     fail("{}: {} parts do not divide the {} positions of dimension {}; use tensor_split",
          name_of(a.entry()), n, x.size(d), d + 1);
-  return push_list(a, tensor_split(x, n, d));
+  return a.push(tensor_split(x, n, d));
 }
 int tensor_split_body(Args& a) {
   const int d = wrap_dim("tensor_split", a.position(3), a.tensor(1).dim());
@@ -292,11 +292,9 @@ const Entry kMethods[] = {
        return n == 0 ? rot90(x, k) : rot90(x, k, dims[0], dims[1]);
      }>},
     {"tril(x, diagonal=0)", "x with zeros above a diagonal (0 is the main one, 1 the next above).",
-     bind<tril>},
+     bind<tril> | kInPlaceToo},
     {"triu(x, diagonal=0)", "x with zeros below a diagonal (0 is the main one, 1 the next above).",
-     bind<triu>},
-    {"tril_(x, diagonal=0)", "tril, written into x.", bind<tril>, -1, true},
-    {"triu_(x, diagonal=0)", "triu, written into x.", bind<triu>, -1, true},
+     bind<triu> | kInPlaceToo},
     {"pad(x, [sides], mode='constant', value=nil)",
      "Positions added before and after the last dimension, then the one before it, and so on. Negative "
      "sides cut off.",

@@ -11,12 +11,9 @@ struct HeldTokenizer : Tokenizer {
   static constexpr char kShown[] = "a tokenizer";
   using Tokenizer::Tokenizer;
 };
-const Tokenizer& tokenizer_at(const Args& a) { return Held<HeldTokenizer>::at(a, 1); }
 
-/// The ids of a list or a tensor of positions, or of one of them.
-std::vector<int32_t> ids_at(const Args& a, int i, int64_t size) {
-  const WholeNumbers given = Arg<WholeNumbers>::get(a, i);
-  const Tensor x = given.value;
+/// The ids of positions.
+std::vector<int32_t> ids_of(const Tensor& x, int64_t size) {
   std::vector<int32_t> ids(size_t(x.numel()));
   for (int64_t k = 0; k < x.numel(); ++k) {
     const int64_t position = x.at_integer(k);
@@ -28,59 +25,40 @@ std::vector<int32_t> ids_at(const Args& a, int i, int64_t size) {
 
 const Entry kTokenizer[] = {
     {"tokenizer(json)", "A tokenizer of the text of a tokenizer.json.",
-     [](Args& a) {
-       Held<HeldTokenizer>::push(a.L, std::make_unique<HeldTokenizer>(a.characters(1)));
-       return 1;
-     }},
+     bind<[](std::string_view json) { return std::make_unique<HeldTokenizer>(json); }>},
     {"encode(tokenizer, text, special)", "The positions of a text's tokens, int64.",
-     [](Args& a) {
-       const std::vector<int32_t> ids = tokenizer_at(a).encode(a.characters(2), a.boolean(3));
+     bind<[](const HeldTokenizer& t, std::string_view text, bool special) {
+       const std::vector<int32_t> ids = t.encode(text, special);
        const Tensor out = empty({int64_t(ids.size())}, Dtype::i64);
        for (size_t k = 0; k < ids.size(); ++k) out.data_as<int64_t>()[k] = int64_t(ids[k]) + 1;
-       return a.push(out);
-     }},
+       return out;
+     }>},
     {"decode(tokenizer, ids, skip_special)", "The text of positions.",
-     [](Args& a) {
-       const Tokenizer& t = tokenizer_at(a);
-       return a.push(t.decode(ids_at(a, 2, t.size()), a.boolean(3)));
-     }},
+     bind<[](const HeldTokenizer& t, const WholeNumbers& ids, bool skip_special) {
+       return t.decode(ids_of(ids, t.size()), skip_special);
+     }>},
     {"size(tokenizer)", "How many positions there are.",
-     [](Args& a) { return a.push(double(tokenizer_at(a).size())); }},
-    {"token(tokenizer, position)", "The token at a position, or nil.",
-     [](Args& a) {
-       const std::string* const t = tokenizer_at(a).token(a.integer(2) - 1);
-       return t ? a.push(*t) : 0;
-     }},
-    {"id(tokenizer, token)", "The position of a token, or nil.",
-     [](Args& a) {
-       const auto id = tokenizer_at(a).id(a.characters(2));
-       return id ? a.push(double(*id + 1)) : 0;
-     }},
+     bind<[](const HeldTokenizer& t) { return t.size(); }>},
+    {"token(tokenizer, position)", "The token at a position, or nothing.",
+     bind<[](const HeldTokenizer& t, int64_t position) {
+       const std::string* const token = t.token(position - 1);
+       return token ? std::optional(*token) : std::nullopt;
+     }>},
+    {"id(tokenizer, token)", "The position of a token, or nothing.",
+     bind<[](const HeldTokenizer& t, std::string_view token) {
+       const auto id = t.id(token);
+       return id ? std::optional(*id + 1) : std::nullopt;
+     }>},
     {"train(texts, vocab_size, min_frequency, special_tokens)", "Learns tokens: a tokenizer.json.",
-     [](Args& a) {
-       const auto list = [&](int i) {
-         std::vector<std::string> strings;
-         for (int k = 1, n = int(lua_objlen(a.L, i)); k <= n; ++k) {
-           lua_rawgeti(a.L, i, k);
-           size_t size = 0;
-           const char* const s = lua_tolstring(a.L, -1, &size);
-           strings.emplace_back(s ? s : "", size);
-           lua_pop(a.L, 1);
-         }
-         return strings;
-       };
-       return a.push(train_bpe(list(1), {a.integer(2), a.integer(3), list(4)}));
-     }},
-    {"characters(text)", "A tokenizer.json of a text's characters.",
-     [](Args& a) { return a.push(character_tokens(a.characters(1))); }},
+     bind<[](const std::vector<std::string>& texts, int64_t size, int64_t frequency,
+             const std::vector<std::string>& special) {
+       return train_bpe(texts, {size, frequency, special});
+     }>},
+    {"characters(text)", "A tokenizer.json of a text's characters.", bind<character_tokens>},
 };
 
 }  // namespace
 
-void push_tokenizer(lua_State* L) {
-  lua_newtable(L);
-  add(L, kTokenizer);
-  for (const Entry& e : kTokenizer) e.internal = true;
-}
+void add_tokenizer(lua_State* L) { add_internal(L, kTokenizer); }
 
 }  // namespace mt::lua

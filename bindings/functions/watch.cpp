@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
@@ -26,19 +25,17 @@ int describe_graph_body(Args& a) {
   lua_createtable(L, int(all.size()), 0);
   for (size_t i = 0; i < all.size(); ++i) {
     const GraphEntry& e = all[i];
-    const auto set = [&](const char* key) { lua_setfield(L, -2, key); };
     lua_newtable(L);
-    a.push(e.name), set("name");
-    a.push(e.elementwise), set("elementwise");
-    if (e.leaf.defined()) a.push(e.leaf), set("leaf");
-    if (e.shape) a.push(*e.shape), set("shape");
+    a.set("name", e.name), a.set("elementwise", e.elementwise);
+    if (e.leaf.defined()) a.set("leaf", e.leaf);
+    if (e.shape) a.set("shape", *e.shape);
     lua_createtable(L, int(e.inputs.size()), 0);
     for (size_t k = 0; k < e.inputs.size(); ++k) {
       if (e.inputs[k] < 0) a.push(false);
-      else a.push(double(e.inputs[k] + 1));
+      else a.push(e.inputs[k] + 1);
       lua_rawseti(L, -2, int(k + 1));
     }
-    set("inputs");
+    lua_setfield(L, -2, "inputs");
     lua_rawseti(L, -2, int(i + 1));
   }
   return 1;
@@ -49,40 +46,24 @@ const Entry kParts[] = {
      describe_graph_body},
     {"serve(operation, port)", "A page on 127.0.0.1; and its port.",
      [](Args& a) {
-       const int64_t port = a.integer(2);
-       if (port < 0 || port > 65535) fail("{}: port is {}, expected 0 to 65535", a.text(1), port);
-       LivePage* page =
-           Held<LivePage>::push(a.L, std::make_unique<LivePage>(a.text(1).c_str(), int(port)));
-       return 1 + a.push(double(page->port()));
+       auto page = std::make_unique<LivePage>(a.text(1).c_str(), a.integer(2));
+       return 1 + a.push(Held<LivePage>::push(a.L, std::move(page))->port());
      }},
     {"publish(page, text)", "What browsers get from now on.",
-     [](Args& a) {
-       Held<LivePage>::at(a, 1).publish(a.text(2));
-       return 0;
-     }},
+     bind<[](LivePage& page, const std::string& text) { page.publish(text); }>},
     {"idle(page)", "Seconds since a browser asked last.",
-     [](Args& a) { return a.push(Held<LivePage>::at(a, 1).idle()); }},
+     bind<[](const LivePage& page) { return page.idle(); }>},
     {"wait_fetched(page, seconds)", "Waits until a browser has the page; whether one has.",
-     [](Args& a) { return a.push(Held<LivePage>::at(a, 1).wait_fetched(a.number(2))); }},
+     bind<[](LivePage& page, double seconds) { return page.wait_fetched(seconds); }>},
     {"wall_time()", "Seconds since 1970.", bind<[] {
        const auto now = std::chrono::system_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
-     }>},
-    {"make_folder(operation, path)", "Makes a folder, and those around it, where they are missing.",
-     bind<[](const std::string& operation, const std::string& path) {
-       std::error_code trouble;
-       std::filesystem::create_directories(path, trouble);
-       if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
      }>},
     {"process_id()", "The number of this process.", bind<[] { return int64_t(getpid()); }>},
 };
 
 }  // namespace
 
-void push_watch(lua_State* L) {
-  for (const Entry& e : kParts) e.internal = true;
-  lua_newtable(L);
-  add(L, kParts);
-}
+void add_watch(lua_State* L) { add_internal(L, kParts); }
 
 }  // namespace mt::lua

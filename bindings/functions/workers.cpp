@@ -207,7 +207,7 @@ int post(Args& a) {
   team.jobs.emplace_back(ticket, std::move(job));
   lock.unlock();
   team.to_do.notify_one();
-  return a.push(double(ticket));
+  return a.push(ticket);
 }
 
 /// take(team, ticket): waits; true and the batch, or false and a sentence.
@@ -221,8 +221,7 @@ int take(Args& a) {
     return found != team.results.end() || !team.death.empty();
   };
   while (!team.done.wait_for(lock, kPoll, ready)) check_interrupt();
-  if (found == team.results.end())
-    return lua_pushboolean(a.L, false), 1 + a.push("a worker ended: " + team.death);
+  if (found == team.results.end()) return a.push(false, "a worker ended: " + team.death);
   const Result result = std::move(found->second);
   team.results.erase(found);
   lock.unlock();
@@ -232,32 +231,24 @@ int take(Args& a) {
 
 const Entry kWorkers[] = {
     {"start(n)", "Starts n workers.",
-     [](Args& a) {
-       Held<Workers>::push(a.L, std::make_unique<Workers>(int(a.integer(1))));
-       return 1;
-     }},
+     bind<[](int64_t n) { return std::make_unique<Workers>(int(n)); }>},
     {"set_up(values, team)", "What the jobs to come are about.", set_up},
     {"post(job, team)", "Asks for a batch; returns its ticket.", post},
     {"take(team, ticket)", "Waits for a batch.", take},
-    {"give_up(team)", "Nobody waits for what was asked before.",
-     [](Args& a) {
-       Team& team = *Held<Workers>::at(a, 1).team;
-       std::lock_guard lock(team.guard);
-       team.give_up();
-       return 0;
-     }},
-    {"works(team)", "Whether no worker has ended.",
-     [](Args& a) {
-       Team& team = *Held<Workers>::at(a, 1).team;
-       std::lock_guard lock(team.guard);
-       return a.push(team.death.empty());
-     }},
+    {"give_up(team)", "Nobody waits for what was asked before.", bind<[](Workers& workers) {
+       std::lock_guard lock(workers.team->guard);
+       workers.team->give_up();
+     }>},
+    {"works(team)", "Whether no worker has ended.", bind<[](Workers& workers) {
+       std::lock_guard lock(workers.team->guard);
+       return workers.team->death.empty();
+     }>},
     {"address(fn)",
      "Where the entry of a function of C++ lies, which is the same for all states; or nothing.",
      [](Args& a) {
        const Entry* e = entry_at(a.L, 1);
        if (!e || lua_getupvalue(a.L, 1, 3)) return 0;  // a third upvalue is a function in Lua
-       return a.push(double(reinterpret_cast<uintptr_t>(e)));
+       return a.push(reinterpret_cast<uintptr_t>(e));
      }},
     {"function_at(address)", "The function of an entry.",
      [](Args& a) {
@@ -288,9 +279,6 @@ void check_wanted() {
     fail("nobody waits for this batch any more");
 }
 
-void add_workers(lua_State* L) {
-  add(L, kWorkers);
-  for (const Entry& e : kWorkers) e.internal = true;
-}
+void add_workers(lua_State* L) { add_internal(L, kWorkers); }
 
 }  // namespace mt::lua

@@ -176,7 +176,7 @@ std::string Bytes::rest() {
 
 std::string read_unpacked(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, "cannot be read", [&] { return bytes.rest(); });
+  return reading(operation, path, " cannot be read", [&] { return bytes.rest(); });
 }
 
 uint64_t Bytes::at_most() const {

@@ -21,14 +21,14 @@ struct RegularFile {
 RegularFile open_regular(const char* operation, const std::string& path);
 /// The whole of a regular file, as it is. Throws naming the reason, and where it cannot be opened the path.
 std::string read_file(const char* operation, const std::string& path);
-/// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", with that for `what`.
+/// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", with " is not a good npz file" for `what`.
 template <class F>
 auto reading(const char* operation, const std::string& path, const char* what, const F& f) {
   try {
     return f();
   } catch (const Error& e) {
     check_interrupt();
-    fail("{}: '{}' {}: {}", operation, path, what, e.what());
+    fail("{}: '{}'{}: {}", operation, path, what, e.what());
   }
 }
 

@@ -193,7 +193,7 @@ Tensor parse_npy(const void* data, size_t size) {
 }
 Tensor read_npy(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, "is not a good npy file", [&] { return parse(bytes); });
+  return reading(operation, path, " is not a good npy file", [&] { return parse(bytes); });
 }
 
 std::vector<NamedTensor> parse_npz(const void* data, size_t size) {
@@ -201,7 +201,7 @@ std::vector<NamedTensor> parse_npz(const void* data, size_t size) {
 }
 std::vector<NamedTensor> read_npz(const char* operation, const std::string& path) {
   RegularFile file = open_regular(operation, path);
-  return reading(operation, path, "is not a good npz file",
+  return reading(operation, path, " is not a good npz file",
                  [&] { return parse_zip(ZipReader(std::move(file))); });
 }
 

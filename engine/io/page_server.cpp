@@ -63,7 +63,7 @@ struct PageServer::Client {
   bool done = false;
 };
 
-PageServer::PageServer(const char* operation, int port)
+PageServer::PageServer(const char* operation, int64_t port)
     : page_(std::make_shared<const std::string>()),
       asked_(-INFINITY) {
   if (port < 0 || port > 65535) fail("{}: port is {}, expected 0 to 65535", operation, port);

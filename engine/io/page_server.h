@@ -18,7 +18,7 @@ class PageServer {
  public:
   /// Listens on the port, 0: any that is free. Every failure is an mt::Error that begins with the
   /// operation.
-  PageServer(const char* operation, int port);
+  PageServer(const char* operation, int64_t port);
   PageServer(const PageServer&) = delete;
   ~PageServer();
 

@@ -148,7 +148,7 @@ TensorFile parse_safetensors(const void* data, size_t size) {
 
 TensorFile read_safetensors(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, "is not a good safetensors file", [&] { return parse(bytes); });
+  return reading(operation, path, " is not a good safetensors file", [&] { return parse(bytes); });
 }
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,

@@ -376,7 +376,7 @@ TorchFile parse_torch(const void* data, size_t size) {
 
 TorchFile read_torch(const char* operation, const std::string& path) {
   RegularFile from = open_regular(operation, path);
-  return reading(operation, path, "cannot be read as a file of torch.save", [&] {
+  return reading(operation, path, " cannot be read as a file of torch.save", [&] {
     char head[2] = {};
     if (pread(from.file.fd(), head, 2, 0) == 2 && is_zip(head, 2))
       return parse_zip(ZipReader(std::move(from)));

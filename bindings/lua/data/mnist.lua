@@ -82,7 +82,7 @@ local function fetch(name, source, root, mirrors)
   for _, file in ipairs(source.files) do
     if not find(root, source, file[1]) then missing[#missing + 1] = file end
   end
-  if #missing > 0 then parts.make_folders(name, root) end
+  if #missing > 0 then core.make_folders(name, root) end
   for k, file in ipairs(missing) do
     local packed, done = file[1] .. '.gz', false
     for _, mirror in ipairs(mirrors) do

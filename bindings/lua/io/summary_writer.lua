@@ -5,8 +5,7 @@ local mt = require 'mtorch'
 local events = require 'mtorch.io.events'
 local object = require 'mtorch.core.object'
 
-local watch = core.watch()
-local wall_time = watch.wall_time
+local wall_time = core.watch().wall_time
 
 local Writer, method = object.class{called = 'w', optional = {file = true, at_end = true, path = true, time = true}}
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
@@ -47,7 +46,7 @@ end
 local function new(log_dir, options)
   local self = object.new(Writer, {log_dir = log_dir, waiting = {}, bytes = 0, written = wall_time(), inner = {},
     heads = {}, max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
-  watch.make_folder('SummaryWriter', log_dir)
+  core.make_folders('SummaryWriter', log_dir)
   self.path = events.file_name(log_dir, options.filename_suffix)
   local file, why = io.open(self.path, 'wb')
   if not file then core.fail("SummaryWriter: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
