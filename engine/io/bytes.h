@@ -21,7 +21,8 @@ struct RegularFile {
 RegularFile open_regular(const char* operation, const std::string& path);
 /// The whole of a regular file, as it is. Throws naming the reason, and where it cannot be opened the path.
 std::string read_file(const char* operation, const std::string& path);
-/// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", with " is not a good npz file" for `what`.
+/// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", where `what` is
+/// " is not a good npz file".
 template <class F>
 auto reading(const char* operation, const std::string& path, const char* what, const F& f) {
   try {
