@@ -8,7 +8,7 @@ inline namespace MT_ISA {
 namespace {
 
 template <class C, class T> __global__ void steps(const __grid_constant__ Cell c) {
-  for (int64_t i = cuda::thread_number(); i < c.rows * c.hidden; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(c.rows * c.hidden)) {
     const cells::Row<C, T> row(c, i / c.hidden);
     if (c.backward) row.backward(i % c.hidden);
     else row.forward(i % c.hidden);
@@ -16,8 +16,7 @@ template <class C, class T> __global__ void steps(const __grid_constant__ Cell c
 }
 
 template <class C, class T> void run(const Cell& c) {
-  cuda::launch("cell", steps<C, T>, cuda::blocks_for(c.rows * c.hidden, cuda::kThreads),
-               cuda::kThreads, c);
+  cuda::launch_each("cell", steps<C, T>, c.rows * c.hidden, c);
 }
 
 }  // namespace

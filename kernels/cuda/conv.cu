@@ -139,7 +139,7 @@ template <class E> struct WeightPart : Part<E> {
 /// A thread for each element of y.
 template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     int64_t place, o;
     const int64_t plane = divide(e, area(c.out), &place);
     const int64_t image = divide(plane, c.groups * c.outputs, &o), g = o / c.outputs;
@@ -164,7 +164,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
 /// A thread for each element of x.
 template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     int64_t at, channel;
     const int64_t plane = divide(e, area(c.size), &at);
     const int64_t image = divide(plane, c.groups * c.inputs, &channel), g = channel / c.inputs;
@@ -227,7 +227,7 @@ template <class T> __global__ void weights(const __grid_constant__ Weights job) 
   }
 }
 template <class T> __global__ void join_weights(const __grid_constant__ Weights job) {
-  for (int64_t e = cuda::thread_number(); e < job.n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(job.n)) {
     double sum = 0;
     for (int64_t part = 0; part < job.parts; ++part) sum += job.partial[e * job.parts + part];
     static_cast<T*>(job.c.w)[e] = T(sum);
@@ -248,9 +248,7 @@ template <class T> void run_weights(const Conv& c) {
   while (threads < cuda::kThreads && threads < job.part) threads *= 2;
   cuda::launch_blocks("conv", weights<T>, unsigned(smaller<int64_t>(job.n * job.parts, 1 << 30)),
                       threads, size_t(threads) * sizeof(double), job);
-  if (job.parts > 1)
-    cuda::launch("conv", join_weights<T>, cuda::blocks_for(job.n, cuda::kThreads), cuda::kThreads,
-                 job);
+  if (job.parts > 1) cuda::launch_each("conv", join_weights<T>, job.n, job);
 }
 
 // ---- a filter of K x K for planes of their own: stride and dilation 1 ---------------------------
@@ -319,11 +317,11 @@ template <class T> void conv_as(const Conv& c) {
     if (by_filter<T>(c)) return;
     if (c.outputs >= most && c.inputs * taps >= most) return run_tiles("conv", OutputPart<T>(c));
     const int64_t n = c.batch * c.groups * c.outputs * area(c.out);
-    cuda::launch("conv", outputs<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+    cuda::launch_each("conv", outputs<T>, n, c, n);
   } else if (c.part == ConvPart::input) {
     if (c.inputs >= most && c.outputs * taps >= most) return run_tiles("conv", InputPart<T>(c));
     const int64_t n = c.batch * c.groups * c.inputs * area(c.size);
-    cuda::launch("conv", inputs<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+    cuda::launch_each("conv", inputs<T>, n, c, n);
   } else if (c.outputs >= most && c.inputs * taps >= most) {
     run_tiles("conv", WeightPart<T>(c));
   } else {
@@ -344,7 +342,7 @@ struct Inside {
 };
 
 template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64_t n) {
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     int64_t place;
     const int64_t plane = divide(e, area(c.out), &place);
     const Place p(place, c.out);
@@ -367,8 +365,7 @@ template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64
 
 template <class T> void max_pool_as(const MaxPool& c) {
   const int64_t n = c.planes * area(c.out);
-  if (n > 0)
-    cuda::launch("max_pool", pool<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+  if (n > 0) cuda::launch_each("max_pool", pool<T>, n, c, n);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ MT_HD int64_t x_plane(const Chunk& j, int64_t image, int64_t channel) {
 template <class T> __global__ void gather_columns(const __grid_constant__ Chunk j, T* to) {
   const Conv& c = j.c;
   const int64_t places = area(c.out), across = j.images * places;
-  for (int64_t e = cuda::thread_number(); e < c.inputs * across; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(c.inputs * across)) {
     int64_t column, place;
     const int64_t channel = divide(e, across, &column), image = divide(column, places, &place);
     const T* const plane = static_cast<const T*>(c.x) + x_plane(j, image, channel);
@@ -61,7 +61,7 @@ template <class T>
 __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* from) {
   const Conv& c = j.c;
   const int64_t places = area(c.out), across = j.images * places, n = j.images * c.inputs;
-  for (int64_t e = cuda::thread_number(); e < n * area(c.size); e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n * area(c.size))) {
     int64_t at, channel;
     const int64_t image = divide(divide(e, area(c.size), &at), c.inputs, &channel);
     const Place place(at, c.size);
@@ -83,14 +83,14 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
 /// to[channel, tap, output] of weights [channel, output, tap].
 template <class T>
 __global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     int64_t o, tap;
     const int64_t channel = divide(divide(e, outputs, &o), taps, &tap);
     to[e] = w[(channel * outputs + o) * taps + tap];
   }
 }
 template <class T> __global__ void set_bias(const __grid_constant__ Conv c, int64_t n) {
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     int64_t place, channel;
     divide(divide(e, area(c.out), &place), c.groups * c.outputs, &channel);
     static_cast<T*>(c.y)[e] = static_cast<const T*>(c.bias)[channel];
@@ -98,7 +98,7 @@ template <class T> __global__ void set_bias(const __grid_constant__ Conv c, int6
 }
 template <class T>
 __global__ void add_partials(const Exact<T>* from, T* w, int64_t n, int64_t parts) {
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     double sum = 0;
     for (int64_t part = 0; part < parts; ++part) sum += double(from[part * n + e]);
     w[e] = T(sum);
@@ -106,7 +106,7 @@ __global__ void add_partials(const Exact<T>* from, T* w, int64_t n, int64_t part
 }
 
 template <class... P, class... A> void start(void (*kernel)(P...), int64_t n, const A&... a) {
-  cuda::launch("conv", kernel, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, a...);
+  cuda::launch_each("conv", kernel, n, a...);
 }
 
 /// What the three parts share: `depth` rows of columns and `places` columns for each image.

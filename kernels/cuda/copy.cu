@@ -36,7 +36,7 @@ template <class To, class From>
 __global__ void convert_flat(void* to, const void* from, int64_t n) {
   constexpr int wide = kWide<To, From>;
   const int64_t groups = n / wide;
-  for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count())
+  for (const int64_t i : cuda::turns(groups))
     static_cast<cuda::Group<To, wide>*>(to)[i] = converted<To>(
         cuda::load_group<cuda::Group<From, wide>>(static_cast<const From*>(from) + i * wide));
   const int64_t i = groups * wide + cuda::thread_number();
@@ -44,7 +44,7 @@ __global__ void convert_flat(void* to, const void* from, int64_t n) {
 }
 template <class To, class From> __global__ void convert(const __grid_constant__ Elements c) {
   using Source = cuda::Group<From, kWide<To, From>>;
-  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(c.n)) {
     int64_t at[2];
     cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
     To* const to = static_cast<To*>(c.out) + at[0];
@@ -66,7 +66,7 @@ struct alignas(16) Line {
   uint64_t half[2];
 };
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) out[i] = in[i];
+  for (const int64_t i : cuda::turns(n)) out[i] = in[i];
 }
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -133,10 +133,10 @@ template <class T> void run_transpose(const Copy& c) {
 
 /// One value everywhere.
 template <class T> __global__ void fill_flat(T* out, int64_t n, T value) {
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) out[i] = value;
+  for (const int64_t i : cuda::turns(n)) out[i] = value;
 }
 template <class T> __global__ void fill_strided(const __grid_constant__ Elements e, T value) {
-  for (int64_t i = cuda::thread_number(); i < e.n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(e.n)) {
     int64_t at[1];
     cuda::offsets_of<1>(i, e.ndim, e.size, e.stride, at);
     static_cast<T*>(e.out)[at[0]] = value;
@@ -145,10 +145,8 @@ template <class T> __global__ void fill_strided(const __grid_constant__ Elements
 template <class T> void fill_as(const Elements& e, bool flat, const void* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
-  const unsigned blocks = cuda::blocks_for(e.n, cuda::kThreads);
-  if (flat)
-    cuda::launch("fill", fill_flat<T>, blocks, cuda::kThreads, static_cast<T*>(e.out), e.n, value);
-  else cuda::launch("fill", fill_strided<T>, blocks, cuda::kThreads, e, value);
+  if (flat) cuda::launch_each("fill", fill_flat<T>, e.n, static_cast<T*>(e.out), e.n, value);
+  else cuda::launch_each("fill", fill_strided<T>, e.n, e, value);
 }
 
 }  // namespace
@@ -185,9 +183,8 @@ void copy(const Copy& call) {
          uintptr_t(bytes)) %
             16 ==
         0)
-      return cuda::launch("copy", copy_lines, cuda::blocks_for(bytes / 16, cuda::kThreads),
-                          cuda::kThreads, static_cast<Line*>(c.out), static_cast<const Line*>(c.in),
-                          bytes / 16);
+      return cuda::launch_each("copy", copy_lines, bytes / 16, static_cast<Line*>(c.out),
+                               static_cast<const Line*>(c.in), bytes / 16);
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
     const cuda::Timed timed("copy");
@@ -208,14 +205,13 @@ void copy(const Copy& call) {
   const Converts& kernels = converts[int(c.to)][int(c.from)];
   if (flat && reinterpret_cast<uintptr_t>(c.out) % size_t(width * to_size) == 0 &&
       reinterpret_cast<uintptr_t>(c.in) % size_t(width * from_size) == 0)
-    return cuda::launch("copy", kernels.flat, cuda::blocks_for(n, cuda::kThreads * width),
-                        cuda::kThreads, c.out, c.in, n);
+    return cuda::launch_each("copy", kernels.flat, (n + width - 1) / width, c.out, c.in, n);
   Elements e;
   e.n = n, e.ndim = c.ndim, e.out = c.out, e.in = c.in;
   for (int d = 0; d < c.ndim; ++d)
     e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = c.in_stride[d];
   if (c.ndim > 0) group(width, to_size, from_size, e);
-  cuda::launch("copy", kernels.strided, cuda::blocks_for(e.n, cuda::kThreads), cuda::kThreads, e);
+  cuda::launch_each("copy", kernels.strided, e.n, e);
 }
 
 }  // namespace MT_ISA

@@ -90,7 +90,7 @@ class Scratch {
 };
 
 /// How many blocks cover n elements, `each` to a block, when a thread may take several turns.
-inline unsigned blocks_for(int64_t n, int64_t each) {
+inline unsigned blocks_for(int64_t n, int64_t each = kThreads) {
   const int64_t wanted = (n + each - 1) / each, most = int64_t(processors()) * 32;
   return unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
@@ -117,6 +117,11 @@ template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, const A&... a) {
   start(false, name, kernel, grid, block, 0, a...);
 }
+/// The same for n elements: the kernel's loop is over turns(n).
+template <class... P, class... A>
+void launch_each(const char* name, void (*kernel)(P...), int64_t n, const A&... a) {
+  start(false, name, kernel, blocks_for(n), kThreads, 0, a...);
+}
 /// Blocks of threads that do; `shared` bytes for shared_memory().
 template <class... P, class... A>
 void launch_blocks(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -137,9 +142,25 @@ template <class T> __device__ T* shared_memory() {
 /// As many elements as a thread reads at once.
 template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
 
-/// The number of the thread in the grid, and how many there are: one dimension.
+/// The number of the thread in the grid: one dimension.
 __device__ inline int64_t thread_number() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.x; }
+
+/// The numbers first, first + step, .. below `last`, as a range.
+struct Turns {
+  int64_t first, last, step;
+  struct Turn {
+    int64_t i, step;
+    __device__ int64_t operator*() const { return i; }
+    __device__ void operator++() { i += step; }
+    __device__ bool operator!=(const Turn& end) const { return i < end.i; }
+  };
+  __device__ Turn begin() const { return {first, step}; }
+  __device__ Turn end() const { return {last, 0}; }
+};
+/// Those of n elements that are this thread's.
+__device__ inline Turns turns(int64_t n) {
+  return {thread_number(), n, int64_t(gridDim.x) * blockDim.x};
+}
 
 /// Notes a position that is not there.
 __device__ inline void report_out_of_bounds(const BoundsCheck& c, int64_t position) {

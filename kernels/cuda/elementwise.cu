@@ -33,7 +33,6 @@ void group(const Map& m, int64_t width, Strided& s) {
   const int last = m.ndim - 1;
   s.grouped = m.stride[0][last] == 1 && m.size[last] % width == 0 && aligned(m, last);
   for (int k = 0; k <= m.inputs; ++k) {
-    s.step[k] = int32_t(m.stride[k][last]);
     s.grouped &= s.step[k] == m.stride[k][last] && (s.step[k] == 0 || s.step[k] == 1);
     for (int d = 0; d < last && s.step[k] == 1; ++d) s.grouped &= m.stride[k][d] % width == 0;
   }
@@ -42,22 +41,21 @@ void group(const Map& m, int64_t width, Strided& s) {
   for (int k = 0; k <= m.inputs; ++k) s.stride[k][last] *= width;
 }
 
-Stored stored_as(const Map& m, const Row& row) {
-  Stored s;
-  for (int k = 0; k <= m.inputs; ++k) s.of[k] = m.plain >> k & 1 ? Dtype::f32 : m.dtype;
-  if (row.mask_first) s.of[m.part == 0 ? 1 : 2] = Dtype::b8;
-  if (row.answers_bool && m.part == 0) s.of[0] = Dtype::b8;
-  return s;
-}
-
 /// Where the operands lie, and what comes by value.
-void place(const Map& m, unsigned numbers, Operands& o) {
+Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
+  Operands o;
   for (int k = 0; k <= m.inputs; ++k) {
     o.data[k] = m.data[k];
+    o.step[k] = int32_t(m.stride[k][m.ndim - 1]);
+    o.stored[k] = m.plain >> k & 1 ? Dtype::f32 : m.dtype;
     if (!(numbers >> k & 1)) continue;
     std::memcpy(o.number[k], m.data[k], sizeof o.number[k]);
     o.data[k] = nullptr;
   }
+  if (row.mask_first) o.stored[m.part == 0 ? 1 : 2] = Dtype::b8;
+  if (row.answers_bool && m.part == 0) o.stored[0] = Dtype::b8;
+  std::memcpy(o.scalar, m.scalar, sizeof o.scalar);
+  return o;
 }
 
 /// Whether this is x to the power 2, given by value: a product is exact and several times faster.
@@ -83,47 +81,30 @@ void map_numbers(const Map& call, unsigned numbers) {
     return map(square);
   }
   const Row& row = row_of(call.op);
-  const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
-  const HalfKernels& half = row.half[call.part];
+  const Kernels& kernels = row.of[call.part][int(is_half(call.dtype) ? Dtype::f16 : call.dtype)];
   const int used = call.inputs + 1;
   const char* const name = name_of(call.op, op::Mapped{});
   Map m = call;
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) stride[k] = m.stride[k];
-  const int64_t n = count(m.ndim, m.size);
+  const int64_t n = count(m.ndim, m.size), width = 16 / item_size(m.dtype);
   if (n == 0) return;
   m.ndim = collapse(m.ndim, m.size, stride, used);
   if (m.ndim == 0) {
     m.ndim = 1, m.size[0] = 1;
     for (int k = 0; k < used; ++k) m.stride[k][0] = numbers >> k & 1 ? 0 : 1;
   }
-  bool is_flat = (is_half(m.dtype) ? half.flat != nullptr : kernels.flat != nullptr) &&
-                 m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
+  Operands o = operands_of(m, numbers, row);
+  o.n = n;
+  bool is_flat = kernels.flat && m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
   for (int k = 1; k < used; ++k) is_flat &= m.stride[k][0] == 1 || m.stride[k][0] == 0;
-  if (is_flat) {
-    Flat f;
-    f.n = n;
-    place(m, numbers, f);
-    for (int k = 0; k < used; ++k) f.step[k] = int32_t(m.stride[k][0]);
-    for (int k = 0; k < 4; ++k) f.scalar[k] = m.scalar[k];
-    const int64_t each = cuda::kThreads * (16 / item_size(m.dtype));
-    if (is_half(m.dtype))
-      return cuda::launch(name, half.flat, cuda::blocks_for(n, each), cuda::kThreads, f,
-                          stored_as(m, row));
-    return cuda::launch(name, kernels.flat, cuda::blocks_for(n, each), cuda::kThreads, f);
-  }
-  Strided s;
-  s.n = n, s.ndim = m.ndim;
+  if (is_flat) return cuda::launch_each(name, kernels.flat, (n + width - 1) / width, o);
+  Strided s{o, m.ndim, false, {}, {}};
   for (int d = 0; d < m.ndim; ++d) s.size[d] = m.size[d];
-  place(m, numbers, s);
   for (int k = 0; k < used; ++k)
     for (int d = 0; d < m.ndim; ++d) s.stride[k][d] = m.stride[k][d];
-  for (int k = 0; k < 4; ++k) s.scalar[k] = m.scalar[k];
-  group(m, is_half(m.dtype) ? 8 : 16 / item_size(m.dtype), s);
-  if (is_half(m.dtype))
-    return cuda::launch(name, half.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads,
-                        s, stored_as(m, row));
-  cuda::launch(name, kernels.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads, s);
+  group(m, width, s);
+  cuda::launch_each(name, kernels.strided, s.n, s);
 }
 
 }  // namespace MT_ISA

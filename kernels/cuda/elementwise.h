@@ -3,6 +3,7 @@
 // They are compiled in pieces (elementwise_*.cu), each with every kPieces-th operation: a driver that
 // has to translate them for a new GPU takes a piece at a time, and a build several at once.
 #pragma once
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda/cuda.h"
@@ -19,42 +20,30 @@ constexpr int kPieces = 4;
 struct Operands {
   void* data[kMaxOperands + 1];
   alignas(16) unsigned char number[kMaxOperands + 1][8];
+  int64_t n;
+  int32_t step[kMaxOperands + 1];  // along the last dimension: 0 or 1, where that is of use
+  Dtype stored[kMaxOperands + 1];  // of 16-bit floats: the dtype that each has in memory
+  double scalar[4];
 
   __device__ const void* input(int k) const { return data[k] ? data[k] : number[k]; }
-};
-/// Operands that lie contiguous, or are one element (step 0).
-struct Flat : Operands {
-  int64_t n;
-  int32_t step[kMaxOperands + 1];
-  double scalar[4];
 };
 /// `grouped`: the last dimension lies side by side in the result, and in each operand side by side or
 /// on one element; it counts groups of 16 bytes' worth of elements, and so do n and size.
 struct Strided : Operands {
-  int64_t n;
   int ndim;
   bool grouped;
-  int32_t step[kMaxOperands + 1];  // of a grouped last dimension: 0 or 1
   int64_t size[kMaxDims], stride[kMaxOperands + 1][kMaxDims];
-  double scalar[4];
-};
-
-/// Of 16-bit floats: how the operands lie, as dtypes.
-struct Stored {
-  Dtype of[kMaxOperands + 1];
 };
 
 struct Kernels {
-  void (*flat)(Flat);
+  void (*flat)(Operands);  // all operands are contiguous, or one element (step 0)
   void (*strided)(Strided);
 };
-struct HalfKernels {
-  void (*flat)(Flat, Stored);
-  void (*strided)(Strided, Stored);
-};
+/// The column of both 16-bit floats is that of float16.
+constexpr int kColumns = kLoopDtypes + 1;
+static_assert(int(Dtype::f16) == kLoopDtypes);
 struct Row {
-  Kernels of[4][kLoopDtypes];  // part, dtype
-  HalfKernels half[4];
+  Kernels of[4][kColumns];  // part, dtype
   bool mask_first, answers_bool;
 };
 
@@ -64,200 +53,155 @@ template <int piece> const Row& row_of(int op);
 #ifdef MT_PIECE
 namespace {
 
-/// Element i of an operand, whose dtype is known to the launch alone.
-template <class V> __device__ V read(const void* data, Dtype stored, int64_t i) {
-  if constexpr (op::is_bool<V>) return static_cast<const V*>(data)[i];
-  else if (stored == Dtype::f16) return static_cast<const Float16*>(data)[i];
-  else if (stored == Dtype::bf16) return static_cast<const Bfloat16*>(data)[i];
-  else return static_cast<const float*>(data)[i];
-}
-template <class V> __device__ void write(void* data, Dtype stored, int64_t i, V x) {
-  if constexpr (op::is_bool<V>) static_cast<V*>(data)[i] = x;
-  else if (stored == Dtype::f16) static_cast<Float16*>(data)[i] = Float16(x);
-  else static_cast<Bfloat16*>(data)[i] = Bfloat16(x);
-}
-
-/// The formula for float32, on 16-bit floats that are converted as they come and go; eight at a
-/// time where they lie side by side.
-template <class Op, int Part> struct HalfKernel {
-  using F = op::Formula<Op, Part>;
-  using Out = op::Out<Op, Part, float>;
-  template <int I> using In = op::In<Op, Part, float, I>;
-  static constexpr int kWidth = 8;
-  using Words = cuda::Group<uint16_t, kWidth>;
-
-  template <class V>
-  static __device__ cuda::Group<V, kWidth> group(const void* data, Dtype stored, int step,
-                                                 int64_t i, int64_t at = 0) {
-    cuda::Group<V, kWidth> g;
-    if (!step) {
-      const V x = read<V>(data, stored, at);
-      for (int k = 0; k < kWidth; ++k) g.v[k] = x;
-    } else if (is_half(stored)) {
-      const Words words = static_cast<const Words*>(data)[i];
-      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(words.v, stored, k);
-    } else {
-      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(data, stored, i * kWidth + k);
-    }
-    return g;
-  }
-  template <int... I, int... S>
-  static __device__ void flat(const Flat& m, const Stored& stored, std::integer_sequence<int, I...>,
-                              std::integer_sequence<int, S...>) {
-    const int64_t groups = m.n / kWidth;
-    for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
-      const auto apply = [&](const auto&... in) {
-        [[maybe_unused]] Words words;
-        for (int k = 0; k < kWidth; ++k) {
-          const Out x = static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
-          if constexpr (op::is_bool<Out>) write<Out>(m.data[0], Dtype::b8, i * kWidth + k, x);
-          else write<Out>(words.v, stored.of[0], k, x);
-        }
-        if constexpr (!op::is_bool<Out>) static_cast<Words*>(m.data[0])[i] = words;
-      };
-      apply(group<In<I>>(m.input(I + 1), stored.of[I + 1], m.step[I + 1], i)...);
-    }
-    const int64_t i = groups * kWidth + cuda::thread_number();
-    if (i < m.n)
-      write<Out>(m.data[0], stored.of[0], i,
-                 static_cast<Out>(
-                     F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], i * m.step[I + 1])...,
-                             math::convert<float>(m.scalar[S])...)));
-  }
-  template <int... I, int... S>
-  static __device__ void row(const Strided& m, const Stored& stored, const int64_t* at,
-                             std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
-    const auto apply = [&](const auto&... in) {
-      [[maybe_unused]] Words words;
-      for (int k = 0; k < kWidth; ++k) {
-        const Out x = static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
-        if constexpr (op::is_bool<Out>) write<Out>(m.data[0], Dtype::b8, at[0] + k, x);
-        else write<Out>(words.v, stored.of[0], k, x);
-      }
-      if constexpr (!op::is_bool<Out>) static_cast<Words*>(m.data[0])[at[0] / kWidth] = words;
-    };
-    apply(group<In<I>>(m.input(I + 1), stored.of[I + 1], m.step[I + 1], at[I + 1] / kWidth,
-                       at[I + 1])...);
-  }
-  template <int... I, int... S>
-  static __device__ void one(const Strided& m, const Stored& stored, const int64_t* at,
-                             std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
-    write<Out>(m.data[0], stored.of[0], at[0],
-               static_cast<Out>(F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], at[I + 1])...,
-                                        math::convert<float>(m.scalar[S])...)));
-  }
-};
-
-template <class Op, int Part, class T> struct Kernel {
-  using F = op::Formula<Op, Part>;
-  using Out = op::Out<Op, Part, T>;
-  template <int I> using In = op::In<Op, Part, T, I>;
+/// Elements of operands in memory, alone and in groups of 16 bytes' worth.
+template <Dtype D> struct Access {
+  using T = ctype<D>;  // what the formula is calculated in
   static constexpr int kWidth = 16 / sizeof(T);
+  template <class V> using Group = cuda::Group<V, kWidth>;
 
-  template <int... I, int... S>
-  static __device__ Out one(const Strided& m, const int64_t* at, std::integer_sequence<int, I...>,
-                            std::integer_sequence<int, S...>) {
-    return static_cast<Out>(F::call(static_cast<const In<I>*>(m.input(I + 1))[at[I + 1]]...,
-                                    math::convert<T>(m.scalar[S])...));
+  template <class V> static __device__ V read(const Operands& m, int k, int64_t i) {
+    return static_cast<const V*>(m.input(k))[i];
   }
+  template <class V> static __device__ Group<V> read_group(const Operands& m, int k, int64_t i) {
+    return static_cast<const Group<V>*>(m.input(k))[i];
+  }
+  template <class V> static __device__ void write(const Operands& m, int64_t i, V x) {
+    static_cast<V*>(m.data[0])[i] = x;
+  }
+  template <class V> static __device__ void write_group(const Operands& m, int64_t i, Group<V> g) {
+    static_cast<Group<V>*>(m.data[0])[i] = g;
+  }
+};
+/// The same of 16-bit floats, which are converted as they come and go. Some operands are float32, which
+/// the launch alone knows.
+template <> struct Access<Dtype::f16> {
+  using T = float;
+  static constexpr int kWidth = 8;
+  template <class V> using Group = cuda::Group<V, kWidth>;
+  using Words = Group<uint16_t>;
 
-  /// The i-th group, or with step 0 element `at` in all places.
-  template <class V>
-  static __device__ cuda::Group<V, kWidth> group(const void* data, int step, int64_t i,
-                                                 int64_t at = 0) {
-    if (step) return static_cast<const cuda::Group<V, kWidth>*>(data)[i];
-    cuda::Group<V, kWidth> g;
-    const V x = static_cast<const V*>(data)[at];
-    for (int k = 0; k < kWidth; ++k) g.v[k] = x;
+  template <class V> static __device__ V load(const void* data, Dtype stored, int64_t i) {
+    if constexpr (op::is_bool<V>) return static_cast<const V*>(data)[i];
+    else if (stored == Dtype::f16) return static_cast<const Float16*>(data)[i];
+    else if (stored == Dtype::bf16) return static_cast<const Bfloat16*>(data)[i];
+    else return static_cast<const float*>(data)[i];
+  }
+  template <class V> static __device__ void store(void* data, Dtype stored, int64_t i, V x) {
+    if constexpr (op::is_bool<V>) static_cast<V*>(data)[i] = x;
+    else if (stored == Dtype::f16) static_cast<Float16*>(data)[i] = Float16(x);
+    else static_cast<Bfloat16*>(data)[i] = Bfloat16(x);
+  }
+  template <class V> static __device__ V read(const Operands& m, int k, int64_t i) {
+    return load<V>(m.input(k), m.stored[k], i);
+  }
+  template <class V> static __device__ Group<V> read_group(const Operands& m, int k, int64_t i) {
+    Group<V> g;
+    if (is_half(m.stored[k])) {
+      const Words words = static_cast<const Words*>(m.input(k))[i];
+      for (int j = 0; j < kWidth; ++j) g.v[j] = load<V>(words.v, m.stored[k], j);
+    } else {
+      for (int j = 0; j < kWidth; ++j) g.v[j] = read<V>(m, k, i * kWidth + j);
+    }
     return g;
   }
-  template <int... I, int... S>
-  static __device__ void row(const Strided& m, const int64_t* at, std::integer_sequence<int, I...>,
-                             std::integer_sequence<int, S...>) {
-    const auto apply = [&](const auto&... in) {
-      cuda::Group<Out, kWidth> out;
-      for (int k = 0; k < kWidth; ++k)
-        out.v[k] = static_cast<Out>(F::call(in.v[k]..., math::convert<T>(m.scalar[S])...));
-      static_cast<cuda::Group<Out, kWidth>*>(m.data[0])[at[0] / kWidth] = out;
-    };
-    apply(group<In<I>>(m.input(I + 1), m.step[I + 1], at[I + 1] / kWidth, at[I + 1])...);
+  template <class V> static __device__ void write(const Operands& m, int64_t i, V x) {
+    store<V>(m.data[0], m.stored[0], i, x);
   }
-
-  template <int... I, int... S>
-  static __device__ void flat(const Flat& m, std::integer_sequence<int, I...>,
-                              std::integer_sequence<int, S...>) {
-    const int64_t groups = m.n / kWidth;
-    for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
-      const auto apply = [&](const auto&... in) {
-        cuda::Group<Out, kWidth> out;
-        for (int k = 0; k < kWidth; ++k)
-          out.v[k] = static_cast<Out>(F::call(in.v[k]..., math::convert<T>(m.scalar[S])...));
-        static_cast<cuda::Group<Out, kWidth>*>(m.data[0])[i] = out;
-      };
-      apply(group<In<I>>(m.input(I + 1), m.step[I + 1], i)...);
+  template <class V> static __device__ void write_group(const Operands& m, int64_t i, Group<V> g) {
+    if constexpr (op::is_bool<V>) {
+      for (int j = 0; j < kWidth; ++j) write<V>(m, i * kWidth + j, g.v[j]);
+    } else {
+      Words words;
+      for (int j = 0; j < kWidth; ++j) store<V>(words.v, m.stored[0], j, g.v[j]);
+      static_cast<Words*>(m.data[0])[i] = words;
     }
-    const int64_t i = groups * kWidth + cuda::thread_number();
-    if (i < m.n)
-      static_cast<Out*>(m.data[0])[i] =
-          static_cast<Out>(F::call(static_cast<const In<I>*>(m.input(I + 1))[i * m.step[I + 1]]...,
-                                   math::convert<T>(m.scalar[S])...));
   }
 };
 
-template <class Op, int Part>
-using Inputs = std::make_integer_sequence<int, op::operands<Op, Part>>;
-template <class Op> using Params = std::make_integer_sequence<int, op::count_params(Op::info)>;
+template <int... I> using Sequence = std::integer_sequence<int, I...>;
+template <class Op, int Part, Dtype D,
+          class Inputs = std::make_integer_sequence<int, op::operands<Op, Part>>,
+          class Params = std::make_integer_sequence<int, op::count_params(Op::info)>>
+struct Kernel;
+template <class Op, int Part, Dtype D, int... I, int... S>
+struct Kernel<Op, Part, D, Sequence<I...>, Sequence<S...>> : Access<D> {
+  using A = Access<D>;
+  using T = typename A::T;
+  using Out = op::Out<Op, Part, T>;
+  template <int K> using In = op::In<Op, Part, T, K>;
+  static constexpr int kOperands = 1 + int(sizeof...(I));
 
-template <class Op, int Part, class T> __global__ void flat(const __grid_constant__ Flat m) {
-  Kernel<Op, Part, T>::flat(m, Inputs<Op, Part>{}, Params<Op>{});
-}
-template <class Op, int Part, class T> __global__ void strided(const __grid_constant__ Strided m) {
-  constexpr int used = op::operands<Op, Part> + 1;
-  for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
-    int64_t at[used];
-    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
-    if (m.grouped) Kernel<Op, Part, T>::row(m, at, Inputs<Op, Part>{}, Params<Op>{});
-    else
-      static_cast<op::Out<Op, Part, T>*>(m.data[0])[at[0]] =
-          Kernel<Op, Part, T>::one(m, at, Inputs<Op, Part>{}, Params<Op>{});
+  static __device__ Out formula(const Operands& m, const In<I>&... x) {
+    return static_cast<Out>(op::Formula<Op, Part>::call(x..., math::convert<T>(m.scalar[S])...));
   }
-}
+  /// Element at[k] of each operand.
+  static __device__ void one(const Operands& m, const int64_t* at) {
+    A::template write<Out>(m, at[0], formula(m, A::template read<In<I>>(m, I + 1, at[I + 1])...));
+  }
+  /// The elements from at[k] on; with step 0 that one in all places.
+  static __device__ void group(const Operands& m, const int64_t* at) {
+    const auto apply = [&](const auto&... in) {
+      typename A::template Group<Out> out;
+      for (int j = 0; j < A::kWidth; ++j) out.v[j] = formula(m, in.v[j]...);
+      A::template write_group<Out>(m, at[0] / A::kWidth, out);
+    };
+    apply(input<In<I>>(m, I + 1, at[I + 1])...);
+  }
 
-template <class Op, int Part>
-__global__ void flat_half(const __grid_constant__ Flat m, const Stored stored) {
-  HalfKernel<Op, Part>::flat(m, stored, Inputs<Op, Part>{}, Params<Op>{});
+ private:
+  template <class V>
+  static __device__ typename A::template Group<V> input(const Operands& m, int k, int64_t at) {
+    if (m.step[k]) return A::template read_group<V>(m, k, at / A::kWidth);
+    typename A::template Group<V> g;
+    const V x = A::template read<V>(m, k, at);
+    for (V& v : g.v) v = x;
+    return g;
+  }
+};
+
+template <class K> __global__ void flat(const __grid_constant__ Operands m) {
+  int64_t at[K::kOperands];
+  const auto place = [&](int64_t i) {
+    at[0] = i;
+    for (int k = 1; k < K::kOperands; ++k) at[k] = m.step[k] ? i : 0;
+  };
+  const int64_t groups = m.n / K::kWidth;
+  for (const int64_t i : cuda::turns(groups)) {
+    place(i * K::kWidth);
+    K::group(m, at);
+  }
+  const int64_t i = groups * K::kWidth + cuda::thread_number();
+  if (i >= m.n) return;
+  place(i);
+  K::one(m, at);
 }
-template <class Op, int Part>
-__global__ void strided_half(const __grid_constant__ Strided m, const Stored stored) {
-  constexpr int used = op::operands<Op, Part> + 1;
-  for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
-    int64_t at[used];
-    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
-    if (m.grouped) HalfKernel<Op, Part>::row(m, stored, at, Inputs<Op, Part>{}, Params<Op>{});
-    else HalfKernel<Op, Part>::one(m, stored, at, Inputs<Op, Part>{}, Params<Op>{});
+template <class K> __global__ void strided(const __grid_constant__ Strided m) {
+  for (const int64_t i : cuda::turns(m.n)) {
+    int64_t at[K::kOperands];
+    cuda::offsets_of<K::kOperands>(i, m.ndim, m.size, m.stride, at);
+    if (m.grouped) K::group(m, at);
+    else K::one(m, at);
   }
 }
 
 /// The ways for float32 and 16-bit floats where all operands are contiguous or repeat one element; all
 /// else, and the way back, goes through `strided`, which reads 16 bytes at a time as well.
-template <class Op, int Part, int D> void enter(Row& row) {
-  using T = ctype<static_cast<Dtype>(D)>;
-  constexpr bool is_f32 = D == int(Dtype::f32);
+template <class Op, int Part, Dtype D> Kernels kernels_of() {
+  Kernels k{};
+  using T = typename Access<D>::T;
   if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>)) {
-    row.of[Part][D].strided = strided<Op, Part, T>;
-    if constexpr (is_f32 && Part == 0) row.of[Part][D].flat = flat<Op, Part, T>;
+    k.strided = strided<Kernel<Op, Part, D>>;
+    if constexpr (Part == 0 && std::is_same_v<T, float>) k.flat = flat<Kernel<Op, Part, D>>;
   }
-  if constexpr (op::accepts<float>(Op::info.accepts) && is_f32) {
-    row.half[Part].strided = strided_half<Op, Part>;
-    if constexpr (Part == 0) row.half[Part].flat = flat_half<Op, Part>;
-  }
+  return k;
 }
-template <class Op, int Part, int... D> void enter(Row& row, std::integer_sequence<int, D...>) {
-  if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(row), ...);
+template <class Op, int Part, int... D> void enter(Row& row, Sequence<D...>) {
+  if constexpr (Part == 0 || op::has_derivative<Op, Part>)
+    ((row.of[Part][D] = kernels_of<Op, Part, Dtype(D)>()), ...);
 }
 template <class Op> Row row_of() {
   Row row{};
-  using All = std::make_integer_sequence<int, kLoopDtypes>;
+  using All = std::make_integer_sequence<int, kColumns>;
   enter<Op, 0>(row, All{});
   enter<Op, 1>(row, All{});
   enter<Op, 2>(row, All{});
@@ -270,8 +214,7 @@ template <class Op, int I> Row row_at() {
   if constexpr (I % kPieces == MT_PIECE) return row_of<Op>();
   else return {};
 }
-template <class... Op, int... I>
-const Row& row_in(int op, op::List<Op...>, std::integer_sequence<int, I...>) {
+template <class... Op, int... I> const Row& row_in(int op, op::List<Op...>, Sequence<I...>) {
   static const Row rows[] = {row_at<Op, I>()...};
   return rows[op];
 }

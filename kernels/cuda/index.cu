@@ -39,7 +39,7 @@ struct alignas(16) Line {
 
 template <class T>
 __global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck check) {
-  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(c.n)) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
     const int64_t given = c.index[at[2]];
@@ -67,7 +67,7 @@ bool in_lines(Cells& c, int64_t item) {
 __global__ void locate_cells(const __grid_constant__ RavelIndex l, int64_t n,
                              cuda::BoundsCheck check) {
   const Positions positions{l.extent, l.first, l.back};
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(n)) {
     const int64_t given = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
     bool wrong = false;
     const int64_t k = positions.read(given, wrong) * l.step;
@@ -130,7 +130,7 @@ ScatterJob scatter_job(const Gather& g) {
 /// A thread for each line.
 template <ScatterReduce J, class T>
 __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::BoundsCheck check) {
-  for (int64_t line = cuda::thread_number(); line < s.lines; line += cuda::thread_count()) {
+  for (const int64_t line : cuda::turns(s.lines)) {
     int64_t at[3];
     cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, at);
     T* const out = static_cast<T*>(s.out) + at[0];
@@ -155,7 +155,7 @@ __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::Bounds
 __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry, int shift,
                            int64_t cells, cuda::BoundsCheck check) {
   const int64_t extent = s.positions.extent;
-  for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(s.read())) {
     bool wrong = false;
     const int64_t given = s.index[s.index_at(i)], k = s.positions.read(given, wrong);
     if (wrong) cuda::report_out_of_bounds(check, given);
@@ -172,7 +172,7 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
   const int64_t extent = s.positions.extent;
   const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
   const uint64_t below = (uint64_t(1) << shift) - 1;
-  for (int64_t i = cuda::thread_number(); i < n * turns; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(n * turns)) {
     const int64_t begin = i / turns;
     const uint64_t cell = entry[begin] >> shift;
     if (int64_t(cell) == cells || (begin > 0 && entry[begin - 1] >> shift == cell)) continue;
@@ -219,8 +219,7 @@ template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   uint64_t* const entry = scratch.as<uint64_t>();
   if (!entry) return true;  // the error is noted
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  cuda::launch("scatter", list_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s, entry,
-               shift, cells, check);
+  cuda::launch_each("scatter", list_cells, n, s, entry, shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
                s, sorted, shift, cells);
@@ -238,8 +237,7 @@ template <class T> bool scatter_join(const ScatterJob& s, ScatterReduce join) {
 }
 
 template <class T> void gather_as(const Cells& c, const cuda::BoundsCheck& check) {
-  cuda::launch("gather", gather_cells<T>, cuda::blocks_for(c.n, cuda::kThreads), cuda::kThreads, c,
-               check);
+  cuda::launch_each("gather", gather_cells<T>, c.n, c, check);
 }
 
 }  // namespace
@@ -286,8 +284,7 @@ bool ravel_index(const RavelIndex& l) {
   const int64_t n = count(l.ndim, l.size);
   if (n == 0) return true;
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  cuda::launch("locate", locate_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, l, n,
-               check);
+  cuda::launch_each("locate", locate_cells, n, l, n, check);
   return cuda::bounds_ok(check);
 }
 

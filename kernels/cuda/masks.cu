@@ -78,7 +78,7 @@ __global__ void coordinates(const __grid_constant__ Nonzero z, int64_t pieces) {
 }
 
 template <class T, bool Right> __global__ void search_as(const __grid_constant__ Search s) {
-  for (int64_t i = cuda::thread_number(); i < s.rows * s.values; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(s.rows * s.values)) {
     const int64_t row = s.sorted_row ? i / s.values : 0;
     const T* const sorted = static_cast<const T*>(s.sorted) + row * s.sorted_row;
     s.out[i] =
@@ -95,8 +95,8 @@ template <class T> void compress_items(const Compress& c) {
                       static_cast<T*>(c.whole), static_cast<T*>(c.packed));
 }
 template <class T> void search_side(const Search& s) {
-  cuda::launch("search", s.right ? search_as<T, true> : search_as<T, false>,
-               cuda::blocks_for(s.rows * s.values, cuda::kThreads), cuda::kThreads, s);
+  cuda::launch_each("search", s.right ? search_as<T, true> : search_as<T, false>, s.rows * s.values,
+                    s);
 }
 
 }  // namespace

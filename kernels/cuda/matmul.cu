@@ -77,7 +77,7 @@ template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
 /// One element of the result to a thread: small products, and those without tiles to fill.
 template <class P> __global__ void elements(const __grid_constant__ P p) {
   const int64_t all = p.entries * p.m * p.n;
-  for (int64_t e = cuda::thread_number(); e < all; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(all)) {
     int64_t i, j;
     const int64_t rest = divide(e, p.n, &j), entry = divide(rest, p.m, &i);
     const typename P::Row row = p.row(entry, i);
@@ -175,8 +175,7 @@ template <class T, class Sum> void run(const Matmul& call) {
   }
   const bool thin = p.m < 16 || p.n < 16;
   if (p.k <= 32 || (thin && p.k <= 256)) {
-    cuda::launch("matmul", elements<P>, cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads),
-                 cuda::kThreads, p);
+    cuda::launch_each("matmul", elements<P>, p.entries * p.m * p.n, p);
     return;
   }
   run_tiles("matmul", p);

@@ -178,7 +178,7 @@ template <class T, class Team, int K, bool Backward>
 __global__ void rows(const __grid_constant__ Normalize c) {
   const Team team;
   const int64_t rows = c.batch * c.groups;
-  for (int64_t i = team.first_line(); i < rows; i += team.lines_at_once()) {
+  for (const int64_t i : team.lines(rows)) {
     const Row<T, Team> row(c, team, i);
     if constexpr (K > 0 && Backward) row.template backward_held<K>();
     else if constexpr (K > 0) row.template forward_held<K>();
@@ -194,7 +194,7 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
   const T *const x = static_cast<const T*>(c.x), *const g = static_cast<const T*>(c.grad);
   T* const dw = static_cast<T*>(c.weight_grad);
   T* const db = static_cast<T*>(c.bias_grad);
-  for (int64_t t = cuda::thread_number(); t < n; t += cuda::thread_count()) {
+  for (const int64_t t : cuda::turns(n)) {
     const int64_t part = t / width, i = t - part * width, end = smaller(c.batch, (part + 1) * each);
     const int64_t place = divide(i, c.channels_per_group);
     T w = 0, b = 0;
@@ -215,7 +215,7 @@ template <class T> __global__ void shift(const __grid_constant__ Normalize c, in
                  *const variance = static_cast<const T*>(c.variance),
                  *const weight = static_cast<const T*>(c.weight);
   const int64_t channels = c.groups * c.channels_per_group;
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(n)) {
     const int64_t row = divide(i, c.spatial), p = row - divide(row, channels) * channels;
     const T rate = op::Rsqrt::f(variance[p] + T(c.eps)), scale = weight ? rate * weight[p] : rate;
     const T y = (static_cast<const T*>(c.x)[i] - mean[p]) * scale;
@@ -239,8 +239,7 @@ template <class T, class Team> void run_rows(const Normalize& c) {
 template <class T> void run(const Normalize& c) {
   if (c.given) {
     const int64_t all = c.outer * c.batch * c.groups * c.channels_per_group * c.spatial;
-    return cuda::launch("normalize", shift<T>, cuda::blocks_for(all, cuda::kThreads),
-                        cuda::kThreads, c, all);
+    return cuda::launch_each("normalize", shift<T>, all, c, all);
   }
   const int64_t elements = c.outer * c.channels_per_group * c.spatial;
   // Short channels are summed one by one: by a warp, which needs no barriers for it.
@@ -249,8 +248,7 @@ template <class T> void run(const Normalize& c) {
   else run_rows<T, cuda::Block>(c);
   if (!c.grad || c.spatial > 1 || !(c.weight_grad || c.bias_grad)) return;
   const int64_t threads = normalize_parts(c) * c.groups * c.channels_per_group;
-  cuda::launch("normalize", element_parts<T>, cuda::blocks_for(threads, cuda::kThreads),
-               cuda::kThreads, c);
+  cuda::launch_each("normalize", element_parts<T>, threads, c);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
 /// A warp for each row.
 template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {
   const cuda::Warp team;
-  for (int64_t row = team.first_line(); row < s.rows; row += team.lines_at_once()) {
+  for (const int64_t row : team.lines(s.rows)) {
     const op::Moments* const parts = static_cast<const op::Moments*>(s.partial) + row * s.parts;
     op::Moments all{0, 0, 0};
     for (int64_t p = team.number(); p < s.parts; p += team.size()) all = op::combine(all, parts[p]);
@@ -191,7 +191,7 @@ template <class T, int W> __global__ void sums(const __grid_constant__ Split s) 
 template <class T> __global__ void join_sums(const __grid_constant__ Split s) {
   const cuda::Warp team;
   const double n = double(s.elements);
-  for (int64_t row = team.first_line(); row < s.rows; row += team.lines_at_once()) {
+  for (const int64_t row : team.lines(s.rows)) {
     const Sums* const parts = static_cast<const Sums*>(s.partial) + row * s.parts;
     Sums all{0, 0};
     for (int64_t p = team.number(); p < s.parts; p += team.size()) all = JoinSums{}(all, parts[p]);

@@ -21,7 +21,7 @@ __global__ void fill(const __grid_constant__ Random call, const Replay* replay) 
   T* const out = static_cast<T*>(r.out);
   const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(Values) == 0;
   const int64_t groups = (r.n + Group - 1) / Group;
-  for (int64_t g = cuda::thread_number(); g < groups; g += cuda::thread_count()) {
+  for (const int64_t g : cuda::turns(groups)) {
     T value[4] = {};
     random_values(r, static_cast<uint64_t>(g), value);
     if (aligned && (g + 1) * Group <= r.n) {
@@ -36,9 +36,7 @@ __global__ void fill(const __grid_constant__ Random call, const Replay* replay) 
 }
 
 template <class T, int Group> void run(const Random& r) {
-  cuda::launch("random", fill<T, Group>,
-               cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads), cuda::kThreads, r,
-               cuda::replay_values());
+  cuda::launch_each("random", fill<T, Group>, (r.n + Group - 1) / Group, r, cuda::replay_values());
 }
 
 }  // namespace

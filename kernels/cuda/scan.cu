@@ -87,7 +87,7 @@ __global__ void scan_parts(const __grid_constant__ Job j, bool write) {
   const Team team;
   const AlongDim& l = j.s.lines;
   State* const states = static_cast<State*>(j.state);
-  for (int64_t p = team.first_line(); p < j.lines * j.parts; p += team.lines_at_once()) {
+  for (const int64_t p : team.lines(j.lines * j.parts)) {
     const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
     const State start = states && write ? states[p] : Rule<Op, T>::nothing();
     const State all = walk<Op, T>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
@@ -101,7 +101,7 @@ __global__ void scan_parts(const __grid_constant__ Job j, bool write) {
 template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
   const cuda::Block team;
-  for (int64_t line = team.first_line(); line < j.lines; line += team.lines_at_once()) {
+  for (const int64_t line : team.lines(j.lines)) {
     State* const states = static_cast<State*>(j.state) + line * j.parts;
     const Rule<Op, T> join;
     // Neighbouring parts are a thread's.

@@ -86,7 +86,7 @@ template <SoftmaxPart part, int K, class T, class Team>
 __global__ void lines(const __grid_constant__ Softmax s) {
   const Team team;
   const int64_t lines = s.outer * s.inner, turns = (lines + Team::kTogether - 1) / Team::kTogether;
-  for (int64_t t = team.first_line(); t < turns * Team::kTogether; t += team.lines_at_once()) {
+  for (const int64_t t : team.lines(turns * Team::kTogether)) {
     const bool there = t < lines;
     const int64_t i = there ? t : 0, o = s.inner == 1 ? i : i / s.inner;
     const int64_t at = o * s.n * s.inner + (i - o * s.inner);

@@ -105,7 +105,7 @@ template <class T, class K> __global__ void sort_tiles(const __grid_constant__ J
 template <class T> __global__ void list_words(const __grid_constant__ Job j) {
   constexpr int bits = 8 * int(sizeof(T));
   const uint64_t places = (uint64_t(1) << j.place) - 1;
-  for (int64_t i = cuda::thread_number(); i < j.lines * j.n; i += cuda::thread_count()) {
+  for (const int64_t i : cuda::turns(j.lines * j.n)) {
     const int64_t at = j.from ? int64_t(static_cast<const uint64_t*>(j.from)[i] & places) : i;
     const int64_t line = at / j.n;
     const T x = Items<T, KeyOf<T>>::in(j, line)[(at - line * j.n) * j.s.lines.in_step];
@@ -117,7 +117,7 @@ template <class T> __global__ void list_words(const __grid_constant__ Job j) {
 }
 template <class T> __global__ void write(const __grid_constant__ Job j, bool known) {
   const uint64_t places = (uint64_t(1) << j.place) - 1;
-  for (int64_t w = cuda::thread_number(); w < j.lines * j.s.keep; w += cuda::thread_count()) {
+  for (const int64_t w : cuda::turns(j.lines * j.s.keep)) {
     const int64_t line = w / j.s.keep, i = w - line * j.s.keep;
     const uint64_t word = static_cast<const uint64_t*>(j.from)[line * j.n + j.s.first + i];
     Items<T, KeyOf<T>>::put(j, line, i, KeyOf<T>(word >> j.place),
@@ -132,14 +132,13 @@ template <class T> void sort_words(Job j, uint64_t* words, uint64_t* other) {
   const int room = 64 - j.place;
   for (; j.bit < bits; j.bit += room) {
     j.to = words;
-    cuda::launch("sort", list_words<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, j);
+    cuda::launch_each("sort", list_words<T>, n, j);
     uint64_t* const sorted =
         cuda::radix_sort("sort", words, other, n, j.place, j.place + smaller(room, bits - j.bit));
     if (sorted == other) other = words, words = sorted;
     j.from = words;
   }
-  cuda::launch("sort", write<T>, cuda::blocks_for(j.lines * j.s.keep, cuda::kThreads),
-               cuda::kThreads, j, bits <= room);
+  cuda::launch_each("sort", write<T>, j.lines * j.s.keep, j, bits <= room);
 }
 
 template <class T, class K> void launch_tiles(Job& j) {

@@ -35,8 +35,7 @@ struct Alone {
   static constexpr int kLines = kThreads, kTogether = 1;  // of a block
   __device__ int number() const { return 0; }
   __device__ int size() const { return 1; }
-  __device__ int64_t first_line() const { return thread_number(); }
-  __device__ int64_t lines_at_once() const { return thread_count(); }
+  __device__ Turns lines(int64_t n) const { return turns(n); }
   template <class S, class Join> __device__ S total(const S& s, const Join&) const { return s; }
   template <class S, class Join>
   __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
@@ -49,8 +48,9 @@ struct Warp {
   static constexpr int kLines = kThreads / 32, kTogether = 1;
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return 32; }
-  __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.y; }
-  __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
+  __device__ Turns lines(int64_t n) const {
+    return {int64_t(blockIdx.x) * kLines + threadIdx.y, n, int64_t(gridDim.x) * kLines};
+  }
   template <class S, class Join> __device__ S total(S s, const Join& join) const {
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
     return s;
@@ -73,8 +73,7 @@ struct Block {
   static constexpr size_t kShared = kWarps * 32;
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return kThreads; }
-  __device__ int64_t first_line() const { return blockIdx.x; }
-  __device__ int64_t lines_at_once() const { return gridDim.x; }
+  __device__ Turns lines(int64_t n) const { return {blockIdx.x, n, gridDim.x}; }
   template <class S, class Join> __device__ S total(S s, const Join& join) const {
     static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
@@ -114,8 +113,9 @@ struct Column {
   static constexpr size_t kShared = kThreads * 8;
   __device__ int number() const { return int(threadIdx.y); }
   __device__ int size() const { return kDown; }
-  __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.x; }
-  __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
+  __device__ Turns lines(int64_t n) const {
+    return {int64_t(blockIdx.x) * kLines + threadIdx.x, n, int64_t(gridDim.x) * kLines};
+  }
   template <class S, class Join> __device__ S total(S s, const Join& join) const {
     static_assert(sizeof(S) <= 8);
     S* const column = shared_memory<S>() + threadIdx.x;

@@ -122,7 +122,7 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
 template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) {
   using Sum = typename P::Sum;
   const int64_t n = c.p.entries * c.p.m * c.p.n;
-  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+  for (const int64_t e : cuda::turns(n)) {
     typename Wide<Sum>::type total = 0;
     for (int64_t part = 0; part < c.parts; ++part) total += c.partial[part * n + e];
     int64_t i, j;
@@ -147,9 +147,7 @@ template <class P> void run_tiles(const char* name, const P& p) {
   c.partial = scratch.as<typename P::Sum>();
   cuda::launch_blocks(name, tiles<P>, unsigned(smaller<int64_t>(whole * c.parts, 1 << 30)),
                       kTileThreads, 0, c);
-  if (c.parts > 1)
-    cuda::launch(name, join_tiles<P>, cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads),
-                 cuda::kThreads, c);
+  if (c.parts > 1) cuda::launch_each(name, join_tiles<P>, p.entries * p.m * p.n, c);
 }
 
 }  // namespace
