@@ -74,10 +74,14 @@ bool suits(const Conv& c, const dnn::Proposal& p) {
   return !is_half(c.dtype) || p.algorithm <= (c.part == ConvPart::output ? 3 : 1);
 }
 
+/// Of x, w, y for each part: the two that are given, as cuDNN takes them, and what is computed.
+constexpr int kX = 0, kW = 1, kY = 2;
+constexpr int kOrder[][3] = {{kX, kW, kY}, {kW, kY, kX}, {kX, kY, kW}};
+
 /// A convolution as cuDNN knows it, and the algorithm for it; -1: none.
 struct Plan {
   const cuda::Cudnn& lib;
-  dnn::Descriptor x = nullptr, w = nullptr, y = nullptr, conv = nullptr;
+  dnn::Descriptor of[3] = {}, conv = nullptr;  // of x, w, y
   int algorithm = -1;
   size_t workspace = 0;
 
@@ -87,29 +91,23 @@ struct Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() {
-    if (x) lib.destroy_tensor(x);
-    if (y) lib.destroy_tensor(y);
-    if (w) lib.destroy_filter(w);
+    if (of[kX]) lib.destroy_tensor(of[kX]);
+    if (of[kY]) lib.destroy_tensor(of[kY]);
+    if (of[kW]) lib.destroy_filter(of[kW]);
     if (conv) lib.destroy_conv(conv);
-  }
-
-  dnn::Descriptor first(ConvPart part) const { return part == ConvPart::input ? w : x; }
-  dnn::Descriptor second(ConvPart part) const { return part == ConvPart::output ? w : y; }
-  dnn::Descriptor result(ConvPart part) const {
-    return part == ConvPart::output ? y : part == ConvPart::input ? x : w;
   }
 
  private:
   bool describe(const Conv& c) {
     const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
     const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
-    return good(lib.create_tensor(&x)) && good(lib.create_tensor(&y)) &&
-           good(lib.create_filter(&w)) && good(lib.create_conv(&conv)) &&
-           good(lib.set_tensor(x, dnn::kNchw, type, int(c.batch), inputs, int(c.size[0]),
+    return good(lib.create_tensor(&of[kX])) && good(lib.create_tensor(&of[kY])) &&
+           good(lib.create_filter(&of[kW])) && good(lib.create_conv(&conv)) &&
+           good(lib.set_tensor(of[kX], dnn::kNchw, type, int(c.batch), inputs, int(c.size[0]),
                                int(c.size[1]))) &&
-           good(lib.set_tensor(y, dnn::kNchw, type, int(c.batch), outputs, int(c.out[0]),
+           good(lib.set_tensor(of[kY], dnn::kNchw, type, int(c.batch), outputs, int(c.out[0]),
                                int(c.out[1]))) &&
-           good(lib.set_filter(w, type, dnn::kNchw, outputs, int(c.inputs), int(c.kernel[0]),
+           good(lib.set_filter(of[kW], type, dnn::kNchw, outputs, int(c.inputs), int(c.kernel[0]),
                                int(c.kernel[1]))) &&
            good(lib.set_conv(conv, int(-c.offset[0]), int(-c.offset[1]), int(c.stride[0]),
                              int(c.stride[1]), int(c.dilation[0]), int(c.dilation[1]),
@@ -119,8 +117,8 @@ struct Plan {
   void choose(dnn::Handle handle, const Conv& c) {
     dnn::Proposal all[16] = {};
     int count = 0;
-    if (!good(lib.propose[int(c.part)](handle, first(c.part), second(c.part), conv, result(c.part),
-                                       16, &count, all)))
+    const auto [a, b, result] = kOrder[int(c.part)];
+    if (!good(lib.propose[int(c.part)](handle, of[a], of[b], conv, of[result], 16, &count, all)))
       return;
     for (int i = 0; i < count && algorithm < 0; ++i) {
       if (!suits(c, all[i])) continue;
@@ -204,20 +202,13 @@ bool conv_by_cudnn(const Conv& c) {
   if (exchange) exchange_channels(c, exchanged.as<void>());
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 
-  const void* const w = exchange ? exchanged.as<void>() : c.w;
-  const void *const first = c.part == ConvPart::input ? w : c.x, *const second =
-                                                                     c.part == ConvPart::output
-                                                                         ? w
-                                                                         : c.y;
-  void* const result = c.part == ConvPart::output ? c.y : c.part == ConvPart::input ? c.x : c.w;
-  const double numbers[2] = {1, 0};
-  const float floats[2] = {1, 0};
+  void* const data[] = {c.x, exchange ? exchanged.as<void>() : c.w, c.y};
+  const auto [a, b, result] = kOrder[int(c.part)];
   const bool is_double = c.dtype == Dtype::f64;
-  const void *const one = is_double ? static_cast<const void*>(numbers) : floats,
-                    *const zero = is_double ? static_cast<const void*>(numbers + 1) : floats + 1;
+  const cuda::Factor one(is_double, 1), zero(is_double, 0);
   const int status = plan->lib.run[int(c.part)](
-      in_use.handle, one, plan->first(c.part), first, plan->second(c.part), second, plan->conv,
-      plan->algorithm, workspace.as<void>(), plan->workspace, zero, plan->result(c.part), result);
+      in_use.handle, &one, plan->of[a], data[a], plan->of[b], data[b], plan->conv, plan->algorithm,
+      workspace.as<void>(), plan->workspace, &zero, plan->of[result], data[result]);
   if (status != dnn::kSuccess) {
     plan->algorithm = -1;
     tell_failure(c, plan->lib.text(status));

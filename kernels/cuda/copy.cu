@@ -62,9 +62,7 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
 }
 
 /// 16 bytes at a time.
-struct alignas(16) Line {
-  uint64_t half[2];
-};
+using Line = cuda::Group<uint64_t, 2>;
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
   for (const int64_t i : cuda::turns(n)) out[i] = in[i];
 }

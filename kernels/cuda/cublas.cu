@@ -95,10 +95,7 @@ const char* cublas_words(bool open) {
 bool multiply(const CublasInUse& blas, const BlasProduct& p) {
   if (capturing()) keep(&p, sizeof p);
   const bool wide = p.type == blas::kDouble;
-  const double numbers[2] = {1, p.accumulate ? 1.0 : 0.0};
-  const float floats[2] = {1, p.accumulate ? 1.0f : 0.0f};
-  const void* const one = wide ? static_cast<const void*>(numbers) : floats;
-  const void* const beta = wide ? static_cast<const void*>(numbers + 1) : floats + 1;
+  const Factor one(wide, 1), beta(wide, p.accumulate);
   const int sum = wide ? blas::kInDouble : blas::kInFloat, any = blas::kDefaultAlgorithm;
   const auto op = [](const BlasProduct::Side& s) {
     return s.transposed ? blas::kTransposed : blas::kPlain;
@@ -106,12 +103,12 @@ bool multiply(const CublasInUse& blas, const BlasProduct& p) {
   const int m = int(p.m), n = int(p.n), k = int(p.k);
   // Its matrices lie by columns: c^T = b^T . a^T.
   return (p.entries == 1
-              ? blas.library->gemm_ex(blas.handle, op(p.b), op(p.a), n, m, k, one, p.b.at, p.type,
-                                      int(p.b.ld), p.a.at, p.type, int(p.a.ld), beta, p.c, p.c_type,
-                                      int(p.ldc), sum, any)
+              ? blas.library->gemm_ex(blas.handle, op(p.b), op(p.a), n, m, k, &one, p.b.at, p.type,
+                                      int(p.b.ld), p.a.at, p.type, int(p.a.ld), &beta, p.c,
+                                      p.c_type, int(p.ldc), sum, any)
               : blas.library->gemm_ex_batched(
-                    blas.handle, op(p.b), op(p.a), n, m, k, one, p.b.at, p.type, int(p.b.ld),
-                    p.b.step, p.a.at, p.type, int(p.a.ld), p.a.step, beta, p.c, p.c_type,
+                    blas.handle, op(p.b), op(p.a), n, m, k, &one, p.b.at, p.type, int(p.b.ld),
+                    p.b.step, p.a.at, p.type, int(p.a.ld), p.a.step, &beta, p.c, p.c_type,
                     int(p.ldc), p.step, int(p.entries), sum, any)) == blas::kSuccess;
 }
 

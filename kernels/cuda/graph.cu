@@ -5,9 +5,9 @@
 // the graph's kernels read. So all words of all kernels' arguments are remembered, and a freed block
 // that one of them points into is held until the graph goes, as a careful collector would.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/cudnn.h"
@@ -18,26 +18,6 @@ namespace {
 
 constexpr size_t kStep = 512, kFirstChunk = size_t(2) << 20, kLargestChunk = size_t(64) << 20;
 constexpr int kClasses = 16 + 4 * 40;
-
-/// An array that grows. Nothing here may throw.
-template <class T> struct List {
-  T* at = nullptr;
-  int64_t size = 0, room = 0;
-  bool push(const T& x) {
-    if (size == room) {
-      const int64_t more = room ? 2 * room : 64;
-      T* const moved = static_cast<T*>(std::realloc(at, size_t(more) * sizeof(T)));
-      if (!moved) return false;
-      at = moved, room = more;
-    }
-    at[size++] = x;
-    return true;
-  }
-  void clear() {
-    std::free(at);
-    at = nullptr, size = room = 0;
-  }
-};
 
 struct Chunk {
   char* data;
@@ -55,10 +35,10 @@ struct Held {
 struct Graph {
   Graph* next = nullptr;
   cudaGraphExec_t exec = nullptr;
-  List<Chunk> chunks;
-  List<void*> idle[kClasses];  // blocks of the arena that were freed while it was recorded
-  List<uintptr_t> words;       // of kernels' arguments; sorted when the recording ends
-  List<Held> held;
+  std::vector<Chunk> chunks;
+  std::vector<void*> idle[kClasses];  // blocks of the arena that were freed while it was recorded
+  std::vector<uintptr_t> words;       // of kernels' arguments; sorted when the recording ends
+  std::vector<Held> held;
   int64_t live = 0;  // blocks of the arena in use, and graphs that use it
   bool dropped = false;
   bool checks = false;  // it looks whether positions are there
@@ -66,20 +46,15 @@ struct Graph {
   Replay* values = nullptr;  // in the GPU's memory
 
   bool owns(const void* p) const {
-    for (int64_t i = 0; i < chunks.size; ++i)
-      if (p >= chunks.at[i].data && p < chunks.at[i].data + chunks.at[i].bytes) return true;
-    return false;
+    return std::any_of(chunks.begin(), chunks.end(),
+                       [p](const Chunk& c) { return p >= c.data && p < c.data + c.bytes; });
   }
   bool points_into(const void* data, size_t bytes) const {
     const uintptr_t from = reinterpret_cast<uintptr_t>(data);
-    const uintptr_t* const end = words.at + words.size;
-    const uintptr_t* const first =
-        std::lower_bound(static_cast<const uintptr_t*>(words.at), end, from);
-    return first != end && *first < from + (bytes ? bytes : 1);
+    const auto first = std::lower_bound(words.begin(), words.end(), from);
+    return first != words.end() && *first < from + (bytes ? bytes : 1);
   }
 };
-
-namespace {}  // namespace
 
 SizeClass class_of(size_t bytes) {
   if (bytes <= 16 * kStep) {
@@ -101,10 +76,8 @@ void destroy(State& g, Graph* graph) {
       *at = graph->next;
       break;
     }
-  for (int64_t i = 0; i < graph->chunks.size && !g.device_lost; ++i)
-    check(cudaFree(graph->chunks.at[i].data), "freeing a graph's memory");
-  graph->chunks.clear(), graph->words.clear(), graph->held.clear();
-  for (List<void*>& list : graph->idle) list.clear();
+  for (const Chunk& c : graph->chunks)
+    if (!g.device_lost) check(cudaFree(c.data), "freeing a graph's memory");
   delete graph;
 }
 /// While something is recorded nothing can go.
@@ -114,12 +87,9 @@ void destroy_if_unused(State& g, Graph* graph) {
 
 /// Gives back what the graph holds; all of it, or what its kernels do not use.
 void settle(State& g, Graph* graph, bool all) {
-  List<Held> held = graph->held;
-  graph->held = {};
-  for (int64_t i = 0; i < held.size; ++i) {
-    const Held& h = held.at[i];
+  for (const Held& h : std::exchange(graph->held, {})) {
     if (!all && (h.kind == Kind::graph || graph->points_into(h.data, h.bytes))) {
-      graph->held.push(h);
+      graph->held.push_back(h);
     } else if (h.kind == Kind::graph) {
       Graph* const other = static_cast<Graph*>(h.data);
       --other->live;
@@ -130,7 +100,6 @@ void settle(State& g, Graph* graph, bool all) {
       give(h.data, h.bytes);
     }
   }
-  held.clear();
 }
 
 /// Ends what replays of the graph; its arena stays while tensors are in it.
@@ -161,12 +130,14 @@ void* arena_take(size_t bytes, bool fresh) {
   Graph* const graph = state().recording;
   const SizeClass c = class_of(bytes);
   if (c.index >= kClasses) return nullptr;
-  List<void*>& idle = graph->idle[c.index];
-  if (idle.size > 0 && !fresh) {
+  std::vector<void*>& idle = graph->idle[c.index];
+  if (!idle.empty() && !fresh) {
+    void* const block = idle.back();
+    idle.pop_back();
     ++graph->live;
-    return idle.at[--idle.size];
+    return block;
   }
-  Chunk* last = graph->chunks.size ? &graph->chunks.at[graph->chunks.size - 1] : nullptr;
+  Chunk* last = graph->chunks.empty() ? nullptr : &graph->chunks.back();
   if (!last || last->bytes - last->used < c.bytes) {
     size_t size = last ? std::min(2 * last->bytes, kLargestChunk) : kFirstChunk;
     size = std::max(size, (c.bytes + kFirstChunk - 1) / kFirstChunk * kFirstChunk);
@@ -175,8 +146,7 @@ void* arena_take(size_t bytes, bool fresh) {
       cudaGetLastError();
       return nullptr;
     }
-    if (!graph->chunks.push({static_cast<char*>(data), size, 0})) return nullptr;
-    last = &graph->chunks.at[graph->chunks.size - 1];
+    last = &graph->chunks.emplace_back(static_cast<char*>(data), size, size_t(0));
   }
   void* const block = last->data + last->used;
   last->used += c.bytes;
@@ -189,21 +159,22 @@ bool graph_gives(void* data, size_t bytes, bool pinned) {
   for (Graph* graph = g.graphs; graph && !pinned; graph = graph->next) {
     if (!graph->owns(data)) continue;
     --graph->live;
-    if (graph == g.recording) graph->idle[class_of(bytes).index].push(data);
+    if (graph == g.recording) graph->idle[class_of(bytes).index].push_back(data);
     else destroy_if_unused(g, graph);
     return true;
   }
   const Held block{data, bytes, pinned ? Kind::pinned : Kind::memory};
-  if (g.recording) return g.recording->held.push(block);
-  for (Graph* graph = g.graphs; graph; graph = graph->next)
-    if (!graph->dropped && graph->points_into(data, bytes)) return graph->held.push(block);
-  return false;
+  Graph* user = g.recording;
+  for (Graph* graph = g.graphs; graph && !user; graph = graph->next)
+    if (!graph->dropped && graph->points_into(data, bytes)) user = graph;
+  if (user) user->held.push_back(block);
+  return user != nullptr;
 }
 
 int64_t arena_bytes() {
   int64_t n = 0;
   for (const Graph* graph = state().graphs; graph; graph = graph->next)
-    for (int64_t i = 0; i < graph->chunks.size; ++i) n += int64_t(graph->chunks.at[i].bytes);
+    for (const Chunk& c : graph->chunks) n += int64_t(c.bytes);
   return n;
 }
 
@@ -212,11 +183,10 @@ int64_t arena_bytes() {
 bool capturing() { return state().recording != nullptr; }
 
 void keep(const void* arguments, size_t bytes) {
-  List<uintptr_t>& words = state().recording->words;
   for (size_t i = 0; i + sizeof(uintptr_t) <= bytes; i += sizeof(uintptr_t)) {
     uintptr_t word;
     std::memcpy(&word, static_cast<const char*>(arguments) + i, sizeof word);
-    if (word >= 65536 && !words.push(word)) check(cudaErrorMemoryAllocation, "recording a graph");
+    if (word >= 65536) state().recording->words.push_back(word);
   }
 }
 
@@ -243,12 +213,9 @@ bool capture() {
   cublas();  // not in the recording: its products would be done without it for ever
   cudnn();
   trim();  // the arena takes memory of its own from the driver, which the pool may hold
-  Graph* const graph = new (std::nothrow) Graph;
-  if (!graph) return false;
-  if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph")) {
-    delete graph;
+  if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph"))
     return false;
-  }
+  Graph* const graph = new Graph;
   graph->next = g.graphs;
   g.graphs = g.recording = graph;
   return true;
@@ -267,16 +234,17 @@ void* captured(bool keep) {
     if (keep) check(e, "recording a graph");
   }
   const bool good = e == cudaSuccess && keep && !g.out_of_memory && !g.device_lost;
-  std::sort(graph->words.at, graph->words.at + graph->words.size);
-  graph->words.size =
-      std::unique(graph->words.at, graph->words.at + graph->words.size) - graph->words.at;
+  std::vector<uintptr_t>& words = graph->words;
+  std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   if (good) {
     for (Graph* other = g.graphs; other; other = other->next)
-      for (int64_t i = 0; other != graph && i < other->chunks.size; ++i)
-        if (graph->points_into(other->chunks.at[i].data, other->chunks.at[i].bytes)) {
-          if (graph->held.push({other, 0, Kind::graph})) ++other->live;
-          break;
-        }
+      if (other != graph &&
+          std::any_of(other->chunks.begin(), other->chunks.end(),
+                      [graph](const Chunk& c) { return graph->points_into(c.data, c.bytes); })) {
+        graph->held.push_back({other, 0, Kind::graph});
+        ++other->live;
+      }
     settle(g, graph, false);
   }
   // Graphs and arenas that were dropped meanwhile could not go then.

@@ -32,11 +32,6 @@ struct Cells {
   Positions positions;
 };
 
-/// 16 bytes at a time.
-struct alignas(16) Line {
-  uint64_t half[2];
-};
-
 template <class T>
 __global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck check) {
   for (const int64_t i : cuda::turns(c.n)) {
@@ -256,7 +251,7 @@ bool gather(const Gather& g) {
   c.positions = positions_of(g);
   const cuda::BoundsCheck check = cuda::new_bounds_check();
   const int64_t item = item_size(g.dtype);
-  if (in_lines(c, item)) gather_as<Line>(c, check);
+  if (in_lines(c, item)) gather_as<cuda::Group<uint64_t, 2>>(c, check);
   else if (item == 1) gather_as<uint8_t>(c, check);
   else if (item == 2) gather_as<uint16_t>(c, check);
   else if (item == 4) gather_as<uint32_t>(c, check);

@@ -16,6 +16,16 @@ template <class Functions, class Handle> struct InUse {
   Handle handle;
 };
 
+/// A factor as calls take it, by address: a double for products of doubles, else a float.
+union Factor {
+  double wide;
+  float narrow;
+  Factor(bool is_double, double x) {
+    if (is_double) wide = x;
+    else narrow = float(x);
+  }
+};
+
 inline std::string setting(const char* variable) {
   const char* const value = std::getenv(variable);
   return value ? value : "";

@@ -13,10 +13,6 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-struct Add {
-  __device__ double operator()(double a, double b) const { return a + b; }
-};
-
 /// a / b of numbers that are not negative; 32 bits where they suffice.
 __device__ inline int64_t divide(int64_t a, int64_t b) {
   return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
@@ -56,7 +52,6 @@ template <class T, class Team> struct Row {
       if (i >= count) i -= count, ++o;
     }
   }
-  __device__ double total(double s) const { return team.total(s, Add{}); }
   /// Which of the row's channels has the i-th element of a piece.
   __device__ int64_t channel_of(int64_t i) const {
     return c.spatial == 1 ? i : c.channels_per_group == 1 ? 0 : divide(i, c.spatial);
@@ -83,42 +78,31 @@ template <class T, class Team> struct Row {
     return y * weight(p) + (bias ? bias[channel + p] : T(0));
   }
 
-  __device__ void forward() const {
+  /// Of a row that is one piece a thread may hold K elements: the same sums in the same order.
+  template <int K> __device__ void forward() const {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
-    double sum = 0, squares = 0;
-    if (c.centred) {
-      each(0, inner, [&](int64_t at, int64_t) { sum += double(x[at]); });
-      sum = total(sum);
-    }
-    const T mean = T(sum / n);
-    each(0, inner, [&](int64_t at, int64_t) {
-      const T d = x[at] - mean;
-      squares += double(d * d);
-    });
-    const T rate = store_statistics(mean, total(squares) / n);
-    each(0, inner, [&](int64_t at, int64_t i) { out[at] = scaled((x[at] - mean) * rate, i); });
-  }
-
-  /// The same sums in the same order where the row is one piece: read once, K elements to a thread.
-  template <int K> __device__ void forward_held() const {
     const int64_t base = row * inner;
-    const int size = int(inner);
-    cuda::Held<K, T> x(team, static_cast<const T*>(c.x) + base, size);
+    cuda::Held<K, T> held(team, x + base, inner, 1);
+    const auto each_x = [&](const auto& body) {  // body(element, where it lies, where in the piece)
+      if constexpr (K > 0)
+        held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
+      else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
+    };
     double sum = 0, squares = 0;
     if (c.centred) {
-      x.each(team, size, [&](T v, int, int) { sum += double(v); });
-      sum = total(sum);
+      each_x([&](T v, int64_t, int64_t) { sum += double(v); });
+      sum = team.total(sum);
     }
     const T mean = T(sum / n);
-    x.each(team, size, [&](T v, int, int) {
+    each_x([&](T v, int64_t, int64_t) {
       const T d = v - mean;
       squares += double(d * d);
     });
-    const T rate = store_statistics(mean, total(squares) / n);
-    T* const out = static_cast<T*>(c.out) + base;
-    x.each(team, size, [&](T v, int i, int) { out[i] = scaled((v - mean) * rate, i); });
+    const T rate = store_statistics(mean, team.total(squares) / n);
+    each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
+
   /// For channels of single elements.
   template <int K> __device__ void backward_held() const {
     const int64_t base = row * inner;
@@ -131,7 +115,7 @@ template <class T, class Team> struct Row {
       v = v * weight(i), x.v[k] = (x.v[k] - mean) * rate;
       a += double(v), b += double(v * x.v[k]);
     });
-    a = total(a), b = total(b);
+    a = team.total(a), b = team.total(b);
     const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
     T* const dx = static_cast<T*>(c.out) + base;
     g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - middle - x.v[k] * slope) * rate; });
@@ -150,7 +134,7 @@ template <class T, class Team> struct Row {
         each(p * c.spatial, c.spatial, [&](int64_t at, int64_t) {
           here_a += double(g[at]), here_b += double(g[at] * ((x[at] - mean) * rate));
         });
-        here_a = total(here_a), here_b = total(here_b);
+        here_a = team.total(here_a), here_b = team.total(here_b);
         if (team.number() == 0) {
           if (c.bias_grad) static_cast<T*>(c.bias_grad)[to + p] += T(here_a);
           if (c.weight_grad) static_cast<T*>(c.weight_grad)[to + p] += T(here_b);
@@ -162,7 +146,7 @@ template <class T, class Team> struct Row {
         const T w = g[at] * weight(i);
         a += double(w), b += double(w * ((x[at] - mean) * rate));
       });
-      a = total(a), b = total(b);
+      a = team.total(a), b = team.total(b);
     }
     const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
     each(0, inner, [&](int64_t at, int64_t i) {
@@ -181,9 +165,8 @@ __global__ void rows(const __grid_constant__ Normalize c) {
   for (const int64_t i : team.lines(rows)) {
     const Row<T, Team> row(c, team, i);
     if constexpr (K > 0 && Backward) row.template backward_held<K>();
-    else if constexpr (K > 0) row.template forward_held<K>();
     else if constexpr (Backward) row.backward();
-    else row.forward();
+    else row.template forward<K>();
   }
 }
 

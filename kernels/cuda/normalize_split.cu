@@ -23,21 +23,13 @@ constexpr int kAtOnce = 4;         // loads of a thread under way
 /// The sums of g and of g times the normalised x.
 struct Sums {
   double g, gx;
-};
-struct JoinSums {
-  __device__ Sums operator()(const Sums& a, const Sums& b) const {
-    return {a.g + b.g, a.gx + b.gx};
-  }
+  __device__ Sums operator+(const Sums& s) const { return {g + s.g, gx + s.gx}; }
 };
 struct JoinSpreads {
   __device__ op::Moments operator()(const op::Moments& a, const op::Moments& b) const {
     return op::combine(a, b);
   }
 };
-struct Add {
-  __device__ double operator()(double a, double b) const { return a + b; }
-};
-
 /// Rows of `outer` pieces of `spatial` elements of one channel, in `parts` parts of `part` elements.
 struct Split {
   Normalize c;
@@ -130,7 +122,7 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   double sum = 0, squares = 0;
   if (s.c.centred) {
     part.elements(s.c.x, [&](T x) { sum += double(x); });
-    sum = team.total(sum, Add{});
+    sum = team.total(sum);
   }
   const double mean = sum / n;
   const T about = T(mean);
@@ -138,7 +130,7 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
     const T d = x - about;
     squares += double(d * d);
   });
-  squares = team.total(squares, Add{});
+  squares = team.total(squares);
   const double lost = mean - double(about);
   if (team.number() == 0)
     part.template partial<op::Moments>() = {n, mean, squares - n * lost * lost};
@@ -185,7 +177,7 @@ template <class T, int W> __global__ void sums(const __grid_constant__ Split s) 
           rate = static_cast<const T*>(s.c.rate)[part.row];
   Sums all{0, 0};
   part.pairs([&](T x, T g) { all.g += double(g), all.gx += double(g * ((x - mean) * rate)); });
-  all = team.total(all, JoinSums{});
+  all = team.total(all);
   if (team.number() == 0) part.template partial<Sums>() = all;
 }
 template <class T> __global__ void join_sums(const __grid_constant__ Split s) {
@@ -194,8 +186,8 @@ template <class T> __global__ void join_sums(const __grid_constant__ Split s) {
   for (const int64_t row : team.lines(s.rows)) {
     const Sums* const parts = static_cast<const Sums*>(s.partial) + row * s.parts;
     Sums all{0, 0};
-    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = JoinSums{}(all, parts[p]);
-    all = team.total(all, JoinSums{});
+    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = all + parts[p];
+    all = team.total(all);
     if (team.number() != 0) continue;
     const double w = double(value_at<T>(s.c.weight, row % s.c.groups, 1));
     if (s.c.bias_grad) static_cast<T*>(s.c.bias_grad)[row] += T(all.g);

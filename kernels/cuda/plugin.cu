@@ -172,6 +172,13 @@ template <int I> GpuProperties properties() {
           int64_t(p.sharedMemPerBlock),
           int64_t(p.l2CacheSize)};
 }
+/// Of struct Gpu what a function of the same name does.
+// clang-format off
+#define MT_GPU_VERBS(V) \
+  V(map_numbers) V(fill) V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
+  V(event_drop) V(event_record) V(event_wait) V(event_done) V(event_ms) V(capture) V(captured) \
+  V(graph_numbers) V(write_numbers) V(replay) V(drop_graph)
+// clang-format on
 template <int I> Gpu table() {
   Gpu d{};
   d.abi = kDeviceAbi;
@@ -186,31 +193,14 @@ template <int I> Gpu table() {
   d.lost = Of<I, lost>::call;
   d.synchronous = synchronous();
   d.started = &gpus[I].launches, d.waited = &gpus[I].waited;
-  d.map_numbers = On<I, map_numbers>::call;
-  d.fill = On<I, fill>::call;
-  d.last_check = On<I, last_check>::call;
   d.take_bad_index = On<I, take_wrong_position>::call;
   d.properties = On<I, properties<I>>::call;
-  d.use = On<I, use>::call;
   d.products = Of<I, cublas_words>::call;
   d.convolutions = Of<I, cudnn_words>::call;
-  d.reset_peak = On<I, reset_peak>::call;
-  d.trim = On<I, trim>::call;
-  d.pin = On<I, pin>::call;
-  d.unpin = On<I, unpin>::call;
   d.upload_later = On<I, upload>::call;
-  d.event = On<I, event>::call;
-  d.event_drop = On<I, event_drop>::call;
-  d.event_record = On<I, event_record>::call;
-  d.event_wait = On<I, event_wait>::call;
-  d.event_done = On<I, event_done>::call;
-  d.event_ms = On<I, event_ms>::call;
-  d.capture = On<I, capture>::call;
-  d.captured = On<I, captured>::call;
-  d.graph_numbers = On<I, graph_numbers>::call;
-  d.write_numbers = On<I, write_numbers>::call;
-  d.replay = On<I, replay>::call;
-  d.drop_graph = On<I, drop_graph>::call;
+#define MT_FILL(name) d.name = On<I, name>::call;
+  MT_GPU_VERBS(MT_FILL)
+#undef MT_FILL
 #define MT_FILL(result, verb, Argument) d.verb = On<I, mt::verb>::call;
   MT_VERBS(MT_FILL)
 #undef MT_FILL
@@ -234,31 +224,32 @@ bool open(int index, char* why, size_t room) {
   State& g = gpus[index];
   if (g.open) return true;
   cudaDeviceProp p{};
-  cudaError_t e = cudaGetDeviceProperties(&p, index);
-  if (e == cudaSuccess) e = cudaSetDevice(index);
-#ifdef __CUDACC__  // whether the plug-in has code for it
-  cudaFuncAttributes attributes;
-  if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, nothing);
-  const bool has_code = e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction;
-#else
-  const bool has_code = true;
+  cudaError_t e = cudaSuccess;
+  const auto good = [&e](cudaError_t answer) { return (e = answer) == cudaSuccess; };
+  bool has_code = true;
+  const auto look_for_code = [&] {
+#ifdef __CUDACC__
+    cudaFuncAttributes attributes;
+    good(cudaFuncGetAttributes(&attributes, nothing));
+    has_code = e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction;
 #endif
-  if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking);
+    return e == cudaSuccess;
+  };
   int pools = 0, pageable = 0;
-  if (e == cudaSuccess) e = cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index);
-  if (e == cudaSuccess)
-    e = cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, index);
-  g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
-  if (e == cudaSuccess && pools) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
-  if (e == cudaSuccess && pools)
-    e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
-  void *found = nullptr, *seen = nullptr;
-  if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(BadIndex));
-  if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(BadIndex), cudaHostAllocDefault);
-  if (e == cudaSuccess)
-    e = cudaMemcpyAsync(found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream);
-  if (e != cudaSuccess) {
+  const auto open_pool = [&] {
+    return good(cudaDeviceGetDefaultMemPool(&g.pool, index)) &&
+           good(cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep));
+  };
+  const bool opened =
+      good(cudaGetDeviceProperties(&p, index)) && good(cudaSetDevice(index)) && look_for_code() &&
+      good(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking)) &&
+      good(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index)) &&
+      good(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, index)) &&
+      (!pools || open_pool()) && good(cudaMalloc(&g.found, sizeof *g.found)) &&
+      good(cudaHostAlloc(&g.seen, sizeof *g.seen, cudaHostAllocDefault)) &&
+      good(cudaMemcpyAsync(g.found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream));
+  if (!opened) {
     std::snprintf(
         why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
         cudaGetErrorName(e),
@@ -271,7 +262,7 @@ bool open(int index, char* why, size_t room) {
     return false;
   }
   current = index;
-  g.found = static_cast<BadIndex*>(found), g.seen = static_cast<BadIndex*>(seen);
+  g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
   g.processors = p.multiProcessorCount;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);

@@ -99,19 +99,16 @@ __device__ void finish(const Job& j, int64_t output, int64_t part, const op::Sta
   else write<Op, T>(j, output, s);
 }
 
-/// The states of a block's threads joined, for thread 0.
-template <class Op, class State> __device__ State join_block(const State& s) {
-  State* const all = cuda::shared_memory<State>();
-  const int t = int(threadIdx.x);
-  all[t] = s;
-  for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
+/// The states of `n` threads, `apart` from each other in shared memory, joined in the first of them,
+/// for thread 0.
+template <class Op, class State>
+__device__ void join_shared(State* all, const State& s, int thread, int n, int apart = 1) {
+  all += thread * apart;
+  *all = s;
+  for (int half = n / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (t < half) all[t] = Op::combine(all[t], all[t + half]);
+    if (thread < half) *all = Op::combine(*all, all[half * apart]);
   }
-  // Thread 0 alone: it reads what it wrote itself.
-  const State joined = t == 0 ? all[0] : s;
-  __syncthreads();  // the next output's states come
-  return joined;
 }
 
 /// The elements i, i + by, .. below `to` of a line, eight loads under way at a time.
@@ -136,71 +133,52 @@ __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, in
   }
 }
 
+// How the threads of a block share outputs: `number` of `size` threads join the elements of one of
+// kOutputs, of which this thread's is `output`; their states lie `apart` from `first` on.
+
 /// A block for each output, or for each part of one (the grid's y).
-template <class Op, class T> __global__ void lines(const __grid_constant__ Job j) {
-  const int t = int(threadIdx.x), threads = int(blockDim.x);
-  for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
-    const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
-    const int64_t to = smaller(j.elements, from + j.part);
-    Alone<Op, T> own;
-    enter_line(j, base, from + t, to, threads, own);
-    const auto s = join_block<Op>(own.state());
-    if (t == 0) finish<Op, T>(j, o, blockIdx.y, s);
-  }
-}
-
-/// Many short lines: 32 threads for each, kBlock / 32 lines to a block.
-template <class Op, class T> __global__ void short_lines(const __grid_constant__ Job j) {
-  using State = op::StateOf<Op, T>;
-  const int t = int(threadIdx.x), row = int(threadIdx.y);
-  State* const all = cuda::shared_memory<State>() + row * 32;
-  for (int64_t o0 = int64_t(blockIdx.x) * (kBlock / 32); o0 < j.outputs;
-       o0 += int64_t(gridDim.x) * (kBlock / 32)) {
-    const int64_t o = o0 + row;
-    Alone<Op, T> own;
-    if (o < j.outputs) enter_line(j, begin_of(j, o), t, j.elements, 32, own);
-    all[t] = own.state();
-    for (int half = 16; half > 0; half /= 2) {
-      __syncthreads();
-      if (t < half) all[t] = Op::combine(all[t], all[t + half]);
-    }
-    if (t == 0 && o < j.outputs) finish<Op, T>(j, o, 0, all[0]);
-    __syncthreads();
-  }
-}
-
+struct Line {
+  static constexpr int kOutputs = 1, output = 0, first = 0, apart = 1;
+  int number = int(threadIdx.x), size = int(blockDim.x);
+};
+/// Many short lines: 32 threads for each.
+struct ShortLine {
+  static constexpr int kOutputs = kBlock / 32, size = 32, apart = 1;
+  int number = int(threadIdx.x), output = int(threadIdx.y), first = output * 32;
+};
 /// Neighbouring outputs side by side: a thread joins every kDown-th element of one column.
-template <class Op, class T> __global__ void columns(const __grid_constant__ Job j) {
+struct Column {
+  static constexpr int kOutputs = kAcross, size = kDown, apart = kAcross;
+  int number = int(threadIdx.y), output = int(threadIdx.x), first = output;
+};
+
+template <class Op, class T, class Share> __global__ void outputs(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
-  State* const all = cuda::shared_memory<State>();
-  const int across = int(threadIdx.x), down = int(threadIdx.y);
-  for (int64_t o0 = int64_t(blockIdx.x) * kAcross; o0 < j.outputs;
-       o0 += int64_t(gridDim.x) * kAcross) {
-    const int64_t o = o0 + across, from = int64_t(blockIdx.y) * j.part;
+  const Share t;
+  State* const all = cuda::shared_memory<State>() + t.first;
+  for (int64_t o0 = int64_t(blockIdx.x) * t.kOutputs; o0 < j.outputs;
+       o0 += int64_t(gridDim.x) * t.kOutputs) {
+    const int64_t o = o0 + t.output, from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
     Alone<Op, T> own;
-    if (o < j.outputs) enter_line(j, begin_of(j, o), from + down, to, kDown, own);
-    all[down * kAcross + across] = own.state();
-    for (int half = kDown / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (down < half)
-        all[down * kAcross + across] =
-            Op::combine(all[down * kAcross + across], all[(down + half) * kAcross + across]);
-    }
-    if (down == 0 && o < j.outputs) finish<Op, T>(j, o, blockIdx.y, all[across]);
-    __syncthreads();
+    if (o < j.outputs) enter_line(j, begin_of(j, o), from + t.number, to, t.size, own);
+    join_shared<Op>(all, own.state(), t.number, t.size, t.apart);
+    if (t.number == 0 && o < j.outputs) finish<Op, T>(j, o, blockIdx.y, *all);
+    __syncthreads();  // the next outputs' states come
   }
 }
 
 /// The parts of each output, joined by a block.
 template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
+  State* const all = cuda::shared_memory<State>();
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const State* const part = static_cast<const State*>(j.partial) + o * j.parts;
     State s = Op::template identity<State>();
     for (int64_t p = threadIdx.x; p < j.parts; p += blockDim.x) s = Op::combine(s, part[p]);
-    s = join_block<Op>(s);
-    if (threadIdx.x == 0) write<Op, T>(j, o, s);
+    join_shared<Op>(all, s, int(threadIdx.x), int(blockDim.x));
+    if (threadIdx.x == 0) write<Op, T>(j, o, *all);
+    __syncthreads();
   }
 }
 
@@ -230,22 +208,20 @@ template <class Op, class T> void run(const Reduce& r) {
   if (j.parts < 1) j.parts = 1;
   const cuda::Scratch scratch(j.parts > 1 ? size_t(j.outputs * j.parts) * sizeof(State) : 0);
   j.partial = scratch.as<void>();
-  const dim3 grid(unsigned(smaller<int64_t>(tiles, 1 << 20)), unsigned(j.parts));
+  const auto start = [&](auto kernel, int64_t blocks, int64_t parts, dim3 block) {
+    cuda::launch_blocks("reduce", kernel,
+                        dim3(unsigned(smaller<int64_t>(blocks, 1 << 20)), unsigned(parts)), block,
+                        block.x * block.y * sizeof(State), j);
+  };
   if (side_by_side) {
-    cuda::launch_blocks("reduce", columns<Op, T>, grid, dim3(kAcross, kDown),
-                        kBlock * sizeof(State), j);
+    start(outputs<Op, T, Column>, tiles, j.parts, dim3(kAcross, kDown));
   } else if (j.parts == 1 && j.elements > 32 && j.elements <= 4096 && j.outputs >= 4096) {
-    const int64_t blocks = (j.outputs + kBlock / 32 - 1) / (kBlock / 32);
-    cuda::launch_blocks("reduce", short_lines<Op, T>, unsigned(smaller<int64_t>(blocks, 1 << 20)),
-                        dim3(32, kBlock / 32), kBlock * sizeof(State), j);
+    constexpr int each = ShortLine::kOutputs;
+    start(outputs<Op, T, ShortLine>, (j.outputs + each - 1) / each, 1, dim3(32, each));
   } else {
-    const int threads = threads_for(j.part);
-    cuda::launch_blocks("reduce", lines<Op, T>, grid, threads, size_t(threads) * sizeof(State), j);
+    start(outputs<Op, T, Line>, tiles, j.parts, threads_for(j.part));
   }
-  if (j.parts == 1) return;
-  const int threads = threads_for(j.parts);
-  cuda::launch_blocks("reduce", join_parts<Op, T>, unsigned(smaller<int64_t>(j.outputs, 1 << 20)),
-                      threads, size_t(threads) * sizeof(State), j);
+  if (j.parts > 1) start(join_parts<Op, T>, j.outputs, 1, threads_for(j.parts));
 }
 
 // ---- tables -------------------------------------------------------------------------------------

@@ -8,75 +8,40 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-struct Add {
-  __device__ double operator()(double a, double b) const { return a + b; }
-};
 struct Larger {
   template <class T> __device__ T operator()(T a, T b) const { return op::Amax::combine(a, b); }
 };
 
-/// The line at `out`, n elements `step` apart.
-template <SoftmaxPart part, class T, class Team>
-__device__ void line(const Team& team, T* out, const T* in, const T* grad, int64_t n,
-                     int64_t step) {
-  constexpr bool forward = part == SoftmaxPart::softmax || part == SoftmaxPart::log_softmax;
-  const int64_t first = team.number(), by = team.size();
-  double sum = 0;
-  if constexpr (forward) {
-    T most = math::lowest<T>();
-    for (int64_t i = first; i < n; i += by) most = op::Amax::combine(most, in[i * step]);
-    most = team.total(most, Larger{});
-    for (int64_t i = first; i < n; i += by) sum += double(math::exp(in[i * step] - most));
-    sum = team.total(sum, Add{});
-    if constexpr (part == SoftmaxPart::softmax) {
-      const T scale = T(1 / sum);
-      for (int64_t i = first; i < n; i += by)
-        out[i * step] = math::exp(in[i * step] - most) * scale;
-    } else {
-      const T log_sum = T(math::log(sum));
-      for (int64_t i = first; i < n; i += by) out[i * step] = in[i * step] - most - log_sum;
-    }
-  } else if constexpr (part == SoftmaxPart::softmax_gradient) {
-    for (int64_t i = first; i < n; i += by) sum += double(grad[i * step] * in[i * step]);
-    const T mean = T(team.total(sum, Add{}));
-    for (int64_t i = first; i < n; i += by) out[i * step] = in[i * step] * (grad[i * step] - mean);
-  } else {
-    for (int64_t i = first; i < n; i += by) sum += double(grad[i * step]);
-    const T total = T(team.total(sum, Add{}));
-    for (int64_t i = first; i < n; i += by)
-      out[i * step] = grad[i * step] - math::exp(in[i * step]) * total;
-  }
-}
-
-/// A contiguous line, which each thread reads once: the same sums in the same order.
-template <SoftmaxPart part, int K, class T, class Team>
-__device__ void held_line(const Team& team, T* out, const T* in, const T* grad, int n) {
-  cuda::Held<K, T> x(team, in, n);
+/// The line at `out`, n elements `step` apart, of which a thread holds K.
+template <SoftmaxPart part, int K, class T, class Team, class N>
+__device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, int64_t step) {
+  cuda::Held<K, T> x(team, in, n, step);
   double sum = 0;
   if constexpr (part == SoftmaxPart::softmax || part == SoftmaxPart::log_softmax) {
     T most = math::lowest<T>();
-    x.each(team, n, [&](T v, int, int) { most = op::Amax::combine(most, v); });
+    x.each(team, n, [&](T v, N, int) { most = op::Amax::combine(most, v); });
     most = team.total(most, Larger{});
-    x.each(team, n, [&](T& v, int, int) {
+    x.each(team, n, [&](T& v, N, int) {
       const T e = math::exp(v - most);
       sum += double(e);
       if constexpr (part == SoftmaxPart::softmax) v = e;
     });
-    sum = team.total(sum, Add{});
+    sum = team.total(sum);
     if constexpr (part == SoftmaxPart::softmax) {
       const T scale = T(1 / sum);
-      x.each(team, n, [&](T v, int i, int) { out[i] = v * scale; });
+      x.each(team, n,
+             [&](T v, N i, int) { out[i * step] = (K > 0 ? v : math::exp(v - most)) * scale; });
     } else {
       const T log_sum = T(math::log(sum));
-      x.each(team, n, [&](T v, int i, int) { out[i] = v - most - log_sum; });
+      x.each(team, n, [&](T v, N i, int) { out[i * step] = v - most - log_sum; });
     }
   } else {
     constexpr bool plain = part == SoftmaxPart::softmax_gradient;
-    cuda::Held<K, T> g(team, grad, n);
-    x.each(team, n, [&](T v, int, int k) { sum += double(plain ? g.v[k] * v : g.v[k]); });
-    const T total = T(team.total(sum, Add{}));
-    x.each(team, n, [&](T v, int i, int k) {
-      out[i] = plain ? v * (g.v[k] - total) : g.v[k] - math::exp(v) * total;
+    const cuda::Held<K, T> g(team, grad, n, step);
+    x.each(team, n, [&](T v, N i, int k) { sum += double(plain ? g.at(i, k) * v : g.at(i, k)); });
+    const T total = T(team.total(sum));
+    x.each(team, n, [&](T v, N i, int k) {
+      out[i * step] = plain ? v * (g.at(i, k) - total) : g.at(i, k) - math::exp(v) * total;
     });
   }
 }
@@ -93,8 +58,8 @@ __global__ void lines(const __grid_constant__ Softmax s) {
     T* const out = static_cast<T*>(s.out) + at;
     const T* const in = static_cast<const T*>(s.in) + at;
     const T* const grad = s.grad ? static_cast<const T*>(s.grad) + at : nullptr;
-    if constexpr (K > 0) held_line<part, K>(team, out, in, grad, int(s.n));
-    else line<part>(team, out, in, grad, there ? s.n : 0, s.inner);
+    if constexpr (K > 0) line<part, K>(team, out, in, grad, int(s.n), 1);
+    else line<part, 0>(team, out, in, grad, there ? s.n : 0, s.inner);
   }
 }
 

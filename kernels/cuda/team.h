@@ -26,6 +26,10 @@ MT_SHUFFLE(from_lane_before, __shfl_up_sync)
 MT_SHUFFLE(from_lane_across, __shfl_xor_sync)
 #undef MT_SHUFFLE
 
+struct Add {
+  template <class S> __device__ S operator()(const S& a, const S& b) const { return a + b; }
+};
+
 template <class S> struct Scanned {
   S before;  // what the threads before this one hold
   S all;
@@ -36,7 +40,9 @@ struct Alone {
   __device__ int number() const { return 0; }
   __device__ int size() const { return 1; }
   __device__ Turns lines(int64_t n) const { return turns(n); }
-  template <class S, class Join> __device__ S total(const S& s, const Join&) const { return s; }
+  template <class S, class Join = Add> __device__ S total(const S& s, const Join& = {}) const {
+    return s;
+  }
   template <class S, class Join>
   __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
     return {nothing, s};
@@ -51,7 +57,7 @@ struct Warp {
   __device__ Turns lines(int64_t n) const {
     return {int64_t(blockIdx.x) * kLines + threadIdx.y, n, int64_t(gridDim.x) * kLines};
   }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class Join = Add> __device__ S total(S s, const Join& join = {}) const {
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
     return s;
   }
@@ -74,7 +80,7 @@ struct Block {
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return kThreads; }
   __device__ Turns lines(int64_t n) const { return {blockIdx.x, n, gridDim.x}; }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class Join = Add> __device__ S total(S s, const Join& join = {}) const {
     static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
@@ -116,7 +122,7 @@ struct Column {
   __device__ Turns lines(int64_t n) const {
     return {int64_t(blockIdx.x) * kLines + threadIdx.x, n, int64_t(gridDim.x) * kLines};
   }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class Join = Add> __device__ S total(S s, const Join& join = {}) const {
     static_assert(sizeof(S) <= 8);
     S* const column = shared_memory<S>() + threadIdx.x;
     column[threadIdx.y * kLines] = s;
@@ -128,10 +134,11 @@ struct Column {
   }
 };
 
-/// A line of at most K elements for each of the team's threads, read once into registers.
+/// A line, n elements `step` apart, as its team reads it: K elements of each thread once, into
+/// registers (step 1), or with K = 0 all of them whenever they are asked for.
 template <int K, class T> struct Held {
   T v[K];
-  template <class Team> __device__ Held(const Team& team, const T* from, int n) {
+  template <class Team> __device__ Held(const Team& team, const T* from, int n, int64_t = 1) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size()) v[k] = i < n ? from[i] : T(0);
   }
   /// Calls `body(element, its place in the line, its number in v)` for this thread's elements.
@@ -139,6 +146,21 @@ template <int K, class T> struct Held {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size())
       if (i < n) body(v[k], i, k);
   }
+  __device__ T at(int64_t, int k) const { return v[k]; }
+};
+template <class T> struct Held<0, T> {
+  const T* const from;
+  const int64_t step;
+  template <class Team>
+  __device__ Held(const Team&, const T* from, int64_t, int64_t step) : from(from),
+                                                                       step(step) {}
+  template <class Team, class F> __device__ void each(const Team& team, int64_t n, const F& body) {
+    for (int64_t i = team.number(); i < n; i += team.size()) {
+      T x = from[i * step];
+      body(x, i, 0);
+    }
+  }
+  __device__ T at(int64_t i, int) const { return from[i * step]; }
 };
 /// Calls `body(the elements of a thread, a constant)` with the least that suffices for a line of n
 /// elements in registers; false: it is too long.

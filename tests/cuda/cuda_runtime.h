@@ -205,6 +205,12 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t);
 cudaError_t cudaMalloc(void** p, size_t n);
 cudaError_t cudaFree(void* p);
 cudaError_t cudaHostAlloc(void** p, size_t n, unsigned);
+template <class T> cudaError_t cudaMalloc(T** p, size_t n) {
+  return cudaMalloc(reinterpret_cast<void**>(p), n);
+}
+template <class T> cudaError_t cudaHostAlloc(T** p, size_t n, unsigned flags) {
+  return cudaHostAlloc(reinterpret_cast<void**>(p), n, flags);
+}
 cudaError_t cudaFreeHost(void* p);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t);
 cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t);
