@@ -24,7 +24,7 @@ struct Plugin {
   using Count = int (*)(char* why, size_t room);
   using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
   Open open = nullptr;
-  Modules (*modules)(int index) = nullptr;  // may be null
+  Modules (*modules)(int index) = nullptr;
   int devices = 0;
   std::string why;
 
@@ -53,7 +53,7 @@ struct Plugin {
     const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
     open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
     modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
-    if (!count || !open) {
+    if (!count || !open || !modules) {
       why = "the CUDA plug-in is not one of mtorch";
       return;
     }
@@ -89,7 +89,7 @@ const Gpu* opened[kMostGpus] = {};
 const Modules* modules_of(const Device& d) {
   static std::map<int, Modules> known;
   static std::mutex guard;
-  if (is_cpu(d) || !plugin().modules) return nullptr;
+  if (is_cpu(d)) return nullptr;
   const int index = std::atoi(d.name + sizeof "cuda:" - 1);
   const std::lock_guard lock(guard);
   auto at = known.find(index);

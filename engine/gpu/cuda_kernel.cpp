@@ -2,13 +2,10 @@
 #include "engine/gpu/cuda_kernel.h"
 
 #include <algorithm>
-#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
-#include <set>
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
@@ -20,15 +17,7 @@
 namespace mt {
 namespace {
 
-constexpr int kMostParameters = 64, kMostRank = 4;  // of an accessor
-
-/// The plug-in remembers names of kernels beyond their lives.
-const char* lasting(const std::string& name) {
-  static std::mutex guard;
-  static std::set<std::string> names;
-  const std::lock_guard lock(guard);
-  return names.insert(name).first->c_str();
-}
+constexpr int kMostParameters = 64;
 
 bool same(const CudaType& a, const CudaType& b) {
   return a.kind == b.kind && a.element == b.element && a.bytes == b.bytes && a.lanes == b.lanes &&
@@ -129,8 +118,6 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
     fail("cuda.kernel: '{}' is no GPU; use 'cuda' or 'cuda:0'", device_);
   if (cuda_devices() > 0) home_ = &device_named(device_);
   else why_ = cuda_unavailable_reason();
-  if (home_ && !modules_of(*home_))
-    fail("cuda.kernel: device '{}' has no way to load code", device_);
   if (home_) arch_ = modules_of(*home_)->arch;
   try {
     code_ = compile_cuda(source_, arch_);
@@ -189,21 +176,9 @@ const LoadedKernel* CudaKernel::loaded() const {
 const LoadedKernel& CudaKernel::load(const Device& d) {
   if (const auto at = loaded_.find(&d); at != loaded_.end()) return at->second;
   const int arch = modules_of(d)->arch;
-  CudaCode code = arch == arch_ ? code_ : compile_cuda(source_, arch);
-  LoadedKernel kernel{};
-  char why[2048] = "";
-  const std::string whole = source_.defines + source_.text;
-  const auto try_it = [&] {
-    const CudaImage c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
-                      source_.name.c_str()};
-    return modules_of(d)->load(c, kernel, why, sizeof why);
-  };
-  bool fine = try_it();
-  if (!fine && code.cached) {  // made by another version: once more
-    code = compile_cuda(source_, arch, DiskCache(""));
-    fine = try_it();
-  }
-  if (!fine) fail("cuda.kernel: '{}' cannot be loaded on {}: {}", name(), d.name, why);
+  const LoadedKernel kernel =
+      load_kernel(source_, arch == arch_ ? code_ : compile_cuda(source_, arch), d,
+                  fmt::format("cuda.kernel: '{}'", name()));
   return loaded_.emplace(&d, kernel).first->second;
 }
 
@@ -313,17 +288,6 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
   return d;
 }
 
-void CudaKernel::check_limits(const LoadedKernel& kernel, const LaunchSize& size,
-                              const Device& d) const {
-  const int64_t threads = size.block[0] * size.block[1] * size.block[2];
-  if (threads > kernel.max_threads)
-    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name(), threads,
-         kernel.registers, kernel.max_threads);
-  if (size.shared > kernel.more_shared)
-    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
-         name(), size.shared, kernel.shared, d.name, kernel.more_shared);
-}
-
 // ---- what it does --------------------------------------------------------------------------------
 
 void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
@@ -331,36 +295,32 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   const int n = int(parameters_.size());
   check_size(size);
   if (count != n) fail("{}: {} arguments given, it takes {}: {}", name(), count, n, text());
-  std::vector<std::array<uint64_t, 1 + 2 * kMostRank>> value(size_t(n) + 1);
-  void* place[kMostParameters];
-  unsigned bytes[kMostParameters];
+  KernelArguments values;
+  std::vector<uint64_t>& words = values.words;
   const Device* device = nullptr;
   for (int i = 0; i < n; ++i) {
-    place[i] = value[size_t(i)].data();
-    bytes[i] = 8;
     const CudaType& type = parameters_[size_t(i)].type;
     if (arguments[i].tensor) {
       const Tensor& x = *arguments[i].tensor;
       check_tensor(i, x, device);
-      uint64_t* word = value[size_t(i)].data();
-      *word++ = reinterpret_cast<uintptr_t>(x.data());
-      for (int d = 0; d < type.rank; ++d) *word++ = uint64_t(x.size(d));
-      for (int d = 0; d < type.rank; ++d) *word++ = uint64_t(x.stride(d));
-      bytes[i] += unsigned(16 * type.rank);
+      words.push_back(reinterpret_cast<uintptr_t>(x.data()));
+      for (int d = 0; d < type.rank; ++d) words.push_back(uint64_t(x.size(d)));
+      for (int d = 0; d < type.rank; ++d) words.push_back(uint64_t(x.stride(d)));
     } else if (type.kind == CudaType::pointer || type.kind == CudaType::accessor) {
       fail("{}: {} must be a tensor, got {}", name(), argument(i),
            arguments[i].describe(context, i));
     } else {
-      value[size_t(i)][0] = value_of(i, arguments[i], context);
+      words.push_back(value_of(i, arguments[i], context));
     }
+    values.end();
   }
   const Device& d = place_of(device);
   const LoadedKernel& kernel = load(d);
-  check_limits(kernel, size, d);
+  check_threads(name(), kernel, size);
+  if (size.shared > kernel.more_shared)
+    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
+         name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
-  Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place, bytes, n};
-  for (int k = 0; k < 3; ++k)
-    c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
   Guarded guarded;
   if (check_) {
     check_may_wait(d);
@@ -370,10 +330,10 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
     guarded.fill();
     for (int i = 0; i < n; ++i)
       if (const Tensor* x = arguments[i].tensor)
-        value[size_t(i)][0] = reinterpret_cast<uintptr_t>(guarded.place(*x));
+        values.first_word(size_t(i)) = reinterpret_cast<uintptr_t>(guarded.place(*x));
   }
   if (text_.prints) std::fflush(stdout);  // what the script printed comes first
-  modules_of(d)->launch(c);
+  queue_kernel(kernel, lasting_name_, size, values, d);
   check_device(d);
   for (int i = 0; i < n; ++i)
     if (arguments[i].tensor && !parameters_[size_t(i)].type.read_only) bump(*arguments[i].tensor);

@@ -6,8 +6,7 @@
 
 #include "engine/core/tensor.h"
 #include "engine/gpu/cuda_signature.h"
-#include "engine/gpu/nvrtc.h"
-#include "kernels/module.h"
+#include "engine/gpu/launch.h"
 
 namespace mt {
 
@@ -18,11 +17,6 @@ struct KernelArgument {
   double value = 0;
   std::string (*describe)(const void* context, int i) = nullptr;  // for messages: argument i
 };
-struct LaunchSize {
-  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
-  int64_t shared = 0;  // bytes beside what the kernel declares
-};
-
 class CudaKernel {
  public:
   /// Compiles for the GPU called `device`, or for compute capability 9.0 where there is none.
@@ -54,7 +48,6 @@ class CudaKernel {
   const Device& usable() const;
   const LoadedKernel& load(const Device&);
   void check_size(const LaunchSize&) const;
-  void check_limits(const LoadedKernel&, const LaunchSize&, const Device&) const;
   const Device& place_of(const Device* tensors) const;
   void check_tensor(int i, const Tensor&, const Device*& device) const;
   uint64_t value_of(int i, const KernelArgument&, const void* context) const;

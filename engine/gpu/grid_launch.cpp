@@ -6,8 +6,8 @@
 
 #include "engine/compile/grid_cuda.h"
 #include "engine/core/async_errors.h"
+#include "engine/gpu/launch.h"
 #include "engine/ops/create.h"
-#include "kernels/module.h"
 
 namespace mt {
 namespace {
@@ -20,22 +20,26 @@ struct Compiled {
     bool asked = false;  // somebody will look there
   };
   std::map<const Device*, Place> places;
-  std::string name;
+  const char* name = nullptr;
   ~Compiled() {
     for (const auto& [device, place] : places)
       if (place.fault.defined()) modules_of(*device)->unload(place.kernel);
   }
 };
 
+CudaSource source_of(const grid::Kernel& kernel) {
+  CudaSource source;
+  source.text = grid::cuda_text(kernel), source.name = grid::cuda_name(kernel);
+  source.origins = {{1, kernel.name, 1}};
+  source.options = {"--fmad=false"};  // the bits of the CPU
+  return source;
+}
+
 void load(Compiled& c, Compiled::Place& place, const grid::Kernel& kernel, const Device& d) {
-  const CudaCode code = compile_grid(kernel, modules_of(d)->arch);
-  const std::string text = grid::cuda_text(kernel);
-  c.name = grid::cuda_name(kernel);
-  char why[2048] = "";
-  if (!modules_of(d)->load(
-          {code.image.data(), code.image.size(), code.symbol.c_str(), text.c_str(), c.name.c_str()},
-          place.kernel, why, sizeof why))
-    fail("{}: cannot be loaded on {}: {}", kernel.name, d.name, why);
+  const CudaSource source = source_of(kernel);
+  c.name = lasting(source.name);
+  place.kernel =
+      load_kernel(source, compile_cuda(source, modules_of(d)->arch), d, kernel.name + ":");
   place.fault = zeros({grid::kCudaFault}, Dtype::i64, d);
 }
 
@@ -75,59 +79,40 @@ void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKern
 }  // namespace
 
 CudaCode compile_grid(const grid::Kernel& kernel, int arch) {
-  CudaSource source;
-  source.text = grid::cuda_text(kernel), source.name = grid::cuda_name(kernel);
-  source.origins = {{1, kernel.name, 1}};
-  source.options = {"--fmad=false"};  // the bits of the CPU
-  return compile_cuda(source, arch);
+  return compile_cuda(source_of(kernel), arch);
 }
 
 void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   check_alive(d);
-  if (!modules_of(d)) fail("{}: {} has no way to load code", l.kernel.name, d.name);
   if (!l.compiled) l.compiled = std::make_shared<Compiled>();
   const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
   Compiled::Place& place = compiled->places[&d];
   if (!place.fault.defined()) load(*compiled, place, l.kernel, d);
-  const int64_t threads = l.size.block[0] * l.size.block[1] * l.size.block[2];
-  if (threads > place.kernel.max_threads)
-    fail("{}: {} threads in a block; with its {} registers a thread at most {}", l.kernel.name,
-         threads, place.kernel.registers, place.kernel.max_threads);
-  std::vector<std::vector<uint64_t>> values;
+  LaunchSize size;
+  std::copy_n(l.size.grid, 3, size.grid), std::copy_n(l.size.block, 3, size.block);
+  check_threads(l.kernel.name, place.kernel, size);
+  KernelArguments arguments;
+  std::vector<uint64_t>& words = arguments.words;
   int64_t constant = 0;
   for (size_t t = 0; t < l.views.size(); ++t) {
     GridTensor v = l.views[t];
     if (l.kernel.tensors[t].shared) continue;
     if (l.kernel.tensors[t].constant)
       fill_constant(l.kernel, l.tensors[t], place.kernel, d, v, constant);
-    std::vector<uint64_t> words = {reinterpret_cast<uintptr_t>(v.data)};
+    words.push_back(reinterpret_cast<uintptr_t>(v.data));
     const int rank = std::max(v.ndim, 1);
     for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.size[k]) : 1);
     for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.stride[k]) : 1);
-    values.push_back(std::move(words));
+    arguments.end();
   }
   for (const GridScalar& s : l.scalars) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, &s, sizeof bits);
-    values.push_back({bits});
+    words.push_back(0);
+    std::memcpy(&words.back(), &s, sizeof s);
+    arguments.end();
   }
-  values.push_back({reinterpret_cast<uintptr_t>(place.fault.data())});
-  std::vector<void*> places;
-  std::vector<unsigned> bytes;
-  for (std::vector<uint64_t>& v : values)
-    places.push_back(v.data()), bytes.push_back(unsigned(8 * v.size()));
-  static std::map<std::string, int> names;  // the plug-in remembers them
-  Launch c{&place.kernel,
-           names.try_emplace(compiled->name).first->first.c_str(),
-           {},
-           {},
-           0,
-           places.data(),
-           bytes.data(),
-           int(places.size())};
-  for (int k = 0; k < 3; ++k)
-    c.grid[k] = unsigned(l.size.grid[k]), c.block[k] = unsigned(l.size.block[k]);
-  modules_of(d)->launch(c);
+  words.push_back(reinterpret_cast<uintptr_t>(place.fault.data()));
+  arguments.end();
+  queue_kernel(place.kernel, compiled->name, size, arguments, d);
   if (!place.asked) {
     place.asked = true;
     when_done(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });

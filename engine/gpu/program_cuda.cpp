@@ -4,17 +4,14 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
-#include "engine/core/device.h"
-#include "engine/core/error.h"
-#include "engine/gpu/nvrtc.h"
+#include "engine/gpu/launch.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/lower.h"
-#include "kernels/module.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -307,36 +304,26 @@ std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
 
 namespace {
 
-struct Kernel {
-  bool exists = false;
-  CudaCode code;
-  LoadedKernel loaded{};
-};
-
-/// The kernel for a program on a GPU, made at first use and kept.
-const Kernel& kernel_of(const Run& r, int ndim, const Device& device) {
+/// The kernel for a program on a GPU, made at first use and kept; null: there is none.
+const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   static std::mutex lock;
-  static auto* const all =
-      new std::map<std::tuple<const Program*, Dtype, int, const Device*>, std::unique_ptr<Kernel>>;
+  static auto* const all = new std::map<std::tuple<const Program*, Dtype, int, const Device*>,
+                                        std::optional<LoadedKernel>>;
   const std::lock_guard guard(lock);
-  std::unique_ptr<Kernel>& k = (*all)[{r.program, r.dtype, ndim, &device}];
-  if (k) return *k;
-  k = std::make_unique<Kernel>();
-  const Modules* const modules = modules_of(device);
-  if (!modules || !nvrtc_unavailable_reason().empty()) return *k;
-  CudaSource source;
-  source.text = cuda_text(*r.program, r.dtype, ndim), source.name = "mt_program";
-  source.options = {"--fmad=false"};
-  source.origins.push_back({1, "a compiled function", 1});
-  if (source.text.empty()) return *k;
-  k->code = compile_cuda(source, modules->arch);
-  char why[256] = "";
-  const CudaImage code{k->code.image.data(), k->code.image.size(), k->code.symbol.c_str(),
-                       source.text.c_str(), source.name.c_str()};
-  if (!modules->load(code, k->loaded, why, sizeof why)) fail("a compiled function: {}", why);
-  k->loaded.stays = true;
-  k->exists = true;
-  return *k;
+  const auto [at, is_new] = all->try_emplace({r.program, r.dtype, ndim, &device});
+  std::optional<LoadedKernel>& kernel = at->second;
+  if (is_new && nvrtc_unavailable_reason().empty()) {
+    CudaSource source;
+    source.text = cuda_text(*r.program, r.dtype, ndim), source.name = "mt_program";
+    source.options = {"--fmad=false"};
+    source.origins.push_back({1, "a compiled function", 1});
+    if (!source.text.empty()) {
+      kernel = load_kernel(source, compile_cuda(source, modules_of(device)->arch), device,
+                           "a compiled function");
+      kernel->stays = true;
+    }
+  }
+  return kernel ? &*kernel : nullptr;
 }
 
 }  // namespace
@@ -357,7 +344,9 @@ bool run_on_gpu(const Run& r, const Device& device) {
   bool flat = dims <= 1;
   for (int k = 0; k < used; ++k) flat &= dims == 0 || strides[k][0] == 1;
   const int ndim = flat ? 0 : dims;
-  std::vector<uint64_t> argument{uint64_t(n)};
+  KernelArguments one;
+  std::vector<uint64_t>& argument = one.words;
+  argument.push_back(uint64_t(n));
   for (int k = 0; k < used; ++k) argument.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
   for (int k = 0; k < p.numbers; ++k)
     argument.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
@@ -366,20 +355,12 @@ bool run_on_gpu(const Run& r, const Device& device) {
   for (int k = 0; k < used; ++k)
     for (int d = 0; d < ndim; ++d) argument.push_back(uint64_t(strides[k][d]));
   if (argument.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
-  const Kernel& k = kernel_of(r, ndim, device);
-  if (!k.exists) return false;
+  one.end();
+  const LoadedKernel* const kernel = kernel_of(r, ndim, device);
+  if (!kernel) return false;
   constexpr int64_t kThreads = 256;
-  void* place[] = {argument.data()};
-  const unsigned bytes[] = {unsigned(argument.size() * 8)};
-  Launch c{&k.loaded,
-           "compiled function",
-           {unsigned((n + kThreads - 1) / kThreads), 1, 1},
-           {kThreads, 1, 1},
-           0,
-           place,
-           bytes,
-           1};
-  modules_of(device)->launch(c);
+  queue_kernel(*kernel, "compiled function",
+               {{(n + kThreads - 1) / kThreads, 1, 1}, {kThreads, 1, 1}}, one, device);
   check_device(device);
   return true;
 }

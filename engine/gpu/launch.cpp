@@ -1,0 +1,61 @@
+// launch.cpp -- compiled CUDA C on a GPU: loading it, and queueing its launches
+#include "engine/gpu/launch.h"
+
+#include <mutex>
+#include <set>
+
+#include "engine/core/error.h"
+
+namespace mt {
+
+LoadedKernel load_kernel(const CudaSource& source, CudaCode code, const Device& d,
+                         const std::string& what) {
+  const Modules& modules = *modules_of(d);
+  const std::string whole = source.defines + source.text;
+  LoadedKernel kernel{};
+  char why[2048] = "";
+  const auto try_it = [&] {
+    return modules.load({code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
+                         source.name.c_str()},
+                        kernel, why, sizeof why);
+  };
+  bool fine = try_it();
+  if (!fine && code.cached) {  // made by another version: once more
+    code = compile_cuda(source, modules.arch, DiskCache(""));
+    fine = try_it();
+  }
+  if (!fine) fail("{} cannot be loaded on {}: {}", what, d.name, why);
+  return kernel;
+}
+
+void check_threads(const std::string& name, const LoadedKernel& kernel, const LaunchSize& size) {
+  const int64_t threads = size.block[0] * size.block[1] * size.block[2];
+  if (threads > kernel.max_threads)
+    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name, threads,
+         kernel.registers, kernel.max_threads);
+}
+
+void queue_kernel(const LoadedKernel& kernel, const char* name, const LaunchSize& size,
+                  KernelArguments& arguments, const Device& d) {
+  std::vector<void*> place;
+  std::vector<unsigned> bytes;
+  for (size_t i = 0; i < arguments.ends.size(); ++i) {
+    uint64_t* const first = &arguments.first_word(i);
+    place.push_back(first);
+    bytes.push_back(unsigned(8 * (arguments.words.data() + arguments.ends[i] - first)));
+  }
+  Launch c{&kernel,          name, {}, {}, unsigned(size.shared), place.data(), bytes.data(),
+           int(place.size())};
+  for (int k = 0; k < 3; ++k)
+    c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
+  modules_of(d)->launch(c);
+}
+
+const char* lasting(const std::string& name) {
+  static std::mutex guard;
+  static std::set<std::string> names;
+  const std::lock_guard lock(guard);
+  return names.insert(name).first->c_str();
+}
+
+}  // namespace mt
