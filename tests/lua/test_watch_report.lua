@@ -73,7 +73,7 @@ t.test('a report that grows: curves by chart, rows, pictures, confusion, filters
   t.eq(report:finish(), path)
   t.eq(report:finish(), path)
   local html = read(path)
-  t.eq({count(html, '<svg'), count(html, '<script'), count(html, '<image')}, {9, 0, 10})
+  t.eq({count(html, '<svg'), count(html, '<script'), count(html, '<image')}, {9, 0, 11})
   t.eq({count(html, '>loss<'), count(html, '>train<'), count(html, '>valid<'), count(html, '>accuracy<')}, {3, 1, 1, 2})
   for _, text in ipairs{'a &lt;run&gt;', '>precision<', '>0.889<', '>cat<', '5 filters', '>0.weight<', 'ReLU', '>lr<',
     '>batch<', 'some words', '>3 ms<'} do
@@ -96,7 +96,7 @@ t.test('several runs stand in the same charts; mt.report takes them too', functi
             confusion = mt.tensor{{1, 0}, {0, 1}}, images = mt.rand(5, 8, 8), filters = mt.rand(4, 3, 5, 5),
             network = network(), figures = {{'hist', {{1, 2, 2, 3}}}}}
   html = read(path)
-  t.eq({count(html, '<svg'), count(html, '<image'), count(html, '>a</text>'), count(html, '>b</text>')}, {6, 9, 2, 1})
+  t.eq({count(html, '<svg'), count(html, '<image'), count(html, '>a</text>'), count(html, '>b</text>')}, {6, 10, 2, 1})
   t.raises(function() mt.report{path = path, runs = {a = 3}} end, 'report: runs.a is a number, expected a table')
   t.raises(function() mt.report{path = path, runs = mt.ones(2)} end, 'report: runs is a tensor')
   t.raises(function() mt.report{path = path, figures = {3}} end, 'report: figures%[1%] is 3, expected {kind, arg')

@@ -190,31 +190,22 @@ local function lines_of(d)
   return out
 end
 
--- {x scale, y scale, x, y} of a group's transform.
-local function group_map(text, map)
-  local a, d, e, f = text:match('matrix%(([%d.]+) 0 0 ([%d.]+) ([%d.-]+) ([%d.-]+)%)')
-  if not a then a, d, e, f = 1, 1, text:match('translate%(([%d.-]+) ([%d.-]+)%)') end
-  return {map[1] * a, map[2] * d, map[3] + map[1] * e, map[4] + map[2] * f}
-end
-
-local function mapped(outlines, map, crisp)
+-- Outlines in pixels; map: {zoom, x, y}.
+local function mapped(outlines, map)
   for _, p in ipairs(outlines) do
-    for i = 1, #p, 2 do
-      p[i], p[i + 1] = p[i] * map[1] + map[3], p[i + 1] * map[2] + map[4]
-      if crisp then p[i], p[i + 1] = floor(p[i] + 0.5), floor(p[i + 1] + 0.5) end
-    end
+    for i = 1, #p, 2 do p[i], p[i + 1] = p[i] * map[1] + map[2], p[i + 1] * map[1] + map[3] end
   end
   return outlines
 end
 
-local function draw_lines(canvas, lines, a, state)
+local function draw_lines(canvas, lines, a, map)
   local class = a.class or ''
   local inside = colour(a.fill or fills[class] or 'none', class)
   local line = colour(a.stroke or strokes[class] or 'none', class)
   if inside then
     local outlines = {}
     for i, p in ipairs(lines) do outlines[i] = {unpack(p)} end
-    fill(canvas, mapped(outlines, state.map), inside, tonumber(a['fill-opacity'] or 1), a['fill-rule'] == 'evenodd')
+    fill(canvas, mapped(outlines, map), inside, tonumber(a['fill-opacity'] or 1), a['fill-rule'] == 'evenodd')
   end
   if not line then return end
   local on, off = (a['stroke-dasharray'] or ''):match('(%d+) (%d+)')
@@ -224,20 +215,20 @@ local function draw_lines(canvas, lines, a, state)
       add_stroke(outlines, piece, width, round)
     end
   end
-  fill(canvas, mapped(outlines, state.map, state.crisp), line, tonumber(a['stroke-opacity'] or 1))
+  fill(canvas, mapped(outlines, map), line, tonumber(a['stroke-opacity'] or 1))
 end
 
 local draw = {}
 
-function draw.path(canvas, a, state) draw_lines(canvas, lines_of(a.d), a, state) end
+function draw.path(canvas, a, map) draw_lines(canvas, lines_of(a.d), a, map) end
 
-function draw.circle(canvas, a, state)
+function draw.circle(canvas, a, map)
   local out = {}
   add_circle(out, tonumber(a.cx), tonumber(a.cy), tonumber(a.r))
-  draw_lines(canvas, out, a, state)
+  draw_lines(canvas, out, a, map)
 end
 
-function draw.rect(canvas, a, state)
+function draw.rect(canvas, a, map)
   if a.width == '100%' then return end -- the page, which is white
   local x, y, w, h, r = tonumber(a.x), tonumber(a.y), tonumber(a.width), tonumber(a.height), tonumber(a.rx or 0)
   local p = {}
@@ -248,12 +239,12 @@ function draw.rect(canvas, a, state)
     end
   end
   p[#p + 1], p[#p + 2] = p[1], p[2]
-  draw_lines(canvas, {p}, a, state)
+  draw_lines(canvas, {p}, a, map)
 end
 
 local entities = {amp = '&', lt = '<', gt = '>', quot = '"', ['#39'] = "'"}
 
-local function draw_text(canvas, a, content, state)
+local function draw_text(canvas, a, content, map)
   local style = texts[a.class or ''] or {'#4b5563', 12, 1.2}
   local size = tonumber(a['font-size'] or style[2])
   local lines, width = font.strokes((content:gsub('&([#%w]+);', entities)))
@@ -269,20 +260,20 @@ local function draw_text(canvas, a, content, state)
     end
     add_stroke(outlines, p, style[3], true)
   end
-  fill(canvas, mapped(outlines, state.map), style[1], 1)
+  fill(canvas, mapped(outlines, map), style[1], 1)
 end
 
--- A picture's pixels, {x=, y=, width=, height=, rows=, channels=}, the nearest one for each of the canvas.
-local function draw_tile(canvas, tile, map)
-  local x0, y0 = floor(tile.x * map[1] + 0.5), floor(tile.y * map[2] + 0.5)
-  local wide, high = floor(tile.width * map[1] + 0.5), floor(tile.height * map[2] + 0.5)
-  local columns = #tile.rows[1] / tile.channels
+-- A picture's pixels, {x=, y=, width=, height=, rows= of four bytes each}, the nearest one for each of the canvas.
+local function draw_tile(canvas, tile, zoom)
+  local x0, y0 = floor(tile.x * zoom + 0.5), floor(tile.y * zoom + 0.5)
+  local wide, high = floor(tile.width * zoom + 0.5), floor(tile.height * zoom + 0.5)
   for y = max(-y0, 0), min(high, canvas.height - y0) - 1 do
     local row = tile.rows[floor((y + 0.5) / high * #tile.rows) + 1]
     local p = canvas.pixels + ((y + y0) * canvas.width + x0) * 3
     for x = 0, min(wide, canvas.width - x0) - 1 do
-      local at = floor((x + 0.5) / wide * columns) * tile.channels
-      for k = 0, 2 do p[3 * x + k] = row:byte(at + 1 + (tile.channels == 3 and k or 0)) end
+      local at = floor((x + 0.5) / wide * #row / 4) * 4
+      local r, g, b, alpha = row:byte(at + 1, at + 4)
+      if alpha > 0 then p[3 * x], p[3 * x + 1], p[3 * x + 2] = r, g, b end
     end
   end
 end
@@ -292,16 +283,17 @@ end
 function raster.pixels(text, zoom, tiles)
   local width, height = text:match('viewBox="0 0 ([%d.]+) ([%d.]+)"')
   local canvas = new_canvas(ceil(width * zoom), ceil(height * zoom))
-  local state, outer = {map = {zoom, zoom, 0, 0}}, nil
-  for _, tile in ipairs(tiles or {}) do draw_tile(canvas, tile, state.map) end
+  local page = {zoom, 0, 0}
+  local map = page
+  for _, tile in ipairs(tiles or {}) do draw_tile(canvas, tile, zoom) end
   for close, name, rest, content in text:gsub('<style>.-</style>', ''):gmatch('<(/?)(%a+)([^>]*)>([^<]*)') do
     local a = {}
     for key, value in rest:gmatch('([%w-]+)="([^"]*)"') do a[key] = value end
-    if name == 'g' and close == '/' then state = outer
-    elseif name == 'g' then
-      outer, state = state, {map = group_map(a.transform, state.map), crisp = a['shape-rendering'] == 'crispEdges'}
-    elseif name == 'text' and close == '' then draw_text(canvas, a, content, state)
-    elseif close == '' and draw[name] then draw[name](canvas, a, state) end
+    if name == 'g' then
+      local x, y = (a.transform or ''):match('translate%(([%d.-]+) ([%d.-]+)%)')
+      map = close == '' and {zoom, x * zoom, y * zoom} or page
+    elseif name == 'text' and close == '' then draw_text(canvas, a, content, map)
+    elseif close == '' and draw[name] then draw[name](canvas, a, map) end
   end
   local bytes = ffi.string(canvas.pixels, canvas.width * canvas.height * 3)
   return require('mtorch').frombuffer(bytes, {dtype = 'uint8', shape = {canvas.height, canvas.width, 3}})

@@ -438,41 +438,33 @@ local function draw_colour_bar(c, fig, bands)
   end
 end
 
--- Cells are runs of one colour, drawn as thick lines in a unit grid: "M3 7h2".
-local function draw_cells(c, z, map, shades, shade_of)
-  local rows, cols, paths = #z, #z[1], {}
-  for i = 1, rows do
-    local row, j = z[i], 1
-    while j <= cols do
-      local shade, from = shade_of(row[j]), j
-      while j < cols and shade_of(row[j + 1]) == shade do j = j + 1 end
-      j = j + 1
-      if shade then
-        local path = paths[shade] or {}
-        paths[shade] = path
-        path[#path + 1] = ('M%d %dh%d'):format(from - 1, i - 1, j - from)
-      end
+-- A picture of high x wide pixels: pixel(i, j) gives red, green, blue, or nothing where it is transparent.
+local function draw_picture(c, x, y, width, height, high, wide, zoom, pixel)
+  local rows = {}
+  for i = 1, high do
+    local bytes = {}
+    for j = 1, wide do
+      local r, g, b = pixel(i, j)
+      bytes[j] = r and string.char(r, g, b, 255) or '\0\0\0\0'
     end
+    rows[i] = concat(bytes)
   end
-  add(c, '<g transform="matrix(%.5f 0 0 %.5f %s %.3f)" shape-rendering="crispEdges">\n',
-      (c.right - c.left) / cols, (c.bottom - c.top) / rows, px(c.left),
-      c.top + (c.bottom - c.top) / rows / 2)
-  for shade = 0, shades do
-    if paths[shade] then
-      add(c, '<path d="%s" stroke="%s"/>\n', concat(paths[shade]),
-          rgb(map, shade / shades))
-    end
+  if c.tiles then
+    c.tiles[#c.tiles + 1] = {x = x, y = y, width = width, height = height, rows = rows}
+  else
+    add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
+        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, zoom))
   end
-  add(c, '</g>\n')
 end
 
 function paint.heatmap(c, fig)
-  local z = scale.shrink(fig.z, min(120, floor(math.sqrt(c.budget / 10))))
-  local shades = #z * #z[1] > 400 and 63 or 255
-  local function shade_of(v)
-    return scale.finite(v) and floor(scale.shade(v, fig.z_lo, fig.z_hi) * shades + 0.5)
-  end
-  if not fig.note then draw_cells(c, z, fig.map, shades, shade_of) end
+  local z = scale.shrink(fig.z, floor(math.sqrt(c.budget / 5))) -- noise has four bytes for each pixel
+  local function level(v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) end
+  local zoom = ceil(300 / max(#z, #z[1]))
+  draw_picture(c, c.left, c.top, c.right - c.left, c.bottom - c.top, #z, #z[1], zoom, function(i, j)
+    local v = level(z[i][j])
+    if v then return scale.colour(fig.map, v) end
+  end)
   local bands = {}
   for k = 1, 40 do
     bands[k] = {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40),
@@ -484,9 +476,9 @@ function paint.heatmap(c, fig)
   local texts = height >= 16 and scale.cell_texts(z, width - 4, function(text) return text_width(text, 12) end)
   for i, row in ipairs(texts and z or {}) do
     for j, v in ipairs(row) do
-      local lit = shade_of(v)
+      local lit = level(v)
       label(c, c.sx(j), c.sy(i) + 4, 'middle', texts[i][j], lit and
-            (scale.bright(fig.map, lit / shades) and ' class="on"' or ' class="off"') or '')
+            (scale.bright(fig.map, lit) and ' class="on"' or ' class="off"') or '')
     end
   end
 end
@@ -554,35 +546,16 @@ local function lay_out_tiles(c, fig)
   fig.height = fig.height or max(c.top + rows * c.step_y + 12 - gap, 60)
 end
 
--- The pixels of a tile as rows of bytes, one or three for each: shades of gray, or red, green, blue. What is not
--- finite has the lowest value.
-local function pixels_of(fig, tile)
-  local rows, gray = {}, #tile == 1 and fig.map == scale.maps.gray
-  for i = 1, #tile[1] do
-    local bytes = {}
-    for j = 1, #tile[1][1] do
-      local r, g, b = scale.pixel(fig, tile, i, j)
-      if not r then r, g, b = scale.colour(fig.map, 0) end
-      bytes[j] = gray and string.char(r) or string.char(r, g, b)
-    end
-    rows[i] = concat(bytes)
-  end
-  return rows, gray and 1 or 3
-end
-
 function paint.images(c, fig)
   local high, wide = #fig.tiles[1][1], #fig.tiles[1][1][1]
   for k, tile in ipairs(fig.tiles) do
     local x = c.left + (k - 1) % fig.cols * c.step_x
     local y = c.top + floor((k - 1) / fig.cols) * c.step_y
-    local rows, channels = pixels_of(fig, tile)
-    local size = {x = x, y = y, width = wide * c.pixel, height = high * c.pixel, rows = rows, channels = channels}
-    if c.tiles then c.tiles[k] = size
-    else
-      add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
-          'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(size.width), px(size.height),
-          png(rows, wide, channels))
-    end
+    draw_picture(c, x, y, wide * c.pixel, high * c.pixel, high, wide, 1, function(i, j)
+      local r, g, b = scale.pixel(fig, tile, i, j)
+      if r then return r, g, b end
+      return scale.colour(fig.map, 0) -- what is not finite has the lowest value
+    end)
     if fig.labels then
       label(c, x + wide * c.pixel / 2, y + high * c.pixel + 14, 'middle',
             fit(fig.labels[k], 12, wide * c.pixel + gap))
