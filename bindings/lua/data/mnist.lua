@@ -110,18 +110,16 @@ local function found_sets(name, root, download)
   end
   local path = {}
   for k, file in ipairs(source.files) do path[k] = find(root, source, file[1]) or false end
-  if path[1] and path[2] then
-    local x, y = read(name, path[1], path[2])
-    local test = path[3] and path[4] and set_of(name, read(name, path[3], path[4]))
-    if test then return set_of(name, x, y), test end
-    local n = math.floor(#y * 5 / 6)
-    say("%s: '%s' has no test images; the last %d training images test", name, root, #y - n)
-    return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
+  local train, test = path[1] and path[2] and 1, path[3] and path[4] and 3
+  if train and test then
+    return set_of(name, read(name, path[1], path[2])), set_of(name, read(name, path[3], path[4]))
   end
-  if path[3] and path[4] then
-    local x, y = read(name, path[3], path[4])
-    local n = math.floor(#y * 0.8)
-    say("%s: '%s' has the %d test images only; the first %d train, the last %d test", name, root, #y, n, #y - n)
+  local only = train or test
+  if only then
+    local x, y = read(name, path[only], path[only + 1])
+    local n = math.floor(#y * (train and 5 / 6 or 0.8))
+    say(train and "%s: '%s' has no test images; of %d training images the first %d train, the last %d test" or
+      "%s: '%s' has the %d test images only; the first %d train, the last %d test", name, root, #y, n, #y - n)
     return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
   end
   if given and not select(1, pcall(parts.list_folder, name, root)) then

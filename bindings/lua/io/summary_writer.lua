@@ -210,18 +210,16 @@ local function grid(x)
   local n, h, w, channels = unpack(x.shape)
   local cols = math.min(n, 8)
   local rows = math.ceil(n / cols)
-  local out = mt.zeros({rows * h, cols * w, channels}, {dtype = 'uint8', device = 'cpu'})
-  for k = 0, n - 1 do
-    local r, c = math.floor(k / cols), k % cols
-    out[{{r * h + 1, (r + 1) * h}, {c * w + 1, (c + 1) * w}}] = x[k + 1]
-  end
-  return out
+  x = x:pad{0, 0, 0, 0, 0, 0, 0, rows * cols - n}
+  return x:reshape(rows, cols, h, w, channels):transpose(2, 3):reshape(rows * h, cols * w, channels)
 end
 
 method('add_images(tag: string, img_tensor: any, global_step: int >= 0 = nil, walltime: number = nil, ' ..
   "dataformats: string = 'NCHW')", 'Pictures [n x channels x height x width] side by side, in rows of eight.',
   function(self, tag, x, step, time, dataformats)
-    add_pixels(self, tag, grid((pixels('add_images', x, {'NHWC'}, dataformats))), step, time)
+    x = pixels('add_images', x, {'NHWC'}, dataformats)
+    if #x == 0 then core.fail("add_images: '%s' has no image", tag) end
+    add_pixels(self, tag, grid(x), step, time)
   end)
 
 -- Texts, hyperparameters --------------------------------------------------------------------------
