@@ -109,21 +109,26 @@ int Builder::folded(int op, const int* in, int n, const double* params) {
   return gives_bool ? constant_bool(answered) : constant(answer);
 }
 
-/// x to a constant power, where products have the result; -1: it has to be computed.
+/// x to a constant power where the loops of pow have a short way (kernels/cpu/powers.h), by the same
+/// operations; -1: it has to be computed.
 int Builder::power(int x, double exponent) {
-  const auto times = [&](int a, int b) {
-    const int in[] = {a, b};
-    return add(op::id<op::Mul>, in);
+  const auto of = [&](int op, auto... in) {
+    const int inputs[] = {in...};
+    return add(op, inputs);
   };
+  const auto times = [&](int a, int b) { return of(op::id<op::Mul>, a, b); };
+  const auto inverse = [&](int a) { return of(op::id<op::Div>, constant(1), a); };
   if (exponent == 1) return x;
   if (exponent == 2) return times(x, x);
   if (exponent == 3) return times(times(x, x), x);
   if (exponent == 4) return times(times(x, x), times(x, x));
-  if (exponent == -1) {
-    const int in[] = {constant(1), x};
-    return add(op::id<op::Div>, in);
-  }
-  return -1;
+  if (exponent == -1) return inverse(x);
+  if (exponent == -2) return times(inverse(x), inverse(x));
+  if (std::abs(exponent) != 0.5) return -1;
+  const int root = of(op::id<op::Add>, of(op::id<op::Sqrt>, x), constant(0));
+  const int below = of(op::id<op::Eq>, x, constant(-math::kInfinity));
+  return exponent > 0 ? of(op::id<op::Where>, below, constant(math::kInfinity), root)
+                      : of(op::id<op::Where>, below, constant(0), inverse(root));
 }
 
 /// What an operation is without computing: x * 1, select(c, x, x); -1 where there is no such value.

@@ -7,6 +7,7 @@
 #include "kernels/cpu/fast_path.h"
 #include "kernels/cpu/narrow.h"
 #include "kernels/cpu/pack.h"
+#include "kernels/cpu/powers.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -73,11 +74,18 @@ template <class Op, int Part, class T> struct Kernel {
     const auto make = [&](auto... x) __attribute__((always_inline)) {
       return P(F::call(x..., P(given[S])...));
     };
-    if constexpr (shortcut<Op, Part> != Shortcut::angle) return each_pack(n, make, out, in...);
+    using E = math::Reduced<float>;
+    constexpr Shortcut way = shortcut<Op, Part>;
+    if constexpr (way != Shortcut::angle && way != Shortcut::positive)
+      return each_pack(n, make, out, in...);
     for (int64_t at = 0, end; at < n; at = end) {
       end = smaller(n, at + kProbe);
-      if (in_fast_range<Op, Part>(end - at, in + at...)) {
+      const bool fast = in_fast_range<Op, Part>(end - at, in + at...);
+      if (fast == (way == Shortcut::angle)) {
         each_pack(end - at, make, out + at, in + at...);
+      } else if constexpr (way == Shortcut::positive) {
+        MT_INDEPENDENT
+        for (int64_t i = at; i < end; ++i) out[i] = float(F::call(E(in[i])..., E(given[S])...));
       } else {
         MT_INDEPENDENT
         for (int64_t i = at; i < end; ++i) out[i] = F::call(in[i]..., given[S]...);
@@ -131,6 +139,10 @@ template <class Op, int Part, class T> struct Kernel {
     loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...);
   }
   static void run(char* const* data, int64_t n, const double* scalar, int one) {
+    if constexpr (std::is_same_v<Op, op::Pow> && math::is_floating<T>) {
+      if constexpr (Part == 0) return run_power<T>(data, n, one);
+      if constexpr (Part == 1) return run_power_slope<T>(data, n);
+    }
     if constexpr (takes_one<Op, Part>) {
       if (one == 0) return with_one<0>(data, n);
       if (one == 1) return with_one<1>(data, n);

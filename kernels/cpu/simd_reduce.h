@@ -2,6 +2,7 @@
 #pragma once
 #include <type_traits>
 
+#include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/reductions.h"
@@ -165,8 +166,14 @@ template <class Op, class T> StateOf<Op, T> join_line(const T* x, int64_t n) {
 /// y = exp(x - offset) for up to kExpRun elements; returns their sum.
 constexpr int64_t kExpRun = 512;
 template <class T> double exp_run(const T* x, T offset, T* y, int64_t n) {
+  int64_t i = 0;
+#ifdef MT_HAS_PACKS
+  if constexpr (std::is_same_v<T, float>)
+    for (constexpr int width = simd::kWidth<float>; i + width <= n; i += width)
+      math::exp(simd::Pack::load(x + i) - simd::Pack(offset)).store(y + i);
+#endif
   MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) y[i] = math::exp(x[i] - offset);
+  for (; i < n; ++i) y[i] = math::exp(x[i] - offset);
   return join_run<op::Sum>(y, n);
 }
 

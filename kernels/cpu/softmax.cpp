@@ -26,7 +26,9 @@ template <class T, class F> double summed(int64_t n, T* out, const F& f) {
 template <class T> struct Line {
   static void softmax(T* out, const T* x, const T*, int64_t n) {
     const T most = join_line<op::Amax>(x, n);
-    const double sum = summed(n, out, [=](int64_t i) { return math::exp(x[i] - most); });
+    double sum = 0;
+    for (int64_t i = 0; i < n && !mt_interrupted; i += kRun)
+      sum += exp_run(x + i, most, out + i, smaller(kRun, n - i));
     const T scale = T(1 / sum);
     each_element(n, [=](int64_t i) { out[i] *= scale; });
   }

@@ -134,6 +134,36 @@ test('isposinf, isneginf, gcd, lcm', function()
   raises(function() f64{1}:gcd(f64{2}) end, 'gcd: float64 numbers have no common divisors and multiples; use integer')
 end)
 
+-- The exponents that are products, roots and quotients: LuaJIT's pow is the truth, and the bits are those of mixed
+-- exponents, of the same exponents as a tensor, and of a function of mt.map.
+test('powers by short ways', function()
+  local function bits(v) return v ~= v and 'nan' or ('%a'):format(v) end
+  for _, dtype in ipairs{'float32', 'float64'} do
+    local x = mt.tensor({0, -0.0, 1, -1, inf, -inf, nan, 2.7, -0.3, 1e-30, 1e30, 1e-44, 1.1}, {dtype = dtype})
+    local n, unit = x:numel(), dtype == 'float32' and 2 ^ -23 or 2 ^ -52
+    for _, p in ipairs{1, 2, 3, 4, -1, -2, 0.5, -0.5, 0, 2.5, -3} do
+      local y, same, truth = (x ^ p):tolist(), mt.full({n}, p, {dtype = dtype}), {}
+      local mixed = (mt.cat({x, x}) ^ mt.cat({same, same + 0.25})):tolist()
+      local equal, mapped = (x ^ same):tolist(), mt.map(function(v) return v ^ p end)(x):tolist()
+      for i, v in ipairs(x:tolist()) do truth[i] = v ^ p end
+      truth = mt.tensor(truth, {dtype = dtype}):tolist()
+      for i, v in ipairs(truth) do
+        local close = bits(v) == bits(y[i]) or math.abs(y[i] - v) <= 1.5 * unit * math.abs(v) + 2 ^ -149
+        eq({close, bits(mixed[i]), bits(equal[i]), bits(mapped[i])},
+          {true, bits(y[i]), bits(y[i]), bits(y[i])}, ('%s ^ %s'):format(x[i]:item(), p))
+      end
+    end
+  end
+  for _, p in ipairs{1, 2, 3, 4, -1, -2, 0.5, -0.5, 2.5} do
+    local _, g = gradients(function(x) return x ^ p end, f64{0.5, 2, 3})
+    near(g, {p * 0.5 ^ (p - 1), p * 2 ^ (p - 1), p * 3 ^ (p - 1)}, 1e-14)
+    local _, mixed = gradients(function(x) return x ^ f64{p, p, 1.75} end, f64{0.5, 2, 3})
+    eq({mixed[1], mixed[2]}, {g[1], g[2]})
+  end
+  eq(select(2, gradients(function(x) return x ^ 0 end, f64{0, 2})), {0, 0})
+  eq(select(2, gradients(function(x) return x ^ 0.5 end, f64{0, 4})), {inf, 0.25})
+end)
+
 test('float_power, mvlgamma and other names', function()
   local y = mt.float_power(int{2, 3}, 2)
   eq({y.dtype, y:tolist()}, {'float64', {4, 9}})
