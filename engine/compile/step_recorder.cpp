@@ -129,7 +129,8 @@ void StepRecorder::resume() {
 /// An argument may share memory with what the step changes.
 void StepRecorder::copy_arguments() {
   const NoGrad off;
-  Recording* const self = std::exchange(step_recorder, nullptr);
+  Recording* const self = step_recorder;
+  step_recorder = nullptr;
   for (size_t k = 0; k < arguments_.size(); ++k) {
     const uint32_t now = arguments_[k].impl()->storage->version;
     if (!argument_changed_ && now == versions_[k]) continue;

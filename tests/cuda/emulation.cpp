@@ -10,6 +10,9 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -177,6 +180,7 @@ struct Fiber {
   bool started = false, done = false;
   dim3 index;
   int number = 0;
+  void* frames = nullptr;  // AddressSanitizer's
 };
 
 struct Block {
@@ -185,8 +189,9 @@ struct Block {
   int alive = 0, arrived = 0;
   uint64_t barriers = 0, progress = 0;
   Fiber* current = nullptr;
-  ucontext_t home;
   jmp_buf scheduler;
+  const void* stack = nullptr;  // the scheduler's, as AddressSanitizer found it
+  size_t stack_size = 0;
   const std::function<void()>* kernel = nullptr;
 };
 Block* block = nullptr;
@@ -201,14 +206,35 @@ std::vector<void*> stacks;
   std::abort();
 }
 
+// AddressSanitizer is told which stack comes next, and on it that it has come.
+#ifdef __SANITIZE_ADDRESS__
+void start_switch(void** frames, const void* stack, size_t size) {
+  __sanitizer_start_switch_fiber(frames, stack, size);
+}
+void finish_switch(void* frames, const void** from = nullptr, size_t* size = nullptr) {
+  __sanitizer_finish_switch_fiber(frames, from, size);
+}
+#else
+void start_switch(void**, const void*, size_t) {}
+void finish_switch(void*, const void** = nullptr, size_t* = nullptr) {}
+#endif
+
+/// To the scheduler; a thread that has ended leaves no frames.
+[[noreturn]] void leave(Fiber& me) {
+  start_switch(me.done ? nullptr : &me.frames, block->stack, block->stack_size);
+  _longjmp(block->scheduler, 1);
+}
+
 /// Lets the other threads of the block run.
 void yield() {
   Fiber* me = block->current;
-  if (_setjmp(me->at) == 0) _longjmp(block->scheduler, 1);
+  if (_setjmp(me->at) == 0) leave(*me);
+  finish_switch(me->frames);
   threadIdx = me->index;
 }
 
 void enter() {
+  finish_switch(nullptr, &block->stack, &block->stack_size);
   (*block->kernel)();
   block->current->done = true;
   --block->alive;
@@ -219,17 +245,20 @@ void enter() {
     ++block->barriers;
     all_in_order();
   }
-  _longjmp(block->scheduler, 1);
+  leave(*block->current);
 }
 
 void run(Fiber& f) {
   block->current = &f;
   threadIdx = f.index;
+  static void* frames;
   if (_setjmp(block->scheduler) == 0) {
+    start_switch(&frames, stacks[size_t(f.number)], kStack);
     if (f.started) _longjmp(f.at, 1);
     f.started = true;
     setcontext(&f.first);
   }
+  finish_switch(frames);
 }
 
 dim3 place(int i, dim3 size) {
