@@ -248,6 +248,9 @@ t.test('contour and heatmap', function()
                                     points = {x = {0, 1}, y = {0, 1}, class = {0, 1}}}
   well_formed(svg)
   t.near(fig.thresholds, {0.25, 0.5, 0.75})
+  -- the middle of probabilities; no value of others stands out by itself
+  local function middle(args) return select(2, plot.svg_contour(args)).middle end
+  t.eq({middle{{{-3, 0}, {1, 9}}}, middle{{{-3, 0}, {1, 9}}, level = 2}, middle{{{0, 1}, {1, 0}}}}, {nil, 2, 0.5})
   t.eq({count(svg, 'evenodd'), count(svg, 'class="p2"'), fig.middle}, {4, 2, 0.5})
   t.eq(plot.svg_contour{{{0, 1}, {1, 0}}}, (plot.svg_contour{tensor{{0, 1}, {1, 0}}}))
   svg = well_formed((plot.svg_heatmap{{{1, 2}, {3, nan}}, rows = {'a', 'b'}}))
@@ -278,6 +281,8 @@ t.test('labels are for series without one of their own', function()
   t.eq({count(svg, '>own<'), count(svg, '>given<')}, {1, 1})
   t.raises(function() plot.line{{x = x, y = x, label = 'own'}, {x = x, y = x}, labels = {'a', 'b'}} end,
            'labels has 2 values, expected 1 %(one per series without a label of its own%)')
+  t.raises(function() plot.line{{1, 2}, {3, 4}, labels = {'a', 'b'}} end,
+           'labels has 2 values, expected 1 %(one per series; of several lists the first is x%)')
   t.raises(function() plot.line{{x = x, y = x, kind = 'dots'}} end, "kind of series 1 is 'dots', expected 'line'")
   t.raises(function() plot.line{{x = x, low = x}} end, 'only one of low and high')
   t.raises(function() plot.fill_between{x, x} end, 'got 2 lists, expected x, low and high')
@@ -498,6 +503,10 @@ t.test('terminal: tables, names and axes', function()
   t.eq({lines[1], lines[2]:match('^1 █'), lines[5]:match('%S+')}, {'dice', '1 █', 'count'})
   lines = lines_of(function() plot.line{{4}} end)
   t.eq(lines[#lines]:match('^ *(.*)$'), '1')
+  -- pixels of a file are no columns
+  for _, line in ipairs(lines_of(function() plot.line{{1, 2, 3}, width = 640} end)) do
+    t.eq(util.length(line) <= 80, true)
+  end
   -- a circle is as high as it is wide: a cell is twice as high
   local angle = series(90, function(i) return i / 90 * 2 * math.pi end)
   lines = lines_of(function()

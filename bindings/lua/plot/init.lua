@@ -163,13 +163,14 @@ local function part_list(list)
 end
 
 -- Names: a series' own label, else the next of `labels`; numbers where none of several has one.
-local function finish_series(op, series, labels)
+local function finish_series(op, series, labels, x_given)
   local unnamed = 0
   for i, s in ipairs(series) do
     unnamed, s.colour = unnamed + (s.label and 0 or 1), i
   end
   local all = unnamed == #series
   labels = data.texts(op, 'labels', labels, unnamed,
+                      x_given and 'one per series; of several lists the first is x' or
                       all and 'one per series' or 'one per series without a label of its own')
   local k = 0
   for i, s in ipairs(series) do
@@ -196,7 +197,7 @@ local function collect_series(op, list, opts)
   add_entries(op, series, entries)
   if opts.y then add_entry(op, series, {x = opts.x, y = opts.y, label = opts.label}) end
   if #series == 0 then fail(op .. ': no data: give at least one list of numbers') end
-  return finish_series(op, series, opts.labels)
+  return finish_series(op, series, opts.labels, x ~= nil)
 end
 
 local build = {}
@@ -446,9 +447,10 @@ function build.contour(op, list, opts)
     end
   end
   local lo, hi = extent(fig, fig.z)
-  if not lo or (lo >= 0 and hi <= 1) then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
-  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or 0.5
-  fig.middle = fig.level > lo and fig.level < hi and fig.level or nil
+  local share = not lo or (lo >= 0 and hi <= 1) -- such as a probability
+  if share then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
+  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or share and 0.5
+  fig.middle = fig.level and fig.level > lo and fig.level < hi and fig.level or nil
   fig.map = colour_map(op, opts.cmap) or fig.middle and scale.maps.diverging or scale.maps.viridis
   fig.centre = fig.map == scale.maps.diverging and fig.middle or nil -- the value of the map's middle colour
   fig.thresholds = thresholds(op, opts.levels, lo, hi)
@@ -550,8 +552,9 @@ for kind, doc in pairs{
   hist = 'hist{values, bins=, ..}: how often values occur (a tensor of any shape); bins are chosen if nil.',
   heatmap = "heatmap{matrix, rows={..}, cols={..}, cmap='viridis', vmin=, vmax=, ..}: row 1 on top, as a matrix is " ..
     'printed. cmap: viridis magma gray diverging.',
-  contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, ' ..
-    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`; matrix row 1 is low y.',
+  contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=, grid=60, points={x=, y=, ' ..
+    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`, 0.5 where all values are from 0 to 1; ' ..
+    'matrix row 1 is low y.',
   image = "image{x, cmap='gray', vmin=, vmax=, ..}: pixels as they are, row 1 on top: [h x w], [1 x h x w], or " ..
     '[3 x h x w] in colour (0..1, or 0..255 where a value is above 1); with alpha [2 x h x w], [4 x h x w]. Gray ' ..
     'spans the values that there are.',

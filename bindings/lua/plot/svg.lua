@@ -84,7 +84,7 @@ end
 svg.label = label
 
 local function draw_title(c, title, room)
-  if title then label(c, c.left, 28, 'start', fit(tostring(title), 14, room), ' class="ti"') end
+  if title then label(c, c.left, 28, 'start', fit(tostring(title), 17, room), ' class="ti"') end -- bold
 end
 
 --- The SVG text around the pieces of a drawing. inline=true leaves style and background to the page (svg.css).
@@ -439,7 +439,7 @@ local function draw_colour_bar(c, fig, bands)
 end
 
 -- A picture of high x wide pixels: pixel(i, j) gives red, green, blue, or nothing where it is transparent.
-local function draw_picture(c, x, y, width, height, high, wide, zoom, pixel)
+local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
   local rows = {}
   for i = 1, high do
     local bytes = {}
@@ -453,15 +453,14 @@ local function draw_picture(c, x, y, width, height, high, wide, zoom, pixel)
     c.tiles[#c.tiles + 1] = {x = x, y = y, width = width, height = height, rows = rows}
   else
     add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
-        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, zoom))
+        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, least))
   end
 end
 
 function paint.heatmap(c, fig)
   local z = scale.shrink(fig.z, floor(math.sqrt(c.budget / 5))) -- noise has four bytes for each pixel
   local function level(v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) end
-  local zoom = ceil(300 / max(#z, #z[1]))
-  draw_picture(c, c.left, c.top, c.right - c.left, c.bottom - c.top, #z, #z[1], zoom, function(i, j)
+  draw_picture(c, c.left, c.top, c.right - c.left, c.bottom - c.top, #z, #z[1], 300, function(i, j)
     local v = level(z[i][j])
     if v then return scale.colour(fig.map, v) end
   end)

@@ -198,7 +198,7 @@ local function widest(texts)
   return width
 end
 
-local function width_of(t, fig, spare) return max(floor(fig.width or min(t.columns, 100)) - spare, 10) end
+local function width_of(t, fig, spare) return max(floor(min(fig.width or 100, t.columns)) - spare, 10) end
 
 local function y_axis(fig, high)
   local rows, texts = ticks_at(fig.y_lo, fig.y_hi, high - 1, 0, max(2, floor(high / 3)), fig.logy)
@@ -505,7 +505,8 @@ draw.image = draw.images
 
 --- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
 function term.draw(fig)
-  local t = {utf8 = util.utf8(), colours = util.colours(1), columns = core.columns()}
+  local t = {utf8 = util.utf8(), colours = util.colours(1)}
+  t.columns = tonumber(os.getenv 'COLUMNS' or '') or core.columns()
   t.split = t.colours > 0 and t.utf8 and 2 or 1
   t.shades = t.utf8 and unicode_shades or ascii_shades
   local lines = draw[fig.kind](t, fig)
