@@ -31,8 +31,11 @@ local function batched(n, f)
   end
 end
 
+--- The entry of an operation in n dimensions.
+local function define(name, n, f) entries[name:format(n)] = batched(n, f) end
+
 for n = 1, 3 do
-  entries[('conv%dd'):format(n)] = batched(n, function(g, a)
+  define('conv%dd', n, function(g, a)
     local dilation, stride = spread(a.dilation, n), spread(a.stride, n)
     local pads
     if a.padding == 'valid' then pads = spread(0, 2 * n)
@@ -46,22 +49,22 @@ for n = 1, 3 do
     return g.Conv(a.input, a.weight, a.bias or false,
       {strides = stride, pads = pads, dilations = dilation, group = a.groups})
   end)
-  entries[('conv_transpose%dd'):format(n)] = batched(n, function(g, a)
+  define('conv_transpose%dd', n, function(g, a)
     return g.ConvTranspose(a.input, a.weight, a.bias or false, {strides = spread(a.stride, n),
       pads = twice(spread(a.padding, n)), output_padding = spread(a.output_padding, n),
       dilations = spread(a.dilation, n), group = a.groups})
   end)
-  entries[('max_pool%dd'):format(n)] = batched(n, function(g, a)
+  define('max_pool%dd', n, function(g, a)
     local options = {kernel_shape = spread(a.kernel_size, n), strides = spread(a.stride or a.kernel_size, n),
       pads = twice(spread(a.padding, n)), dilations = spread(a.dilation, n), ceil_mode = a.ceil_mode and 1 or 0}
     if not a.return_indices then return g.MaxPool(a.input, options) end
     options.outputs = 2
     local values, places = g.MaxPool(a.input, options)
-    places = g.Mod(g:bare(places), Size.product{unpack(a.input.shape, 3)})
+    places = g.Mod(places:bare(), Size.product{unpack(a.input.shape, 3)})
     places.positions = true
     return values, places
   end)
-  entries[('avg_pool%dd'):format(n)] = batched(n, function(g, a)
+  define('avg_pool%dd', n, function(g, a)
     local kernel = spread(a.kernel_size, n)
     local y = g.AveragePool(a.input, {kernel_shape = kernel, strides = spread(a.stride or kernel, n),
       pads = twice(spread(a.padding, n)), ceil_mode = a.ceil_mode and 1 or 0,
@@ -90,7 +93,7 @@ local function adaptive_sizes(a, n)
 end
 
 for n = 1, 3 do
-  entries[('adaptive_avg_pool%dd'):format(n)] = batched(n, function(g, a)
+  define('adaptive_avg_pool%dd', n, function(g, a)
     local from, to, windows = adaptive_sizes(a, n)
     if Size.product(to) == 1 then return g.GlobalAveragePool(a.input) end
     if windows then return g.AveragePool(a.input, {kernel_shape = windows, strides = windows}) end
@@ -105,7 +108,7 @@ for n = 1, 3 do
     end
     return y
   end)
-  entries[('adaptive_max_pool%dd'):format(n)] = batched(n, function(g, a)
+  define('adaptive_max_pool%dd', n, function(g, a)
     local from, to, windows = adaptive_sizes(a, n)
     if a.return_indices then core.fail('onnx.export: adaptive_max_pool with return_indices has no ONNX form') end
     if Size.product(to) == 1 then return g.GlobalMaxPool(a.input) end

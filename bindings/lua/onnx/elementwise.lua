@@ -209,9 +209,9 @@ end
 --- A handle counted as the one that it is compared with: constants as positions, other positions as numbers. Negative
 --- labels, which are ignored, are the same in both.
 local function counted_as(g, other, x)
-  if x.positions == other.positions then return g:bare(x) end
+  if x.positions == other.positions then return x:bare() end
   if x.tensor then return g:constant(mt.where(x.tensor:ge(0), x.tensor - 1, x.tensor)) end
-  return x.positions and not other.tensor and g:bare(x) + 1 or g:bare(x)
+  return x.positions and not other.tensor and x:bare() + 1 or x:bare()
 end
 --- Both operands in one dtype.
 local function compared(g, x, y)

@@ -89,14 +89,13 @@ local neutral = {Shape = true, Size = true}
 local function is_whole(dtype) return dtype:find('int') ~= nil end
 
 --- The same value as plain whole numbers for a node.
-local function bare(h)
-  if not h.positions and not h.origins then return h end
+function Handle:bare()
+  if not self.positions and not self.origins then return self end
   local copy = setmetatable({}, Handle)
-  for key, value in pairs(h) do copy[key] = value end
+  for key, value in pairs(self) do copy[key] = value end
   copy.positions, copy.origins = nil, nil
   return copy
 end
-Graph.bare = function(_, h) return bare(h) end
 
 --- Notes that an input's whole numbers are used as positions or as numbers.
 function Graph:used(h, as)
@@ -110,15 +109,15 @@ end
 --- Whole numbers from 1 (from -1 at the end; other negative ones stay) as positions from 0.
 function Graph:to_positions(x)
   self:used(x, 'positions')
-  if x.positions then return bare(x) end
+  if x.positions then return x:bare() end
   if x.tensor then return self:constant(mt.where(x.tensor:gt(0), x.tensor - 1, x.tensor)) end
-  local y = bare(x)
+  local y = x:bare()
   return self.Where(self.Greater(y, 0), y - 1, y)
 end
 --- Positions as the numbers that Lua has.
 function Graph:to_numbers(x)
   self:used(x, 'numbers')
-  return x.positions and bare(x) + 1 or bare(x)
+  return x.positions and x:bare() + 1 or x:bare()
 end
 
 --- The inputs of an operator as it takes them, and what its result is: {positions =, origins =}.
@@ -139,7 +138,7 @@ local function sort_kinds(self, op, inputs)
     sorted[i] = x
     if is_handle(x) and is_whole(x.dtype) then
       if is_data[i] and kind.positions then sorted[i] = self:to_positions(x)
-      elseif is_data[i] or neutral[op] then sorted[i] = bare(x)
+      elseif is_data[i] or neutral[op] then sorted[i] = x:bare()
       elseif x.positions or x.origins then sorted[i] = self:to_numbers(x) end
     elseif is_data[i] and kind.positions and type(x) == 'number' and x > 0 then
       sorted[i] = x - 1
@@ -231,7 +230,7 @@ function Graph:cast(x, dtype)
   if x.dtype == dtype then return x end
   if x.tensor then return self:constant(x.tensor:to(dtype)) end
   local whole = is_whole(dtype) and is_whole(x.dtype)
-  local y = self:node('Cast', {whole and bare(x) or x}, {to = messages.types[dtype]}, dtype, 1)
+  local y = self:node('Cast', {whole and x:bare() or x}, {to = messages.types[dtype]}, dtype, 1)
   y.shape = x.shape
   if whole then y.positions, y.origins = x.positions, x.origins end
   return y

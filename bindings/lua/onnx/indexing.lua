@@ -84,7 +84,7 @@ end
 
 --- The positions, from 0, where a mask is set: a list of 1-d handles.
 local function set_positions(g, mask)
-  local found, list = g:bare(g.NonZero(mask)), {}
+  local found, list = g.NonZero(mask):bare(), {}
   for i = 1, #mask.shape do
     list[i] = g.Gather(found, g:cast(i - 1, 'int64'), {axis = 0})
     list[i].shape = {1}
@@ -294,7 +294,7 @@ function entries.isin(g, a)
   if not is_handle(x) then x = g:cast(x, tests.dtype) end
   if not is_handle(tests) then tests = g:cast(tests, x.dtype) end
   if x.positions then tests = g:to_positions(tests) end
-  x = g:bare(x)
+  x = x:bare()
   if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
   local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g:flat(tests))
   local any = g:cast(g:reduce('ReduceMax', g:cast(same, 'int32'), {-1}), 'bool')
