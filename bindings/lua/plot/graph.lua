@@ -160,7 +160,7 @@ local function draw_text(entries, utf8)
   for _, e in ipairs(entries) do
     for _, k in ipairs(e.inputs) do users[k] = (users[k] or 0) + 1 end
   end
-  local function show(e) return e.name .. (e.shape and ' (' .. concat(e.shape, ', ') .. ')' or '') end
+  local function show(e) return e.name .. (e.shape and ' (' .. shape_text(e.shape, ', ') .. ')' or '') end
   local function branch(i, first, rest)
     while i do
       local e, ops, leaves = entries[i], {}, {}
