@@ -25,13 +25,15 @@ std::string class_at(lua_State* L, int i) {
   const int top = lua_gettop(L);
   std::string name, text;
   lua_pushvalue(L, i);
-  lua_pushliteral(L, "__class");
-  lua_rawget(L, -2);
-  if (lua_istable(L, -1) && take_string(L, "__name", name)) text = "the module " + name;
-  lua_settop(L, top);
-  lua_pushvalue(L, i);
-  if (text.empty() && take_string(L, "__name", name))
-    text = fmt::format("the class {0}; {0}(..) makes an object", name);
+  if (lua_istable(L, -1)) {
+    lua_pushliteral(L, "__class");
+    lua_rawget(L, -2);
+    if (lua_istable(L, -1) && take_string(L, "__name", name)) text = "the module " + name;
+    lua_settop(L, top);
+    lua_pushvalue(L, i);
+    if (text.empty() && take_string(L, "__name", name))
+      text = fmt::format("the class {0}; {0}(..) makes an object", name);
+  }
   if (text.empty() && lua_getmetatable(L, -1) && lua_istable(L, -1) &&
       take_string(L, "__name", name))
     text = (std::strchr("AEIOUaeiou", name[0]) ? "an " : "a ") + name;
@@ -56,8 +58,7 @@ std::string describe(lua_State* L, int i) {
   }
   if (const Tensor* t = tensor_at(L, i))
     return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
-  if (lua_type(L, i) == LUA_TTABLE)
-    if (const std::string name = class_at(L, i); !name.empty()) return name;
+  if (const std::string name = class_at(L, i); !name.empty()) return name;
   return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
 }
 

@@ -109,6 +109,16 @@ int traceback(lua_State* L) {
   if (has("field 'data' (a function value)"))
     say(" (x:data() of a tensor is a pointer; mt.no_grad(function() x:copy_(y) end) writes values)",
         false);
+  if (has("pairs' (table expected, got userdata)"))
+    say(" (of a loader: for .. in loader:iter() do; of a tensor or set: for i = 1, #x do)", false);
+  if (has("pairs' (table expected, got function)"))
+    say(" (an iterator needs no pairs: for name, p in net:named_parameters() do)", false);
+  if (has("attempt to call a table value"))
+    say(" (over a list: for i, value in ipairs(list) do)", false);
+  if (has("field 'grad' (a nil value)"))
+    say(" (a gradient comes with backward, and to leaves: steps are mt.no_grad(function() "
+        "w:sub_(w.grad * lr) end))",
+        false);
   if (message.rfind("mtorch/", 0) == 0) {
     if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
     say(lua::position(L), true);

@@ -51,16 +51,37 @@ test('TensorDataset, Subset, ConcatDataset', function()
   raises(function() data.Subset(set, {6}) end, 'position 6 is outside 1..5')
   raises(function() data.Subset(set, {0}) end, 'position 0 is outside')
   raises(function() data.Subset({size = print}, {1}) end, 'set must be a set')
-  raises(function() data.ConcatDataset(set) end, 'a list of sets')
+  raises(function() data.ConcatDataset(set) end, 'sets must be a list, got a TensorDataset')
   raises(function() both:get(6) end, 'position 6 is outside 1..5')
+end)
+
+test('# of a set and of a loader is its size; ipairs and pairs are refused', function()
+  local set = data.TensorDataset(mt.rand(7, 2), mt.rand(7))
+  local train, rest = data.random_split(set, {4, 3})
+  local loader = data.DataLoader(train, {batch_size = 3})
+  eq({#set, #train, #rest, #data.ConcatDataset{set, rest}, #data.xor(5), #data.Subset(set, {1, 2}), #loader},
+    {7, 4, 3, 10, 5, 2, 2})
+  for _, object in ipairs{set, train, loader} do
+    for _, over in ipairs{ipairs, pairs} do
+      raises(function() over(object) end, 'table expected, got userdata')
+    end
+  end
+  local seen = 0
+  for i = 1, #train do seen = seen + train:get(i):numel() end
+  eq(seen, 8)
+  train.transform, loader.note = nil, 'mine'
+  eq({loader.note, rawequal(loader.dataset, train), train[2] == rest}, {'mine', true, true})
+  raises(function() return loader.bach_size end, "DataLoader has no 'bach_size' %(did you mean 'batch_size'%?%)")
+  raises(function() mt.zeros(loader) end, 'a DataLoader')
+  raises(function() loader.iter() end, 'called with a colon, loader:iter')
 end)
 
 test('random_split draws without replacement, by numbers or by fractions', function()
   mt.manual_seed(3)
   local a, b = data.random_split(numbers(10), {7, 3})
-  eq({a:size(), b:size(), a[1] == a, a[2] == b, #a}, {7, 3, true, true, 2})
+  eq({a:size(), b:size(), a[1] == a, a[2] == b, #a}, {7, 3, true, true, 7})
   local all = {}
-  for _, part in ipairs(a) do
+  for _, part in ipairs{a, b} do
     for i = 1, part:size() do all[#all + 1] = (part:get(i)):item() end
   end
   assert(not pcall(eq, all, first(10)))

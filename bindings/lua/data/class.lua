@@ -4,9 +4,35 @@ local mt = require 'mtorch'
 local shown_as = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
 
+local getfenv = debug.getfenv
+
+-- Lua asks a table itself for # and ipairs. What a user holds of a loader or set is a userdata in front of the table of
+-- its fields: # is its size, ipairs an error.
+
+--- The fields of an object behind its front; nil for what has none.
+local function fields_of(value)
+  local meta = type(value) == 'userdata' and getmetatable(value)
+  return type(meta) == 'table' and meta.__front and getfenv(value) or nil
+end
+
+local function front(of, fields)
+  if not of.__front then
+    local first = newproxy(true)
+    local meta = getmetatable(first)
+    meta.__front, meta.__name, meta.__call = first, of.__name, of.__call
+    function meta:__index(key) return getfenv(self)[key] end
+    function meta:__newindex(key, value) getfenv(self)[key] = value end
+    function meta:__len() return self:size() end
+    function meta:__tostring() return tostring(getfenv(self)) end
+    of.__front = first
+  end
+  return debug.setfenv(newproxy(of.__front), fields)
+end
+
 --- Whether a value is a set: an object with size() and get(i).
 local function is_set(value)
-  return type(value) == 'table' and core.is_callable(value.size) and core.is_callable(value.get)
+  return (type(value) == 'table' or fields_of(value) ~= nil) and core.is_callable(value.size) and
+    core.is_callable(value.get)
 end
 
 -- Methods of classes that `define` made.
@@ -17,6 +43,7 @@ local function define(of, name, value)
   local method = value
   if type(value) == 'function' and not checked[value] and not name:find '^__' then
     function method(self, ...)
+      if type(self) == 'userdata' then self = fields_of(self) end
       if type(self) ~= 'table' or getmetatable(self) == nil then
         core.fail('%s: methods are called with a colon, %s:%s(..)', name, of.__shown, name)
       end
@@ -41,8 +68,9 @@ local function described(of, self)
   return ('%s(%s)'):format(of.__name, shown_as.options(core.parameters(of.__signature), function(i) return list[i] end))
 end
 
---- A class whose objects new(..) returns as tables of fields. Its fields are the objects' methods. A set that is a
---- plain table is not taken for options where it is the only argument. Errors call an object `shown`, or set.
+--- A class whose objects new(..) returns as tables of fields, behind a front where `iterated` has said so. Its fields
+--- are the objects' methods. A set that is a plain table is not taken for options where it is the only argument. Errors
+--- call an object `shown`, or set.
 local function class(signature, doc, new, shown)
   local of = {__name = signature:match('^%w+'), __shown = shown or 'set'}
   local optional = setmetatable({}, {__index = asked})
@@ -56,16 +84,18 @@ local function class(signature, doc, new, shown)
   for _, p in ipairs(core.parameters(of.__signature)) do optional[p.name] = true end
   return setmetatable(of, {
     __call = function(_, ...)
-      if select('#', ...) == 1 and is_set(...) then return setmetatable(of.__signature((...), {}), of) end
-      return setmetatable(of.__signature(...), of)
+      local alone = select('#', ...) == 1 and is_set(...)
+      local self = setmetatable(alone and of.__signature((...), {}) or of.__signature(...), of)
+      return of.__fronted and front(of, self) or self
     end,
     __newindex = define,
     __tostring = function() return of.__name end,
   })
 end
 
---- What `for x in object do` says.
-local function iterated(of)
+--- What `for x in object do` says; and, unless objects stay plain tables, what # and ipairs do.
+local function iterated(of, plain)
+  of.__fronted = not plain
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
     core.fail('%s: for i = 1, set:size() do .. set:get(i) .. end, or for .. in mt.data.DataLoader(set):iter() do',
@@ -113,6 +143,6 @@ local function transformed(set, x, ...)
   return x, set.target_transform((...)), select(2, ...)
 end
 
-return {class = class, asked = asked, define = define, iterated = iterated, size_of = size_of,
+return {class = class, fields_of = fields_of, asked = asked, define = define, iterated = iterated, size_of = size_of,
   check_transforms = check_transforms, transformed = transformed,
   has_batches = has_batches, check_set = check_set, is_set = is_set}

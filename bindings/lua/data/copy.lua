@@ -12,6 +12,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
 local util = require 'mtorch.core.util'
+local classes = require 'mtorch.data.class'
 
 local parts = core.loader()
 local copy = {}
@@ -180,6 +181,8 @@ function Packer:value(value, path)
     if value.device ~= 'cpu' then refuse(path, value, value.device) end
     return value
   end
+  value = classes.fields_of(value) or value
+  kind = type(value)
   local node = self.known[value] or self.nodes[value]
   if node then return node end
   if kind ~= 'table' and kind ~= 'function' then refuse(path, value, kind) end

@@ -26,7 +26,7 @@ local function sampler(name, signature, doc, new)
   samplers[name] = class(name .. signature, doc, new, 'sampler')
   samplers[name].iter = positions
   samplers[name].describe = function(self) return ('%s(%d positions)'):format(name, self:size()) end
-  classes.iterated(samplers[name])
+  classes.iterated(samplers[name], true)
   return samplers[name]
 end
 
@@ -110,7 +110,7 @@ local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_las
     return {sampler = from, batch_size = batch_size, drop_last = drop_last}
   end, 'sampler')
 samplers.BatchSampler = Batch
-classes.iterated(Batch)
+classes.iterated(Batch, true)
 function Batch:describe()
   return ('BatchSampler(%d batches of %d, %s)'):format(self:size(), self.batch_size, shown.set(self.sampler))
 end

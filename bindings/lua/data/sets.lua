@@ -199,7 +199,7 @@ local function sizes_of(n, lengths)
   return sizes
 end
 
---- The parts as several values; the first is also a list of them all, for a number of parts that is not known.
+--- The parts as several values; they also lie in the first, parts[1], parts[2], for those who take one.
 sets.random_split = core.declare('random_split(set: any, lengths: numbers, generator: generator = nil)',
   'Parts of a set, drawn without replacement: local train, valid = mt.data.random_split(set, {0.8, 0.2}); lengths ' ..
   'are numbers of examples, or fractions that sum to 1.',

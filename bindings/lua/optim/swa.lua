@@ -69,10 +69,11 @@ end
 --- An iterator over the batches of a loader, a list, or an iterator.
 local function batches(loader)
   if type(loader) == 'function' then return loader end
+  local meta = getmetatable(loader)
+  if type(meta) == 'table' and loader.iter then return loader:iter() end
   if type(loader) ~= 'table' then
     core.fail('update_bn: a loader, a list of batches or an iterator is needed, got %s', core.describe(loader))
   end
-  if getmetatable(loader) and loader.iter then return loader:iter() end
   local i = 0
   return function()
     i = i + 1

@@ -189,7 +189,8 @@ end
 -- An iterator's three values and how many steps it has: of a loader (iter, size) or of a function.
 local function source_of(value, ...)
   if type(value) == 'function' then return {next = value}, nil end
-  if type(value) ~= 'table' or type(value.iter) ~= 'function' then return nil end
+  local object = type(value) == 'table' or type(value) == 'userdata' and type(getmetatable(value)) == 'table'
+  if not object or type(value.iter) ~= 'function' then return nil end
   local source, size = {}, value.size
   source.next, source.state, source.control = value:iter(...)
   return source, type(size) == 'function' and value:size() or nil
