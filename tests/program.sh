@@ -124,10 +124,13 @@ is 'is one sentence at the line' "$(cat err)" \
   "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
 run '' -e 'local x = require("mtorch").ones(1) x.data:copy_(x)' && has 'a hint for x.data' err 'x:copy_(y)'
-run '' -e 'for _ in ipairs(mt.data.DataLoader(mt.data.xor(4))) do end' && has 'a hint for ipairs(loader)' err 'loader:iter()'
-run '' -e 'for _ in pairs(nn.ReLU():named_parameters()) do end' && has 'a hint for pairs of an iterator' err 'needs no pairs'
+run '' -e 'for _ in ipairs(mt.data.DataLoader(mt.data.xor(4))) do end' &&
+  has 'a hint for ipairs(loader)' err 'loader:iter()'
+run '' -e 'for _ in pairs(nn.ReLU():named_parameters()) do end' &&
+  has 'a hint for pairs of an iterator' err 'needs no pairs'
 run '' -e 'for _ in nn.ReLU():parameters() do end' && has 'a hint for a list as an iterator' err 'ipairs(list)'
-run '' -e 'local w = mt.ones(1) w = w - w.grad * 2' && has 'a hint for a gradient that is not there' err 'w:sub_(w.grad * lr)'
+run '' -e 'local w = mt.ones(1) w = w - w.grad * 2' &&
+  has 'a hint for a gradient that is not there' err 'w:sub_(w.grad * lr)'
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) n:parametres()' &&
   has 'a hint for a method that a module has not' err "(Linear has no 'parametres'; did you mean 'parameters'?)"
 run '' -e 'local n = require("mtorch").nn.Linear(1, 1) return n.wieght:t()' &&
