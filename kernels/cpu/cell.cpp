@@ -8,16 +8,14 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Calls pack(j) of as many elements of [0, n) as fill registers, of floats, and one(j) of the others.
-template <class T, class Packs, class One>
-void each(int64_t n, [[maybe_unused]] const Packs& pack, const One& one) {
+/// Calls f(j, Pack) of as many elements of [0, n) as fill registers, of floats, and f(j, T) of the others.
+template <class T, class F> void each(int64_t n, const F& f) {
   int64_t j = 0;
 #ifdef MT_HAS_PACKS
   if constexpr (sizeof(T) == 4)
-    for (constexpr int width = simd::kWidth<float>; j + width <= n; j += width)
-      pack(j, simd::Pack(0));
+    for (constexpr int width = simd::kWidth<float>; j + width <= n; j += width) f(j, simd::Pack(0));
 #endif
-  for (; j < n; ++j) one(j);
+  for (; j < n; ++j) f(j, T(0));
 }
 
 template <class C, class T> void run(const Cell& c) {
@@ -26,15 +24,9 @@ template <class C, class T> void run(const Cell& c) {
       c.rows, together, c.rows * c.hidden * C::kept > kGrain, [&](int64_t i, int64_t end) {
         for (; i < end; ++i) {
           const cells::Row<C, T> row(c, i);
-          if (c.backward) {
-            each<T>(
-                c.hidden, [&](int64_t j, auto p) { row.template backward<decltype(p)>(j); },
-                [&](int64_t j) { row.backward(j); });
-          } else {
-            each<T>(
-                c.hidden, [&](int64_t j, auto p) { row.template forward<decltype(p)>(j); },
-                [&](int64_t j) { row.forward(j); });
-          }
+          if (c.backward)
+            each<T>(c.hidden, [&](int64_t j, auto p) { row.template backward<decltype(p)>(j); });
+          else each<T>(c.hidden, [&](int64_t j, auto p) { row.template forward<decltype(p)>(j); });
         }
       });
 }

@@ -129,23 +129,8 @@ template <class R> struct Walk : GridMachine {
     const void* const x = operand(i.a, a.lo, select ? 1 : bytes);
     const void* const y = arity > 1 ? operand(i.b, a.lo, bytes) : nullptr;
     const void* const z = arity > 2 ? operand(i.c, a.lo, bytes) : nullptr;
-    if (arity == 1 && i.a < 0) return fill(i, a, x);
     const GridLoop loop = loops.find(i.op, i.type, mode);
     write(i, a, result_bytes(i), [&](void* out) { loop(out, x, y, z, a.hi - a.lo); });
-  }
-  /// One number for all lanes: only copies have that.
-  void fill(const I& i, Active a, const void* value) {
-    const int64_t bytes = bytes_of(i.type);
-    write(i, a, bytes, [&](char* out) {
-      const int count = a.hi - a.lo;
-      if (bytes == 1) std::memset(out, *static_cast<const uint8_t*>(value), size_t(count));
-      else if (bytes == 4)
-        for (int l = 0; l < count; ++l)
-          reinterpret_cast<float*>(out)[l] = *static_cast<const float*>(value);
-      else
-        for (int l = 0; l < count; ++l)
-          reinterpret_cast<int64_t*>(out)[l] = *static_cast<const int64_t*>(value);
-    });
   }
   void spread_op(const I& i, Active a) {
     const bool real = i.type == GridType::real;
@@ -206,7 +191,9 @@ template <class R> struct Walk : GridMachine {
       case GridCode::count:
         return i.type == GridType::real ? count<R>(i, at, a, level)
                                         : count<int64_t>(i, at, a, level);
-      case GridCode::count_lanes: return count_lanes(i, at, a, level);
+      case GridCode::count_lanes:
+        return i.type == GridType::real ? count_lanes<R>(i, at, a, level)
+                                        : count_lanes<int64_t>(i, at, a, level);
       case GridCode::loop:
       case GridCode::scope: return loop(i, at, a, level);
       case GridCode::leave: add(left[i.a], a); return kNobody;
@@ -262,7 +249,7 @@ template <class R> struct Walk : GridMachine {
 
   template <class T> T& as(GridScalar& s) {
     if constexpr (sizeof(T) == 4) return s.single;
-    else if constexpr (T(0.5) == T(0)) return s.whole;
+    else if constexpr (math::is_integer<T>) return s.whole;
     else return s.number;
   }
   /// A factor of a product, whose places are linear in a loop's counter.
@@ -325,7 +312,7 @@ template <class R> struct Walk : GridMachine {
   template <class T> Active count(const I& i, int at, Active a, int level) {
     const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
     T k = as<T>(this->at(i.a));
-    if constexpr (T(0.5) == T(0)) {
+    if constexpr (math::is_integer<T>) {
       if (add_products(i, at, a)) return a;
       k += native_turns<R>(*this, i, at, a) * step;
     }
@@ -338,55 +325,38 @@ template <class R> struct Walk : GridMachine {
         now = moved(after, mask(level, 3));
         if (now.empty()) break;
       }
-      if constexpr (T(0.5) == T(0))
+      if constexpr (math::is_integer<T>)
         if (step > 0 ? k > last - step : k < last - step) break;
       k += step;
     }
     return gone ? both(now, lanes_of(gone, 0, lanes), mask(level, 2)) : a;
   }
 
-  /// condition[l] = whether lane l goes on with k.
-  template <class T>
-  void goes_on(Active a, const T* k, const T* last, bool one, const T* step, bool one_step) {
-    for (int l = a.lo; l < a.hi; ++l) {
-      const T end = last[one ? 0 : l], by = step[one_step ? 0 : l];
-      condition[l] = by > 0 ? k[l] <= end : end <= k[l];
-    }
-  }
   template <class T> const T* from_lane_0(int ref) {
     return static_cast<const T*>(operand(ref, 0, sizeof(T)));
   }
-  template <class T> void advance(Active a, T* k, const T* step, bool one) {
-    for (int l = a.lo; l < a.hi; ++l)
-      if (a.has(l)) k[l] += step[one ? 0 : l];
-  }
   /// Numbers that differ between lanes: affine, or (flag) vectors.
-  Active count_lanes(const I& i, int at, Active a, int level) {
+  template <class T> Active count_lanes(const I& i, int at, Active a, int level) {
     uint8_t* const gone = begin(at, level);
     uint8_t* const finished = mask(level, 1);
     clear(finished);
-    const bool real = i.type == GridType::real;
+    const bool one_last = i.b < 0, one_step = i.c < 0;
     if (!i.flag) affine[i.dst] = affine_operand(i.a);
     for (Active now = a; !now.empty() && !interrupted();) {
-      if (!i.flag) {
-        spread(affine[i.dst], now.lo, now.hi, whole);
-        goes_on<int64_t>(now, whole, from_lane_0<int64_t>(i.b), i.b < 0, from_lane_0<int64_t>(i.c),
-                         true);
-      } else if (real) {
-        goes_on<R>(now, from_lane_0<R>(i.dst), from_lane_0<R>(i.b), i.b < 0, from_lane_0<R>(i.c),
-                   i.c < 0);
-      } else {
-        goes_on<int64_t>(now, from_lane_0<int64_t>(i.dst), from_lane_0<int64_t>(i.b), i.b < 0,
-                         from_lane_0<int64_t>(i.c), i.c < 0);
+      if (!i.flag) spread(affine[i.dst], now.lo, now.hi, whole);
+      const T* const k = static_cast<const T*>(i.flag ? vector[i.dst] : whole);
+      const T *const last = from_lane_0<T>(i.b), *step = from_lane_0<T>(i.c);
+      for (int l = now.lo; l < now.hi; ++l) {
+        const T end = last[one_last ? 0 : l];
+        condition[l] = step[one_step ? 0 : l] > 0 ? k[l] <= end : end <= k[l];
+        finished[l] |= uint8_t(now.has(l) & !condition[l]);
       }
-      for (int l = now.lo; l < now.hi; ++l) finished[l] |= uint8_t(now.has(l) & !condition[l]);
       now = where(now, condition, true, mask(level, 3));
       now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
       if (!i.flag) affine[i.dst].base += this->at(i.c).whole;
-      else if (real) advance<R>(now, static_cast<R*>(own[i.dst]), from_lane_0<R>(i.c), i.c < 0);
-      else
-        advance<int64_t>(now, static_cast<int64_t*>(own[i.dst]), from_lane_0<int64_t>(i.c),
-                         i.c < 0);
+      step = from_lane_0<T>(i.c);
+      for (int l = now.lo; i.flag && l < now.hi; ++l)
+        if (now.has(l)) static_cast<T*>(own[i.dst])[l] += step[one_step ? 0 : l];
     }
     add(finished, lanes_of(gone, 0, lanes));
     std::memcpy(mask(level, 2), finished, size_t(lanes));

@@ -28,7 +28,8 @@ void run(void* out, const void* a, const void* b, const void* c, int64_t n) {
 struct Filled : GridLoops {
   template <GridOp op, class A, class T, int... mode>
   constexpr void set(GridType type, std::integer_sequence<int, mode...>) {
-    constexpr int vectors = (1 << kGridArity[int(op)]) - 1, least = vectors == 1;
+    constexpr int vectors = (1 << kGridArity[int(op)]) - 1;
+    constexpr int least = vectors == 1 && op != GridOp::copy;  // of other numbers it is a scalar
     ((of[int(op)][int(type)][mode] = run<op, A, T, (mode & vectors) | least>), ...);
   }
   template <class A, class T, GridOp... op> constexpr void set(GridType type) {

@@ -101,6 +101,7 @@ struct GridMachine {
   void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
 
  private:
+  void note_valid(const GridInstruction&, Active, bool writes, bool atomic);
   bool lane_places(const GridInstruction&, Active);
   bool is_watched(int tensor) const;
   bool shares_written(int tensor) const;

@@ -135,7 +135,7 @@ bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) con
 }
 bool GridMachine::affine_place(const GridInstruction& i, const GridBox& b, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
-  const bool row = one_row();
+  const int axes = one_row() ? 1 : 3;
   p = {};
   for (int d = 0; d < t.ndim; ++d) {
     const GridItem& x = program.list[i.index + d];
@@ -143,16 +143,10 @@ bool GridMachine::affine_place(const GridInstruction& i, const GridBox& b, Place
     int64_t base, low, high;
     if (x.kind == GridItem::scalar) {
       base = low = high = scalar[x.at].whole;
-    } else if (x.kind == GridItem::affine && row) {
-      const GridAffine& f = affine[x.at];
-      const int64_t from = f.step[0] * b.lo[0], to = f.step[0] * (b.hi[0] - 1);
-      base = f.base;
-      low = base + (from < to ? from : to), high = base + (from < to ? to : from);
-      p.step[0] += f.step[0] * stride;
     } else if (x.kind == GridItem::affine) {
       const GridAffine& f = affine[x.at];
       base = low = high = f.base;
-      for (int k = 0; k < 3; ++k) {
+      for (int k = 0; k < axes; ++k) {
         const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
         low += from < to ? from : to, high += from < to ? to : from;
         p.step[k] += f.step[k] * stride;
@@ -223,6 +217,12 @@ void GridMachine::report(GridFaultKind kind, const GridInstruction& i, int l, in
   thread_of(l, fault.thread);
 }
 
+/// In check mode: notes what all valid lanes do.
+void GridMachine::note_valid(const GridInstruction& i, Active a, bool writes, bool atomic) {
+  for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
+    if (valid[l]) note(i, l, offset[l], writes, atomic);
+}
+
 // ---- accesses ------------------------------------------------------------------------------------
 
 void GridMachine::load_scalar(const GridInstruction& i, Active a) {
@@ -274,13 +274,9 @@ void GridMachine::load(const GridInstruction& i, Active a) {
     return;
   }
   m.read_at(out + a.lo * bytes, t.data, offset + a.lo, a.hi - a.lo);
-  for (int l = a.lo; l < a.hi; ++l) {
-    if (valid[l]) {
-      if (grid.check && !stop) note(i, l, offset[l], false, false);
-    } else {
-      __builtin_memset(out + l * bytes, 0, size_t(bytes));
-    }
-  }
+  for (int l = a.lo; l < a.hi; ++l)
+    if (!valid[l]) __builtin_memset(out + l * bytes, 0, size_t(bytes));
+  note_valid(i, a, false, false);
 }
 
 void GridMachine::store(const GridInstruction& i, Active a) {
@@ -290,23 +286,19 @@ void GridMachine::store(const GridInstruction& i, Active a) {
   const void* const in = operand(i.a, a.lo, bytes_of(i.type));
   const bool one = i.a < 0;
   Place p;
-  if (!grid.check && !a.mask && one_row() && affine_place(i, a, p) && p.step[0] != 0) {
-    char* const to = static_cast<char*>(t.data) + (p.offset + a.lo * p.step[0]) * item;
-    return m.write_run(to, p.step[0], in, one, a.hi - a.lo);
-  }
-  if (!grid.check && !a.mask && a.lo == 0 && a.hi == lanes && affine_place(i, a, p) &&
-      p.step[0] != 0) {
-    const char* row = static_cast<const char*>(in);  // the rows of a whole tile
+  if (!grid.check && !a.mask && (one_row() || (a.lo == 0 && a.hi == lanes)) &&
+      affine_place(i, a, p) && p.step[0] != 0) {
+    const int lo = one_row() ? a.lo : 0, length = one_row() ? a.hi - a.lo : n[0];
+    const char* row = static_cast<const char*>(in);
     for (int z = 0; z < n[2]; ++z)
-      for (int y = 0; y < n[1]; ++y, row += one ? 0 : n[0] * bytes_of(i.type))
-        m.write_run(static_cast<char*>(t.data) + (p.offset + z * p.step[2] + y * p.step[1]) * item,
-                    p.step[0], row, one, n[0]);
+      for (int y = 0; y < n[1]; ++y, row += one ? 0 : length * bytes_of(i.type)) {
+        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + lo * p.step[0];
+        m.write_run(static_cast<char*>(t.data) + at * item, p.step[0], row, one, length);
+      }
     return;
   }
   if (!lane_places(i, a)) return;
-  if (grid.check)
-    for (int l = a.lo; l < a.hi && !stop; ++l)
-      if (valid[l]) note(i, l, offset[l], true, false);
+  note_valid(i, a, true, false);
   m.write_at(t.data, offset + a.lo, valid + a.lo, in, one, a.hi - a.lo);
 }
 
@@ -320,9 +312,7 @@ void GridMachine::atomic_add(const GridInstruction& i, Active a) {
     __builtin_memset(before, 0, size_t((a.hi - a.lo) * bytes));
   }
   if (!lane_places(i, a)) return;
-  if (grid.check)
-    for (int l = a.lo; l < a.hi && !stop; ++l)
-      if (valid[l]) note(i, l, offset[l], true, true);
+  note_valid(i, a, true, true);
   mover(t.dtype, program.real)
       .add_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), i.a < 0, before,
               a.hi - a.lo);

@@ -6,15 +6,13 @@
 namespace mt {
 
 using ir::LaneOp;
+using namespace Xbyak::util;  // the names of registers
 using Xbyak::Operand;
-using Xbyak::Reg32;
 using Xbyak::Reg64;
 
 // int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx, int64_t to rcx); rdx counts,
 // rax and rbx are for the moment, the others hold addresses of operands.
 namespace {
-const Reg64 rax(Operand::RAX), rbx(Operand::RBX), rcx(Operand::RCX), rdx(Operand::RDX),
-    rdi(Operand::RDI), rsp(Operand::RSP), rbp(Operand::RBP);
 constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
                              Operand::R12, Operand::R13, Operand::R14, Operand::R15};
 constexpr int kFirstSaved = 5;  // from there on the caller's
@@ -214,63 +212,49 @@ void Emitter::forget() {
 void Emitter::write_loops() {
   const int step = plan_.copies * lanes_;
   Xbyak::Label loop, rest, again, done;
-  const auto jump = [&](auto how, const char* name, Xbyak::Label& to) {
-    (asm_.*how)(to, Xbyak::CodeGenerator::T_NEAR);
-    if (listing_) *listing_ += std::string("    ") + name + "\n";
-  };
-  using Jump = void (Xbyak::CodeGenerator::*)(const Xbyak::Label&, Xbyak::CodeGenerator::LabelType);
-  const Jump jg = &Xbyak::CodeGenerator::jg, jle = &Xbyak::CodeGenerator::jle,
-             jmp = &Xbyak::CodeGenerator::jmp;
   if (wide_ || plan_.copies > 1) {
     MT_EMIT(lea, rax, asm_.ptr[rdx + step]);
     MT_EMIT(cmp, rax, rcx);
-    jump(jg, "jg rest", rest);
+    MT_JUMP(jg, rest, "rest");
     asm_.align(32);
-    asm_.L(loop);
-    tell_label("loop");
+    place(loop, "loop");
     if (plan_.carries.empty()) write_sequence(plan_.body, *uses_in_body_, plan_.copies, false);
     else write_turns(plan_.copies, false);
     now_ = nullptr;
     MT_EMIT(add, rdx, step);
     MT_EMIT(lea, rax, asm_.ptr[rdx + step]);
     MT_EMIT(cmp, rax, rcx);
-    jump(jle, "jle loop", loop);
+    MT_JUMP(jle, loop, "loop");
   }
   asm_.L(rest);
-  asm_.L(again);
-  tell_label("rest");
+  place(again, "rest");
   const bool all = wide_ || !plan_.carries.empty();
   if (all) {
     MT_EMIT(mov, rax, rcx);
     MT_EMIT(sub, rax, rdx);
-    jump(jle, "jle done", done);
+    MT_JUMP(jle, done, "done");
     write_rest_mask();
   } else {  // whole vectors only
     MT_EMIT(lea, rax, asm_.ptr[rdx + lanes_]);
     MT_EMIT(cmp, rax, rcx);
-    jump(jg, "jg done", done);
+    MT_JUMP(jg, done, "done");
   }
   if (plan_.carries.empty()) write_sequence(plan_.body, *uses_in_body_, 1, wide_);
   else write_turns(1, true);
   now_ = nullptr;
   MT_EMIT(add, rdx, lanes_);
-  jump(jmp, "jmp rest", again);
-  asm_.L(done);
-  tell_label("done");
+  MT_JUMP(jmp, again, "rest");
+  place(done, "done");
   if (all) MT_EMIT(mov, rdx, rcx);
-  asm_.L(stopped_);
-  tell_label("stopped");
+  place(stopped_, "stopped");
 }
 
 /// The lanes of a vector that are left, of which rax has the number: k1, or a vector of masks.
 void Emitter::write_rest_mask() {
-  const Reg32 eax(Operand::EAX), ebx(Operand::EBX);
   if (wide_) {
     MT_EMIT(mov, ebx, -1);
     MT_EMIT(bzhi, ebx, ebx, eax);
-    if (lanes_ == 16) MT_EMIT(kmovw, Mask(1), ebx);
-    else MT_EMIT(kmovb, Mask(1), ebx);
-    return;
+    return MT_KMASK(kmov, Mask(1), ebx);
   }
   MT_EMIT(mov, ebx, lanes_);
   MT_EMIT(cmp, rax, rbx);
@@ -288,13 +272,14 @@ void Emitter::write_epilogue() {
   MT_EMIT(pop, rbp);
   asm_.vzeroupper();
   asm_.ret();
-  if (listing_) *listing_ += "    vzeroupper\n    ret\n";
+  list("    vzeroupper\n    ret\n");
 }
 
 // ---- the listing -----------------------------------------------------------------------------------
 
-void Emitter::tell_label(const char* name) {
-  if (listing_) *listing_ += std::string(name) + ":\n";
+void Emitter::place(Xbyak::Label& label, const char* name) {
+  asm_.L(label);
+  list(std::string(name) + ":\n");
 }
 
 std::string Emitter::text(const Operand& x) {

@@ -66,7 +66,10 @@ class Emitter {
   Address slot(int32_t index);
   Address operand(uint64_t k, int item);
   Address source(const ir::LaneInstruction&);
-  void tell_label(const char* name);
+  void list(const std::string& text) {
+    if (listing_) *listing_ += text;
+  }
+  void place(Xbyak::Label&, const char* name);
   template <class... A> void tell(const char* name, const A&... operands);
   static std::string text(const Xbyak::Operand&);
   static std::string text(const Xbyak::Label&) { return {}; }
@@ -178,6 +181,9 @@ class Emitter {
     asm_.name(operands...);                 \
     if (listing_) tell(#name, operands...); \
   }(__VA_ARGS__))
+/// A jump, and the name of its label for the listing.
+#define MT_JUMP(name, label, listed) \
+  (asm_.name(label, Xbyak::CodeGenerator::T_NEAR), list("    " #name " " listed "\n"))
 /// The same of the float instruction, or the integer one, for the width of elements.
 #define MT_REAL(name, ...) \
   (item_ == 4 ? MT_EMIT(name##ps, __VA_ARGS__) : MT_EMIT(name##pd, __VA_ARGS__))

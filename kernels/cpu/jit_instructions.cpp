@@ -3,6 +3,7 @@
 
 namespace mt {
 
+using namespace Xbyak::util;  // the names of registers
 using ir::LaneOp;
 using Xbyak::Xmm;
 using Xbyak::Ymm;
@@ -66,7 +67,6 @@ void Emitter::write(int32_t id, int copy) {
 }
 
 void Emitter::write_value() {
-  const Xbyak::Reg64 rax(Xbyak::Operand::RAX), rdi(Xbyak::Operand::RDI), rsi(Xbyak::Operand::RSI);
   if (now_->op == LaneOp::truth) {
     if (wide_) {
       const Mask to(define());
@@ -83,7 +83,7 @@ void Emitter::write_value() {
   if (now_->op == LaneOp::load_one) return broadcast(to.getIdx(), source(*now_));
   if (ir::is_load(now_->op) && !plan_.invariant[size_t(id_)]) {
     const Address at = source(*now_);
-    if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1) | Xbyak::util::T_z, at);
+    if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1) | T_z, at);
     else if (masked_) MT_REAL(vmaskmov, to, vector(rest_mask_), at);
     else MT_REAL(vmovu, to, at);
     return;
@@ -291,7 +291,7 @@ void Emitter::write_load_bool() {
   const Address from = operand(now_->bits, 1);
   if (wide_) {
     const Xmm bytes(temporary().getIdx());
-    if (masked_) MT_EMIT(vmovdqu8, bytes | Mask(1) | Xbyak::util::T_z, from);
+    if (masked_) MT_EMIT(vmovdqu8, bytes | Mask(1) | T_z, from);
     else if (lanes_ == 16) MT_EMIT(vmovdqu8, bytes, from);
     else MT_EMIT(vmovq, bytes, from);
     return MT_EMIT(vptestmb, Mask(define()), bytes, bytes);
@@ -304,13 +304,10 @@ void Emitter::write_load_bool() {
 }
 
 void Emitter::write_repeated_bool() {
-  const Xbyak::Reg64 rax(Xbyak::Operand::RAX), rdi(Xbyak::Operand::RDI);
-  const Xbyak::Reg32 eax(Xbyak::Operand::EAX);
   MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * now_->bits]);
   MT_EMIT(movzx, eax, asm_.byte[rax]);
   MT_EMIT(neg, eax);  // 0 or -1
-  if (wide_)
-    return lanes_ == 16 ? MT_EMIT(kmovw, Mask(define()), eax) : MT_EMIT(kmovb, Mask(define()), eax);
+  if (wide_) return MT_KMASK(kmov, Mask(define()), eax);
   const Xmm to = result(), low(to.getIdx());
   MT_EMIT(vmovd, low, eax);
   MT_EMIT(vpbroadcastd, to, low);
@@ -321,7 +318,7 @@ void Emitter::write_store_bool() {
   if (wide_) {
     const Xmm bytes(temporary().getIdx());
     const Mask m = mask(0);
-    MT_EMIT(vmovdqu8, bytes | m | Xbyak::util::T_z, pool(ones_, false));
+    MT_EMIT(vmovdqu8, bytes | m | T_z, pool(ones_, false));
     if (masked_) MT_EMIT(vmovdqu8, to | Mask(1), bytes);
     else if (lanes_ == 16) MT_EMIT(vmovdqu8, to, bytes);
     else MT_EMIT(vmovq, to, bytes);
@@ -353,14 +350,12 @@ void Emitter::write_store() {
 void Emitter::write_load_half() {
   const Address from = operand(now_->bits, 2);
   const Xmm to = result();
-  const Xmm masked = masked_ ? to | Mask(1) | Xbyak::util::T_z : to;
+  const Xmm masked = masked_ ? to | Mask(1) | T_z : to;
   if (now_->op == LaneOp::load_f16) MT_EMIT(vcvtph2ps, masked, from);
   else MT_EMIT(vpmovzxwd, masked, from);
 }
 
 void Emitter::write_repeated_half() {
-  const Xbyak::Reg64 rax(Xbyak::Operand::RAX), rdi(Xbyak::Operand::RDI);
-  const Xbyak::Reg32 eax(Xbyak::Operand::EAX);
   MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * now_->bits]);
   MT_EMIT(movzx, eax, asm_.word[rax]);
   const Xmm to = result(), low(to.getIdx());
@@ -372,11 +367,10 @@ void Emitter::write_repeated_half() {
 void Emitter::write_store_half() {
   const Address to = operand(now_->bits, 2);
   const Xmm from = reg(0);
+  const Address masked = masked_ ? to | Mask(1) : to;
   if (now_->op == LaneOp::store_f16) {
-    const Address masked = masked_ ? to | Mask(1) : to;
     MT_EMIT(vcvtps2ph, masked, from, uint8_t(0));  // to nearest, of two to the even one
   } else if (wide_) {
-    const Address masked = masked_ ? to | Mask(1) : to;
     MT_EMIT(vpmovdw, masked, from);
   } else {
     const Xmm half(temporary().getIdx()), low(from.getIdx());
@@ -394,17 +388,14 @@ void Emitter::write_guard() {
     if (masked_) MT_KMASK(kandn, failing, m, Mask(1));
     if (masked_) MT_KMASK(kortest, failing, failing);
     else MT_KMASK(kortest, m, m);
-    if (masked_) asm_.jnz(stopped_, Xbyak::CodeGenerator::T_NEAR);
-    else asm_.jnc(stopped_, Xbyak::CodeGenerator::T_NEAR);
-    if (listing_) *listing_ += masked_ ? "    jnz stopped\n" : "    jnc stopped\n";
+    if (masked_) MT_JUMP(jnz, stopped_, "stopped");
+    else MT_JUMP(jnc, stopped_, "stopped");
     return consume();
   }
-  const Xbyak::Reg32 eax(Xbyak::Operand::EAX);
   const Xmm m = reg(0);
   MT_REAL(vmovmsk, eax, m);
   MT_EMIT(cmp, eax, item_ == 4 ? 0xff : 0xf);
-  asm_.jne(stopped_, Xbyak::CodeGenerator::T_NEAR);
-  if (listing_) *listing_ += "    jne stopped\n";
+  MT_JUMP(jne, stopped_, "stopped");
   consume();
 }
 

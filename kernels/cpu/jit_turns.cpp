@@ -4,12 +4,8 @@
 namespace mt {
 
 using ir::LaneOp;
-using Xbyak::Operand;
+using namespace Xbyak::util;  // the names of registers
 using Xbyak::Reg64;
-
-namespace {
-const Reg64 rbx(Operand::RBX), rdx(Operand::RDX), rdi(Operand::RDI);
-}
 
 /// Which load the value is carried into at the end of a turn; -1: none.
 int Emitter::carried_into(int32_t value) const {
@@ -104,14 +100,12 @@ void Emitter::write_turns(int copies, bool masked) {
   MT_EMIT(mov, rbx, asm_.ptr[rdi + 8 * 2 * uint64_t(operands_)]);
   Xbyak::Label turn;
   asm_.align(32);
-  asm_.L(turn);
-  tell_label("turn");
+  place(turn, "turn");
   write_sequence(plan_.body, *uses_in_body_, copies, masked);
   carry_on(copies);
   move_operands();
   MT_EMIT(dec, rbx);
-  asm_.jnz(turn, Xbyak::CodeGenerator::T_NEAR);
-  if (listing_) *listing_ += "    jnz turn\n";
+  MT_JUMP(jnz, turn, "turn");
   for (const int32_t id : plan_.exit)
     for (int copy = 0; copy < copies; ++copy) write(id, copy);
   for (const int32_t value : held) {
