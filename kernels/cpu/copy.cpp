@@ -164,27 +164,18 @@ bool one_row(const Copy& c) {
 bool by_rows(const Copy& c) {
   const int last = c.ndim - 1;
   if (c.ndim == 0 || c.size[last] > kGrain) return false;
-  const int64_t item = item_size(c.to), n = c.size[last], rows = count(last, c.size);
+  const int64_t item = item_size(c.to), n = c.size[last], all = count(last, c.size);
   const int64_t together = n < kGrain ? kGrain / n : 1;
-  const bool fetches = last > 0 && rows * n > kFetch && n * item >= 512;
+  const bool fetches = last > 0 && all * n > kFetch && n * item >= 512;
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
-  parallel_chunks(rows, together, rows * n > 2 * kGrain, [&](int64_t first, int64_t end) {
-    int64_t at[kMaxDims];
-    for (int64_t d = last - 1, rest = first; d >= 0; rest /= c.size[d--]) at[d] = rest % c.size[d];
-    char* out = static_cast<char*>(c.out) + offset_of(first, last, c.size, c.out_stride) * item;
-    const char* in =
-        static_cast<const char*>(c.in) + offset_of(first, last, c.size, c.in_stride) * item;
-    for (int64_t row = first;;) {
+  parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
+    Walk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
+    for (int64_t row = first; row < end; ++row, rows.next()) {
+      char* const out = static_cast<char*>(c.out) + rows.offset[0] * item;
+      const char* const in = static_cast<const char*>(c.in) + rows.offset[1] * item;
       const int64_t to = c.out_stride[last], from = c.in_stride[last];
       if (c.streams) stream_row(out, to, in, from, n, item);
       else copy_row(out, to, in, from, n, item, fetches ? out + next_row : nullptr);
-      if (++row >= end) break;
-      for (int d = last - 1; d >= 0; --d) {
-        out += c.out_stride[d] * item, in += c.in_stride[d] * item;
-        if (++at[d] < c.size[d]) break;
-        out -= c.size[d] * c.out_stride[d] * item, in -= c.size[d] * c.in_stride[d] * item;
-        at[d] = 0;
-      }
     }
     if (c.streams) finish_streams();
   });

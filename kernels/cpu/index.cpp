@@ -16,28 +16,11 @@ void report(bool wrong, bool& fine) {
   if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
 }
 
-/// Walks rows of the last dimension without a division for each: where each operand is.
-struct Rows {
-  int outer;  // dimensions above the rows
-  int64_t at[kMaxDims], out, in, index;
-  const Gather& g;
-
-  Rows(const Gather& call, int64_t row) : outer(call.ndim - 1), out(0), in(0), index(0), g(call) {
-    for (int d = outer - 1; d >= 0; --d) {
-      at[d] = row % g.size[d], row /= g.size[d];
-      out += at[d] * g.out_stride[d], in += at[d] * g.in_stride[d];
-      index += at[d] * g.index_stride[d];
-    }
-  }
-  void next() {
-    for (int d = outer - 1; d >= 0; --d) {
-      out += g.out_stride[d], in += g.in_stride[d], index += g.index_stride[d];
-      if (++at[d] < g.size[d]) return;
-      out -= at[d] * g.out_stride[d], in -= at[d] * g.in_stride[d];
-      index -= at[d] * g.index_stride[d];
-      at[d] = 0;
-    }
-  }
+/// Rows of the last dimension: where each operand is.
+struct Rows : Walk<3> {
+  const int64_t &out = offset[0], &in = offset[1], &index = offset[2];
+  Rows(const Gather& g, int64_t row)
+      : Walk<3>(row, g.ndim - 1, g.size, {g.out_stride, g.in_stride, g.index_stride}) {}
 };
 
 /// A call with at least one dimension, and as few as possible.

@@ -9,11 +9,7 @@ inline namespace MT_ISA {
 namespace {
 
 struct ReadPack {
-  template <class T> MT_HD Pack<T> operator()(const T* p) const {
-    Pack<T> v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return v;
-  }
+  template <class T> MT_HD Pack<T> operator()(const T* p) const { return load_part<T>(p); }
 };
 struct ReadOne {
   template <class T> MT_HD T operator()(const T* p) const { return *p; }
@@ -149,31 +145,24 @@ template <class T> struct Rows {
       }
   }
   /// A row in which every element has its own weight; what those get is added in place of `piece`.
-  void elements_backward(int64_t row, int64_t piece) const {
+  template <bool weighted> void elements_backward(int64_t row, int64_t piece) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     const int64_t first = channel(row), to = piece * c.groups * c.channels_per_group + first;
     const T *const x = in(row, 0), *const g = grad(row, 0);
     const T* const w = static_cast<const T*>(c.weight) + first;
-    const bool weighted = c.weight != nullptr;
-    const auto slopes = [=](auto read, int64_t i, auto& a, auto& b) {
-      const auto gw = read(g + i) * read(w + i);
-      a += gw, b += gw * ((read(x + i) - mean) * rate);
+    const auto slope_at = [=](auto read, int64_t i) {
+      if constexpr (weighted) return read(g + i) * read(w + i);
+      else return read(g + i);
     };
-    const auto plain = [=](auto read, int64_t i, auto& a, auto& b) {
-      const auto gi = read(g + i);
+    const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+      const auto gi = slope_at(read, i);
       a += gi, b += gi * ((read(x + i) - mean) * rate);
-    };
-    const Two s = weighted ? sums<T>(inner, slopes) : sums<T>(inner, plain);
+    });
     const T middle = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
     T* const dx = out(row, 0);
-    if (weighted) {
-      each_element(inner, [=](int64_t i) {
-        dx[i] = (g[i] * w[i] - middle - (x[i] - mean) * rate * slope) * rate;
-      });
-    } else {
-      each_element(
-          inner, [=](int64_t i) { dx[i] = (g[i] - middle - (x[i] - mean) * rate * slope) * rate; });
-    }
+    each_element(inner, [=](int64_t i) {
+      dx[i] = (slope_at(ReadOne{}, i) - middle - (x[i] - mean) * rate * slope) * rate;
+    });
     if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
       each_element(inner, [=](int64_t i) { dw[i] += g[i] * ((x[i] - mean) * rate); });
     }
@@ -198,7 +187,8 @@ template <class T> void run(const Normalize& c) {
   const int64_t each = normalize_batch_per_part(c);
   parallel_chunks(c.batch, each, spread, [&](int64_t from, int64_t to) {
     for (int64_t row = from * c.groups; row < to * c.groups; ++row)
-      rows.elements_backward(row, from / each);
+      if (c.weight) rows.template elements_backward<true>(row, from / each);
+      else rows.template elements_backward<false>(row, from / each);
   });
 }
 

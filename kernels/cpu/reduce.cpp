@@ -159,6 +159,33 @@ template <class T> struct Fast<op::Entropy, T> : Generic<op::Entropy, T> {
 
 // ---- walking ------------------------------------------------------------------------------------
 
+/// The first element of an output.
+template <class T> const T* in_at(const Reduce& r, int64_t output) {
+  return static_cast<const T*>(r.in) + offset_of(output, r.kept, r.kept_size, r.kept_stride);
+}
+
+/// Calls `body(run, n, i)` for runs of the reduced elements [from, to) of the output that begins at x,
+/// the first of a run being element i, until it is false; what is not contiguous passes through a
+/// buffer, the others in runs of `most`.
+template <class T, class Body>
+void each_run(const Reduce& r, const T* x, int64_t from, int64_t to, int64_t most,
+              const Body& body) {
+  const int last = r.reduced - 1;
+  const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
+  const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
+  for (int64_t i = from, n; i < to; i += n) {
+    n = smaller(smaller(to - i, row - i % row), step == 1 ? most : kBuffer);
+    const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
+    T buffer[kBuffer];
+    if (step != 1) {
+      move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n,
+               sizeof(T));
+      at = buffer;
+    }
+    if (!body(at, n, i)) return;
+  }
+}
+
 /// Calls `body(first, n, elements of the first, step)` for groups of outputs in one row, threads
 /// taking them.
 template <class T, class Body>
@@ -169,7 +196,7 @@ void each_output(const Reduce& r, int64_t outputs, int64_t elements, const Body&
   parallel_chunks(outputs, kOutputs, outputs * elements > 2 * kGrain, [&](int64_t o, int64_t end) {
     while (o < end) {
       const int64_t n = smaller(end - o, row - o % row);
-      const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
+      const T* x = in_at<T>(r, o);
       body(o, n, x, step);
       o += n;
     }
@@ -220,26 +247,14 @@ template <class Op, class T> struct Reducer {
         static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(state[i]);
   }
 
-  /// The reduced elements [from, to) of one output; what is not contiguous passes through a buffer.
+  /// The reduced elements [from, to) of one output.
   __attribute__((noinline)) static State piece(const T* x, const Reduce& r, int64_t from,
                                                int64_t to) {
-    const int last = r.reduced - 1;
-    const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
-    const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
     State result = start();
-    for (int64_t i = from; i < to;) {
-      int64_t n = smaller(to - i, row - i % row);
-      const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
-      T buffer[kBuffer];
-      if (step != 1) {
-        n = smaller(n, kBuffer);
-        move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n,
-                 sizeof(T));
-        at = buffer;
-      }
-      result = Op::combine(result, Way::run(at, n, i, r.param));
-      i += n;
-    }
+    each_run(r, x, from, to, kPiece, [&](const T* run, int64_t n, int64_t i) {
+      result = Op::combine(result, Way::run(run, n, i, r.param));
+      return true;
+    });
     return result;
   }
 
@@ -247,8 +262,8 @@ template <class Op, class T> struct Reducer {
   static void join_rows(const Reduce& r, int64_t first, int64_t n, int64_t from, int64_t to,
                         State* state) {
     for (int64_t j = 0; j < n; ++j) state[j] = start();
-    each_rows(r, static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
-              from, to, [&](const T* x, int64_t rows, int64_t step, int64_t at) {
+    each_rows(r, in_at<T>(r, first), from, to,
+              [&](const T* x, int64_t rows, int64_t step, int64_t at) {
                 Way::columns(state, x, rows, step, n, at, r.param);
               });
   }
@@ -291,7 +306,7 @@ template <class Op, class T> struct Reducer {
     constexpr int64_t kMost = 4096;
     if (pieces < 2 || outputs >= 16) return false;
     for (int64_t o = 0; o < outputs; ++o) {
-      const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
+      const T* x = in_at<T>(r, o);
       State total = start();
       for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
         State part[kMost];
@@ -363,26 +378,15 @@ template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
 template <class Op, class T> struct Position {
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
   static op::ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
-    const int last = r.reduced - 1;
-    const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
-    const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
     op::ArgState<T> best{*x, 0};
-    for (int64_t i = 0; i < elements && best.value == best.value && !mt_interrupted;) {
-      int64_t n = smaller(smaller(elements - i, row - i % row), kBuffer);
-      const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
-      T buffer[kBuffer];
-      if (step != 1) {
-        move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n,
-                 sizeof(T));
-        at = buffer;
-      }
-      const T most = join_run<typename Op::Value>(at, n);
+    each_run(r, x, 0, elements, kBuffer, [&](const T* run, int64_t n, int64_t i) {
+      const T most = join_run<typename Op::Value>(run, n);
       if (op::is_better<Op>(most, best.value)) {
-        const int64_t k = place_of(at, most, n);
-        best = {at[k], i + k};
+        const int64_t k = place_of(run, most, n);
+        best = {run[k], i + k};
       }
-      i += n;
-    }
+      return best.value == best.value && !mt_interrupted;
+    });
     return best;
   }
 
@@ -392,8 +396,7 @@ template <class Op, class T> struct Position {
     parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
       const int64_t first = tile / tiles * width + tile % tiles * kColumns;
       const int64_t n = smaller(kColumns, width - tile % tiles * kColumns);
-      const T* start =
-          static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride);
+      const T* start = in_at<T>(r, first);
       T best[kColumns];
       Index at[kColumns] = {};
       for (int64_t j = 0; j < n; ++j) best[j] = start[j];
