@@ -1,4 +1,6 @@
 // grid_memory.cpp -- loads and stores of a grid kernel's tile; no access leaves its tensor
+#include <type_traits>
+
 #include "kernels/cpu/grid_machine.h"
 #include "kernels/math/number.h"
 
@@ -7,13 +9,9 @@ inline namespace MT_ISA {
 namespace {
 
 /// What an element of type D is in a kernel with real numbers R.
-template <class D, class R> struct Element { using type = R; };
-template <class R> struct Element<bool, R> { using type = bool; };
-template <class R> struct Element<uint8_t, R> { using type = int64_t; };
-template <class R> struct Element<int8_t, R> { using type = int64_t; };
-template <class R> struct Element<int16_t, R> { using type = int64_t; };
-template <class R> struct Element<int32_t, R> { using type = int64_t; };
-template <class R> struct Element<int64_t, R> { using type = int64_t; };
+template <class D, class R>
+using Element = std::conditional_t<std::is_same_v<D, bool>, bool,
+                                   std::conditional_t<std::is_integral_v<D>, int64_t, R>>;
 
 template <class D, class V> D stored(V value) {
   if constexpr (math::is_stored<D>) return D(static_cast<float>(value));
@@ -35,7 +33,7 @@ struct Mover {
                  void* before, int64_t n);
 };
 template <class D, class R> struct Moves {
-  using V = typename Element<D, R>::type;
+  using V = Element<D, R>;
   static void read_run(void* out, const void* in, int64_t step, int64_t n) {
     V* const o = static_cast<V*>(out);
     const D* const x = static_cast<const D*>(in);

@@ -121,28 +121,28 @@ template <class T> class LoopRecorder {
     if (op == GridOp::mul) return !(a && b);
     return op == GridOp::add || op == GridOp::sub || op == GridOp::neg || op == GridOp::copy;
   }
+  /// Whether a number changes; false: it is kept from turn to turn.
+  bool look(bool scalar, int ref, bool& varies) {
+    auto& written = scalar ? written_scalar_ : written_affine_;
+    auto& varying = scalar ? varying_scalar_ : varying_affine_;
+    varies = varying.count(ref) && varying[ref];
+    return varying.count(ref) || !written.count(ref);
+  }
   bool whole(const I& i) {
     if (i.type != GridType::integer || i.op == GridOp::to_real || i.op >= GridOp::lt) return false;
     const int arity = kGridArity[int(i.op)];
     const int in[] = {i.a, i.b};
     bool varies[2] = {};
-    for (int k = 0; k < arity; ++k) {
-      if (written_scalar_.count(in[k]) && !varying_scalar_.count(in[k])) return false;
-      varies[k] = varying_scalar_.count(in[k]) && varying_scalar_[in[k]];
-    }
+    for (int k = 0; k < arity; ++k)
+      if (!look(true, in[k], varies[k])) return false;
     varying_scalar_[i.dst] = varies[0] || varies[1];
     return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
   }
   bool affine(const I& i) {
     const int in[] = {i.a, i.b};
     bool varies[2] = {};
-    for (int k = 0; k < kGridArity[int(i.op)] && k < 2; ++k) {
-      auto& written = in[k] < 0 ? written_scalar_ : written_affine_;
-      auto& varying = in[k] < 0 ? varying_scalar_ : varying_affine_;
-      const int ref = in[k] < 0 ? ~in[k] : in[k];
-      if (written.count(ref) && !varying.count(ref)) return false;
-      varies[k] = varying.count(ref) && varying[ref];
-    }
+    for (int k = 0; k < kGridArity[int(i.op)] && k < 2; ++k)
+      if (!look(in[k] < 0, in[k] < 0 ? ~in[k] : in[k], varies[k])) return false;
     varying_affine_[i.dst] = varies[0] || varies[1];
     return is_linear(i.op, varies[0], varies[1]);
   }

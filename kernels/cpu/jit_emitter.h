@@ -16,7 +16,7 @@ RegisterFile register_file(Isa);
 
 class Emitter {
  public:
-  static constexpr int kMostCopies = 8;
+  static constexpr int kMostCopies = 8, kOperands = 64;
   /// `copies`: at most so many vectors in an iteration. `listing`, if any, gets the assembly.
   Emitter(const ir::LaneProgram&, Isa, uint64_t repeated, int copies, uint8_t* buffer, size_t size,
           std::string* listing);
@@ -25,14 +25,12 @@ class Emitter {
   size_t size() const { return asm_.getSize(); }
   size_t entry() const { return entry_; }
   bool failed() const { return failed_; }
-  static bool has_room_for(const ir::LaneProgram& program) { return program.operands <= kOperands; }
 
  private:
   using Xmm = Xbyak::Xmm;
   using Mask = Xbyak::Opmask;
   using Address = Xbyak::Address;
   using Reg64 = Xbyak::Reg64;
-  static constexpr int kOperands = 64;
 
   /// Where an operand of an instruction is.
   struct Place {

@@ -32,7 +32,7 @@ void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
 /// Emits into a buffer that is large enough; empty: it can't be compiled.
 std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
                           std::string* listing) {
-  if (!Emitter::has_room_for(program)) return {};
+  if (program.operands > Emitter::kOperands) return {};
   int copies = Emitter::kMostCopies;
   for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20 && copies >= 0;) {
     std::vector<uint8_t> buffer(size);
@@ -55,7 +55,7 @@ bool forbidden() {
   return wish && std::strcmp(wish, "vm") == 0;
 }
 
-constexpr int kMostOperands = 64, kWidest = 64;
+constexpr int kWidest = 64;
 
 }  // namespace
 
@@ -104,8 +104,8 @@ int64_t Code::run(void* const* data, const double* numbers, int64_t from, int64_
 /// Less than a vector, through buffers of one; behind the last element stand copies of it, which pass
 /// where it passes.
 int64_t Code::run_rest(void* const* data, const double* numbers, int64_t from, int64_t to) const {
-  alignas(64) char buffer[kMostOperands][kWidest];
-  void* part[kMostOperands];
+  alignas(64) char buffer[Emitter::kOperands][kWidest];
+  void* part[Emitter::kOperands];
   const size_t n = size_t(to - from);
   for (size_t k = 0; k < operands_.size(); ++k) {
     const Operand& o = operands_[k];

@@ -36,24 +36,19 @@ template <> struct Formula<op::TruncDivide> {
 /// Leaves to the interpreter what is beyond the range of the formula; NaN stays.
 void require(Mask m) { LaneBuilder::current().guard(m.id); }
 
+template <class T> T near_angle(T x) {
+  require(!(fabs(x) > T(math::core::kNear)));
+  return x;
+}
+
 template <> struct Formula<op::Sin> {
-  template <class T> static auto call(T x) {
-    require(!(fabs(x) > T(math::core::kNear)));
-    return math::core::near_sin(x);
-  }
+  template <class T> static auto call(T x) { return math::core::near_sin(near_angle(x)); }
 };
 template <> struct Formula<op::Cos> {
-  template <class T> static auto call(T x) {
-    require(!(fabs(x) > T(math::core::kNear)));
-    return math::core::near_cos(x);
-  }
+  template <class T> static auto call(T x) { return math::core::near_cos(near_angle(x)); }
 };
-
 template <> struct Formula<op::Tan> {
-  template <class T> static auto call(T x) {
-    require(!(fabs(x) > T(math::core::kNear)));
-    return math::core::near_tan(x);
-  }
+  template <class T> static auto call(T x) { return math::core::near_tan(near_angle(x)); }
 };
 
 /// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what
@@ -132,26 +127,18 @@ template <class Op, class T> int32_t record_op(const int32_t* in, const double* 
                           std::make_integer_sequence<int, op::count_params(Op::info)>{});
 }
 
-struct Recorders {
+/// By the operations' ids; null where there is none.
+template <class T> struct Recorders {
   Recorder of[op::Elementwise::size] = {};
-  template <class T, class... Op> void enter(op::List<Op...>) {
+  template <class... Op> constexpr void enter(op::List<Op...>) {
     ((of[op::id<Op>] = record_op<Op, T>), ...);
   }
+  constexpr Recorders() {
+    enter(All{});
+    if constexpr (sizeof(T) == 4) enter(Single{});
+  }
 };
-const Recorders& recorders(Dtype dtype) {
-  static const Recorders single = [] {
-    Recorders r;
-    r.enter<float>(All{});
-    r.enter<float>(Single{});
-    return r;
-  }();
-  static const Recorders wide = [] {
-    Recorders r;
-    r.enter<double>(All{});
-    return r;
-  }();
-  return dtype == Dtype::f32 ? single : wide;
-}
+template <class T> constexpr Recorders<T> kRecorders;
 
 /// An operation of bools; -1: of none that are written here.
 int32_t record_bools(int op, const int32_t* in) {
@@ -210,7 +197,6 @@ bool is_shared(const Instruction& c) {
 }
 
 template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
-  const Recorders& recorders = mt::ir::recorders(wide(dtype));
   const bool slowly = dtype == Dtype::f32 && divides_slowly();
   std::vector<int32_t> value(size_t(p.count), -1);
   for (int i = 0; i < p.count; ++i) {
@@ -233,8 +219,8 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
     } else if (c.op == op::id<op::Div> && slowly && is_shared(p.code[c.in[1]]) &&
                !is_shared(p.code[c.in[0]])) {
       out = divide_by_same(Lane<float>::of(in[0]), Lane<float>::of(in[1])).id;
-    } else if (c.op >= 0 && recorders.of[c.op]) {
-      out = recorders.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
+    } else if (c.op >= 0 && kRecorders<T>.of[c.op]) {
+      out = kRecorders<T>.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
     }
     if (out < 0) return false;
   }

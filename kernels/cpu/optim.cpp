@@ -16,13 +16,9 @@ template <class O, unsigned States, class T> struct Elements {
     const T* const grad = static_cast<const T*>(p.grad);
     T* const state[] = {static_cast<T*>(p.state[0]), static_cast<T*>(p.state[1]),
                         static_cast<T*>(p.state[2])};
-    if (k.sign > 0) {
-      MT_INDEPENDENT
-      for (int64_t i = from; i < to; ++i) optim::update<O, States>(k, value, grad[i], state, i);
-    } else {
-      MT_INDEPENDENT
-      for (int64_t i = from; i < to; ++i) optim::update<O, States>(k, value, -grad[i], state, i);
-    }
+    MT_INDEPENDENT
+    for (int64_t i = from; i < to; ++i)
+      optim::update<O, States>(k, value, k.sign * grad[i], state, i);
   }
 };
 using Run = void (*)(const OptimizeTensor&, const double* row, int64_t from, int64_t to);

@@ -1,4 +1,6 @@
 // pool.cpp -- max pooling on CPUs: a register of windows at a time
+#include <type_traits>
+
 #include "kernels/conv.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
@@ -11,10 +13,7 @@ namespace {
 
 using namespace simd;
 
-template <class T> struct LaneOf;
-template <> struct LaneOf<float> { using type = int32_t; };
-template <> struct LaneOf<double> { using type = int64_t; };
-template <class T> using Lane = typename LaneOf<T>::type;
+template <class T> using Lane = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 /// A position for each element of a register.
 template <class T> struct PlacesOf {
   typedef Lane<T> type __attribute__((vector_size(sizeof(Vector<T>))));
@@ -94,13 +93,9 @@ template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_
   }
   alignas(64) Lane<T> taps[W];
   __builtin_memcpy(taps, &best, sizeof taps);
-  if (n == W) {
-    store(r.values + q, most);
-    for (int k = 0; k < W; ++k) r.index[q + k] = start + k * stride + taps[k];
-  } else {
-    store_first(r.values + q, most, n);
-    for (int k = 0; k < n; ++k) r.index[q + k] = start + k * stride + taps[k];
-  }
+  if (n == W) store(r.values + q, most);
+  else store_first(r.values + q, most, n);
+  for (int k = 0; k < n; ++k) r.index[q + k] = start + k * stride + taps[k];
 }
 
 template <class T, int Stride>
