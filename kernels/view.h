@@ -48,30 +48,5 @@ MT_HD int64_t offset_of(int64_t i, int ndim, const int64_t* size, const int64_t*
   return ndim > 0 ? offset + i * stride[0] : offset;
 }
 
-/// Walks positions of some operands in row-major order without a division for each: `offset[k]` is
-/// where operand k is.
-template <int Operands> struct Walk {
-  int ndim;
-  const int64_t *size, *stride[Operands];
-  int64_t at[kMaxDims], offset[Operands] = {};
-
-  MT_HD Walk(int64_t i, int dims, const int64_t* sizes, const int64_t* const (&strides)[Operands])
-      : ndim(dims),
-        size(sizes) {
-    for (int k = 0; k < Operands; ++k) stride[k] = strides[k];
-    for (int d = ndim - 1; d >= 0; i /= size[d--]) {
-      at[d] = i % size[d];
-      for (int k = 0; k < Operands; ++k) offset[k] += at[d] * stride[k][d];
-    }
-  }
-  MT_HD void next() {
-    for (int d = ndim - 1; d >= 0; at[d--] = 0) {
-      for (int k = 0; k < Operands; ++k) offset[k] += stride[k][d];
-      if (++at[d] < size[d]) return;
-      for (int k = 0; k < Operands; ++k) offset[k] -= at[d] * stride[k][d];
-    }
-  }
-};
-
 }  // namespace MT_ISA
 }  // namespace mt

@@ -2,6 +2,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/narrow.h"
+#include "kernels/cpu/row_walk.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/transpose.h"
 #include "kernels/math/number.h"
@@ -169,7 +170,7 @@ bool by_rows(const Copy& c) {
   const bool fetches = last > 0 && all * n > kFetch && n * item >= 512;
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
   parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
-    Walk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
+    RowWalk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
     for (int64_t row = first; row < end; ++row, rows.next()) {
       char* const out = static_cast<char*>(c.out) + rows.offset[0] * item;
       const char* const in = static_cast<const char*>(c.in) + rows.offset[1] * item;

@@ -1,6 +1,7 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
+#include "kernels/cpu/row_walk.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
@@ -17,10 +18,10 @@ void report(bool wrong, bool& fine) {
 }
 
 /// Rows of the last dimension: where each operand is.
-struct Rows : Walk<3> {
+struct Rows : RowWalk<3> {
   const int64_t &out = offset[0], &in = offset[1], &index = offset[2];
   Rows(const Gather& g, int64_t row)
-      : Walk<3>(row, g.ndim - 1, g.size, {g.out_stride, g.in_stride, g.index_stride}) {}
+      : RowWalk<3>(row, g.ndim - 1, g.size, {g.out_stride, g.in_stride, g.index_stride}) {}
 };
 
 /// A call with at least one dimension, and as few as possible.
