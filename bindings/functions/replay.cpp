@@ -56,6 +56,8 @@ const Entry kReplay[] = {
        Held<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
        return 1;
      }},
+    {"step_copies([list])", "Copies of tensors; those that share a storage share its copy.",
+     [](Args& a) { return push_list(a, copies_of(a.tensors(1))); }},
     {"step_drop(r)", "Ends a recording that came to nothing.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);

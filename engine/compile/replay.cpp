@@ -25,6 +25,20 @@ Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
   return t;
 }
 
+std::vector<Tensor> copies_of(const std::vector<Tensor>& list) {
+  const NoGrad off;
+  std::map<Storage*, int> seen;
+  for (const Tensor& x : list) ++seen[x.impl()->storage];
+  std::map<Storage*, Tensor> storages;
+  std::vector<Tensor> copies;
+  for (const Tensor& x : list) {
+    Storage* const s = x.impl()->storage;
+    if (seen[s] > 1 && !storages[s].defined()) storages[s] = clone(storage_of(x.detach()));
+    copies.push_back(seen[s] > 1 ? placed(x, storages[s].impl()->storage) : clone(x.detach()));
+  }
+  return copies;
+}
+
 // ---- memory that is seen after the step -------------------------------------------------------------------
 
 void StepReplay::Outgoing::count_own(const std::vector<Result>& list) {
@@ -130,8 +144,14 @@ std::vector<Tensor> StepReplay::finish() {
   const NoGrad off;
   default_generator().set_counter(begun_ + draws_);
   for (const Change& c : changes_) c.tensor.impl()->storage->version += c.version;
-  std::vector<Tensor> list;
-  for (const Result& r : results_) list.push_back(r.copied ? clone(r.tensor) : r.tensor);
+  std::vector<Tensor> list, outside;
+  for (const Result& r : results_) {
+    list.push_back(r.tensor);
+    if (r.copied) outside.push_back(r.tensor);
+  }
+  outside = copies_of(outside);
+  for (size_t k = 0, next = 0; k < list.size(); ++k)
+    if (results_[k].copied) list[k] = outside[next++];
   return list;
 }
 

@@ -146,6 +146,9 @@ class StepReplay {
 /// Whether calls are joined to programs. `parameters`: the step has numbers among its arguments.
 enum class StepFusion { none, all, parameters };
 
+/// Copies of tensors, without a past; those that share a storage share its copy.
+std::vector<Tensor> copies_of(const std::vector<Tensor>&);
+
 /// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
@@ -190,10 +193,12 @@ class StepRecorder : public Recording {
   void stop();
   void keep_grads();
   void refuse(std::string why);
+  void check_generator(uint64_t counter);
   Memory* memory_at(const void*);
   Memory& add_outside(Storage*);
   Memory* own_memory(const Tensor&);
   bool check(std::byte* slot, bool out, StepCall&);
+  struct PointerCheck;
   void copy_arguments();
   void check_results(StepReplay&, const std::vector<Tensor>&);
   void make_guards(StepReplay&);
@@ -216,6 +221,7 @@ class StepRecorder : public Recording {
   bool argument_changed_ = false;
   bool asked_ = false;  // for an element
   const StepFusion fuse_;
+  uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came
   std::string why_;
   std::vector<Ref<Storage>> paused_;  // what lives in a pause stays
   bool active_ = false;

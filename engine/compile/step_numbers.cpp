@@ -15,7 +15,7 @@ struct Place {
   bool rounds = false;  // a float64 that is read as a float32
 };
 /// What must be the same in two recordings, and the numbers that may differ.
-struct Content {
+struct Content : AnyField {
   std::vector<int64_t> fixed;
   std::vector<Place> numbers;
   template <class... T> void same(const T&... x) { (fixed.push_back(int64_t(x)), ...); }

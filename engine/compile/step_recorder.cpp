@@ -9,7 +9,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/compile/replay.h"
 #include "engine/compile/step_fuse.h"
-#include "engine/compile/verb_pointers.h"
+#include "engine/compile/verb_fields.h"
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/core/host.h"
@@ -95,7 +95,8 @@ StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
   for (const Tensor& x : arguments) versions_.push_back(x.impl()->storage->version);
-  replay_->begun_ = default_generator().counter();
+  replay_->begun_ = begun_ = drawn_ = default_generator().counter();
+  seed_ = default_generator().initial_seed();
   for (const Tensor& x : inputs) see(x);
   record_verbs();
   resume();
@@ -139,6 +140,12 @@ void StepRecorder::copy_arguments() {
   }
   argument_changed_ = false;
   step_recorder = self;
+}
+
+/// A replay goes on where the generator stands: back to a place in the step itself, but to no other.
+void StepRecorder::check_generator(uint64_t counter) {
+  if (default_generator().initial_seed() != seed_ || counter < begun_ || counter > drawn_)
+    refuse("set_rng_state goes to a place outside the step");
 }
 
 void StepRecorder::refuse(std::string why) {
@@ -224,6 +231,17 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
   return true;
 }
 
+struct StepRecorder::PointerCheck : AnyField {
+  StepRecorder& recorder;
+  StepCall& call;
+  bool known = true;
+  template <class T> void pointer(T*& p, bool out) {
+    known = known && (!p || recorder.check(reinterpret_cast<std::byte*>(&p), out, call));
+  }
+  template <class... T> void in(T*&... p) { (pointer(p, false), ...); }
+  template <class... T> void out(T*&... p) { (pointer(p, true), ...); }
+};
+
 template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), const A& given) {
   if (!why_.empty()) return;
   const char* const name = host.function();
@@ -235,9 +253,11 @@ template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), c
     std::byte* const kept = replay_->arguments_.emplace_back(bytes, bytes + sizeof given).data();
     StepCall call{verb, run, kept, nullptr, 0, {}};
     A& a = *reinterpret_cast<A*>(kept);
-    if (!pointers(a, [&](std::byte* slot, bool out) { return check(slot, out, call); }))
+    PointerCheck pointers{{}, *this, call};
+    fields(a, pointers);
+    if (!pointers.known)
       return refuse(by + " reads numbers that no verb of the device has written in the step");
-    if constexpr (std::is_same_v<A, Run>) {
+    if constexpr (requires { a.program->numbers; }) {
       if (a.numbers) {
         const auto* const from = reinterpret_cast<const std::byte*>(a.numbers);
         const size_t size = sizeof(double) * size_t(a.program->numbers);
@@ -245,10 +265,11 @@ template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), c
             reinterpret_cast<const double*>(numbers_.emplace_back(from, from + size).data());
       }
     } else if constexpr (std::is_same_v<A, Random>) {
-      const Generator& g = default_generator();
-      if (g.kind() != Generator::Kind::philox || a.seed != g.initial_seed())
+      if (a.seed != default_generator().initial_seed())
         return refuse(by + " draws from a generator of its own");
-      call.random = &a, call.place = a.offset - replay_->begun_;
+      check_generator(a.offset);
+      drawn_ = std::max(drawn_, default_generator().counter());
+      call.random = &a, call.place = a.offset - begun_;
     }
     if constexpr (std::is_same_v<A, Map> || std::is_same_v<A, Reduce>)
       if (host.where && fuse_ != StepFusion::none) call.where = host.where();
@@ -398,8 +419,9 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   leave_verbs();
   std::unique_ptr<StepReplay> made = std::move(replay_);
   if (asked_) fail(kAsks);
+  check_generator(default_generator().counter());
   check_results(*made, results);
-  made->draws_ = default_generator().counter() - made->begun_;
+  made->draws_ = default_generator().counter() - begun_;
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);

@@ -1,9 +1,21 @@
-// verb_fields.h -- what verbs' arguments say beside pointers: f.same(fields that fix the work), f.number(a number)
+// verb_fields.h -- what verbs' arguments consist of: pointers, what fixes the work, numbers that may be others
+//
+// fields(argument, f) calls f.in(pointers..) and f.out(pointers..), or f.pointer(p, whether it is written to),
+// where a null pointer is none; f.same(fields that fix the work..) and f.number(a number).
 #pragma once
-#include "engine/compile/verb_pointers.h"
+#include "kernels/device.h"
 #include "kernels/table.h"
 
 namespace mt {
+
+/// A visitor that looks at nothing; others hide what they look at.
+struct AnyField {
+  template <class... T> void in(T*&...) {}
+  template <class... T> void out(T*&...) {}
+  template <class T> void pointer(T*&, bool) {}
+  template <class... T> void same(const T&...) {}
+  void number(double&, bool = false) {}
+};
 
 template <class... Op> constexpr int mapped_params(int op, op::List<Op...>) {
   constexpr int count[] = {op::count_params(Op::info)...};
@@ -17,16 +29,20 @@ template <class F> void same(const int64_t* x, int n, F& f) {
 }
 
 template <class F> void fields(Map& m, F& f) {
+  for (int k = 1; k <= m.inputs; ++k) f.in(m.data[k]);
+  f.out(m.data[0]);
   f.same(m.op, m.part, m.dtype, m.plain, m.inputs, m.ndim);
   same(m.size, m.ndim, f);
   for (int k = 0; k <= m.inputs; ++k) same(m.stride[k], m.ndim, f);
   numbers(m.scalar, mapped_params(m.op, op::Mapped{}), f);
 }
 template <class F> void fields(Copy& c, F& f) {
+  f.in(c.in), f.out(c.out);
   f.same(c.to, c.from, c.ndim, c.streams);
   same(c.size, c.ndim, f), same(c.out_stride, c.ndim, f), same(c.in_stride, c.ndim, f);
 }
 template <class F> void fields(Reduce& r, F& f) {
+  f.in(r.in), f.out(r.out, r.out2);
   f.same(r.op, r.dtype, r.kept, r.reduced);
   same(r.kept_size, r.kept, f), same(r.out_stride, r.kept, f), same(r.kept_stride, r.kept, f);
   same(r.reduced_size, r.reduced, f), same(r.reduced_stride, r.reduced, f);
@@ -37,62 +53,103 @@ template <class F> void fields(AlongDim& a, F& f) {
   same(a.size, a.ndim, f), same(a.out_stride, a.ndim, f), same(a.in_stride, a.ndim, f);
 }
 template <class F> void fields(Scan& s, F& f) {
+  f.in(s.in), f.out(s.out, s.index);
   f.same(s.op, s.dtype), fields(s.lines, f);
   numbers(s.param, mapped_params(s.op, op::Scans{}), f);
 }
 template <class F> void fields(Sort& s, F& f) {
+  f.in(s.in), f.out(s.out, s.index, s.scratch);
   f.same(s.dtype, s.descending, s.first, s.keep), fields(s.lines, f);
 }
-template <class F> void fields(Softmax& s, F& f) { f.same(s.part, s.dtype, s.outer, s.n, s.inner); }
+template <class F> void fields(Softmax& s, F& f) {
+  f.in(s.in, s.grad), f.out(s.out);
+  f.same(s.part, s.dtype, s.outer, s.n, s.inner);
+}
 template <class F> void fields(Normalize& c, F& f) {
+  const bool reads = c.grad || c.given;  // the statistics
+  f.in(c.x, c.weight, c.bias, c.grad);
+  f.pointer(c.mean, !reads), f.pointer(c.variance, !reads), f.pointer(c.rate, !c.grad);
+  f.out(c.out, c.weight_grad, c.bias_grad);
   f.same(c.dtype, c.centred, c.given, c.outer, c.batch, c.groups, c.channels_per_group, c.spatial);
   f.number(c.eps);
 }
 template <class F> void fields(Cell& c, F& f) {
+  f.pointer(c.gates, !c.backward), f.in(c.state, c.h_before, c.c_before);
+  f.pointer(c.h, !c.backward), f.pointer(c.c, !c.backward), f.in(c.h_grad, c.c_grad);
+  f.out(c.gates_grad, c.h_before_grad, c.c_before_grad);
   f.same(c.kind, c.dtype, c.backward, c.rows, c.hidden);
 }
 template <class F> void fields(Matmul& m, F& f) {
+  f.in(m.a, m.b);
+  if (m.accumulate) f.in(m.c);
+  f.out(m.c);
   f.same(m.dtype, m.m, m.n, m.k, m.a_row, m.a_col, m.b_row, m.b_col, m.c_row, m.c_col, m.batch_dims,
          m.accumulate);
   for (const int64_t* list : {m.batch_size, m.a_batch, m.b_batch, m.c_batch})
     same(list, m.batch_dims, f);
 }
 template <class F> void fields(Conv& c, F& f) {
+  void** const all[] = {&c.y, &c.x, &c.w};
+  const int to = int(c.part);
+  f.in(c.bias), f.out(c.scratch);
+  for (int k = 0; k < 3; ++k)
+    if (k != to) f.in(*all[k]);
+  f.out(*all[to]);
   f.same(c.part, c.dtype, c.batch, c.groups, c.inputs, c.outputs);
   for (const int64_t* list : {c.size, c.kernel, c.out, c.stride, c.dilation, c.offset})
     same(list, 2, f);
 }
 template <class F> void fields(MaxPool& p, F& f) {
+  f.pointer(p.values, !p.backward), f.pointer(p.index, !p.backward), f.pointer(p.x, p.backward);
   f.same(p.dtype, p.planes);
   for (const int64_t* list : {p.size, p.kernel, p.out, p.stride, p.dilation, p.offset})
     same(list, 2, f);
 }
 template <class F> void fields(Gather& g, F& f) {
+  f.in(g.in, g.index), f.out(g.out);
   f.same(g.dtype, g.ndim, g.step, g.extent, g.first, g.back, g.join);
   same(g.size, g.ndim, f), same(g.out_stride, g.ndim, f);
   same(g.in_stride, g.ndim, f), same(g.index_stride, g.ndim, f);
 }
 template <class F> void fields(RavelIndex& r, F& f) {
+  f.in(r.index), f.out(r.out);
   f.same(r.ndim, r.step, r.extent, r.first, r.back, r.add);
   same(r.size, r.ndim, f), same(r.index_stride, r.ndim, f);
 }
-template <class F> void fields(Mask& m, F& f) { f.same(m.n); }
-template <class F> void fields(Compress& c, F& f) { f.same(c.mask.n, c.dtype, c.unpack); }
+template <class F> void fields(Mask& m, F& f) { f.in(m.set), f.out(m.before), f.same(m.n); }
+template <class F> void fields(Compress& c, F& f) {
+  f.in(c.mask.set, c.mask.before);
+  f.pointer(c.packed, !c.unpack), f.pointer(c.whole, c.unpack);
+  f.same(c.mask.n, c.dtype, c.unpack);
+}
 template <class F> void fields(Search& s, F& f) {
+  f.in(s.sorted, s.value), f.out(s.out);
   f.same(s.dtype, s.rows, s.sorted_row, s.sorted_size, s.values, s.first, s.right);
 }
-template <class F> void fields(Random& r, F& f) { f.same(r.what, r.dtype, r.n, r.low, r.span); }
+template <class F> void fields(Random& r, F& f) {
+  f.out(r.out), f.same(r.what, r.dtype, r.n, r.low, r.span);
+}
+/// The numbers of what runs a program.
+template <class A, class F> void program_numbers(A& a, F& f) {
+  for (int k = 0; a.numbers && k < a.program->numbers; ++k)
+    f.number(const_cast<double&>(a.numbers[k]), a.dtype == Dtype::f32);
+}
 template <class F> void fields(Run& r, F& f) {
   const Program& p = *r.program;
+  for (int k = p.outputs; k < p.outputs + p.inputs; ++k) f.in(r.data[k]);
+  for (int k = 0; k < p.outputs; ++k) f.out(r.data[k]);
+  if (p.by_rows) f.out(r.scratch);
   f.same(uintptr_t(r.program), r.dtype, r.ndim);
   same(r.size, r.ndim, f);
   for (int k = 0; k < p.outputs + p.inputs; ++k) {
     f.same(r.is_bool[k]);
     same(r.stride[k], r.ndim, f);
   }
-  for (int k = 0; r.numbers && k < p.numbers; ++k)
-    f.number(const_cast<double&>(r.numbers[k]), r.dtype == Dtype::f32);
+  program_numbers(r, f);
 }
+/// Whether calls of the verb with this argument can be recorded.
+template <class A> constexpr bool kRecords = requires(A& a, AnyField& f) { fields(a, f); };
+
 /// The dtype of elements that one number stands for, of verbs that take such.
 inline Dtype number_dtype(const Map& m) { return m.dtype; }
 inline Dtype number_dtype(const Copy& c) { return c.from; }

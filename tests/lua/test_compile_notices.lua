@@ -184,6 +184,49 @@ test('a seed inside, the default dtype', function()
   end)
 end)
 
+test('the state of the random numbers: places of the step itself are replayed, others are not', function()
+  for _, goes_out in ipairs{true, false} do
+    race(function(wrap)
+      local outside = mt.get_rng_state()
+      local step = wrap(function(a)
+        local state = mt.get_rng_state()
+        local first = mt.rand(3)
+        mt.set_rng_state(goes_out and outside or state)
+        return a + first, a + mt.rand(3)
+      end)
+      return function(c)
+        if c > 5 then mt.rand(c) end
+        local first, second = step(x)
+        return first, second, mt.rand(1)
+      end
+    end)
+  end
+  race(function(wrap) -- the step draws nothing itself
+    local outside = mt.get_rng_state()
+    local step = wrap(function(a)
+      mt.set_rng_state(outside)
+      return a * 2
+    end)
+    return function(c) return step(x), mt.rand(c) end
+  end)
+end)
+
+test('results that see the same memory do so in every call', function()
+  local w = mt.ones(2, 3)
+  local step = mt.compile(function(a)
+    local y = a * 2
+    return y, y:t(), y[2], w, w:t(), a:sum()
+  end)
+  for _ = 1, 5 do
+    local y, turned, row, kept, kept_turned = step(x)
+    y:zero_()
+    assert(turned:sum():item() == 0 and row:sum():item() == 0)
+    kept:zero_()
+    assert(kept_turned:sum():item() == 0)
+    w:fill_(1)
+  end
+end)
+
 test('an error for an element that the step catches', function()
   local step = mt.compile(function(a)
     local ok, sum = pcall(function() return a:sum():item() end)
@@ -191,6 +234,19 @@ test('an error for an element that the step catches', function()
   end)
   same(step(x), x * x:sum())
   raises(function() step(x) end, 'cannot ask for the elements of a tensor')
+end)
+
+test('a schedule that the step steps, and catches what is said', function()
+  local w = mt.ones(1):requires_grad_()
+  local opt = mt.optim.SGD({w}, {lr = 1})
+  local sched = mt.optim.lr.ExponentialLR(opt, {gamma = 0.5})
+  local step = mt.compile(function(a)
+    opt:step()
+    pcall(sched.step, sched)
+    return a * w
+  end)
+  step(x)
+  raises(function() step(x) end, 'ExponentialLR: a schedule cannot step inside a compiled step')
 end)
 
 test('numbers that decide behind a test, in a method, a metamethod, a function of the library', function()

@@ -34,6 +34,7 @@ local function bytes_text(n)
   if n < 2 ^ 20 then return ('%.1f KiB'):format(n / 2 ^ 10) end
   return ('%.1f MiB'):format(n / 2 ^ 20)
 end
+explain.bytes_text = bytes_text
 local function value_text(x)
   if type(x) == 'string' then return ('%q'):format(x) end
   return (type(x) == 'number' or type(x) == 'boolean') and tostring(x) or core.describe(x)
@@ -180,39 +181,25 @@ local function extent_of(...)
   return dtype or 'float32', elements
 end
 
-local function describe_map(f, record, text, options, ...)
-  text:line('%s of the function at %s', record.name, source_of(record.f))
-  local n = select('#', ...)
-  local made, dtype, elements
-  if n > 0 then
-    made = compiled.program_of(record, ...)
-    dtype, elements = extent_of(...)
-  else
-    made, dtype = compiled.program_for(record, nil), 'float32'
-  end
-  describe_program(text, made, dtype, elements)
-  if n > 0 then describe_run(text, verbs_of(f, ...)) end
-  if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
+local function describe_tree(text, made, x, dim)
+  local name, order = compiled.built_in(made.program), 'the order depends on the size alone, not on threads'
+  if name then return text:line('reduction: f is %s; the loops of that reduction run', name) end
+  if not x then return text:line('reduction: a tree of pairs; %s', order) end
+  local size = dim and x:size(dim) or x:numel()
+  local levels = size > 1 and math.ceil(math.log(size) / math.log(2)) or 0
+  text:line('reduction: a tree of pairs, %s over %d elements: %s', plural(levels, 'level'), size, order)
 end
 
-local function describe_reduce(f, record, text, options, ...)
-  text:line('reduce of the function at %s', source_of(record.f))
-  local made = compiled.program_for(record.pair, {'tensor', 'tensor'})
-  local x, dim = ...
-  local name = compiled.built_in(made.program)
-  local dtype = x and x.dtype or 'float32'
-  describe_program(text, made, dtype)
-  if name then
-    text:line('reduction: f is %s; the loops of that reduction run', name)
-  elseif x then
-    local size = dim and x:size(dim) or x:numel()
-    local levels = size > 1 and math.ceil(math.log(size) / math.log(2)) or 0
-    text:line('reduction: a tree of pairs, %s over %d elements: the order depends on the size alone, not on threads',
-      plural(levels, 'level'), size)
-  else
-    text:line 'reduction: a tree of pairs; the order depends on the size alone, not on threads'
-  end
-  if x then describe_run(text, verbs_of(f, ...)) end
+--- Of mt.map, mt.zip and mt.reduce.
+local function describe_compiled(f, record, text, options, ...)
+  text:line('%s of the function at %s', record.name, source_of(record.f))
+  local n, pair = select('#', ...), record.pair
+  local made = pair and compiled.program_for(pair, {'tensor', 'tensor'}) or
+    n > 0 and compiled.program_of(record, ...) or compiled.program_for(record)
+  local dtype, elements = extent_of(...)
+  describe_program(text, made, dtype, not pair and elements)
+  if pair then describe_tree(text, made, ...) end
+  if n > 0 then text:run(f, ...) end
   if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
 end
 
@@ -286,8 +273,7 @@ local function describe(f, options, ...)
   end
   if type(f) ~= 'function' then core.fail('explain: it takes a function, got %s', core.describe(f)) end
   if record and record.name == 'fuse' then describe_fuse(f, record, text, options, ...)
-  elseif record and record.pair then describe_reduce(f, record, text, options, ...)
-  elseif record then describe_map(f, record, text, options, ...)
+  elseif record then describe_compiled(f, record, text, options, ...)
   elseif options.show and options.show ~= 'program' then
     core.fail("explain: show='%s' is for compiled functions: mt.map, mt.zip, mt.reduce", options.show)
   else describe_call(f, text, options, ...) end

@@ -26,6 +26,11 @@ function Recording:pause(optimizer)
   self.optimizers[#self.optimizers + 1] = optimizer
 end
 function Recording:resume() parts.step_resume(self.handle) end
+--- An error, also where the step catches it.
+function Recording:refuse(...)
+  self.refused = (...):format(select(2, ...))
+  core.fail('%s', self.refused)
+end
 
 --- The strides of a tensor that is not contiguous, as text: sums go along them.
 local function layout_of(x)
@@ -47,17 +52,24 @@ local function copy_of(x)
   return x:as_strided({last}, {1}):clone():as_strided(x.shape, strides, 0)
 end
 
+--- The arguments, f(x) in place of each tensor.
+local function map_tensors(arguments, f)
+  local mapped = {n = arguments.n}
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    mapped[i] = mt.is_tensor(x) and f(x, i) or x
+  end
+  return mapped
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
-  local inputs, tensors, given, has_numbers = {}, {}, {n = arguments.n}, entry.captures_numbers
-  for i = 1, arguments.n do
-    given[i] = arguments[i]
-    has_numbers = has_numbers or type(arguments[i]) == 'number'
-    if mt.is_tensor(arguments[i]) then
-      given[i] = copy_of(arguments[i])
-      inputs[#inputs + 1], tensors[#tensors + 1] = given[i], arguments[i]
-    end
-  end
+  local inputs, tensors, has_numbers = {}, {}, entry.captures_numbers
+  for i = 1, arguments.n do has_numbers = has_numbers or type(arguments[i]) == 'number' end
+  local given = map_tensors(arguments, function(x)
+    inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
+    return inputs[#inputs]
+  end)
   collectgarbage()
   collectgarbage() -- what stands around is not freed while the step is recorded
   local fuse = entry.unfused and 0 or has_numbers and 2 or 1
@@ -74,24 +86,26 @@ local function record(self, entry, arguments)
     parts.step_drop(recording.handle)
     error(results[2], 0)
   end
-  local list, which = {}, {}
-  for i = 2, results.n do
-    if mt.is_tensor(results[i]) then
-      list[#list + 1] = results[i]
-      which[i - 1] = true
-    end
+  if recording.refused then -- the step caught the error
+    parts.step_drop(recording.handle)
+    core.fail('%s', recording.refused)
   end
+  local list, which, out = {}, {}, {n = results.n - 1, unpack(results, 2, results.n)}
+  map_tensors(out, function(x, i)
+    list[#list + 1] = x
+    which[i] = #list
+  end)
   local step, why = parts.step_finish(recording.handle, list)
-  local out = {n = results.n - 1, unpack(results, 2, results.n)}
   if not step then
     mt.no_grad(function() -- what was changed in place were copies
-      for i = 1, arguments.n do
-        if mt.is_tensor(given[i]) and not same(given[i], arguments[i]) then arguments[i]:copy_(given[i]) end
+      for i, x in ipairs(inputs) do
+        if not same(x, tensors[i]) then tensors[i]:copy_(x) end
       end
     end)
     return out, nil, why
   end
-  for i in pairs(which) do out[i] = out[i]:detach():clone() end -- a replay writes where they were
+  local kept = parts.step_copies(list) -- a replay writes where they were
+  for i, k in pairs(which) do out[i] = kept[k] end
   return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
     results = out, captured = captured.of(self.f)}
 end
@@ -109,25 +123,21 @@ local function replay(program)
 end
 
 local function results_of(program)
-  local step = program.step
-  if program.only_tensor then return parts.step_end(step) end
-  local tensors, results, k = pack(parts.step_end(step)), {n = program.results.n}, 0
-  for i = 1, results.n do
-    if program.which[i] then
-      k = k + 1
-      results[i] = tensors[k]
-    else
-      results[i] = program.results[i]
-    end
+  if program.only_tensor then return parts.step_end(program.step) end
+  local tensors, results, kept = {parts.step_end(program.step)}, {}, program.results
+  for i = 1, kept.n do
+    local k = program.which[i]
+    if k then results[i] = tensors[k] else results[i] = kept[i] end
   end
-  return unpack(results, 1, results.n)
+  return unpack(results, 1, kept.n)
 end
 
 -- ---- trying a replay against the step ----------------------------------------------------------------
 
+local function copied(x) return x:detach():clone() end
 local function copies(list)
   local all = {}
-  for i, x in ipairs(list) do all[i] = x:detach():clone() end
+  for i, x in ipairs(list) do all[i] = copied(x) end
   return all
 end
 local function state_of(optimizers)
@@ -157,7 +167,7 @@ local function parameters_of(optimizers, list)
 end
 local function grads_of(leaves)
   local all = {}
-  for i, x in ipairs(leaves) do all[i] = x.grad and x.grad:detach():clone() or false end
+  for i, x in ipairs(leaves) do all[i] = x.grad and copied(x.grad) or false end
   return all
 end
 --- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
@@ -329,61 +339,38 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', place_of(self.f), why)
 end
 
---- The GPU of the arguments, or nil.
-local function gpu_of(arguments)
-  for i = 1, arguments.n do
-    local x = arguments[i]
-    if mt.is_tensor(x) and x.device ~= 'cpu' then return x.device end
-  end
-end
-
 --- A call with tensors of a GPU: a CUDA graph, recorded at the second call.
 local function graph_call(self, entry, device, arguments)
   if entry.calls == 1 then return self.f(unpack(arguments, 1, arguments.n)) end
   local program = entry.program
   if not program then
-    local inputs = {n = arguments.n}
-    for i = 1, arguments.n do
-      local x = arguments[i]
-      inputs[i] = mt.is_tensor(x) and x:detach():clone() or x
-    end
+    local inputs = map_tensors(arguments, copied)
     program = {inputs = inputs, captured = captured.of(self.f),
       graph = mt.cuda.graph(function() return self.f(unpack(inputs, 1, inputs.n)) end, 0, device)}
     entry.program = program
   end
-  for i = 1, arguments.n do
-    if mt.is_tensor(arguments[i]) then program.inputs[i]:copy_(arguments[i]) end
-  end
-  local results = pack(program.graph())
-  for i = 1, results.n do
-    if mt.is_tensor(results[i]) then results[i] = results[i]:detach():clone() end
-  end
+  map_tensors(arguments, function(x, i) program.inputs[i]:copy_(x) end)
+  local results = map_tensors(pack(program.graph()), copied)
   return unpack(results, 1, results.n)
 end
 
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
-  local arguments = pack(...)
-  for i = 1, arguments.n do
-    local x = arguments[i]
-    if mt.is_tensor(x) and x.requires_grad then
-      give_up(self, entry, ('argument %d requires a gradient'):format(i))
-      return self.f(...)
-    elseif mt.is_tensor(x) and x.device == 'cpu' and is_expanded(x) then
-      give_up(self, entry, ('argument %d is expanded; pass its :contiguous()'):format(i))
-      return self.f(...)
-    end
+  local arguments, gpu, why_not = pack(...), nil, nil
+  map_tensors(arguments, function(x, i)
+    if x.device ~= 'cpu' then gpu = gpu or x.device end
+    why_not = why_not or x.requires_grad and ('argument %d requires a gradient'):format(i) or
+      x.device == 'cpu' and is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
+  end)
+  if gpu and not why_not then return graph_call(self, entry, gpu, arguments) end
+  if not why_not and entry.calls == 1 then return self.f(...) end
+  why_not = why_not or not entry.program and captured.of(self.f).why
+  if why_not then
+    give_up(self, entry, why_not)
+    return self.f(...)
   end
-  local gpu = gpu_of(arguments)
-  if gpu then return graph_call(self, entry, gpu, arguments) end
-  if entry.calls == 1 then return self.f(...) end
   if not entry.program then
-    local why_not = captured.of(self.f).why
-    if why_not then
-      give_up(self, entry, why_not)
-      return self.f(...)
-    end
     local results, program, why = record(self, entry, arguments)
     if not program then give_up(self, entry, why) end
     entry.program = program
@@ -484,15 +471,12 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     return compiled_step
   end)
 
-local function bytes(n)
-  return n < 2 ^ 10 and ('%d bytes'):format(n) or n < 2 ^ 20 and ('%.1f KiB'):format(n / 2 ^ 10) or
-    ('%.1f MiB'):format(n / 2 ^ 20)
-end
 --- Its memory, its programs, its parameters.
 local function describe_program(text, entry)
   local step = entry.program.step
   local _, _, buffers, own, planned = parts.step_facts(step)
-  text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, bytes(own), bytes(planned))
+  text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, explain.bytes_text(own),
+    explain.bytes_text(planned))
   for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
   if entry.unfused then text:line('    not fused: the bits of a program were others') end
   if entry.free then

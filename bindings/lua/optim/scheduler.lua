@@ -117,7 +117,8 @@ end
 method('step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes ' ..
   'the metric; the others, if need be, the number of the step to go to, counted from 0.', function(self, given)
     if core.step_recording then -- Lua is not replayed
-      core.fail('%s: a schedule cannot step inside a compiled step; call sched:step() after it', self.__name)
+      core.step_recording:refuse('%s: a schedule cannot step inside a compiled step; call sched:step() after it',
+        self.__name)
     end
     self:advance(given)
   end)
