@@ -3,7 +3,7 @@
 
 namespace mt::grid {
 
-void fail_line(const Kernel& p, int line, const std::string& text) {
+void fail_at(const Kernel& p, int line, const std::string& text) {
   const size_t function = size_t(line >> 20);
   fail("kernel: {}:{}: {}", function < p.chunks.size() ? p.chunks[function] : "", line & 0xfffff,
        text);
@@ -45,9 +45,7 @@ Value* Builder::launch_scalar(LaunchScalar s, int line) {
 Statement* Builder::emit(Statement::Kind kind, int line) {
   constexpr size_t kMost = 10000;
   if (p_.statements.size() >= kMost)
-    refuse(line,
-           fmt::format("the kernel has more than {} statements, its helpers inlined; use loops",
-                       kMost));
+    refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops", kMost);
   Statement& s = p_.statements.emplace_back();
   s.kind = kind, s.line = at(line);
   out_->push_back(&s);
@@ -93,12 +91,8 @@ void Builder::run(const std::vector<Outer>& arguments) {
       p_.tensors.push_back({f.variables[k], a.dtype, a.ndim});
       continue;
     }
-    const GridType type = a.kind == Outer::whole  ? GridType::integer
-                          : a.kind == Outer::real ? GridType::real
-                                                  : GridType::boolean;
-    it.kind = Item::value;
-    it.number = launch_scalar({LaunchScalar::argument, a.index, 0, type}, f.line);
-    if (f.assigned[k]) it.number = spilled(it.number, f.line);
+    it = launch_scalar({LaunchScalar::argument, a.index, 0, a.type()}, f.line);
+    if (f.assigned[k]) it = spilled(it.number, f.line);
   }
   if (returns_early(f.body, true)) {
     frame.scope = emit(Statement::scope, f.line);
@@ -110,10 +104,10 @@ void Builder::run(const std::vector<Outer>& arguments) {
 void Builder::call_function(const ast::Function& f, int index, std::vector<Item> arguments,
                             std::vector<Item>& results, int line) {
   if (++depth_ > 30)
-    refuse(line, fmt::format("'{}' calls itself; kernels have no recursion, use a loop", f.name));
+    refuse(line, "'{}' calls itself; kernels have no recursion, use a loop", f.name);
   if (int(arguments.size()) != f.parameters)
-    refuse(line, fmt::format("'{}' takes {} argument{}, got {}", f.name, f.parameters,
-                             f.parameters == 1 ? "" : "s", arguments.size()));
+    refuse(line, "'{}' takes {} argument{}, got {}", f.name, f.parameters,
+           f.parameters == 1 ? "" : "s", arguments.size());
   if (p_.chunks.size() <= size_t(index)) p_.chunks.resize(size_t(index) + 1);
   p_.chunks[size_t(index)] = f.chunk;
   Frame frame{&f, index, std::vector<Item>(f.variables.size()), frame_, out_};
@@ -134,11 +128,7 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   frame_ = &frame;
   statements(f.body);
   frame_ = caller, out_ = before, loops_ = loops;
-  for (const int v : frame.results) {
-    Item it;
-    it.kind = Item::value, it.number = make(Value::variable, v, line);
-    results.push_back(it);
-  }
+  for (const int v : frame.results) results.push_back(make(Value::variable, v, line));
   --depth_;
 }
 
@@ -148,8 +138,8 @@ void Builder::give_back(const ast::Statement& s, bool last) {
     refuse(s.line, "a kernel returns nothing; it writes into a tensor that it was given");
   std::vector<Item> values = items(s.right, s.right.size());
   if (f.returned && values.size() != f.results.size())
-    refuse(s.line, fmt::format("'{}' returns {} value{} here and {} elsewhere", f.function->name,
-                               values.size(), values.size() == 1 ? "" : "s", f.results.size()));
+    refuse(s.line, "'{}' returns {} value{} here and {} elsewhere", f.function->name, values.size(),
+           values.size() == 1 ? "" : "s", f.results.size());
   if (!f.returned)
     for (size_t k = 0; k < values.size(); ++k) {
       f.results.push_back(fresh("result of " + f.function->name, s.line));
@@ -204,8 +194,7 @@ void Builder::bind(int local, Item it, int line) {
     const int v = fresh(name, line);
     if (it.kind != Item::nil) store(v, value_of(it, line), line);
     else if (!again) p_.variables.back().type = GridType::none;
-    to = {};
-    to.kind = Item::value, to.number = make(Value::variable, v, line);
+    to = make(Value::variable, v, line);
     return;
   }
   if (it.kind == Item::text)
@@ -220,8 +209,8 @@ void Builder::local(const ast::Statement& s) {
   std::vector<Item> values = items(s.right, s.variables.size());
   if (values.size() < s.variables.size() && !s.right.empty() &&
       s.right.back()->kind == Expr::call && s.right.size() == 1)
-    refuse(s.line, fmt::format("{} names, but the call gives {} value{}", s.variables.size(),
-                               values.size(), values.size() == 1 ? "" : "s"));
+    refuse(s.line, "{} names, but the call gives {} value{}", s.variables.size(), values.size(),
+           values.size() == 1 ? "" : "s");
   values.resize(s.variables.size());
   if (values.size() > 1)
     for (Item& it : values)
@@ -229,8 +218,8 @@ void Builder::local(const ast::Statement& s) {
   for (size_t k = 0; k < s.variables.size(); ++k) {
     const int local = s.variables[k];
     if (values[k].kind == Item::nil && !s.right.empty() && k < s.right.size())
-      refuse(s.line, fmt::format("nil is no value in a kernel; local {} alone declares it",
-                                 frame_->function->variables[size_t(local)]));
+      refuse(s.line, "nil is no value in a kernel; local {} alone declares it",
+             frame_->function->variables[size_t(local)]);
     bind(local, values[k], s.line);
   }
 }
@@ -238,13 +227,10 @@ void Builder::local(const ast::Statement& s) {
 void Builder::assign(const ast::Statement& s) {
   std::vector<Item> values = items(s.right, s.left.size());
   if (values.size() < s.left.size())
-    refuse(s.line, fmt::format("{} targets, but {} value{}", s.left.size(), values.size(),
-                               values.size() == 1 ? "" : "s"));
+    refuse(s.line, "{} targets, but {} value{}", s.left.size(), values.size(),
+           values.size() == 1 ? "" : "s");
   if (s.left.size() > 1)
-    for (Item& it : values) {
-      it.number = spilled(value_of(it, s.line), s.line);
-      it.kind = Item::value;
-    }
+    for (Item& it : values) it = spilled(value_of(it, s.line), s.line);
   for (size_t k = 0; k < s.left.size(); ++k) assign_one(*s.left[k], values[k]);
 }
 
@@ -253,20 +239,16 @@ void Builder::assign_one(const Expr& target, Item it) {
   if (target.kind == Expr::local) {
     const Item& to = frame_->locals[size_t(target.variable)];
     if (to.kind != Item::value || to.number->kind != Value::variable)
-      refuse(line, fmt::format("'{}' is a tensor or function and cannot be set; use another local",
-                               target.text));
+      refuse(line, "'{}' is a tensor or function and cannot be set; use another local",
+             target.text);
     return store(to.number->index, value_of(it, line), line);
   }
   Value* const v = value_of(it, line);
   Item to = item(target);
-  if (to.kind != Item::tensor)
-    refuse(
-        line,
-        to.kind == Item::outer
-            ? fmt::format(
-                  "'{}' lies outside of the kernel and cannot be set; only elements of tensors can",
-                  to.path.text())
-            : "only locals and elements of tensors can be set");
+  if (to.kind == Item::outer)
+    refuse(line, "'{}' lies outside of the kernel and cannot be set; only elements of tensors can",
+           to.path.text());
+  if (to.kind != Item::tensor) refuse(line, "only locals and elements of tensors can be set");
   access(to, line, "write to");
   p_.tensors[size_t(to.index)].stored = true;
   Statement* const s = emit(Statement::store, line);
@@ -320,11 +302,9 @@ void Builder::count(const ast::Statement& s) {
   p_.variables[size_t(c->variable)].home = &c->body;
   Body* const before = into(c->body);
   loops_.push_back(c);
-  Item counter;
-  counter.kind = Item::value, counter.number = make(Value::variable, c->variable, s.line);
-  if (frame_->function->assigned[size_t(s.variables[0])])
-    counter.number = spilled(counter.number, s.line);
-  frame_->locals[size_t(s.variables[0])] = counter;
+  Value* const counter = make(Value::variable, c->variable, s.line);
+  frame_->locals[size_t(s.variables[0])] =
+      frame_->function->assigned[size_t(s.variables[0])] ? spilled(counter, s.line) : counter;
   statements(s.blocks[0]);
   loops_.pop_back();
   out_ = before;

@@ -15,6 +15,8 @@ struct Item {
   std::string name;            // of a word or text
   Path path;
   std::vector<Item> list;  // several results
+  Item() = default;
+  Item(Value* v) : kind(value), number(v) {}  // NOLINT: a value is an item
 };
 
 /// A call that is being inlined: what the variables of its function are.
@@ -97,8 +99,9 @@ class Builder {
   Value* launch_scalar(LaunchScalar, int line);
   Value* place_of(Value* sum);
   int at(int line) const { return frame_->index << 20 | line; }
-  [[noreturn]] void refuse(int line, const std::string& text) const {
-    fail_line(p_, at(line), text);
+  template <class... A>
+  [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
+    fail_line(p_, at(line), text, std::forward<A>(values)...);
   }
   static bool is_word(std::string_view);
 

@@ -375,9 +375,8 @@ class Text {
     if (d != Dtype::i32 && d != Dtype::i64 && d != Dtype::f32 && d != Dtype::f64)
       fail_line(
           k_, s.line,
-          fmt::format(
-              "atomic_add into a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
-              dtype_name(d)));
+          "atomic_add into a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
+          dtype_name(d));
     line(s, fmt::format("if (auto* at = {}) v{} = mt_add(at, {});",
                         address(s.tensor, s.args, s.line), s.variable, value(*s.value)));
   }

@@ -6,11 +6,6 @@
 namespace mt::grid {
 namespace {
 
-Item value_item(Value* v) {
-  Item it;
-  it.kind = Item::value, it.number = v;
-  return it;
-}
 int axis_of(const std::string& field) {
   return field == "x" ? 0 : field == "y" ? 1 : field == "z" ? 2 : -1;
 }
@@ -48,11 +43,11 @@ bool Builder::is_word(std::string_view name) {
 
 Item Builder::item(const Expr& e) {
   switch (e.kind) {
-    case Expr::number: return value_item(number(e.value, e.line));
+    case Expr::number: return number(e.value, e.line);
     case Expr::boolean: {
       Value* const v = make(Value::boolean, 0, e.line);
       v->value = e.value;
-      return value_item(v);
+      return v;
     }
     case Expr::nil: return {};
     case Expr::string: {
@@ -65,7 +60,7 @@ Item Builder::item(const Expr& e) {
       if (it.kind != Item::value || it.number->kind >= Value::operation) return it;
       Value& here = p_.values.emplace_back(*it.number);
       here.line = at(e.line);
-      return value_item(&here);
+      return &here;
     }
     case Expr::free:
       if (is_word(e.text) && !outside_.is_upvalue(frame_->index, e.text)) {
@@ -76,9 +71,9 @@ Item Builder::item(const Expr& e) {
       return look({frame_->index, e.text, {}}, e.line);
     case Expr::index: return indexed(e);
     case Expr::call: return call(e);
-    case Expr::unary: return e.text == "#" ? indexed(e) : value_item(unary(e));
-    case Expr::binary: return value_item(binary(e));
-    default: return value_item(logical(e));
+    case Expr::unary: return e.text == "#" ? indexed(e) : unary(e);
+    case Expr::binary: return binary(e);
+    default: return logical(e);
   }
 }
 
@@ -117,20 +112,13 @@ Item Builder::look(Path path, int line) {
   Item it;
   switch (o.kind) {
     case Outer::nothing:
-      refuse(line,
-             fmt::format(
-                 "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
-                 path.text(),
-                 path.root == "math" ? "; kernels know the functions of math that give one number"
-                                     : ""));
+      refuse(
+          line, "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
+          path.text(),
+          path.root == "math" ? "; kernels know the functions of math that give one number" : "");
     case Outer::whole:
     case Outer::real:
-    case Outer::boolean: {
-      const GridType t = o.kind == Outer::whole  ? GridType::integer
-                         : o.kind == Outer::real ? GridType::real
-                                                 : GridType::boolean;
-      return value_item(launch_scalar({LaunchScalar::captured, o.index, 0, t}, line));
-    }
+    case Outer::boolean: return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
     case Outer::tensor: {
       it.kind = Item::tensor;
       for (size_t k = 0; k < p_.tensors.size(); ++k)
@@ -144,9 +132,8 @@ Item Builder::look(Path path, int line) {
     case Outer::other:
       refuse(
           line,
-          fmt::format(
-              "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such",
-              path.text(), o.text));
+          "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such",
+          path.text(), o.text);
     default: it.kind = Item::outer, it.path = std::move(path), it.name = o.text; return it;
   }
 }
@@ -164,11 +151,11 @@ Value* Builder::value_of(Item it, int line) {
     return v;
   }
   if (it.kind == Item::nil) refuse(line, "nil is no value in a kernel; use a number or a boolean");
-  refuse(line, fmt::format("{} is no number{}", described(p_, it),
-                           it.kind == Item::word && it.name.find('_') != it.name.npos &&
-                                   it.name.find("dim") + it.name.find("idx") < 40
-                               ? fmt::format("; write {}.x", it.name)
-                               : ""));
+  refuse(line, "{} is no number{}", described(p_, it),
+         it.kind == Item::word && it.name.find('_') != it.name.npos &&
+                 it.name.find("dim") + it.name.find("idx") < 40
+             ? fmt::format("; write {}.x", it.name)
+             : "");
 }
 Value* Builder::value(const Expr& e) { return value_of(item(e), e.line); }
 
@@ -183,16 +170,16 @@ void Builder::access(const Item& it, int line, const char* doing) {
   const Tensor& t = p_.tensors[size_t(it.index)];
   if (int(it.prefix.size()) == t.ndim) return;
   const std::string indices = t.ndim == 0 ? "" : "[i][j][k][l]";
-  refuse(line, fmt::format("cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
-                           t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j].."));
+  refuse(line, "cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
+         t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j]..");
 }
 
 // ---- fields and indices ------------------------------------------------------------------------------
 
 Item Builder::size(int tensor, int dim, int line) {
   const Tensor& t = p_.tensors[size_t(tensor)];
-  if (t.shared) return value_item(number(double(t.size[dim]), line));
-  return value_item(launch_scalar({LaunchScalar::size, tensor, dim, GridType::integer}, line));
+  if (t.shared) return number(double(t.size[dim]), line);
+  return launch_scalar({LaunchScalar::size, tensor, dim, GridType::integer}, line);
 }
 
 Item Builder::indexed(const Expr& e) {
@@ -201,12 +188,11 @@ Item Builder::indexed(const Expr& e) {
   if (e.kind == Expr::unary) {  // #x
     if (object.kind == Item::shape) {
       const int rank = p_.tensors[size_t(object.index)].ndim - int(object.prefix.size());
-      return value_item(number(rank, line));
+      return number(rank, line);
     }
     if (object.kind != Item::tensor ||
         int(object.prefix.size()) >= p_.tensors[size_t(object.index)].ndim)
-      refuse(line,
-             fmt::format("# is the first size of a tensor, not of {}", described(p_, object)));
+      refuse(line, "# is the first size of a tensor, not of {}", described(p_, object));
     return size(object.index, int(object.prefix.size()), line);
   }
   const Expr& key = *e.args[1];
@@ -215,50 +201,46 @@ Item Builder::indexed(const Expr& e) {
     case Item::tensor:
       if (!named) return element(object, key, line);
       if (key.text == "ndim")
-        return value_item(
-            number(p_.tensors[size_t(object.index)].ndim - int(object.prefix.size()), line));
+        return number(p_.tensors[size_t(object.index)].ndim - int(object.prefix.size()), line);
       if (key.text == "shape") return object.kind = Item::shape, object;
-      refuse(line,
-             fmt::format(
-                 "a tensor in a kernel has elements, #{0}, {0}.shape[d] and {0}.ndim, not '{1}'",
-                 p_.tensors[size_t(object.index)].name, key.text));
+      refuse(line, "a tensor in a kernel has elements, #{0}, {0}.shape[d] and {0}.ndim, not '{1}'",
+             p_.tensors[size_t(object.index)].name, key.text);
     case Item::shape: {
       const Tensor& t = p_.tensors[size_t(object.index)];
       const int64_t d = named ? 0 : constant(key, "the dimension"),
                     rank = t.ndim - int(object.prefix.size());
       if (d < 1 || d > rank)
-        refuse(line, fmt::format("'{}' has {} dimension{}; there is no shape[{}]", t.name, rank,
-                                 rank == 1 ? "" : "s", named ? key.text : std::to_string(d)));
+        refuse(line, "'{}' has {} dimension{}; there is no shape[{}]", t.name, rank,
+               rank == 1 ? "" : "s", named ? key.text : std::to_string(d));
       return size(object.index, int(object.prefix.size()) + int(d) - 1, line);
     }
     case Item::word:
-      if (!named) refuse(line, fmt::format("'{}' has .x, .y and .z", object.name));
+      if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
       return word_field(object, key.text, line);
     case Item::outer:
       if (!named && key.kind != Expr::number)
         refuse(
             line,
-            fmt::format(
-                "the table '{}' is read through names or whole literals in kernels, as {}.x; a tensor takes any index",
-                object.path.text(), object.path.text()));
+            "the table '{}' is read through names or whole literals in kernels, as {}.x; a tensor takes any index",
+            object.path.text(), object.path.text());
       object.path.keys.push_back(named ? key.text : fmt::format("[{}]", key.value));
       return look(object.path, line);
     case Item::value:
-      refuse(line, fmt::format("too many indices, or an index into a number{}",
-                               object.number->kind == Value::load
-                                   ? fmt::format(": '{}' has {} dimensions",
-                                                 p_.tensors[size_t(object.number->index)].name,
-                                                 p_.tensors[size_t(object.number->index)].ndim)
-                                   : ""));
-    default: refuse(line, fmt::format("{} has no fields or elements", described(p_, object)));
+      refuse(line, "too many indices, or an index into a number{}",
+             object.number->kind == Value::load
+                 ? fmt::format(": '{}' has {} dimensions",
+                               p_.tensors[size_t(object.number->index)].name,
+                               p_.tensors[size_t(object.number->index)].ndim)
+                 : "");
+    default: refuse(line, "{} has no fields or elements", described(p_, object));
   }
 }
 
 Item Builder::element(Item tensor, const Expr& key, int line) {
   const Tensor& t = p_.tensors[size_t(tensor.index)];
   if (int(tensor.prefix.size()) >= t.ndim)
-    refuse(line, fmt::format("'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
-                             t.ndim == 1 ? "" : "s"));
+    refuse(line, "'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
+           t.ndim == 1 ? "" : "s");
   const size_t mark = out_->size();
   Value* const index = value(key);
   for (Value*& before : tensor.prefix) keep_before(before, mark, line);
@@ -270,12 +252,12 @@ Item Builder::word_field(const Item& word, const std::string& field, int line) {
   const int axis = axis_of(field);
   const std::string& n = word.name;
   const bool known = n == "thread_idx" || n == "block_idx" || n == "block_dim" || n == "grid_dim";
-  if (!known) refuse(line, fmt::format("'{}' is a function of kernels: {}(..)", n, n));
-  if (axis < 0) refuse(line, fmt::format("{} has .x, .y and .z, not '.{}'", n, field));
-  if (n == "thread_idx") return value_item(make(Value::thread, axis, line));
-  if (n == "block_idx") return value_item(make(Value::block, axis, line));
+  if (!known) refuse(line, "'{}' is a function of kernels: {}(..)", n, n);
+  if (axis < 0) refuse(line, "{} has .x, .y and .z, not '.{}'", n, field);
+  if (n == "thread_idx") return make(Value::thread, axis, line);
+  if (n == "block_idx") return make(Value::block, axis, line);
   const auto kind = n == "block_dim" ? LaunchScalar::block_dim : LaunchScalar::grid_dim;
-  return value_item(launch_scalar({kind, 0, axis, GridType::integer}, line));
+  return launch_scalar({kind, 0, axis, GridType::integer}, line);
 }
 
 // ---- arithmetic ------------------------------------------------------------------------------------
@@ -308,7 +290,7 @@ Value* Builder::binary(const Expr& e) {
     Value* const v = r.swapped ? op(r.op, {y, x}, e.line) : op(r.op, {x, y}, e.line);
     return r.op == GridOp::add ? place_of(v) : v;
   }
-  refuse(e.line, fmt::format("the operator '{}' is not there in kernels", e.text));
+  refuse(e.line, "the operator '{}' is not there in kernels", e.text);
 }
 
 /// (block_idx.x - 1) * block_dim.x + thread_idx.x is the thread's place in the grid.

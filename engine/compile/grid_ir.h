@@ -118,7 +118,14 @@ struct Outer {
   std::string text;          // of a builtin its name; of others what messages say
   Dtype dtype = Dtype::f32;  // of a tensor
   int ndim = 0;
+  bool operator==(const Outer&) const = default;
+  /// Of a number or boolean.
+  GridType type() const {
+    return kind == whole ? GridType::integer : kind == real ? GridType::real : GridType::boolean;
+  }
 };
+/// Whether a float holds the whole number exactly.
+bool is_whole(double);
 /// Where a captured value lies: the upvalue or global of a function, then fields.
 struct Path {
   int function = 0;
@@ -143,7 +150,12 @@ void build(Kernel&, Outside&, const std::vector<Outer>& arguments);
 /// Gives every value and variable its type, and puts conversions where they are needed.
 void infer_types(Kernel&);
 
-/// "train.lua:12"
-[[noreturn]] void fail_line(const Kernel&, int line, const std::string& text);
+[[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
+/// "kernel: train.lua:12: .."; arguments as fmt::format's.
+template <class... A>
+[[noreturn]] void fail_line(const Kernel& k, int line, fmt::format_string<A...> text,
+                            A&&... values) {
+  fail_at(k, line, fmt::format(text, std::forward<A>(values)...));
+}
 
 }  // namespace mt::grid

@@ -42,12 +42,6 @@ class Recorder : public grid::Outside {
   KernelScript& script_;
 };
 
-bool same(const Outer& a, const Outer& b) {
-  return a.kind == b.kind && a.index == b.index && a.text == b.text && a.dtype == b.dtype &&
-         a.ndim == b.ndim;
-}
-bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
-
 std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
 
 /// Throws what a thread met; `tensor` and `extent` are of the access.
@@ -80,7 +74,7 @@ void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, i
       break;
     case GridFaultKind::no_memory: fail("{}: out of memory", k.name);
   }
-  grid::fail_line(k, fault.line, k.name == "kernel" ? what : k.name + ": " + what);
+  grid::fail_at(k, fault.line, k.name == "kernel" ? what : k.name + ": " + what);
 }
 
 }  // namespace
@@ -95,10 +89,9 @@ struct GridKernel::Variant {
   std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
 
   bool fits(KernelScript& script, const std::vector<Outer>& given) const {
-    if (!std::equal(given.begin(), given.end(), arguments.begin(), arguments.end(), same))
-      return false;
+    if (given != arguments) return false;
     for (const auto& [path, outer] : looked)
-      if (!same(script.look(path), outer)) return false;
+      if (script.look(path) != outer) return false;
     for (const auto& [index, value] : numbers)
       if (script.number(index) != value) return false;
     return true;
@@ -326,7 +319,8 @@ Outer outer_of(const ast::Function& f, const GridArgument& a, int i) {
   Outer o;
   o.index = i;
   if (a.tensor) o.kind = Outer::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
-  else if (a.kind == GridArgument::number) o.kind = is_whole(a.value) ? Outer::whole : Outer::real;
+  else if (a.kind == GridArgument::number)
+    o.kind = grid::is_whole(a.value) ? Outer::whole : Outer::real;
   else if (a.kind == GridArgument::boolean) o.kind = Outer::boolean;
   else
     fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
@@ -356,9 +350,8 @@ void GridKernel::launch(KernelScript& script, const GridSize& size,
     if (!t.shared) continue;
     bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
     if (bytes > kGridShared)
-      grid::fail_line(
-          v->program, t.line,
-          fmt::format("{}: {} bytes of shared memory; a block has at most 49152", f.name, bytes));
+      grid::fail_line(v->program, t.line,
+                      "{}: {} bytes of shared memory; a block has at most 49152", f.name, bytes);
   }
   if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
   run.go(device);

@@ -70,10 +70,14 @@ class Lowering {
     u_.code.push_back(i);
     return u_.code.back();
   }
+  /// dst = op(a, b, c)
+  void compute(GridCode code, int line, GridType type, GridOp op, int dst, int a, int b = -1,
+               int c = -1, bool masked = false) {
+    GridInstruction& i = emit(code, line, type);
+    i.op = op, i.dst = dst, i.a = a, i.b = b, i.c = c, i.masked = masked;
+  }
   static GridType operand_type(const Value& v) {
-    if (v.kind != Value::operation) return v.type;
-    if (v.op == GridOp::select) return v.type;
-    return v.args[0]->type;
+    return v.op == GridOp::select ? v.type : v.args[0]->type;
   }
 
   int scalar(const Value& v, int into = -1) {
@@ -98,15 +102,12 @@ class Lowering {
     for (size_t k = 0; k < v.args.size(); ++k) a[k] = scalar(*v.args[k]);
     guard_division(v, [&] { return ~a[1]; });
     const int dst = into >= 0 ? into : next_scalar_++;
-    GridInstruction& i = emit(GridCode::scalar, v.line, operand_type(v));
-    i.op = v.op, i.dst = dst, i.a = a[0], i.b = a[1], i.c = a[2];
+    compute(GridCode::scalar, v.line, operand_type(v), v.op, dst, a[0], a[1], a[2]);
     return dst;
   }
   void scalar_to(int dst, const Value& v) {
     const int from = scalar(v, dst);
-    if (from == dst) return;
-    GridInstruction& i = emit(GridCode::scalar, v.line, v.type);
-    i.op = GridOp::copy, i.dst = dst, i.a = from, i.b = i.c = from;
+    if (from != dst) compute(GridCode::scalar, v.line, v.type, GridOp::copy, dst, from, from, from);
   }
 
   int affine(const Value& v, int into = -1) {
@@ -116,15 +117,13 @@ class Lowering {
     if (v.kind == Value::variable) return variable_[size_t(v.index)];
     const int a = affine(*v.args[0]), b = v.args.size() > 1 ? affine(*v.args[1]) : a;
     const int dst = into >= 0 ? into : next_affine_++;
-    GridInstruction& i = emit(GridCode::affine, v.line);
-    i.op = v.op, i.dst = dst, i.a = a, i.b = b;
+    compute(GridCode::affine, v.line, GridType::none, v.op, dst, a, b);
     return dst;
   }
   void affine_to(int dst, const Value& v) {
     const int from = affine(v, dst);
-    if (from == dst) return;
-    GridInstruction& i = emit(GridCode::affine, v.line);
-    i.op = GridOp::copy, i.dst = dst, i.a = i.b = from;
+    if (from != dst)
+      compute(GridCode::affine, v.line, GridType::none, GridOp::copy, dst, from, from);
   }
 
   /// Indices as entries of the list, the first of which it returns.
@@ -167,8 +166,7 @@ class Lowering {
   }
   int copy_to(int dst, int from, const Value& v, bool masked) {
     if (dst < 0) dst = temporary(v.type);
-    GridInstruction& i = emit(GridCode::vector, v.line, v.type);
-    i.op = GridOp::copy, i.dst = dst, i.a = from, i.masked = masked;
+    compute(GridCode::vector, v.line, v.type, GridOp::copy, dst, from, -1, -1, masked);
     return dst;
   }
   int load_to(int dst, const Value& v, bool masked) {
@@ -188,8 +186,7 @@ class Lowering {
     if (dst < 0 && compares_affine(v)) {
       const int a = affine(*v.args[0]), b = affine(*v.args[1]);
       dst = temporary(GridType::boolean);
-      GridInstruction& i = emit(GridCode::compare, v.line);
-      i.op = v.op, i.dst = dst, i.a = a, i.b = b;
+      compute(GridCode::compare, v.line, GridType::none, v.op, dst, a, b);
       return dst;
     }
     const Value *x = &v, *sum = nullptr;
@@ -202,9 +199,8 @@ class Lowering {
     guard_division(v, [&] { return a[1]; });
     release(before);
     if (dst < 0) dst = temporary(v.type);
-    GridInstruction& i = emit(GridCode::vector, v.line, sum ? v.type : operand_type(v));
-    i.op = sum ? GridOp::mul_add : v.op;
-    i.dst = dst, i.a = a[0], i.b = a[1], i.c = a[2], i.masked = masked;
+    compute(GridCode::vector, v.line, sum ? v.type : operand_type(v), sum ? GridOp::mul_add : v.op,
+            dst, a[0], a[1], a[2], masked);
     return dst;
   }
   bool compares_affine(const Value& v) const {
@@ -231,12 +227,11 @@ class Lowering {
     int fine;
     if (by < 0) {
       fine = ~next_scalar_;
-      GridInstruction& i = emit(GridCode::scalar, v.line, GridType::integer);
-      i.op = GridOp::ne, i.dst = next_scalar_++, i.a = ~by, i.b = i.c = zero;
+      compute(GridCode::scalar, v.line, GridType::integer, GridOp::ne, next_scalar_++, ~by, zero,
+              zero);
     } else {
       fine = temporary(GridType::boolean);
-      GridInstruction& i = emit(GridCode::vector, v.line, GridType::integer);
-      i.op = GridOp::ne, i.dst = fine, i.a = by, i.b = ~zero;
+      compute(GridCode::vector, v.line, GridType::integer, GridOp::ne, fine, by, ~zero);
     }
     GridInstruction& i = emit(GridCode::assert_, v.line);
     i.a = fine, i.flag = uint8_t(GridFaultKind::division_by_zero);

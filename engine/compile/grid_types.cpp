@@ -31,7 +31,6 @@ bool keeps_whole(GridOp op) {
     if (o == op) return true;
   return false;
 }
-bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
 
 // ---- finding ---------------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class Checker {
  private:
   template <class... A>
   [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
-    fail_line(p_, line, fmt::format(text, std::forward<A>(values)...));
+    fail_line(p_, line, text, std::forward<A>(values)...);
   }
   Value* make(GridOp op, std::vector<Value*> args, T type, int line) {
     Value& v = p_.values.emplace_back();
@@ -281,6 +280,8 @@ class Checker {
 };
 
 }  // namespace
+
+bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
 
 void infer_types(Kernel& p) {
   for (const Tensor& t : p.tensors)

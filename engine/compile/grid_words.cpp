@@ -7,11 +7,6 @@
 namespace mt::grid {
 namespace {
 
-Item value_item(Value* v) {
-  Item it;
-  it.kind = Item::value, it.number = v;
-  return it;
-}
 Item nothing() {
   Item it;
   it.kind = Item::several;
@@ -41,9 +36,8 @@ Item Builder::call(const Expr& e) {
     if (o.kind == Outer::function) return call_helper(o, e);
     refuse(
         e.line,
-        fmt::format(
-            "'{}' is {} and cannot be called in a kernel; it may call math.*, its words and Lua functions",
-            f.path.text(), o.text.empty() ? "a table" : o.text));
+        "'{}' is {} and cannot be called in a kernel; it may call math.*, its words and Lua functions",
+        f.path.text(), o.text.empty() ? "a table" : o.text);
   }
   refuse(e.line,
          "only functions can be called: math.*, the words of kernels and Lua functions of numbers");
@@ -62,7 +56,7 @@ Item Builder::call_helper(const Outer& o, const Expr& e) {
     if (it.kind == Item::nil)
       refuse(e.line, "nil is no value in a kernel; use a number or a boolean");
     if (it.kind == Item::tensor && int(it.prefix.size()) == p_.tensors[size_t(it.index)].ndim)
-      it = value_item(spilled(value_of(it, e.line), e.line));
+      it = spilled(value_of(it, e.line), e.line);
     if (it.kind == Item::value && it.number->kind >= Value::operation)
       it.number = spilled(it.number, e.line);
     arguments.push_back(it);
@@ -78,28 +72,26 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
   std::vector<Value*> args;
   for (Item& it : items(e.args, e.args.size(), 1)) args.push_back(value_of(it, line));
   if (name == "deg" || name == "rad") {
-    if (args.size() != 1)
-      refuse(line, fmt::format("math.{} takes 1 argument, got {}", name, args.size()));
+    if (args.size() != 1) refuse(line, "math.{} takes 1 argument, got {}", name, args.size());
     const double factor = name == "deg" ? 180 / M_PI : M_PI / 180;
-    return value_item(op(GridOp::mul, {args[0], number(factor, line)}, line));
+    return op(GridOp::mul, {args[0], number(factor, line)}, line);
   }
   for (const Builtin& b : kBuiltins) {
     if (b.name != name) continue;
     const size_t arity = size_t(kGridArity[int(b.op)]);
     const bool folds = b.op == GridOp::min || b.op == GridOp::max;
     if (folds ? args.empty() : args.size() != arity)
-      refuse(line, fmt::format("math.{} takes {} argument{}, got {}", name, arity,
-                               arity == 1 ? "" : "s", args.size()));
-    if (!folds) return value_item(op(b.op, args, line));
+      refuse(line, "math.{} takes {} argument{}, got {}", name, arity, arity == 1 ? "" : "s",
+             args.size());
+    if (!folds) return op(b.op, args, line);
     Value* v = args[0];
     for (size_t k = 1; k < args.size(); ++k) v = op(b.op, {v, args[k]}, line);
-    return value_item(v);
+    return v;
   }
   refuse(
       line,
-      fmt::format(
-          "'{}' is not there in kernels; of Lua's functions they know math.* that give one number, and print",
-          name));
+      "'{}' is not there in kernels; of Lua's functions they know math.* that give one number, and print",
+      name);
 }
 
 void Builder::print(const Expr& e) {
@@ -128,7 +120,7 @@ int64_t Builder::constant(const Expr& e, const char* what) {
     const double x = outside_.number(p_.scalars[size_t(v->index)].index);
     if (x == std::floor(x)) return int64_t(x);
   }
-  refuse(e.line, fmt::format("{} must be a whole literal or a captured whole number", what));
+  refuse(e.line, "{} must be a whole literal or a captured whole number", what);
 }
 
 Item Builder::call_word(const std::string& name, const Expr& e) {
@@ -136,8 +128,8 @@ Item Builder::call_word(const std::string& name, const Expr& e) {
   if (name == "shared") return shared_call(e);
   if (name == "atomic_add") return atomic_call(e);
   if (name == "barrier" || name == "lane") {
-    if (e.args.size() > 1) refuse(e.line, fmt::format("{}() takes no arguments", name));
-    if (name == "lane") return value_item(lane(e.line));
+    if (e.args.size() > 1) refuse(e.line, "{}() takes no arguments", name);
+    if (name == "lane") return lane(e.line);
     emit(Statement::barrier, e.line);
     return nothing();
   }
@@ -150,7 +142,7 @@ Item Builder::call_word(const std::string& name, const Expr& e) {
     return it;
   }
   if (name.find("idx") != name.npos || name.find("dim") != name.npos)
-    refuse(e.line, fmt::format("'{}' is no function; write {}.x", name, name));
+    refuse(e.line, "'{}' is no function; write {}.x", name, name);
   return warp_call(name, e);
 }
 
@@ -159,7 +151,7 @@ Item Builder::grid_call(const Expr& e) {
       e.args.size() == 2 ? constant(*e.args[1], "the number of dimensions of grid(n)") : 0;
   if (n < 1 || n > 3) refuse(e.line, "grid takes the number of dimensions, grid(1) to grid(3)");
   Item all = nothing();
-  for (int d = 0; d < n; ++d) all.list.push_back(value_item(make(Value::place, d, e.line)));
+  for (int d = 0; d < n; ++d) all.list.push_back(make(Value::place, d, e.line));
   return all;
 }
 
@@ -176,9 +168,8 @@ Item Builder::shared_call(const Expr& e) {
     if (!known)
       refuse(
           e.line,
-          fmt::format(
-              "shared: '{}' is no dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
-              e.args.back()->text));
+          "shared: '{}' is no dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
+          e.args.back()->text);
   }
   if (count < 2 || count > 4)
     refuse(e.line,
@@ -187,13 +178,11 @@ Item Builder::shared_call(const Expr& e) {
   for (size_t k = 1; k < count; ++k) {
     t.size[k - 1] = constant(*e.args[k], "a size of shared memory");
     if (t.size[k - 1] < 1)
-      refuse(e.line,
-             fmt::format("a size of shared memory must be 1 or more, got {}", t.size[k - 1]));
+      refuse(e.line, "a size of shared memory must be 1 or more, got {}", t.size[k - 1]);
     cells *= double(t.size[k - 1]);
   }
   if (cells > double(kGridShared))
-    refuse(e.line,
-           fmt::format("shared: {:.0f} elements do not fit into 48 KiB of shared memory", cells));
+    refuse(e.line, "shared: {:.0f} elements do not fit into 48 KiB of shared memory", cells);
   t.ndim = int(count) - 1, t.line = at(e.line);
   if (out_ != &p_.body && !(frame_->scope && out_ == &frame_->scope->body))
     refuse(e.line, "shared(..) stands at the top of a kernel, outside of if and loops");
@@ -217,24 +206,24 @@ Item Builder::atomic_call(const Expr& e) {
   for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);
   const Tensor& x = p_.tensors[size_t(t.index)];
   if (int(t.prefix.size()) != x.ndim)
-    refuse(e.line, fmt::format("atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
-                               x.ndim == 1 ? "" : "s", t.prefix.size(),
-                               t.prefix.size() == 1 ? "ex" : "ices"));
+    refuse(e.line, "atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
+           x.ndim == 1 ? "" : "s", t.prefix.size(), t.prefix.size() == 1 ? "ex" : "ices");
   p_.tensors[size_t(t.index)].stored = true;
   Statement* const s = emit(Statement::atomic_add, e.line);
   s->tensor = t.index, s->args = t.prefix, s->value = rest.back();
   s->variable = fresh("what atomic_add gives", e.line);
   Item all = nothing();
-  all.list.push_back(value_item(make(Value::variable, s->variable, e.line)));
+  all.list.push_back(make(Value::variable, s->variable, e.line));
   return all;
 }
 
 Item Builder::warp_call(const std::string& name, const Expr& e) {
   const bool shuffles = name[0] == 's';
   if (e.args.size() != (shuffles ? 3 : 2))
-    refuse(e.line, shuffles ? fmt::format("{}(v, n) takes a number and {}", name,
-                                          name == "shuffle_xor" ? "a mask" : "a distance")
-                            : fmt::format("{}(v) takes one number", name));
+    refuse(e.line, "{}",
+           shuffles ? fmt::format("{}(v, n) takes a number and {}", name,
+                                  name == "shuffle_xor" ? "a mask" : "a distance")
+                    : fmt::format("{}(v) takes one number", name));
   Value* const v = spilled(value(*e.args[1]), e.line);
   Value* const by = shuffles ? spilled(value(*e.args[2]), e.line) : number(0, e.line);
   Statement* const s = emit(Statement::warp, e.line);
@@ -245,7 +234,7 @@ Item Builder::warp_call(const std::string& name, const Expr& e) {
                                      : GridWarp::shuffle_xor;
   s->value = v, s->args = {by};
   s->variable = fresh(name, e.line);
-  return value_item(make(Value::variable, s->variable, e.line));
+  return make(Value::variable, s->variable, e.line);
 }
 
 /// (x - 1 + block_dim.x * (y - 1 + block_dim.y * (z - 1))) % 32 + 1 of the thread's position.

@@ -44,12 +44,19 @@ class Parser {
   }
   bool accept(std::string_view word) { return now().is(word) && (++at_, true); }
   void expect(std::string_view word) {
-    if (!accept(word)) refuse(fmt::format("'{}' is expected near '{}'", word, now().text));
+    if (!accept(word)) refuse("'{}' is expected near '{}'", word, now().text);
   }
-  [[noreturn]] void refuse(const std::string& why) const { fail_at(f_, now().line, "{}", why); }
+  template <class... A>
+  [[noreturn]] void refuse(fmt::format_string<A...> why, A&&... values) const {
+    fail_at(f_, now().line, why, std::forward<A>(values)...);
+  }
+  void refuse_function() const {
+    if (now().is("function"))
+      refuse(
+          "a function inside a kernel is not there; define it outside, kernels call such functions");
+  }
   std::string name(const char* what) {
-    if (now().kind != LuaToken::name)
-      refuse(fmt::format("{} is expected near '{}'", what, now().text));
+    if (now().kind != LuaToken::name) refuse("{} is expected near '{}'", what, now().text);
     return std::string(source_.tokens[at_++].text);
   }
 
@@ -117,9 +124,7 @@ class Parser {
       if (!at_end() && !now().is(";")) s.right = expressions();
       return;
     }
-    if (now().is("function"))
-      refuse(
-          "a function inside a kernel is not there; define it outside, kernels call such functions");
+    refuse_function();
     if (now().is("goto") || now().is("::"))
       refuse("goto is not there in kernels; use while, break or return");
     expression_statement(s);
@@ -131,9 +136,7 @@ class Parser {
   }
   void local(Statement& s) {
     s.kind = Statement::local;
-    if (now().is("function"))
-      refuse(
-          "a function inside a kernel is not there; define it outside, kernels call such functions");
+    refuse_function();
     std::vector<std::string> names;
     do {
       names.push_back(name("a name"));
@@ -209,12 +212,17 @@ class Parser {
     e->kind = kind, e->line = now().line, e->text = std::move(text);
     return e;
   }
+  /// The same of the token here, which is passed.
+  Expr take(Expression::Kind kind) {
+    Expr e = make(kind, std::string(now().text));
+    ++at_;
+    return e;
+  }
   Expr expression(int limit = 0) {
     if (++depth_ > kDeepest) refuse("an expression is nested too deeply");
     Expr e;
     if (now().is("not") || now().is("-") || now().is("#")) {
-      e = make(Expression::unary, std::string(now().text));
-      ++at_;
+      e = take(Expression::unary);
       e->args.push_back(expression(kUnary));
     } else {
       e = simple();
@@ -225,8 +233,7 @@ class Parser {
       const auto kind = b->text == "and"  ? Expression::both
                         : b->text == "or" ? Expression::either
                                           : Expression::binary;
-      Expr whole = make(kind, std::string(b->text));
-      ++at_;
+      Expr whole = take(kind);
       whole->args.push_back(std::move(e));
       whole->args.push_back(expression(b->right));
       e = std::move(whole);
@@ -243,33 +250,29 @@ class Parser {
     const LuaToken& t = now();
     if (t.kind == LuaToken::number) return number();
     if (t.kind == LuaToken::string) {
-      Expr e = make(Expression::string, lua_string(t.text));
-      ++at_;
+      Expr e = take(Expression::string);
+      e->text = lua_string(t.text);
       return e;
     }
     if (t.is("true") || t.is("false")) {
-      Expr e = make(Expression::boolean);
+      Expr e = take(Expression::boolean);
       e->value = t.is("true");
-      ++at_;
       return e;
     }
     if (t.is("nil")) return ++at_, make(Expression::nil);
     if (t.is("...")) refuse("'...' is not there in kernels; name the parameters");
     if (t.is("{"))
       refuse("a table is not there in kernels; use a local for each value, a tensor or shared(n)");
-    if (t.is("function"))
-      refuse(
-          "a function inside a kernel is not there; define it outside, kernels call such functions");
+    refuse_function();
     return suffixed();
   }
   Expr number() {
-    const std::string text(now().text);
     char* end = nullptr;
-    Expr e = make(Expression::number, text);
-    e->value = std::strtod(text.c_str(), &end);
+    Expr e = make(Expression::number, std::string(now().text));
+    e->value = std::strtod(e->text.c_str(), &end);
     if (*end)
-      refuse(fmt::format(
-          "the number {} is not there in kernels; whole numbers are 64-bit as they are", text));
+      refuse("the number {} is not there in kernels; whole numbers are 64-bit as they are",
+             e->text);
     ++at_;
     return e;
   }
@@ -290,8 +293,7 @@ class Parser {
       if (now().is(".") || now().is("[")) e = indexed(std::move(e));
       else if (now().is("(")) e = called(std::move(e));
       else if (now().is(":"))
-        refuse(fmt::format("methods are not there in kernels; {}",
-                           "sizes are x.shape[d] and #x, functions math.*"));
+        refuse("methods are not there in kernels; sizes are x.shape[d] and #x, functions math.*");
       else if (now().kind == LuaToken::string || now().is("{"))
         refuse("a call in a kernel needs parentheses and numbers");
       else return e;
