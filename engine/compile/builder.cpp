@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <mutex>
 
 #include "engine/compile/value.h"
@@ -305,31 +306,11 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
 
 struct Interned {
   std::mutex lock;
-  std::unordered_multimap<uint64_t, std::unique_ptr<Expression>> all;
+  std::map<std::vector<uint64_t>, std::unique_ptr<Expression>> all;  // by all that they consist of
 };
 Interned& interned() {
   static auto* const kept = new Interned;  // programs are never freed
   return *kept;
-}
-
-bool same_bits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-bool same(const Program& a, const Program& b) {
-  if (a.count != b.count || a.inputs != b.inputs || a.outputs != b.outputs ||
-      a.numbers != b.numbers)
-    return false;
-  if (!std::equal(a.output, a.output + a.outputs, b.output)) return false;
-  for (int i = 0; i < a.count; ++i) {
-    const Instruction &x = a.code[i], &y = b.code[i];
-    if (x.op != y.op || x.is_bool != y.is_bool || x.is_row != y.is_row || x.line != y.line ||
-        x.which != y.which || !std::equal(x.in, x.in + 3, y.in) ||
-        !same_bits(x.constant, y.constant))
-      return false;
-    for (int k = 0; x.op >= 0 && x.which >= 0 && k < op::kMaxParams; ++k)
-      if (!same_bits(a.params[x.which + k], b.params[y.which + k])) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -353,49 +334,55 @@ Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
   return f;
 }
 
+/// All that a program consists of.
+std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbers) const {
+  std::vector<uint64_t> words{uint64_t(inputs), uint64_t(numbers), f.outputs.size()};
+  for (int v : f.outputs) words.push_back(uint64_t(v));
+  for (const Instruction& c : f.code) {
+    words.push_back(uint64_t(uint16_t(c.op)) << 48 | uint64_t(uint16_t(c.in[0])) << 32 |
+                    uint64_t(uint16_t(c.in[1])) << 16 | uint16_t(c.in[2]));
+    words.push_back(uint64_t(uint32_t(c.which)) << 32 | uint64_t(c.line) << 2 | c.is_bool << 1 |
+                    c.is_row);
+    words.push_back(std::bit_cast<uint64_t>(c.constant));
+    for (int k = 0; c.op >= 0 && c.which >= 0 && k < op::kMaxParams; ++k)
+      words.push_back(std::bit_cast<uint64_t>(params_[size_t(c.which + k)]));
+  }
+  return words;
+}
+
 const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
   if (inputs > kMaxProgramInputs || f.outputs.size() > size_t(kMaxProgramOutputs))
     throw TooLarge(
         fmt::format("a compiled function has {} tensors to read and {} to write; at most {} and {}",
                     inputs, f.outputs.size(), kMaxProgramInputs, kMaxProgramOutputs));
-  auto made = std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_, inputs,
-                                           numbers);
   Interned& known = interned();
+  const std::vector<uint64_t> words = words_of(f, inputs, numbers);
   const std::lock_guard guard(known.lock);
-  const auto [first, last] = known.all.equal_range(made->program().hash);
-  for (auto at = first; at != last; ++at)
-    if (same(at->second->program(), made->program())) return *at->second;
-  return *known.all.emplace(made->program().hash, std::move(made))->second;
+  std::unique_ptr<Expression>& e = known.all[words];
+  if (e) return *e;
+  uint64_t hash = 0;
+  for (uint64_t w : words) hash = mix(hash, w);
+  e = std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_, inputs,
+                                   numbers, hash);
+  return *e;
 }
 
 const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, int numbers) const {
   return intern(live_code(outputs), inputs, numbers);
 }
-Builder::Finished Builder::compact_code(const std::vector<int>& outputs, std::vector<int>& inputs,
-                                        std::vector<int>& numbers) const {
+const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+                                  std::vector<int>* numbers) const {
   Finished f = live_code(outputs);
-  inputs.clear(), numbers.clear();
+  int count = 0;
   for (Instruction& c : f.code) {
-    std::vector<int>* const list = c.op == kInput ? &inputs : c.op == kNumber ? &numbers : nullptr;
-    if (!list) continue;
-    list->push_back(c.which);
-    c.which = int(list->size()) - 1;
+    std::vector<int>* const list = c.op == kInput ? &inputs : c.op == kNumber ? numbers : nullptr;
+    if (list) {
+      list->push_back(c.which);
+      c.which = int(list->size()) - 1;
+    }
+    if (c.op == kNumber) count = std::max(count, c.which + 1);
   }
-  return f;
-}
-const Expression* Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
-                                  std::vector<int>& numbers) const {
-  Finished f = compact_code(outputs, inputs, numbers);
-  if (inputs.size() > size_t(kMaxProgramInputs) || outputs.size() > size_t(kMaxProgramOutputs))
-    return nullptr;
-  return &intern(std::move(f), int(inputs.size()), int(numbers.size()));
-}
-std::unique_ptr<Expression> Builder::finish_any(const std::vector<int>& outputs,
-                                                std::vector<int>& inputs,
-                                                std::vector<int>& numbers) const {
-  Finished f = compact_code(outputs, inputs, numbers);
-  return std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_,
-                                      int(inputs.size()), int(numbers.size()));
+  return intern(std::move(f), int(inputs.size()), count);
 }
 
 namespace {
@@ -412,7 +399,7 @@ int operation_alone(const std::vector<Instruction>& code, const std::vector<int1
 }  // namespace
 
 Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
-                       std::vector<double> params, int inputs, int numbers)
+                       std::vector<double> params, int inputs, int numbers, uint64_t hash)
     : code_(std::move(code)),
       outputs_(std::move(outputs)),
       params_(std::move(params)) {
@@ -420,17 +407,11 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
   for (const Instruction& c : code_) by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
   if (by_rows) sort_by_rows();
   const int slots = by_rows ? assign_slots_by_rows(code_, outputs_) : assign_slots(code_, outputs_);
-  uint64_t hash = mix(uint64_t(inputs), uint64_t(numbers));
   for (const Instruction& c : code_) {
-    hash = mix(hash, uint64_t(uint16_t(c.op)) << 32 | uint64_t(uint32_t(c.line)));
-    hash = mix(hash, uint64_t(uint16_t(c.in[0])) << 32 | uint64_t(uint16_t(c.in[1])) << 16 |
-                         uint16_t(c.in[2]));
-    hash = mix(hash, std::bit_cast<uint64_t>(c.constant));
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
   alone_ = operation_alone(code_, outputs_, inputs);
-  for (int v : outputs_) hash = mix(hash, uint64_t(v));
   program_ = {code_.data(),   int(code_.size()),
               inputs,         int(outputs_.size()),
               numbers,        slots,

@@ -58,13 +58,10 @@ class Builder {
   /// The program that computes these values; equal programs are one object, which is never freed.
   /// Throws TooLarge where it has too many inputs or outputs.
   const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
-  /// The same with those inputs and numbers alone that it reads: in the order of these lists. Null
-  /// where it is too large.
-  const Expression* finish(const std::vector<int>& outputs, std::vector<int>& inputs,
-                           std::vector<int>& numbers) const;
-  /// The same of any size, for itself.
-  std::unique_ptr<Expression> finish_any(const std::vector<int>& outputs, std::vector<int>& inputs,
-                                         std::vector<int>& numbers) const;
+  /// The same with those inputs, and numbers where a list is given, alone that it reads: in the order of
+  /// the lists.
+  const Expression& finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+                           std::vector<int>* numbers = nullptr) const;
 
  private:
   struct Key {
@@ -82,8 +79,7 @@ class Builder {
     std::vector<int16_t> outputs;
   };
   Finished live_code(const std::vector<int>& outputs) const;
-  Finished compact_code(const std::vector<int>& outputs, std::vector<int>& inputs,
-                        std::vector<int>& numbers) const;
+  std::vector<uint64_t> words_of(const Finished&, int inputs, int numbers) const;
   const Expression& intern(Finished, int inputs, int numbers) const;
   int simplified(int op, const int* in, int n);
   int folded(int op, const int* in, int n, const double* params);
@@ -124,7 +120,7 @@ class Expression {
   const Gradient& gradient(unsigned wanted, int64_t row = 0) const;
 
   Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
-             std::vector<double> params, int inputs, int numbers);
+             std::vector<double> params, int inputs, int numbers, uint64_t hash);
   Expression(const Expression&) = delete;
 
  private:

@@ -279,19 +279,8 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
     result.inputs.push_back(k);
   }
   if (gradients.empty()) return result;
-  // The same once more, with inputs for those operands alone that it reads.
-  const Expression& all = b.finish(gradients, p.inputs + p.outputs, p.numbers);
-  std::vector<int> place(size_t(p.inputs + p.outputs), -1);
-  Builder compact;
-  for (int i = 0; i < all.program().count; ++i) {
-    const Instruction& c = all.program().code[i];
-    if (c.op != kInput) continue;
-    const int k = c.which;
-    place[size_t(k)] = compact.input(int(result.operands.size()), c.is_row);
-    result.operands.push_back(k < p.inputs ? p.outputs + k : k - p.inputs);
-  }
-  const std::vector<int> ids = compact.add(all, place);
-  result.expression = &compact.finish(ids, int(result.operands.size()), p.numbers);
+  result.expression = &b.finish(gradients, result.operands);
+  for (int& k : result.operands) k = k < p.inputs ? p.outputs + k : k - p.inputs;
   return result;
 }
 

@@ -15,11 +15,6 @@ Shape row_shape(Shape space) {
   space[space.size() - 1] = 1;
   return space;
 }
-Shape without_last(const Shape& space) {
-  Shape s;
-  for (int d = 0; d < space.size() - 1; ++d) s.push(space[d]);
-  return s;
-}
 
 /// Where a shape lies in the space [.., n]: a value for each element; one for each row, [.., 1]; the same
 /// without the last dimension, [..]. A squeezed operand is broadcast among rows, the others among elements.
@@ -32,6 +27,13 @@ Place place_in(const Shape& space, const Shape& s) {
 }
 
 }  // namespace
+
+bool fuses_rows(int reduction) {
+  constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
+                           op::reduction_id<op::Amin>, op::reduction_id<op::LogSumExp>,
+                           op::reduction_id<op::Var>};
+  return std::find(std::begin(kinds), std::end(kinds), reduction) != std::end(kinds);
+}
 
 class Fusion : public std::enable_shared_from_this<Fusion> {
  public:
@@ -54,7 +56,9 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   }
 
   /// Whether another operation can be added.
-  bool has_room() const { return builder.count() < 16000 && inputs.size() < 200; }
+  bool has_room() const {
+    return builder.count() < 16000 && inputs.size() + 3 <= size_t(kMaxProgramInputs);
+  }
   /// Whether x can be an operand of results there. A value of this space must lie as they do.
   bool takes(const Tensor& x, Place result) const {
     return !value_of(x) ||
@@ -125,14 +129,12 @@ void Fusion::compute(const std::vector<Tensor>& list) {
     place.push_back(int(at - ids.begin()));
     if (at == ids.end()) ids.push_back(id);
   }
-  const Expression* const e = builder.finish(ids, used, read);
+  const Expression& e = builder.finish(ids, used, &read);
   std::vector<Tensor> operands;
   for (int k : used) operands.push_back(prepared(inputs[size_t(k)]));
   std::vector<double> given;
   for (int k : read) given.push_back(numbers[size_t(k)]);
-  const std::vector<Tensor> results =
-      e ? apply_in(*e, "fuse", operands, dtype, space, given.data())
-        : apply_each(*builder.finish_any(ids, used, read), operands, dtype, space, given.data());
+  const std::vector<Tensor> results = apply_in(e, "fuse", operands, dtype, space, given.data());
   for (size_t k = 0; k < list.size(); ++k) {
     if (!list[k].impl()->deferred) continue;
     Tensor y = results[size_t(place[k])];
@@ -248,11 +250,8 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const Shape shape = x.shape();
   const int last = shape.size() - 1;
-  constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
-                           op::reduction_id<op::Amin>, op::reduction_id<op::LogSumExp>,
-                           op::reduction_id<op::Var>};
-  const bool known = std::find(std::begin(kinds), std::end(kinds), how.op) != std::end(kinds);
-  bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
+  bool taken =
+      fuses_rows(how.op) && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
   taken = taken && (x.impl()->deferred || &x.device() == &cpu_device());
   if (x.numel() < least_rows_) least_ = least_rows_;
   taken = taken && x.numel() > 0 && x.numel() >= least_rows_;

@@ -14,6 +14,10 @@
 
 namespace mt::ir {
 
+/// Whether programs by rows have the reduction.
+bool fuses_rows(int reduction);
+inline Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1); }
+
 class Fusion;  // one iteration space and its program
 
 /// Takes over the operations of this thread while it lives.

@@ -18,7 +18,7 @@
 namespace mt {
 namespace {
 
-using ir::Builder;
+using ir::Builder, ir::without_last;
 
 constexpr int kMostInstructions = 64, kMostInputs = 16, kMostOutputs = 8, kDearest = 12;
 constexpr size_t kMostOpen = 8;
@@ -28,7 +28,6 @@ int64_t numel(const Shape& s) {
   for (int64_t d : s) n *= d;
   return n;
 }
-Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1); }
 Shape with(Shape s, int64_t last) {
   s.push(last);
   return s;
@@ -139,11 +138,9 @@ std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
 }
 /// A reduction along rows that lie in memory: of others the verb sums in another order.
 std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
-  constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
-                           op::reduction_id<op::Amin>, op::reduction_id<op::LogSumExp>,
-                           op::reduction_id<op::Var>};
-  if (std::find(std::begin(kinds), std::end(kinds), r.op) == std::end(kinds)) return {};
-  if (!(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 || r.reduced != 1) return {};
+  if (!ir::fuses_rows(r.op) || !(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 ||
+      r.reduced != 1)
+    return {};
   const BufferUse *const in = use_at(c, &r.in), *const out = use_at(c, &r.out);
   if (!in || !out || in->buffer < 0 || r.kept == 0 || r.kept + 1 > kMaxDims) return {};
   const int64_t n = r.reduced_size[0];
@@ -426,9 +423,9 @@ bool StepFuser::emit(Group& g) {
   for (const Group::Value& v : g.values)
     if (is_needed(v.at, last)) ids.push_back(v.id), out.push_back(&v.at);
   if (ids.empty() || ids.size() > size_t(kMostOutputs)) return false;
-  const ir::Expression* const e = g.builder.finish(ids, used, read);
-  if (!e || e->program().slots > kMaxProgramSlots) return false;
-  const Program& p = e->program();
+  const ir::Expression& e = g.builder.finish(ids, used, &read);
+  const Program& p = e.program();
+  if (p.slots > kMaxProgramSlots) return false;
   Run r{};
   r.program = &p, r.dtype = g.dtype, r.ndim = g.size.size();
   std::copy_n(g.size.data(), g.size.size(), r.size);
@@ -445,11 +442,11 @@ bool StepFuser::emit(Group& g) {
     u.slot = reinterpret_cast<std::byte*>(&made.data[k]), u.out = is_out;
     c.uses.push_back(u);
     std::copy_n(o.stride.data(), g.size.size(), made.stride[k]);
-    made.is_bool[k] = is_out && e->is_bool(k);
+    made.is_bool[k] = is_out && e.is_bool(k);
   };
   for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[size_t(used[size_t(k)])], false);
   for (int k = 0; k < p.outputs; ++k) {
-    if (p.by_rows != g.rows || (g.rows && e->is_row(k) != out[size_t(k)]->row)) return false;
+    if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[size_t(k)]->row)) return false;
     place(k, *out[size_t(k)], true);
   }
   if (p.by_rows) {
