@@ -52,12 +52,9 @@ end})
 --- The value of an operation: a symbol, or the number or boolean that it is.
 local function operation(op, ...)
   if not symbols.session then core.fail('%s: a symbol of a trace that has ended', op.name) end
-  local a, b, c = ...
-  local n = op.inputs
-  local id
-  if n == 1 then id = parts.op(symbols.session.builder, op.id, line(), id_of(a), select(2, ...))
-  elseif n == 2 then id = parts.op(symbols.session.builder, op.id, line(), id_of(a), id_of(b), select(3, ...))
-  else id = parts.op(symbols.session.builder, op.id, line(), id_of(a), id_of(b), id_of(c), select(4, ...)) end
+  local values = {...}
+  for k = 1, op.inputs do values[k] = id_of(values[k]) end
+  local id = parts.op(symbols.session.builder, op.id, line(), unpack(values, 1, math.max(op.inputs, select('#', ...))))
   local constant, is_bool = parts.ask(symbols.session.builder, id)
   if constant ~= nil then return constant end
   local symbol = Symbol(id)

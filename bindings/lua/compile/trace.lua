@@ -31,13 +31,7 @@ function Session:stand_in(value, read, where_from)
       self:guard(read, value, where_from)
       return value
     end
-    local known = self.known[where_from]
-    if known then return known end
-    local k = #self.numbers + 1
-    self.numbers[k] = {read = read, name = where_from}
-    local symbol = Symbol(parts.leaf(self.builder, 'number', self.given + k - 1))
-    self.known[where_from] = symbol
-    return symbol
+    return self:leaf('number', self.numbers, self.given, read, where_from)
   elseif kind == 'table' then
     if rawequal(value, mt) then return functions_of_mt end
     if rawequal(value, math) then return math_of_symbols end
@@ -47,7 +41,7 @@ function Session:stand_in(value, read, where_from)
       core.fail("the captured tensor '%s' is %s; only a 0-d tensor can be captured, give others as arguments",
         where_from, tostring(value.shape))
     end
-    return self:operand(read, where_from)
+    return self:leaf('input', self.operands, self.inputs, read, where_from)
   end
   self:guard(read, value, where_from)
   if kind == 'nil' then self.missing = where_from end
@@ -61,23 +55,21 @@ function Session:guard(read, value, where_from)
   self.guards[#self.guards + 1] = {read = read, value = value, name = where_from}
 end
 
-function Session:operand(read, where_from)
-  local known = self.known[where_from]
-  if known then return known end
-  self.operands[#self.operands + 1] = {read = read, name = where_from}
-  local symbol = Symbol(parts.leaf(self.builder, 'input', self.inputs + #self.operands - 1))
-  self.known[where_from] = symbol
-  return symbol
+--- The symbol of a captured number or tensor: one more in `list`, after those that the call gives.
+function Session:leaf(kind, list, given, read, where_from)
+  if not self.known[where_from] then
+    list[#list + 1] = {read = read, name = where_from}
+    self.known[where_from] = Symbol(parts.leaf(self.builder, kind, given + #list - 1))
+  end
+  return self.known[where_from]
 end
 
 function Session:captured(value, read, where_from)
-  local known = self.known[where_from]
-  if known then return known end
-  local id = #self.tables + 1
-  self.tables[id] = {value = value, read = read, name = where_from, fields = {}}
-  local stand_in = Captured(id)
-  self.known[where_from] = stand_in
-  return stand_in
+  if not self.known[where_from] then
+    self.tables[#self.tables + 1] = {value = value, read = read, name = where_from}
+    self.known[where_from] = Captured(#self.tables)
+  end
+  return self.known[where_from]
 end
 
 local function field_name(name, key)
@@ -238,13 +230,10 @@ local function attempt(f, kinds, name, frozen)
   local before = symbols.session
   symbols.session = s
   local ok, result = pcall(function()
-    local arguments, input, number = {n = #kinds}, 0, 0
+    local arguments, seen = {n = #kinds}, {tensor = 0, number = 0} -- the call's numbers come before captured ones
     for i, kind in ipairs(kinds) do
-      if kind == 'tensor' then
-        arguments[i], input = Symbol(parts.leaf(s.builder, 'input', input)), input + 1
-      else -- numbers of the call come before captured ones
-        arguments[i], number = Symbol(parts.leaf(s.builder, 'number', number)), number + 1
-      end
+      arguments[i] = Symbol(parts.leaf(s.builder, kind == 'tensor' and 'input' or 'number', seen[kind]))
+      seen[kind] = seen[kind] + 1
     end
     local leaves = s:explore(s:clone(f, ''), arguments)
     local joined = s:join(leaves, 1, #leaves, 1)
@@ -258,7 +247,7 @@ local function attempt(f, kinds, name, frozen)
       values[k] = id_of(joined[k])
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
-    local count = number + #s.numbers
+    local count = s.given + #s.numbers
     local program, used, folded, shared, simplified = parts.finish(s.builder, values, inputs + #s.operands, count)
     return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
       simplified = simplified}
