@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <map>
-#include <mutex>
 
 #include "engine/compile/value.h"
 #include "engine/ops/ops.h"

@@ -1,7 +1,9 @@
 // builder.h -- makes expression programs: folds constants, shares equal values, drops dead code
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -140,9 +142,8 @@ class Expression {
   std::vector<Segment> segments_;
   bool whole_ = true;
   int alone_ = -1;
-  struct Derived;  // derive.cpp
-  static std::shared_ptr<Derived> make_derived();
-  std::shared_ptr<Derived> derived_ = make_derived();
+  mutable std::mutex lock_;
+  mutable std::map<std::pair<unsigned, int64_t>, std::unique_ptr<Gradient>> gradients_;
 };
 
 /// The program as text, an instruction a line: `%3 = mul %1, %2   ; line 12`.

@@ -4,8 +4,6 @@
 // the branch that was not taken (log of a negative number) does no harm, as 0 times it would. Values
 // that several derivatives need are computed once. Programs by rows go backwards, as a graph does.
 #include <algorithm>
-#include <map>
-#include <mutex>
 
 #include "engine/compile/value.h"
 #include "engine/ops/ops.h"
@@ -286,14 +284,9 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
 
 }  // namespace
 
-struct Expression::Derived {
-  std::mutex lock;
-  std::map<std::pair<unsigned, int64_t>, std::unique_ptr<Gradient>> known;
-};
-
 const Expression::Gradient& Expression::gradient(unsigned wanted, int64_t row) const {
-  const std::lock_guard guard(derived_->lock);
-  std::unique_ptr<Gradient>& g = derived_->known[{wanted, row}];
+  const std::lock_guard guard(lock_);
+  std::unique_ptr<Gradient>& g = gradients_[{wanted, row}];
   if (g) return *g;
   try {
     g = std::make_unique<Gradient>(derive(*this, wanted, row));
@@ -302,9 +295,6 @@ const Expression::Gradient& Expression::gradient(unsigned wanted, int64_t row) c
     g->too_large = true;
   }
   return *g;
-}
-std::shared_ptr<Expression::Derived> Expression::make_derived() {
-  return std::make_shared<Derived>();
 }
 
 }  // namespace mt::ir

@@ -94,11 +94,17 @@ void Builder::run(const std::vector<Outer>& arguments) {
     it = launch_scalar({LaunchScalar::argument, a.index, 0, a.type()}, f.line);
     if (f.assigned[k]) it = spilled(it.number, f.line);
   }
-  if (returns_early(f.body, true)) {
-    frame.scope = emit(Statement::scope, f.line);
+  body(frame, f.line);
+}
+
+/// The statements of a function; a return before the last leaves a scope.
+void Builder::body(Frame& frame, int line) {
+  if (returns_early(frame.function->body, true)) {
+    frame.scope = emit(Statement::scope, line);
     out_ = &frame.scope->body;
   }
-  statements(f.body);
+  frame_ = &frame;
+  statements(frame.function->body);
 }
 
 void Builder::call_function(const ast::Function& f, int index, std::vector<Item> arguments,
@@ -121,12 +127,7 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   Body* const before = out_;
   const std::vector<Statement*> loops = std::move(loops_);
   loops_.clear();
-  if (returns_early(f.body, true)) {
-    frame.scope = emit(Statement::scope, line);
-    out_ = &frame.scope->body;
-  }
-  frame_ = &frame;
-  statements(f.body);
+  body(frame, line);
   frame_ = caller, out_ = before, loops_ = loops;
   for (const int v : frame.results) results.push_back(make(Value::variable, v, line));
   --depth_;

@@ -40,6 +40,7 @@ class Builder {
   using Expr = ast::Expression;
 
   // grid_build.cpp: statements
+  void body(Frame&, int line);
   void statements(const ast::Block&);
   void statement(const ast::Statement&, bool last);
   void local(const ast::Statement&);

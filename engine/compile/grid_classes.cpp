@@ -112,10 +112,6 @@ bool Classes::walk(const Body& body) {
 
 namespace {
 
-template <class F> void each_value(Value* v, const F& f) {
-  f(*v);
-  for (Value* a : v->args) each_value(a, f);
-}
 template <class F> void each_statement(const Body& body, int depth, const F& f) {
   for (Statement* s : body) {
     f(*s, depth);
@@ -123,13 +119,6 @@ template <class F> void each_statement(const Body& body, int depth, const F& f) 
     each_statement(s->body, inside, f), each_statement(s->other, inside, f);
   }
 }
-template <class F> void values_of(const Statement& s, const F& f) {
-  for (Value* v : {s.value, s.last, s.step})
-    if (v) each_value(v, f);
-  for (Value* v : s.args)
-    if (v) each_value(v, f);
-}
-
 /// By how much an index grows along an axis; what is not known counts as 0, as the counters of loops.
 int64_t growth(const Kernel& p, const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;

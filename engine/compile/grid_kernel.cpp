@@ -135,8 +135,9 @@ struct GridKernel::Run {
   const GridSize& size;
   const std::vector<GridArgument>& arguments;
   bool check;
-  std::vector<mt::Tensor> tensors;  // of the program, in its order; shared arrays are undefined
-  std::vector<GridTensor> views;
+  std::vector<mt::Tensor> tensors =
+      {};  // of the program, in its order; shared arrays are undefined
+  std::vector<GridTensor> views = {};
   Grid launch{};
   GridFault fault{};
 
@@ -219,8 +220,9 @@ struct GridKernel::Run {
     cut();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
-    auto& unit = variant->unit[varying[0] | varying[1] << 1 | varying[2] << 2];
-    if (!unit) unit = grid::lower(variant->program, varying);
+    auto& made = variant->unit[varying[0] | varying[1] << 1 | varying[2] << 2];
+    if (!made) made = grid::lower(variant->program, varying);
+    unit = made.get();
     launch.program = &unit->program;
     launch.check = check, launch.fault = &fault;
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
@@ -236,8 +238,9 @@ struct GridKernel::Run {
     fill_scalars(scalars.data() + unit->first_scalar);
     launch.scalars = scalars.data();
   }
-  std::vector<GridTensor> ordered;
-  std::vector<GridScalar> scalars;
+  const grid::Unit* unit = nullptr;  // of these tiles
+  std::vector<GridTensor> ordered = {};
+  std::vector<GridScalar> scalars = {};
 
   void fill_scalars(GridScalar* out) {
     for (size_t k = 0; k < program().scalars.size(); ++k) {
@@ -272,11 +275,8 @@ struct GridKernel::Run {
     count_changes();
     check_interrupt();
     if (fault.kind == GridFaultKind::none) return;
-    const grid::Unit& unit =
-        *variant
-             ->unit[(launch.tile[0] > 1) | (launch.tile[1] > 1) << 1 | (launch.tile[2] > 1) << 2];
     const size_t t = size_t(fault.tensor);
-    raise(program(), fault, program().tensors[size_t(unit.tensors[t])].name,
+    raise(program(), fault, program().tensors[size_t(unit->tensors[t])].name,
           ordered[t].size[fault.dim]);
   }
   void queue(const Device& device) {
@@ -343,7 +343,7 @@ void GridKernel::launch(KernelScript& script, const GridSize& size,
   std::vector<Outer> types;
   for (size_t k = 0; k < arguments.size(); ++k) types.push_back(outer_of(f, arguments[k], int(k)));
   const std::shared_ptr<Variant> v = variant_for(script, types);
-  Run run{script, v, size, arguments, check_, {}, {}, {}, {}, {}, {}};
+  Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();
   int64_t bytes = 0;
   for (const grid::Tensor& t : v->program.tensors) {

@@ -14,7 +14,8 @@ class Lowering {
 
   void run() {
     next_scalar_ = u_.first_scalar + int(p_.scalars.size());
-    for (const Statement& s : p_.statements) count_reads(s);
+    for (const Statement& s : p_.statements)
+      values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
     for (size_t v = 0; v < p_.variables.size(); ++v) {
       const Variable& x = p_.variables[v];
       const Class c = classes_.of_variable(int(v));
@@ -381,16 +382,6 @@ class Lowering {
     u_.list.insert(u_.list.end(), items.begin(), items.end());
   }
 
-  void count_reads(const Statement& s) {
-    for (const Value* v : {s.value, s.last, s.step})
-      if (v) count_reads(*v);
-    for (const Value* v : s.args)
-      if (v) count_reads(*v);
-  }
-  void count_reads(const Value& v) {
-    if (v.kind == Value::variable) ++reads_[v.index];
-    for (const Value* a : v.args) count_reads(*a);
-  }
   void finish() {
     u_.scalars.assign(size_t(next_scalar_), GridScalar{});
     for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;

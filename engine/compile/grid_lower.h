@@ -18,6 +18,18 @@ struct Unit {
   int first_scalar = 6;  // of the launch's numbers
 };
 
+/// Visits a value and all that it is calculated from; the values of a statement, without its bodies.
+template <class F> void each_value(const Value& v, const F& f) {
+  f(v);
+  for (const Value* a : v.args) each_value(*a, f);
+}
+template <class F> void values_of(const Statement& s, const F& f) {
+  for (const Value* v : {s.value, s.last, s.step})
+    if (v) each_value(*v, f);
+  for (const Value* v : s.args)
+    if (v) each_value(*v, f);
+}
+
 /// What of a kernel says how it is cut into tiles: sets in_blocks, in_order, by_thread.
 void find_needs(Kernel&);
 /// How well lanes along an axis of the grid reach their elements; `stride` of tensor and dimension.

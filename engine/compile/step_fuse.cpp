@@ -314,44 +314,31 @@ bool Group::add(const Work& w) {
   return true;
 }
 
-class StepFuser {
- public:
-  StepFuser(std::vector<StepCall>& calls, std::vector<size_t>& ends,
-            std::vector<StepBuffer>& buffers, std::deque<std::vector<std::byte>>& kept,
-            bool parameters, bool (*run)(const void*))
-      : calls_(calls),
-        ends_(ends),
-        buffers_(buffers),
-        kept_(kept),
-        parameters_(parameters),
-        run_(run) {}
-  std::vector<std::string> all();
+struct StepFuser {
+  std::vector<StepCall>& calls;
+  std::vector<size_t>& ends;
+  std::vector<StepBuffer>& buffers;
+  std::deque<std::vector<std::byte>>& kept;
+  const bool parameters;
+  bool (*const run)(const void*);
+  std::vector<std::unique_ptr<Group>> open = {};
+  std::map<size_t, StepCall> made = {};  // by the last call that they stand for
+  std::vector<bool> gone = {};
+  std::vector<int> last_read = {};
+  std::vector<std::string> groups = {};
 
- private:
+  std::vector<std::string> all();
   std::optional<Work> work_at(size_t) const;
   bool join(size_t, Work&);
   void close(size_t group);
   bool is_needed(const Operand&, size_t after) const;
   bool emit(Group&);
   std::string lines_of(const Group&) const;
-
-  std::vector<StepCall>& calls_;
-  std::vector<size_t>& ends_;
-  std::vector<StepBuffer>& buffers_;
-  std::deque<std::vector<std::byte>>& kept_;
-  const bool parameters_;
-  bool (*const run_)(const void*);
-  std::vector<std::unique_ptr<Group>> open_;
-  std::map<size_t, StepCall> made_;  // by the last call that they stand for
-  std::vector<bool> gone_;
-  std::vector<int> last_read_;
-  std::vector<std::string> groups_;
 };
 
 std::optional<Work> StepFuser::work_at(size_t i) const {
-  const StepCall& c = calls_[i];
-  if (c.verb == Verb::map)
-    return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters_);
+  const StepCall& c = calls[i];
+  if (c.verb == Verb::map) return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters);
   if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
   return {};
 }
@@ -369,15 +356,15 @@ std::string name_of(const Work& w) {
 
 /// Takes the call into a group that has one of its operands.
 bool StepFuser::join(size_t i, Work& w) {
-  for (size_t k = 0; k < open_.size(); ++k) {
-    Group& g = *open_[k];
+  for (size_t k = 0; k < open.size(); ++k) {
+    Group& g = *open[k];
     bool shares = false;
     for (const Operand& o : w.in)
       shares |= o.use.buffer >= 0 && (g.writes(o.use.buffer) || g.reads(o.use.buffer));
     Work fitted = w;
     if (!shares || !g.fit(fitted) || !g.agrees(fitted)) continue;
-    for (size_t h = open_.size(); h-- > 0;)  // the others that must come first
-      if (open_[h].get() != &g && open_[h]->stands_before(calls_[i])) close(h);
+    for (size_t h = open.size(); h-- > 0;)  // the others that must come first
+      if (open[h].get() != &g && open[h]->stands_before(calls[i])) close(h);
     if (!g.add(fitted)) return false;
     g.calls.push_back(i);
     g.names.push_back(name_of(w));
@@ -387,16 +374,16 @@ bool StepFuser::join(size_t i, Work& w) {
 }
 
 bool StepFuser::is_needed(const Operand& o, size_t after) const {
-  const StepBuffer& b = buffers_[size_t(o.use.buffer)];
+  const StepBuffer& b = buffers[size_t(o.use.buffer)];
   return b.kind != StepBuffer::Kind::inner || b.kept ||
-         last_read_[size_t(o.use.buffer)] > int(after);
+         last_read[size_t(o.use.buffer)] > int(after);
 }
 
 void StepFuser::close(size_t at) {
-  const std::unique_ptr<Group> g = std::move(open_[at]);
-  open_.erase(open_.begin() + ptrdiff_t(at));
+  const std::unique_ptr<Group> g = std::move(open[at]);
+  open.erase(open.begin() + ptrdiff_t(at));
   if (g->calls.size() < 2 || !emit(*g)) return;
-  for (size_t i : g->calls) gone_[i] = true;
+  for (size_t i : g->calls) gone[i] = true;
 }
 
 /// "train.lua:12, 13": the lines of the calls.
@@ -404,7 +391,7 @@ std::string StepFuser::lines_of(const Group& g) const {
   std::string text, file;
   std::vector<std::string> seen;
   for (size_t i : g.calls) {
-    const std::string& w = calls_[i].where;
+    const std::string& w = calls[i].where;
     if (w.empty() || std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
     const size_t colon = w.rfind(':') + 1;
     const bool same_file = !seen.empty() && w.substr(0, colon) == file;
@@ -426,23 +413,22 @@ bool StepFuser::emit(Group& g) {
   const ir::Expression& e = g.builder.finish(ids, used, &read);
   const Program& p = e.program();
   if (p.slots > kMaxProgramSlots) return false;
-  Run r{};
+  std::byte* const argument = kept.emplace_back(sizeof(Run)).data();
+  Run& r = *new (argument) Run{};
   r.program = &p, r.dtype = g.dtype, r.ndim = g.size.size();
   std::copy_n(g.size.data(), g.size.size(), r.size);
-  std::byte* const argument = kept_.emplace_back(sizeof r).data();
-  Run& made = *new (argument) Run(r);
-  std::byte* const numbers = kept_.emplace_back(sizeof(double) * (read.size() + 1)).data();
-  made.numbers = reinterpret_cast<const double*>(numbers);
+  std::byte* const numbers = kept.emplace_back(sizeof(double) * (read.size() + 1)).data();
+  r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
     std::memcpy(numbers + k * sizeof(double), &g.numbers[size_t(read[k])], sizeof(double));
-  StepCall c{Verb::run, run_, argument, nullptr, 0, {}};
+  StepCall c{Verb::run, run, argument, nullptr, 0, {}};
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
-    std::memcpy(&made.data[k], u.slot, sizeof(void*));
-    u.slot = reinterpret_cast<std::byte*>(&made.data[k]), u.out = is_out;
+    std::memcpy(&r.data[k], u.slot, sizeof(void*));
+    u.slot = reinterpret_cast<std::byte*>(&r.data[k]), u.out = is_out;
     c.uses.push_back(u);
-    std::copy_n(o.stride.data(), g.size.size(), made.stride[k]);
-    made.is_bool[k] = is_out && e.is_bool(k);
+    std::copy_n(o.stride.data(), g.size.size(), r.stride[k]);
+    r.is_bool[k] = is_out && e.is_bool(k);
   };
   for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[size_t(used[size_t(k)])], false);
   for (int k = 0; k < p.outputs; ++k) {
@@ -452,9 +438,9 @@ bool StepFuser::emit(Group& g) {
   if (p.by_rows) {
     const int64_t row = g.size[g.size.size() - 1];
     const size_t bytes = size_t(cpu_threads() * row_scratch(p, item_size(g.dtype), row));
-    c.uses.push_back({reinterpret_cast<std::byte*>(&made.scratch), int(buffers_.size()), 0, true});
-    buffers_.push_back({bytes});
-    made.scratch = reinterpret_cast<char*>(argument);  // until memory is planned
+    c.uses.push_back({reinterpret_cast<std::byte*>(&r.scratch), int(buffers.size()), 0, true});
+    buffers.push_back({bytes});
+    r.scratch = reinterpret_cast<char*>(argument);  // until memory is planned
   }
   std::string text =
       fmt::format("{} {}{}: ", dtype_name(g.dtype), to_string(g.size), p.by_rows ? " by rows" : "");
@@ -463,47 +449,47 @@ bool StepFuser::emit(Group& g) {
   if (spared > 0)
     text += fmt::format("; {} of {} results are not written", spared, g.values.size());
   if (const std::string lines = lines_of(g); !lines.empty()) text += " (" + lines + ")";
-  groups_.push_back(std::move(text));
-  made_.emplace(last, std::move(c));
+  groups.push_back(std::move(text));
+  made.emplace(last, std::move(c));
   return true;
 }
 
 std::vector<std::string> StepFuser::all() {
-  gone_.assign(calls_.size(), false);
-  last_read_.assign(buffers_.size(), -1);
-  for (size_t i = 0; i < calls_.size(); ++i)
-    for (const BufferUse& u : calls_[i].uses)
-      if (u.buffer >= 0) last_read_[size_t(u.buffer)] = int(i);
+  gone.assign(calls.size(), false);
+  last_read.assign(buffers.size(), -1);
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (const BufferUse& u : calls[i].uses)
+      if (u.buffer >= 0) last_read[size_t(u.buffer)] = int(i);
   size_t part = 0;
-  for (size_t i = 0; i < calls_.size(); ++i) {
-    while (part < ends_.size() && ends_[part] <= i) {
-      while (!open_.empty()) close(open_.size() - 1);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    while (part < ends.size() && ends[part] <= i) {
+      while (!open.empty()) close(open.size() - 1);
       ++part;
     }
     std::optional<Work> w = work_at(i);
     if (w && join(i, *w)) continue;
-    for (size_t h = open_.size(); h-- > 0;)
-      if (open_[h]->stands_before(calls_[i])) close(h);
+    for (size_t h = open.size(); h-- > 0;)
+      if (open[h]->stands_before(calls[i])) close(h);
     if (!w || w->size.size() == 0 || numel(w->size) < ir::Fuser::smallest) continue;
-    if (open_.size() == kMostOpen) close(0);
+    if (open.size() == kMostOpen) close(0);
     auto g = std::make_unique<Group>();
     g->dtype = w->dtype, g->size = w->size;
     if (!g->agrees(*w) || !g->add(*w)) continue;
     g->calls.push_back(i);
     g->names.push_back(name_of(*w));
-    open_.push_back(std::move(g));
+    open.push_back(std::move(g));
   }
-  while (!open_.empty()) close(open_.size() - 1);
+  while (!open.empty()) close(open.size() - 1);
   std::vector<StepCall> joined;
   part = 0;
-  for (size_t i = 0; i <= calls_.size(); ++i) {
-    while (part < ends_.size() && ends_[part] == i) ends_[part++] = joined.size();
-    if (i == calls_.size()) break;
-    if (const auto at = made_.find(i); at != made_.end()) joined.push_back(std::move(at->second));
-    else if (!gone_[i]) joined.push_back(std::move(calls_[i]));
+  for (size_t i = 0; i <= calls.size(); ++i) {
+    while (part < ends.size() && ends[part] == i) ends[part++] = joined.size();
+    if (i == calls.size()) break;
+    if (const auto at = made.find(i); at != made.end()) joined.push_back(std::move(at->second));
+    else if (!gone[i]) joined.push_back(std::move(calls[i]));
   }
-  calls_ = std::move(joined);
-  return std::move(groups_);
+  calls = std::move(joined);
+  return std::move(groups);
 }
 
 }  // namespace
@@ -512,7 +498,7 @@ std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<si
                                     std::vector<StepBuffer>& buffers,
                                     std::deque<std::vector<std::byte>>& kept, bool parameters,
                                     bool (*run)(const void*)) {
-  return StepFuser(calls, ends, buffers, kept, parameters, run).all();
+  return StepFuser{calls, ends, buffers, kept, parameters, run}.all();
 }
 
 }  // namespace mt

@@ -83,6 +83,17 @@ test('the program and the machine code', function()
   has(explained(f, mt.ones(4), {show = 'cuda'}), '__global__', 'line ' .. line)
 end)
 
+test('a loop that ends where an element says so', function()
+  local x = mt.rand(50) * 100
+  local halvings = mt.map(function(a)
+    local n = 0
+    while a > 1 do a, n = a / 2, n + 1 end
+    return n
+  end)
+  has(explained(halvings, x), 'map of the function at', 'a grid kernel runs it', 'cpu launch_grid ')
+  raises(function() mt.explain(halvings, x, {show = 'program'}) end, 'is a kernel and has no program')
+end)
+
 test('reductions: those that are built in, and trees', function()
   local x = mt.randn(50, 40)
   has(explained(mt.reduce(function(a, b) return a + b end, 0), x, 2), 'reduce of the function at',

@@ -120,6 +120,9 @@ local item_sizes = {float64 = 8, int64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1
 
 --- The program that was made for these arguments, in a few lines.
 local function describe_program(text, made, dtype, elements)
+  if made.kernel then
+    return text:line 'a loop ends where an element says so: a grid kernel runs it, a thread for each element'
+  end
   local facts = parts.facts(made.program)
   text:line('traced: %s, %s, %s%s', plural(made.inputs, 'tensor'), plural(made.results, 'result'),
     plural(made.ways, 'way') .. ' through it', made.ways > 1 and ', joined by where' or '')
@@ -182,7 +185,8 @@ local function extent_of(...)
 end
 
 local function describe_tree(text, made, x, dim)
-  local name, order = compiled.built_in(made.program), 'the order depends on the size alone, not on threads'
+  local name = made.program and compiled.built_in(made.program)
+  local order = 'the order depends on the size alone, not on threads'
   if name then return text:line('reduction: f is %s; the loops of that reduction run', name) end
   if not x then return text:line('reduction: a tree of pairs; %s', order) end
   local size = dim and x:size(dim) or x:numel()
@@ -200,7 +204,9 @@ local function describe_compiled(f, record, text, options, ...)
   describe_program(text, made, dtype, not pair and elements)
   if pair then describe_tree(text, made, ...) end
   if n > 0 then text:run(f, ...) end
-  if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
+  if not options.show then return end
+  if not made.program then core.fail('explain: a function with such a loop is a kernel and has no program') end
+  text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs))
 end
 
 --- The programs that verbs ran.

@@ -160,10 +160,11 @@ end
 local function check_reduction(f, identity)
   local samples = {-2.5, -1, 0, 0.75, 1, 3.25}
   for _, a in ipairs(samples) do
-    local left, right = on_numbers(f, identity, a), on_numbers(f, a, identity)
-    if not close(left, a) or not close(right, a) then
-      core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g', identity, close(left, a) and a or identity,
-        close(left, a) and identity or a, close(left, a) and right or left)
+    for _, both in ipairs{{identity, a}, {a, identity}} do
+      local y = on_numbers(f, both[1], both[2])
+      if not close(y, a) then
+        core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g', identity, both[1], both[2], y)
+      end
     end
   end
   for _, a in ipairs(samples) do

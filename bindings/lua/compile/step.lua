@@ -262,11 +262,10 @@ local function join_numbers(self, entry, arguments)
   for k, other in ipairs(self.entries) do
     local before = other.program
     if other ~= entry and before and before.step and not other.free and other.mode == entry.mode and
-      same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) and
-      same_kinds(other, unpack(arguments, 1, arguments.n)) then
+      same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) then
       local others = {n = other.n}
-      for i = 1, other.n do others[i] = other[i].value end
       for i = 1, other.n do
+        others[i] = other[i].value
         if others[i] == nil then others[i] = arguments[i] end
       end
       local free, i, why = numbers.find(self.f, entry.program, arguments, before, others)
@@ -296,8 +295,7 @@ local function entry_for(self, mode, n, ...)
   local entries, other, alike = self.entries, nil, false
   for k = 1, #entries do
     local entry = entries[k]
-    alike = alike or entry.mode == mode and not entry.eager and same_but_numbers(entry, n, ...) and
-      same_kinds(entry, ...)
+    alike = alike or entry.mode == mode and not entry.eager and same_but_numbers(entry, n, ...)
     if entry.mode == mode and same_values(entry, n, ...) and same_kinds(entry, ...) then
       local changed = entry.program and captured.changed(entry.program.captured)
       if not changed then

@@ -221,7 +221,7 @@ function Session:join(leaves, from, to, depth)
 end
 
 --- The program of f for `inputs` tensors among its arguments ('tensor' or 'number' each).
-local function attempt(f, kinds, name, frozen)
+local function attempt(f, kinds, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
   local s = setmetatable({builder = parts.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
@@ -276,19 +276,18 @@ end
 --- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
 --- cannot be traced (the end of a loop) a guard.
 function trace.compile(f, kinds, name)
-  local found, trouble, s = attempt(f, kinds, name, nil)
+  local found, trouble, s = attempt(f, kinds)
   if found then return found end
   local captured = {}
   for _, n in ipairs(s.numbers) do captured[#captured + 1] = n.name end
   for i = 1, #captured + 1 do
-    found = #captured > 0 and attempt(f, kinds, name, captured[i] or true)
+    found = #captured > 0 and attempt(f, kinds, captured[i] or true)
     if found then return found end
   end
   if loops.are_why(tostring(trouble)) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
-      return {kernel = kernel, kinds = kinds, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0,
-        results = 1}
+      return {kernel = kernel, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0}
     end
     loops.refuse(name, kernel)
   end
