@@ -57,7 +57,7 @@ const Entry kReplay[] = {
        return 1;
      }},
     {"step_copies([list])", "Copies of tensors; those that share a storage share its copy.",
-     [](Args& a) { return push_list(a, copies_of(a.tensors(1))); }},
+     bind<copies_of>},
     {"step_drop(r)", "Ends a recording that came to nothing.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
