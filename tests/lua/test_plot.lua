@@ -137,6 +137,9 @@ t.test('line writes a file and returns its path', function()
 end)
 
 t.test('the same figure has the same text; options may come last', function()
+  local mt = require 'mtorch'
+  local losses = {mt.tensor(3), mt.tensor(1), mt.tensor(2)} -- as a loop collects them
+  t.eq(plot.svg_line(losses), (plot.svg_line{{3, 1, 2}}))
   local svg = plot.svg_line{{1, 2, 4}, {1, 2, 3}}
   t.eq(plot.svg_line{{1, 2, 4}, {1, 2, 3}}, svg)
   t.eq(plot.svg_line{tensor{1, 2, 4}, tensor{{1}, {2}, {3}}}, svg)
@@ -503,6 +506,22 @@ t.test('terminal: tables, names and axes', function()
   t.eq({lines[1], lines[2]:match('^1 █'), lines[5]:match('%S+')}, {'dice', '1 █', 'count'})
   lines = lines_of(function() plot.line{{4}} end)
   t.eq(lines[#lines]:match('^ *(.*)$'), '1')
+  -- a single point has four dots, many have one each; dots lie on lines
+  local function dots(draw)
+    local n = 0
+    for high, low in captured(plain_utf8, no_terminal, draw):gmatch('\226([\160-\163])([\128-\191])') do
+      local bits = (high:byte() - 160) * 64 + low:byte() - 128
+      while bits > 0 do n, bits = n + bits % 2, math.floor(bits / 2) end
+    end
+    return n
+  end
+  t.eq({dots(function() plot.line{{4}} end), dots(function() plot.scatter{{1}, {1}} end)}, {4, 4})
+  local same = series(500, function() return 1 end)
+  t.eq(dots(function() plot.scatter{same, same} end), 1)
+  local text = table.concat(lines_of(function()
+    plot.scatter{{1, 2, 3}, {1, 2, 3}, {x = {1, 3}, y = {1, 3}, kind = 'line'}}
+  end), '\n')
+  t.eq(count(text, '%*'), 3 + 1) -- and the legend
   -- pixels of a file are no columns
   for _, line in ipairs(lines_of(function() plot.line{{1, 2, 3}, width = 640} end)) do
     t.eq(util.length(line) <= 80, true)

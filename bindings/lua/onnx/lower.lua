@@ -1,7 +1,8 @@
 -- lower.lua -- a recorded program as an ONNX graph: each operation by its entry in the tables of onnx/
 --
 -- An entry is function(g, a, call): `a` has the arguments by the names of the signature, tensors as handles, what is
--- left out as its default; it returns a handle for each result. `g` is the graph (graph.lua).
+-- left out as its default; it returns a handle for each result. `g` is the graph (graph.lua); call.shape and call.dtype
+-- are those of the first result.
 local core = require 'mtorch.core'
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'

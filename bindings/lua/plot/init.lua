@@ -6,7 +6,7 @@ local svg = require 'mtorch.plot.svg'
 local term = require 'mtorch.plot.term'
 local data = require 'mtorch.plot.data'
 
-local fail, plain = core.fail, util.plain
+local fail, plain, is_tensor = core.fail, util.plain, require('mtorch').is_tensor
 local floor, min, max = math.floor, math.min, math.max
 
 local plot = {}
@@ -53,7 +53,7 @@ local function arguments(op, kind, ...)
       if type(key) == 'string' then opts[key] = value else list[key] = value end
     end
     local first = list[1]
-    local flat = type(first) == 'number' or type(first) == 'boolean'
+    local flat = type(first) == 'number' or type(first) == 'boolean' or is_tensor(first) and first:dim() == 0
     local rows = (kind == 'heatmap' or kind == 'contour' or kind:find('^image')) and
                  (#list > 1 or (data.is_plain(first) and type(first[1]) == 'number'))
     if flat or rows then list = {list} end

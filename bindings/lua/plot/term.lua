@@ -103,6 +103,14 @@ local function segment(canvas, x0, y0, x1, y1, colour)
   end
 end
 
+-- A point; one braille dot by itself is hard to see.
+local function point(canvas, x, y, colour, small)
+  local size = canvas.dotted and not small and 1 or 0
+  for dx = 0, size do
+    for dy = 0, size do canvas.set(x + dx, y + dy, colour) end
+  end
+end
+
 local function draw_line(canvas, s, sx, sy)
   local xs, ys = scale.polyline(s.x, s.y, sx, sy, 1, 4 * canvas.w)
   for i = 1, #xs do
@@ -111,7 +119,7 @@ local function draw_line(canvas, s, sx, sy)
       if i > 1 and xs[i - 1] then
         segment(canvas, floor(xs[i - 1] + 0.5), floor(ys[i - 1] + 0.5), x, y, s.colour)
       else
-        canvas.set(x, y, s.colour)
+        point(canvas, x, y, s.colour, xs[i + 1])
       end
     end
   end
@@ -120,7 +128,7 @@ end
 local function draw_dots(canvas, s, sx, sy)
   for i = 1, #s.x do
     local x, y = sx(s.x[i]), sy(s.y[i])
-    if x and y then canvas.set(floor(x + 0.5), floor(y + 0.5), s.colour) end
+    if x and y then point(canvas, floor(x + 0.5), floor(y + 0.5), s.colour, #s.x > 400) end
   end
 end
 
@@ -241,7 +249,10 @@ function draw.line(t, fig)
       draw_line(canvas, {x = s.x, y = s.low, colour = s.colour}, sx, sy)
       draw_line(canvas, {x = s.x, y = s.high, colour = s.colour}, sx, sy)
     end
-    if s.y then (s.kind == 'scatter' and draw_dots or draw_line)(canvas, s, sx, sy) end
+    if s.y and s.kind ~= 'scatter' then draw_line(canvas, s, sx, sy) end
+  end
+  for _, s in ipairs(fig.series) do -- dots lie on lines
+    if s.kind == 'scatter' then draw_dots(canvas, s, sx, sy) end
   end
   local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
                      x_axis(fig, wide))
