@@ -20,7 +20,7 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> li
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// AlongDim that end in a backslash joined with the next.
+/// Lines that end in a backslash joined with the next.
 std::string splice(std::string_view text) {
   std::string joined;
   joined.reserve(text.size());
@@ -122,6 +122,16 @@ size_t behind(const Tokens& t, size_t i, size_t end) {
   return end;
 }
 
+/// The place of the parenthesis that the one at `i` closes; npos: there is none.
+size_t before(const Tokens& t, size_t i) {
+  int depth = 0;
+  for (++i; i > 0; --i) {
+    depth += t[i - 1] == ")" ? 1 : t[i - 1] == "(" ? -1 : 0;
+    if (depth == 0) return i - 1;
+  }
+  return std::string_view::npos;
+}
+
 // ---- types ---------------------------------------------------------------------------------------
 
 struct Scalar {
@@ -162,24 +172,17 @@ bool scalar_named(const Tokens& words, Scalar& s) {
   if (words.size() == 1)
     for (const auto& k : known)
       if (words[0] == k.name) return s = k.scalar, true;
-  int longs = 0, other = 0;
-  bool is_short = false, is_char = false, is_unsigned = false, is_signed = false, is_int = false;
-  for (const std::string_view w : words) {
-    if (w == "long") ++longs;
-    else if (w == "short") is_short = true;
-    else if (w == "char") is_char = true;
-    else if (w == "unsigned") is_unsigned = true;
-    else if (w == "signed") is_signed = true;
-    else if (w == "int") is_int = true;
-    else ++other;
-  }
-  if (other > 0 || words.empty() || longs > 2 || (is_char && (longs || is_short || is_int)))
+  const auto n = [&](std::string_view w) { return std::count(words.begin(), words.end(), w); };
+  const auto longs = n("long"), shorts = n("short"), chars = n("char"), ints = n("int");
+  const bool is_unsigned = n("unsigned") > 0;
+  const auto known_words = longs + shorts + chars + ints + n("unsigned") + n("signed");
+  if (words.empty() || size_t(known_words) != words.size() || longs > 2 ||
+      (chars && (longs || shorts || ints)))
     return false;
-  const int bytes = is_char ? 1 : is_short ? 2 : longs ? 8 : 4;  // as on Linux
+  const int bytes = chars ? 1 : shorts ? 2 : longs ? 8 : 4;  // as on Linux
   const char* dtype = bytes == 8 ? "int64" : bytes == 4 ? "int32" : nullptr;
-  if (is_char) dtype = is_unsigned ? "uint8" : "int8";
-  if (is_short && !is_unsigned) dtype = "int16";
-  (void)is_signed;
+  if (chars) dtype = is_unsigned ? "uint8" : "int8";
+  if (shorts && !is_unsigned) dtype = "int16";
   s = {integer, bytes, !is_unsigned, dtype};
   return true;
 }
@@ -370,8 +373,7 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   const size_t from = i;
   size_t end = from;
   for (; end < t.size() && t[end] != ";"; ++end) {
-    if (t[end] == "(") return;
-    if (t[end] == "}" || t[end] == "#") return;
+    if (is_one_of(t[end], {"(", "}", "#"})) return;
     if (t[end] == "{" || t[end] == "[") end = behind(t, end, t.size()) - 1;
   }
   if (end >= t.size()) return;
@@ -405,14 +407,9 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
 /// brace, and a word since the last declaration says whether it is the GPU's.
 void note_function(const Tokens& t, size_t i, CudaText& text) {
   if (i == 0 || t[i - 1] != ")") return;
-  int depth = 0;
-  size_t open = i;
-  while (open > 0) {
-    --open;
-    depth += t[open] == ")" ? 1 : t[open] == "(" ? -1 : 0;
-    if (depth == 0) break;
-  }
-  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"}))
+  const size_t open = before(t, i - 1);
+  if (open == std::string_view::npos || open < 2 || !is_word(t[open - 1]) ||
+      is_one_of(t[open - 1], {"if", "for", "while", "switch"}))
     return;
   bool on_device = false;
   for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
@@ -439,24 +436,10 @@ void read_host(const Tokens& t, CudaText& text) {
 
 void read_directive(std::string_view line, CudaText& text) {
   line.remove_prefix(line[0] == '#' ? 1 : 2);
-  const std::string code = [&] {  // comments are blanks here too
-    std::string s;
-    for (size_t i = 0; i < line.size(); ++i) {
-      if (line.substr(i, 2) == "/*") {
-        const size_t end = line.find("*/", i + 2);
-        i = end == line.npos ? line.size() : end + 1;
-        s += ' ';
-      } else {
-        s += line[i];
-      }
-    }
-    return s;
-  }();
-  size_t at = code.find_first_not_of(" \t");
-  if (at == code.npos || code.compare(at, 7, "include") != 0) return;
+  const Tokens t = Lexer(line).tokens;
+  if (t.empty() || !t[0].starts_with("include")) return;
   text.includes = true;
-  at = code.find_first_not_of(" \t", at + 7);
-  if (at == code.npos || code[at] != '<') text.reads_files = true;
+  text.reads_files |= t.size() < 2 || t[1] != "<";
 }
 
 }  // namespace
@@ -491,16 +474,11 @@ CudaText read_cuda(std::string_view source) {
 std::vector<CudaParameter> parse_parameters(std::string_view text) {
   const Lexer lexer(text);
   const Tokens& t = lexer.tokens;
-  // The parenthesis that closes the text, and its partner.
   size_t close = t.size();
   while (close > 0 && t[close - 1] != ")") --close;
   if (close == 0) return {};
-  int depth = 0;
-  for (size_t i = close; i > 0; --i) {
-    depth += t[i - 1] == ")" ? 1 : t[i - 1] == "(" ? -1 : 0;
-    if (depth == 0) return parameters(t, i - 1, close);
-  }
-  return {};
+  const size_t open = before(t, close - 1);
+  return open == text.npos ? std::vector<CudaParameter>{} : parameters(t, open, close);
 }
 
 }  // namespace mt

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "engine/core/error.h"
@@ -27,6 +28,13 @@ std::string file_identity(const std::string& path) {
   struct stat s {};
   if (stat(path.c_str(), &s) != 0) return "";
   return fmt::format("{} {} {}.{}", path, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+}
+
+/// The folder of a file, symbolic links followed.
+std::string folder_of(const std::string& file) {
+  std::error_code missing;
+  const std::filesystem::path real = std::filesystem::canonical(file, missing);
+  return (missing ? std::filesystem::path(file) : real).parent_path();
 }
 
 /// Where NVRTC lies: what can be said without opening its 100 MB.
@@ -49,10 +57,7 @@ struct Place {
     identity = file_identity(file);
     if (identity.empty()) return false;
     path = file;
-    char* real = realpath(file.c_str(), nullptr);
-    const std::string whole = real ? real : file;
-    std::free(real);
-    const std::string folder = whole.substr(0, whole.rfind('/'));
+    const std::string folder = folder_of(file);
     for (const char* near : {"/../include", "/../../../include"})
       if (include.empty() && !file_identity(folder + near + "/cuda_fp16.h").empty())
         include = folder + near;
@@ -67,17 +72,12 @@ const Place& place() {
 /// NVRTC opens its builtins by name alone; where its folder is not on the linker's path, they have to
 /// be open already.
 void open_builtins() {
-  char* real = realpath(place().path.c_str(), nullptr);
-  const std::string whole = real ? real : place().path;
-  std::free(real);
   glob_t found{};
-  if (glob((whole.substr(0, whole.rfind('/') + 1) + "libnvrtc-builtins.so.*").c_str(), 0, nullptr,
-           &found) == 0)
+  if (glob((folder_of(place().path) + "/libnvrtc-builtins.so.*").c_str(), 0, nullptr, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i) dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
   globfree(&found);
 }
 
-using cuda::find;
 using Program = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
@@ -118,18 +118,20 @@ struct Library {
               : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
       return;
     }
-    const bool all =
-        find(handle, "nvrtcCreateProgram", create) &&
-        find(handle, "nvrtcDestroyProgram", destroy) &&
-        find(handle, "nvrtcCompileProgram", compile) &&
-        find(handle, "nvrtcGetProgramLogSize", log_size) &&
-        find(handle, "nvrtcGetProgramLog", log) && find(handle, "nvrtcGetCUBINSize", cubin_size) &&
-        find(handle, "nvrtcGetCUBIN", cubin) && find(handle, "nvrtcGetPTXSize", ptx_size) &&
-        find(handle, "nvrtcGetPTX", ptx) && find(handle, "nvrtcAddNameExpression", add_name) &&
-        find(handle, "nvrtcGetLoweredName", lowered) &&
-        find(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
-        find(handle, "nvrtcGetSupportedArchs", archs) &&
-        find(handle, "nvrtcGetErrorString", error_text);
+    const bool all = cuda::find(handle, {{"nvrtcCreateProgram", create},
+                                         {"nvrtcDestroyProgram", destroy},
+                                         {"nvrtcCompileProgram", compile},
+                                         {"nvrtcGetProgramLogSize", log_size},
+                                         {"nvrtcGetProgramLog", log},
+                                         {"nvrtcGetCUBINSize", cubin_size},
+                                         {"nvrtcGetCUBIN", cubin},
+                                         {"nvrtcGetPTXSize", ptx_size},
+                                         {"nvrtcGetPTX", ptx},
+                                         {"nvrtcAddNameExpression", add_name},
+                                         {"nvrtcGetLoweredName", lowered},
+                                         {"nvrtcGetNumSupportedArchs", archs_count},
+                                         {"nvrtcGetSupportedArchs", archs},
+                                         {"nvrtcGetErrorString", error_text}});
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
       unavailable_reason =
@@ -292,21 +294,6 @@ void add_field(std::string& to, std::string_view field) {
   to += fmt::format("{}:", field.size());
   to += field;
 }
-bool take_field(std::string_view& from, std::string& field) {
-  const size_t colon = from.find(':');
-  if (colon == from.npos || colon == 0 || colon > 18) return false;
-  size_t n = 0;
-  for (const char c : from.substr(0, colon)) {
-    if (c < '0' || c > '9') return false;
-    n = n * 10 + size_t(c - '0');
-  }
-  from.remove_prefix(colon + 1);
-  if (n > from.size()) return false;
-  field = from.substr(0, n);
-  from.remove_prefix(n);
-  return true;
-}
-
 /// All that the code depends on; empty where that cannot be known, as files are read.
 std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   if (text.reads_files) return "";
@@ -319,7 +306,7 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
       return "";
     identity = file_identity(info.dli_fname);
   }
-  std::string key = "CUDA C 2\n";
+  std::string key = "CUDA C 3\n";
   for (const std::string& field : {identity, target_of(arch), s.name, s.defines, s.text})
     add_field(key, field);
   for (const std::string& o : s.options) add_field(key, o);
@@ -345,23 +332,21 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   const std::string key = key_of(s, arch, read_cuda(s.text));
   if (!key.empty()) {
     if (const std::optional<std::string> kept = cache.find(key)) {
-      std::string_view rest = *kept;
-      CudaCode code;
-      if (take_field(rest, code.symbol) && take_field(rest, code.signature) &&
-          take_field(rest, code.image)) {
-        code.cached = true;
-        code.milliseconds = elapsed();
+      // Symbol and signature end with a zero byte.
+      const size_t first = kept->find('\0'), second = kept->find('\0', first + 1);
+      if (second != kept->npos) {
+        CudaCode code{kept->substr(second + 1),
+                      kept->substr(0, first),
+                      kept->substr(first + 1, second - first - 1),
+                      "",
+                      true,
+                      elapsed()};
         return code;
       }
     }
   }
   CudaCode code = compile(s, arch);
-  if (!key.empty()) {
-    std::string value;
-    for (const std::string& field : {code.symbol, code.signature, code.image})
-      add_field(value, field);
-    cache.store(key, value);
-  }
+  if (!key.empty()) cache.store(key, code.symbol + '\0' + code.signature + '\0' + code.image);
   code.milliseconds = elapsed();
   return code;
 }

@@ -91,83 +91,72 @@ class LaneText {
       return fmt::format("{}({:#x}u{})", word_type(), c.bits, wide() ? "ll" : "");
     return is_word(i) ? name(i) : fmt::format("as_word({})", name(i));
   }
-  std::string call(const char* f, const ir::LaneInstruction& c) const {
-    std::string s = fmt::format("{}{}({}", f, wide() ? "" : "f", real(c.in[0]));
-    for (int k = 1; k < inputs_of(c.op); ++k) s += ", " + real(c.in[k]);
-    return s + ")";
-  }
-  std::string between(const char* sign, const std::string& a, const std::string& b) const {
-    return fmt::format("{} {} {}", a, sign, b);
-  }
-  std::string compare(const ir::LaneInstruction& c) const {
-    static constexpr const char* signs[] = {"==", "<", "<=", "!=", "<", "<="};
-    const std::string s = between(signs[c.bits], real(c.in[0]), real(c.in[1]));
-    return c.bits >= 4 ? "!(" + s + ")" : s;
-  }
-  std::string fma(const ir::LaneInstruction& c) const {
-    const char *product = c.bits & ir::kMinusProduct ? "-" : "",
-               *addend = c.bits & ir::kMinusAddend ? "-" : "";
-    return fmt::format("fma{}({}{}, {}, {}{})", wide() ? "" : "f", product, real(c.in[0]),
-                       real(c.in[1]), addend, real(c.in[2]));
-  }
-
-  std::string expression(const ir::LaneInstruction& c) {
-    const auto reals = [&](const char* sign) {
-      return between(sign, real(c.in[0]), real(c.in[1]));
-    };
-    const auto words = [&](const char* sign) {
-      return between(sign, word(c.in[0]), word(c.in[1]));
-    };
-    const auto masks = [&](const char* sign) {
-      return between(sign, name(c.in[0]), name(c.in[1]));
-    };
+  /// What an instruction computes, in C: r0 is its first operand as a float, w0 as an integer, i0 as
+  /// a signed one, m0 as a mask; # its bits, F the ending of a function's name. Null: there is none.
+  const char* form_of(const ir::LaneInstruction& c) const {
+    static constexpr const char* orders[] = {"r0 == r1", "r0 < r1",    "r0 <= r1",
+                                             "r0 != r1", "!(r0 < r1)", "!(r0 <= r1)"};
     switch (c.op) {
-      case LaneOp::load:
-      case LaneOp::load_bool: return fmt::format("a{}", int(c.bits) - outputs_);
-      case LaneOp::add: return reals("+");
-      case LaneOp::sub: return reals("-");
-      case LaneOp::mul: return reals("*");
-      case LaneOp::div: return reals("/");
-      case LaneOp::min:
-        return fmt::format("{} ? {} : {}", reals("<"), real(c.in[0]), real(c.in[1]));
-      case LaneOp::max:
-        return fmt::format("{} ? {} : {}", reals(">"), real(c.in[0]), real(c.in[1]));
-      case LaneOp::sqrt: return call("sqrt", c);
-      case LaneOp::floor: return call("floor", c);
-      case LaneOp::ceil: return call("ceil", c);
-      case LaneOp::trunc: return call("trunc", c);
-      case LaneOp::rint: return call("rint", c);
-      case LaneOp::scale: return fmt::format("scale({}, {})", real(c.in[0]), real(c.in[1]));
-      case LaneOp::fma: return fma(c);
-      case LaneOp::iadd: return words("+");
-      case LaneOp::isub: return words("-");
-      case LaneOp::iand: return words("&");
-      case LaneOp::ior: return words("|");
-      case LaneOp::ixor: return words("^");
-      case LaneOp::iandnot: return fmt::format("~{} & {}", word(c.in[0]), word(c.in[1]));
-      case LaneOp::shl: return fmt::format("{} << {}", word(c.in[0]), c.bits);
-      case LaneOp::shr: return fmt::format("{} >> {}", word(c.in[0]), c.bits);
-      case LaneOp::compare: return compare(c);
-      case LaneOp::icompare: return integers(c);
-      case LaneOp::mand: return masks("&&");
-      case LaneOp::mor: return masks("||");
-      case LaneOp::mxor: return masks("!=");
-      case LaneOp::mnot: return "!" + name(c.in[0]);
-      case LaneOp::select: return chosen(c);
-      default: has_form = false; return "0";  // a guard: the formula holds for a range alone
+      case LaneOp::add: return "r0 + r1";
+      case LaneOp::sub: return "r0 - r1";
+      case LaneOp::mul: return "r0 * r1";
+      case LaneOp::div: return "r0 / r1";
+      case LaneOp::min: return "r0 < r1 ? r0 : r1";
+      case LaneOp::max: return "r0 > r1 ? r0 : r1";
+      case LaneOp::sqrt: return "sqrtF(r0)";
+      case LaneOp::floor: return "floorF(r0)";
+      case LaneOp::ceil: return "ceilF(r0)";
+      case LaneOp::trunc: return "truncF(r0)";
+      case LaneOp::rint: return "rintF(r0)";
+      case LaneOp::scale: return "scale(r0, r1)";
+      case LaneOp::fma: {
+        const bool minus_addend = c.bits & ir::kMinusAddend;
+        if (c.bits & ir::kMinusProduct)
+          return minus_addend ? "fmaF(-r0, r1, -r2)" : "fmaF(-r0, r1, r2)";
+        return minus_addend ? "fmaF(r0, r1, -r2)" : "fmaF(r0, r1, r2)";
+      }
+      case LaneOp::iadd: return "w0 + w1";
+      case LaneOp::isub: return "w0 - w1";
+      case LaneOp::iand: return "w0 & w1";
+      case LaneOp::ior: return "w0 | w1";
+      case LaneOp::ixor: return "w0 ^ w1";
+      case LaneOp::iandnot: return "~w0 & w1";
+      case LaneOp::shl: return "w0 << #";
+      case LaneOp::shr: return "w0 >> #";
+      case LaneOp::compare: return orders[c.bits];
+      case LaneOp::icompare: {
+        const auto order = ir::IntOrder(c.bits);
+        return order == ir::IntOrder::equal   ? "w0 == w1"
+               : order == ir::IntOrder::below ? "w0 < w1"
+                                              : "i0 < i1";
+      }
+      case LaneOp::mand: return "m0 && m1";
+      case LaneOp::mor: return "m0 || m1";
+      case LaneOp::mxor: return "m0 != m1";
+      case LaneOp::mnot: return "!m0";
+      case LaneOp::select:
+        return is_word(c.in[1]) || is_word(c.in[2]) ? "m0 ? w1 : w2" : "m0 ? r1 : r2";
+      default: return nullptr;  // a guard: the formula holds for a range alone
     }
   }
-  std::string chosen(const ir::LaneInstruction& c) const {
-    const bool words = is_word(c.in[1]) || is_word(c.in[2]);
-    return fmt::format("{} ? {} : {}", name(c.in[0]), words ? word(c.in[1]) : real(c.in[1]),
-                       words ? word(c.in[2]) : real(c.in[2]));
+  std::string expression(const ir::LaneInstruction& c) {
+    if (c.op == LaneOp::load || c.op == LaneOp::load_bool)
+      return fmt::format("a{}", int(c.bits) - outputs_);
+    const char* f = form_of(c);
+    if (!f) return has_form = false, "0";
+    std::string s;
+    for (; *f; ++f) {
+      const int operand = std::strchr("rwim", *f) && f[1] >= '0' && f[1] <= '2' ? f[1] - '0' : -1;
+      if (operand >= 0) s += *f++ == 'r' ? real(c.in[operand]) : other(f[-1], c.in[operand]);
+      else if (*f == '#') s += std::to_string(c.bits);
+      else if (*f != 'F') s += *f;
+      else if (!wide()) s += 'f';
+    }
+    return s;
   }
-  std::string integers(const ir::LaneInstruction& c) const {
-    const auto order = ir::IntOrder(c.bits);
-    if (order == ir::IntOrder::equal) return between("==", word(c.in[0]), word(c.in[1]));
-    if (order == ir::IntOrder::below) return between("<", word(c.in[0]), word(c.in[1]));
-    const char* const type = wide() ? "(long long)" : "(int)";
-    return fmt::format("{0}({1}) < {0}({2})", type, word(c.in[0]), word(c.in[1]));
+  std::string other(char kind, int i) const {
+    if (kind == 'i') return fmt::format("({})({})", wide() ? "long long" : "int", word(i));
+    return kind == 'w' ? word(i) : name(i);
   }
 
   const ir::LaneProgram& p_;

@@ -38,14 +38,14 @@ struct Kind {
   }
   static bool expected(bool any) { return kExpected || any; }
   static bool functions_of(void* library, Cublas& lib) {
-    return find(library, "cublasCreate_v2", lib.create) &&
-           find(library, "cublasDestroy_v2", lib.destroy) &&
-           find(library, "cublasSetStream_v2", lib.set_stream) &&
-           find(library, "cublasSetWorkspace_v2", lib.set_workspace) &&
-           find(library, "cublasSetMathMode", lib.set_math_mode) &&
-           find(library, "cublasGetVersion_v2", lib.version) &&
-           find(library, "cublasGemmEx", lib.gemm_ex) &&
-           find(library, "cublasGemmStridedBatchedEx", lib.gemm_ex_batched);
+    return find(library, {{"cublasCreate_v2", lib.create},
+                          {"cublasDestroy_v2", lib.destroy},
+                          {"cublasSetStream_v2", lib.set_stream},
+                          {"cublasSetWorkspace_v2", lib.set_workspace},
+                          {"cublasSetMathMode", lib.set_math_mode},
+                          {"cublasGetVersion_v2", lib.version},
+                          {"cublasGemmEx", lib.gemm_ex},
+                          {"cublasGemmStridedBatchedEx", lib.gemm_ex_batched}});
   }
   static blas::Handle handle_of(const Cublas& lib, std::string& why) {
     blas::Handle handle = nullptr;

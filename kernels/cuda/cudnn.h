@@ -56,27 +56,28 @@ struct Cudnn {
 };
 /// Whether an open library has them all and is of version 9.
 inline bool functions_of(void* library, Cudnn& lib) {
-  return find(library, "cudnnGetVersion", lib.version) && lib.version() / 10000 == 9 &&
-         find(library, "cudnnGetErrorString", lib.text) &&
-         find(library, "cudnnCreate", lib.create) && find(library, "cudnnDestroy", lib.destroy) &&
-         find(library, "cudnnSetStream", lib.set_stream) &&
-         find(library, "cudnnCreateTensorDescriptor", lib.create_tensor) &&
-         find(library, "cudnnCreateFilterDescriptor", lib.create_filter) &&
-         find(library, "cudnnCreateConvolutionDescriptor", lib.create_conv) &&
-         find(library, "cudnnDestroyTensorDescriptor", lib.destroy_tensor) &&
-         find(library, "cudnnDestroyFilterDescriptor", lib.destroy_filter) &&
-         find(library, "cudnnDestroyConvolutionDescriptor", lib.destroy_conv) &&
-         find(library, "cudnnSetTensor4dDescriptor", lib.set_tensor) &&
-         find(library, "cudnnSetFilter4dDescriptor", lib.set_filter) &&
-         find(library, "cudnnSetConvolution2dDescriptor", lib.set_conv) &&
-         find(library, "cudnnSetConvolutionGroupCount", lib.set_groups) &&
-         find(library, "cudnnSetConvolutionMathType", lib.set_math) &&
-         find(library, "cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]) &&
-         find(library, "cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]) &&
-         find(library, "cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]) &&
-         find(library, "cudnnConvolutionForward", lib.run[0]) &&
-         find(library, "cudnnConvolutionBackwardData", lib.run[1]) &&
-         find(library, "cudnnConvolutionBackwardFilter", lib.run[2]);
+  return find(library, {{"cudnnGetVersion", lib.version}}) && lib.version() / 10000 == 9 &&
+         find(library, {{"cudnnGetErrorString", lib.text},
+                        {"cudnnCreate", lib.create},
+                        {"cudnnDestroy", lib.destroy},
+                        {"cudnnSetStream", lib.set_stream},
+                        {"cudnnCreateTensorDescriptor", lib.create_tensor},
+                        {"cudnnCreateFilterDescriptor", lib.create_filter},
+                        {"cudnnCreateConvolutionDescriptor", lib.create_conv},
+                        {"cudnnDestroyTensorDescriptor", lib.destroy_tensor},
+                        {"cudnnDestroyFilterDescriptor", lib.destroy_filter},
+                        {"cudnnDestroyConvolutionDescriptor", lib.destroy_conv},
+                        {"cudnnSetTensor4dDescriptor", lib.set_tensor},
+                        {"cudnnSetFilter4dDescriptor", lib.set_filter},
+                        {"cudnnSetConvolution2dDescriptor", lib.set_conv},
+                        {"cudnnSetConvolutionGroupCount", lib.set_groups},
+                        {"cudnnSetConvolutionMathType", lib.set_math},
+                        {"cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]},
+                        {"cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]},
+                        {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]},
+                        {"cudnnConvolutionForward", lib.run[0]},
+                        {"cudnnConvolutionBackwardData", lib.run[1]},
+                        {"cudnnConvolutionBackwardFilter", lib.run[2]}});
 }
 constexpr const char* kCudnnName = "libcudnn.so.9";
 /// The files of that name, with pip's.

@@ -61,10 +61,19 @@ inline std::vector<std::string> library_files(const std::string& name,
   return files;
 }
 
-/// A function of an open library, by its name there.
-template <class F> bool find(void* library, const char* name, F& to) {
-  to = reinterpret_cast<F>(dlsym(library, name));
-  return to != nullptr;
+/// A function of a library by its name there, and the pointer for it.
+struct Symbol {
+  const char* name;
+  void** to;
+  template <class F>
+  Symbol(const char* name, F*& to) : name(name),
+                                     to(reinterpret_cast<void**>(&to)) {}
+};
+/// Whether an open library has them all, found in their order.
+inline bool find(void* library, std::initializer_list<Symbol> symbols) {
+  for (const Symbol& s : symbols)
+    if (!(*s.to = dlsym(library, s.name))) return false;
+  return true;
 }
 
 }  // namespace mt::cuda

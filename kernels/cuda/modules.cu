@@ -30,13 +30,13 @@ struct Driver {
 
   Driver() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    found = library && find(library, "cuModuleLoadDataEx", load) &&
-            find(library, "cuModuleUnload", unload) &&
-            find(library, "cuModuleGetFunction", function) &&
-            find(library, "cuModuleGetGlobal_v2", variable) &&
-            find(library, "cuFuncGetAttribute", attribute) &&
-            find(library, "cuFuncSetAttribute", set_attribute) &&
-            find(library, "cuLaunchKernel", launch);
+    found = library && find(library, {{"cuModuleLoadDataEx", load},
+                                      {"cuModuleUnload", unload},
+                                      {"cuModuleGetFunction", function},
+                                      {"cuModuleGetGlobal_v2", variable},
+                                      {"cuFuncGetAttribute", attribute},
+                                      {"cuFuncSetAttribute", set_attribute},
+                                      {"cuLaunchKernel", launch}});
   }
 };
 const Driver& driver() {
