@@ -84,6 +84,10 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['scaler:scal()'] = "GradScaler has no 'scal' (did you mean 'scale'?)",
     ['log:wrte()'] = "log has no 'wrte' (did you mean 'write'?)",
     ['report:scaler()'] = "report has no 'scaler' (did you mean 'scalar'?)",
+    ['nn.SpatialConvolution(1, 2, 3, 3)'] = "mt.nn has no 'SpatialConvolution'; here it is nn.Conv2d",
+    ['sched.lr = 3'] = "StepLR has no 'lr'; here it is sched:get_last_lr(), or opt.param_groups[1].lr",
+    ['for i, x in mt.enumerate(set) do end'] = "mt has no 'enumerate'; here it is a count of your own, or " ..
+      'for i = 1, #set do set:get(i)',
     ['nn.Lin()'] = "mt.nn has no 'Lin' (did you mean 'Linear'?)",
     ['nn.utils.clip_grad_norm_()'] = "mt.nn has no 'utils'; here it is mt.nn itself: nn.clip_grad_norm_, " ..
       'nn.weight_norm, nn.pad_sequence, nn.pack_padded_sequence, ..',

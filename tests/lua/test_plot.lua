@@ -574,7 +574,8 @@ t.test('report: forms of curves and timing', function()
   t.raises(function() page{timing = {'x'}} end, "report: timing%[1%] is the string 'x'")
   t.raises(function() page{timing = {epoch = {1, 'x'}}} end, 'report: timing.epoch%[2%] is the string')
   t.raises(function() page{timing = {epoch = 'x'}} end, 'report: timing.epoch is the string .* expected seconds')
-  t.raises(function() page{curves = {loss = 'x'}} end, 'report: curves.loss is a string, expected a list of numbers')
+  t.raises(function() page{curves = {loss = 'x'}} end,
+    "report: curves.loss is the string 'x', expected a list of numbers")
   t.raises(function() page{curves = {loss = {}}} end, 'report: curves.loss: no data')
 end)
 

@@ -97,7 +97,7 @@ t.test('several runs stand in the same charts; mt.report takes them too', functi
             network = network(), figures = {{'hist', {{1, 2, 2, 3}}}}}
   html = read(path)
   t.eq({count(html, '<svg'), count(html, '<image'), count(html, '>a</text>'), count(html, '>b</text>')}, {6, 10, 2, 1})
-  t.raises(function() mt.report{path = path, runs = {a = 3}} end, 'report: runs.a is a number, expected a table')
+  t.raises(function() mt.report{path = path, runs = {a = 3}} end, 'report: runs.a is 3, expected a table')
   t.raises(function() mt.report{path = path, runs = mt.ones(2)} end, 'report: runs is a tensor')
   t.raises(function() mt.report{path = path, figures = {3}} end, 'report: figures%[1%] is 3, expected {kind, arg')
   t.raises(function() mt.report{path = path, table = {3}} end, 'report: table%[1%] is 3, expected a row')

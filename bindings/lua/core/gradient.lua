@@ -100,10 +100,7 @@ local function fresh(name, inputs, create_graph)
   end
   local new = {}
   for i, x in ipairs(list) do
-    if not mt.is_tensor(x) then
-      core.fail('%s: input %d must be a tensor, got %s', name, i, core.describe(x))
-    end
-    if not is_float(x) then
+    if not (mt.is_tensor(x) and is_float(x)) then
       core.fail('%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
     end
     new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
@@ -119,19 +116,18 @@ end
 --- fn's results as a list of tensors.
 local function results_of(name, fn, inputs)
   local results = pack(mt.enable_grad(fn, unpack(inputs)))
-  if results.n == 1 and type(results[1]) == 'table' and not mt.is_tensor(results[1]) then results = results[1] end
-  for k = 1, results.n or #results do
+  if results.n == 1 and type(results[1]) == 'table' then results = pack(unpack(results[1])) end
+  for k = 1, results.n do
     if not mt.is_tensor(results[k]) then
       core.fail('%s: the function must return tensors, it returned %s', name, core.describe(results[k]))
     end
   end
-  if (results.n or #results) == 0 then core.fail(name .. ': the function returned nothing') end
+  if results.n == 0 then core.fail(name .. ': the function returned nothing') end
   return results
 end
 
 local function joined(a, b)
-  local shape = {}
-  for _, n in ipairs(a.shape) do shape[#shape + 1] = n end
+  local shape = {unpack(a.shape)}
   for _, n in ipairs(b.shape) do shape[#shape + 1] = n end
   return shape
 end
@@ -163,11 +159,11 @@ gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=fa
     local list, single = fresh('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)
     local all = {}
-    for k = 1, results.n or #results do
-      local blocks = jacobian_of(results[k], list, create_graph or false)
+    for k, y in ipairs(results) do
+      local blocks = jacobian_of(y, list, create_graph or false)
       all[k] = single and blocks[1] or blocks
     end
-    return (results.n or #results) == 1 and all[1] or all
+    return #all == 1 and all[1] or all
   end), true)
 
 gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=false)',
@@ -219,8 +215,7 @@ gradient.vjp = core.declare('vjp(fn: function, inputs, v=nil)',
   "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
   recorded(function(fn, inputs, v)
     local list, single = fresh('vjp', inputs)
-    local results = results_of('vjp', fn, list)
-    local outputs = {unpack(results, 1, results.n or #results)}
+    local outputs = {unpack(results_of('vjp', fn, list))}
     local g = gradients(outputs, vectors('vjp', v, outputs), list, false)
     for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
     for k, y in ipairs(outputs) do outputs[k] = y:detach() end
@@ -232,8 +227,7 @@ gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
   "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
   recorded(function(fn, inputs, v)
     local list = fresh('jvp', inputs)
-    local results = results_of('jvp', fn, list)
-    local outputs, dummies = {unpack(results, 1, results.n or #results)}, {}
+    local outputs, dummies = {unpack(results_of('jvp', fn, list))}, {}
     for k, y in ipairs(outputs) do
       if not is_float(y) then
         core.fail('jvp: the function must return float tensors, it returned ' .. core.describe(y))

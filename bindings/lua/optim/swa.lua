@@ -11,18 +11,20 @@ local swa = {}
 local AveragedModel = class.class 'AveragedModel'
 swa.AveragedModel = AveragedModel
 
-class.constructor(AveragedModel, 'AveragedModel(model: table, device: device = nil, avg_fn: function = nil, ' ..
+class.options_constructor(AveragedModel, 'AveragedModel(model: table, device: device = nil, avg_fn: function = nil, ' ..
   'use_buffers: bool = false, ema: number >= 0 <= 1 = nil)',
   'A copy of a network whose parameters are means of those that avg:update_parameters(net) is given: all alike ' ..
   '(SWA, Izmailov 2018), with ema = 0.999 a running mean that keeps so much of itself, or what ' ..
   'avg_fn(averaged, current, n_averaged) returns. Buffers are copied, with use_buffers averaged too.',
-  function(self, model, device, avg_fn, use_buffers, ema)
-    if not class.is_module(model) then core.fail('AveragedModel: a module is needed, got %s', core.describe(model)) end
-    if avg_fn and ema then core.fail('AveragedModel: avg_fn or ema, not both') end
-    self.module = model:clone()
-    if device then self.module:to(device) end
+  {model = true, device = true}, false,
+  function(self, o)
+    if not class.is_module(o.model) then
+      core.fail('AveragedModel: a module is needed, got %s', core.describe(o.model))
+    end
+    if o.avg_fn and o.ema then core.fail('AveragedModel: avg_fn or ema, not both') end
+    self.module = o.model:clone()
+    if o.device then self.module:to(o.device) end
     self.n_averaged = class.Buffer(mt.zeros({}, 'int64'))
-    self.avg_fn, self.use_buffers, self.ema = avg_fn, use_buffers, ema
   end)
 
 function AveragedModel:forward(...) return self.module(...) end

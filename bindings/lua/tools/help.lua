@@ -128,9 +128,7 @@ local function list_subjects()
     for i, entry in ipairs(object) do names[i] = entry[1]:match('^[%w_]+') end
     print(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
   end
-  local titles = {}
-  for title in pairs(topics.text) do titles[#titles + 1] = title end
-  table.sort(titles)
+  local titles = util.sorted_keys(topics.text)
   print("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
 end
 
@@ -149,19 +147,17 @@ end
 
 local function near(name)
   local names = {}
-  for key in pairs(core.methods) do names[#names + 1] = key end
-  for key in pairs(mt) do names[#names + 1] = tostring(key) end
-  for key in pairs(core.lazy) do names[#names + 1] = key end
-  for key in pairs(topics.text) do names[#names + 1] = key end
+  for _, from in ipairs{core.methods, mt, core.lazy, topics.text} do
+    for key in pairs(from) do names[tostring(key)] = true end
+  end
   for _, module in ipairs(modules.names) do
     local inner = modules.at(module)
-    for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[#names + 1] = key end
+    for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[key] = true end
   end
   for _, object in ipairs(objects) do
-    for _, entry in ipairs(object) do names[#names + 1] = entry[1]:match('^[%w_]+') end
+    for _, entry in ipairs(object) do names[entry[1]:match('^[%w_]+')] = true end
   end
-  table.sort(names)
-  return core.nearest(names, name)
+  return core.did_you_mean(util.sorted_keys(names), name)
 end
 
 --- Topics whose text has the word.
@@ -177,8 +173,7 @@ local function about(word)
 end
 
 local function unknown(name)
-  local close, others = near(name), mentioning(name)
-  local hint = close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+  local hint, others = near(name), mentioning(name)
   if #others > 0 then
     hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
   end

@@ -12,36 +12,25 @@ end
 
 local function percent(part, whole) return ('%.2f%%'):format(whole > 0 and 100 * part / whole or 0) end
 
--- Columns as in PyTorch's table: title, and the text of a row.
-local function columns_of(rows, cuda)
-  local columns = {
-    {'Name', function(r) return util.truncate(r.name, 48, '..') end},
-    {'Self CPU %', function(r) return percent(r.self_cpu, rows.wall) end},
-    {'Self CPU', function(r) return time_text(r.self_cpu) end},
-    {'CPU total %', function(r) return percent(r.cpu_total, rows.wall) end},
-    {'CPU total', function(r) return time_text(r.cpu_total) end},
-    {'CPU time avg', function(r) return time_text(r.cpu_avg) end},
-  }
-  if cuda then
-    local more = {
-      {'Self CUDA', function(r) return time_text(r.self_cuda) end},
-      {'Self CUDA %', function(r) return percent(r.self_cuda, rows.cuda) end},
-      {'CUDA total', function(r) return time_text(r.cuda_total) end},
-      {'CUDA time avg', function(r) return time_text(r.cuda_avg) end},
-    }
-    for _, column in ipairs(more) do columns[#columns + 1] = column end
-  end
-  columns[#columns + 1] = {'# of Calls', function(r) return ('%d'):format(r.calls) end}
-  return columns
+-- Columns as in PyTorch's table.
+local titles = {'Name', 'Self CPU %', 'Self CPU', 'CPU total %', 'CPU total', 'CPU time avg', '# of Calls'}
+local gpu_titles = {'Self CUDA', 'Self CUDA %', 'CUDA total', 'CUDA time avg'}
+
+--- The texts of a row, with those of the GPU before the last one where it was used.
+local function with_gpu(rows, line, gpu)
+  for i, text in ipairs(rows.cuda > 0 and gpu or {}) do table.insert(line, 6 + i, text) end
+  return line
 end
 
 --- The rows as text, with the totals in the last line; `bold` where a terminal shows it.
 local function table_text(rows, top, bold)
-  local columns, lines = columns_of(rows, rows.cuda > 0), {{}}
-  for c, column in ipairs(columns) do lines[1][c] = column[1] end
+  local lines = {with_gpu(rows, {unpack(titles)}, gpu_titles)}
   for i = 1, math.min(#rows, top) do
-    lines[i + 1] = {}
-    for c, column in ipairs(columns) do lines[i + 1][c] = column[2](rows[i]) end
+    local r = rows[i]
+    lines[i + 1] = with_gpu(rows, {util.truncate(r.name, 48, '..'), percent(r.self_cpu, rows.wall),
+      time_text(r.self_cpu), percent(r.cpu_total, rows.wall), time_text(r.cpu_total), time_text(r.cpu_avg),
+      ('%d'):format(r.calls)}, {time_text(r.self_cuda), percent(r.self_cuda, rows.cuda), time_text(r.cuda_total),
+      time_text(r.cuda_avg)})
   end
   local out = util.aligned(lines, 1)
   if bold then out[1] = '\27[1m' .. out[1] .. '\27[0m' end

@@ -6,7 +6,7 @@ local parts = require 'mtorch.tools.report_parts'
 local style = require 'mtorch.tools.report_style'
 
 local concat = table.concat
-local escape = plot.escape
+local escape, need_table = plot.escape, parts.need_table
 
 local report = {}
 
@@ -43,11 +43,8 @@ local line_options = {x = true, y = true, label = true, labels = true, title = t
 
 -- A chart of plot.line's arguments out of a named curve: a list, plot.line's arguments, or {name = list, ..}.
 local function named_chart(name, value)
-  local list = util.plain(value)
-  if type(list) ~= 'table' then
-    core.fail('report: curves.%s is a %s, expected a list of numbers or a table of arguments for plot.line',
-              name, type(list))
-  end
+  local list = need_table('report: curves.' .. name, util.plain(value),
+    'a list of numbers or a table of arguments for plot.line')
   if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and next(list, #list) == nil then
     return {y = list, title = name}
   end
@@ -62,8 +59,7 @@ end
 
 -- All charts as {op=, args=}: those of the list first, then the named ones in order of their names.
 local function charts_of(curves)
-  local list = util.plain(curves)
-  if type(list) ~= 'table' then core.fail('report: curves is a %s, expected a table', type(list)) end
+  local list = need_table('report: curves', util.plain(curves), 'a table')
   if list.y ~= nil then return {{op = 'report: curves', args = list}} end
   if type(util.scalar(list[1])) == 'number' then return {{op = 'report: curves', args = {y = list}}} end
   local charts = {}
@@ -71,8 +67,8 @@ local function charts_of(curves)
     local value, op = list[key], ('report: curves[%s]'):format(key)
     if type(key) ~= 'number' then
       op, value = 'report: curves.' .. tostring(key), named_chart(tostring(key), value)
-    elseif type(util.plain(value)) ~= 'table' then
-      core.fail('%s is a %s, expected a table of arguments for plot.line', op, type(value))
+    else
+      need_table(op, util.plain(value), 'a table of arguments for plot.line')
     end
     charts[#charts + 1] = {op = op, args = type(value) == 'table' and value or {y = value}}
   end
@@ -82,18 +78,11 @@ end
 -- Charts out of {run = {curve = list or {x=, y=}}}: one for each curve, a series for each run.
 local function add_runs(charts, runs)
   local by_name, names = {}, {}
-  if type(runs) ~= 'table' then core.fail('report: runs is %s, expected tables by name', core.describe(runs)) end
-  for _, run in ipairs(util.sorted_keys(runs)) do
+  for _, run in ipairs(util.sorted_keys(need_table('report: runs', runs, 'tables by name'))) do
     local where = 'report: runs.' .. tostring(run)
-    if type(runs[run]) ~= 'table' then
-      core.fail('%s is a %s, expected a table {curve = list}', where, type(runs[run]))
-    end
-    for _, curve in ipairs(util.sorted_keys(runs[run])) do
+    for _, curve in ipairs(util.sorted_keys(need_table(where, runs[run], 'a table {curve = list}'))) do
       local value = runs[run][curve]
-      local list = util.plain(value)
-      if type(list) ~= 'table' then
-        core.fail('%s.%s is a %s, expected a list of numbers', where, tostring(curve), type(list))
-      end
+      local list = need_table(('%s.%s'):format(where, tostring(curve)), util.plain(value), 'a list of numbers')
       if not by_name[curve] then
         by_name[curve], names[#names + 1] = {title = tostring(curve)}, curve
       end
@@ -131,8 +120,7 @@ end
 -- Figures {kind, arguments of plot.kind}; one that fails shows why.
 local function figure_cards(figures, budget)
   local cards = {}
-  if type(figures) ~= 'table' then core.fail('report: figures is %s, expected a list', core.describe(figures)) end
-  for i, figure in ipairs(figures) do
+  for i, figure in ipairs(need_table('report: figures', figures, 'a list')) do
     if type(figure) ~= 'table' or type(figure[2]) ~= 'table' then
       core.fail("report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i,
         core.describe(figure))

@@ -9,6 +9,12 @@ local most_rows = 60 -- of a table; the middle of a longer one is left out
 
 local parts = {}
 
+--- A value that must be a table.
+function parts.need_table(where, value, expected)
+  if type(value) ~= 'table' then core.fail('%s is %s, expected %s', where, core.describe(value), expected) end
+  return value
+end
+
 local function text_of(value, depth)
   value, depth = util.plain(value), depth or 0
   if type(value) == 'table' and depth > 4 then return '(…)' end
@@ -139,12 +145,9 @@ end
 
 -- Rows are lists, the first of which is the head, or records {name = value}.
 function parts.rows(data)
-  data = util.plain(data)
-  if type(data) ~= 'table' then core.fail('report: table is %s, expected rows', core.describe(data)) end
+  data = parts.need_table('report: table', util.plain(data), 'rows')
   for i = 1, #data do
-    if type(data[i]) ~= 'table' then
-      core.fail('report: table[%d] is %s, expected a row: a list, or a table {name = value}', i, core.describe(data[i]))
-    end
+    parts.need_table(('report: table[%d]'):format(i), data[i], 'a row: a list, or a table {name = value}')
   end
   local rows, head = {}, data[1] or {}
   if data[1] and data[1][1] == nil then
@@ -173,8 +176,7 @@ end
 -- Text --------------------------------------------------------------------------------------------
 
 function parts.config(config)
-  if type(config) ~= 'table' then core.fail('report: config is %s, expected {name = value}', core.describe(config)) end
-  return parts.table_card(nil, config_rows(config, '', {}, 0))
+  return parts.table_card(nil, config_rows(parts.need_table('report: config', config, '{name = value}'), '', {}, 0))
 end
 
 --- Paragraphs, parted by empty lines.
