@@ -31,6 +31,10 @@ struct WholeNumbers {
   Tensor value;
   operator const Tensor&() const { return value; }
 };
+/// One tensor or a list of them.
+struct OneOrMore {
+  std::vector<Tensor> list;
+};
 /// Positions that are a result, 0-based: Lua gets them 1-based.
 struct Positions {
   Tensor index;
@@ -92,6 +96,12 @@ template <> struct Arg<std::vector<int64_t>> {
 template <> struct Arg<std::vector<Tensor>> {
   static constexpr Type type{kind::tensors};
   static std::vector<Tensor> get(const Args& a, int i) { return a.tensors(i); }
+};
+template <> struct Arg<OneOrMore> {
+  static constexpr Type type{kind::tensor | kind::tensors};
+  static OneOrMore get(const Args& a, int i) {
+    return {tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i)};
+  }
 };
 template <> struct Arg<std::vector<std::string>> {
   static constexpr Type type{kind::strings, true};

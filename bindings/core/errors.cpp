@@ -88,37 +88,32 @@ std::string shortened(std::string text) {
 
 namespace {
 
-/// "Net.forward, net.lua:12-15" for a module whose own frame, and with it the line, a tail call erased:
-/// self is the first local of the frame.
-std::string module_at(lua_State* L, lua_Debug& frame) {
-  if (!lua_getlocal(L, &frame, 1)) return "";
-  std::string text;
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "forward");
-    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
-      lua_Debug forward;
-      lua_pushvalue(L, -1);
-      lua_getinfo(L, ">S", &forward);
-      lua_getfield(L, -2, "__name");
-      const int first = forward.linedefined, last = forward.lastlinedefined;
-      if (std::strncmp(forward.source, "@mtorch/", 8) != 0)
-        text =
-            fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
-                        forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  return text;
-}
-
-/// Puts the module of this frame on the stack, its first local; false where there is none.
+/// Puts the module of this frame on the stack, self, its first local; false where there is none.
 bool push_module(lua_State* L, lua_Debug& frame) {
   if (!lua_getlocal(L, &frame, 1)) return false;
   if (lua_istable(L, -1)) return true;
   lua_pop(L, 1);
   return false;
+}
+
+/// "Net.forward, net.lua:12-15" for a module, on top of the stack, whose own frame, and with it the line, a tail
+/// call erased.
+std::string forward_of(lua_State* L) {
+  const int top = lua_gettop(L);
+  std::string text;
+  lua_getfield(L, top, "forward");
+  if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
+    lua_Debug forward;
+    lua_getinfo(L, ">S", &forward);
+    lua_getfield(L, top, "__name");
+    const int first = forward.linedefined, last = forward.lastlinedefined;
+    if (std::strncmp(forward.source, "@mtorch/", 8) != 0)
+      text =
+          fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
+                      forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
+  }
+  lua_settop(L, top);
+  return text;
 }
 
 /// ".fc", "[2]": under which key the table at `parent` holds the one at `child`; "" where it does not.
@@ -182,8 +177,8 @@ std::string position(lua_State* L) {
     push_registered(L, &kModuleCall);
     const bool is_module_call = lua_rawequal(L, -1, -2);
     lua_pop(L, 2);
-    if (is_module_call && module.empty()) module = module_at(L, frame);
-    if (is_module_call && lua_checkstack(L, 8)) push_module(L, frame);
+    if (is_module_call && lua_checkstack(L, 8) && push_module(L, frame) && module.empty())
+      module = forward_of(L);
     if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
       std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
       if (module.empty()) module = way(L, top + 1);

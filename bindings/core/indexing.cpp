@@ -90,19 +90,14 @@ void read_range(lua_State* L, int item, Key& key) {
         "list of positions must be a tensor, mt.tensor({{..}}, 'int64')",
         n);
   int64_t v[3] = {0, 0, 1};
-  for (int k = 0; k < n; ++k) {
-    lua_rawgeti(L, item, k + 1);
-    v[k] = index_number(L, -1);
-    lua_pop(L, 1);
-  }
+  each_entry(L, item, [&](int k) { v[k - 1] = index_number(L, -1); });
   key.add(n == 1 ? Entry::keep : Entry::range, v[0], v[1], v[2]);
 }
 
 void read_table(lua_State* L, int table, Key& key) {
   const int n = int(lua_objlen(L, table));
   check_list(L, table, n, "the table");
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, table, k);
+  each_entry(L, table, [&](int) {
     const int item = lua_gettop(L);
     if (lua_type(L, item) == LUA_TNUMBER) key.add(Entry::number, index_number(L, item));
     else if (lua_type(L, item) == LUA_TTABLE) read_range(L, item, key);
@@ -111,8 +106,7 @@ void read_table(lua_State* L, int table, Key& key) {
     else if (const Tensor* t = tensor_at(L, item)) key.add_tensor(*t);
     else if (lua_isnil(L, item)) check_keys(L, table, n, "index", "the table");
     else index_number(L, item);  // its sentence
-    lua_pop(L, 1);
-  }
+  });
 }
 
 // ---- strings ------------------------------------------------------------------------------------

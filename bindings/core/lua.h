@@ -125,9 +125,7 @@ class Args {
   double number(int i) const;
   double number(int i, double fallback) const { return given(i) ? number(i) : fallback; }
   int64_t integer(int i) const;
-  int64_t integer(int i, int64_t fallback) const { return given(i) ? integer(i) : fallback; }
   bool boolean(int i) const;
-  bool boolean(int i, bool fallback) const { return given(i) ? boolean(i) : fallback; }
   /// Which of the parameter's choices, from 0.
   int choice(int i) const;
   std::string text(int i) const;

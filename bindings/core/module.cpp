@@ -19,6 +19,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/file.h"
+#include "engine/io/convert.h"
 #include "engine/io/idx.h"
 #include "engine/profile/verb_log.h"
 #include "kernels/cpu/parallel.h"
@@ -90,8 +91,7 @@ const Entry kCore[] = {
          if (const Tensor* x = tensor_at(a.L, -1)) {
            if (!x->is_contiguous() || &x->device() != &cpu_device())
              fail("write_pieces: piece {} is no contiguous tensor of the CPU", k);
-           file.write(
-               {static_cast<const char*>(x->data()), size_t(x->numel() * item_size(x->dtype()))});
+           file.write(bytes_of(*x));
          } else {
            file.write(text_at(a.L, -1));
          }

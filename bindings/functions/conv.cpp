@@ -28,6 +28,10 @@ template <> struct Arg<ConvPadding> {
   }
 };
 
+/// A number for each spatial dimension, or one for all.
+struct Scales {};
+template <> struct Arg<Scales> { static constexpr Type type{kind::number | kind::numbers, true}; };
+
 namespace {
 
 template <int Spatial>
@@ -103,20 +107,18 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
     t.size = spatial_numbers("interpolate", "size", a.shape(2), spatial, 1, 1);
     return t;
   }
-  const bool list = lua_type(a.L, 3) == LUA_TTABLE;
-  if (list && int(lua_objlen(a.L, 3)) != spatial)
-    fail("interpolate: scale_factor has {} numbers; give one number, or {}", lua_objlen(a.L, 3),
+  std::vector<double> scales;
+  if (lua_type(a.L, 3) != LUA_TTABLE) scales.assign(size_t(spatial), a.number(3));
+  else
+    each_entry(a.L, 3, [&](int) {
+      if (lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(3, "a number or a list of numbers");
+      scales.push_back(lua_tonumber(a.L, -1));
+    });
+  if (int(scales.size()) != spatial)
+    fail("interpolate: scale_factor has {} numbers; give one number, or {}", scales.size(),
          spatial);
   for (int i = 0; i < spatial; ++i) {
-    double scale;
-    if (list) {
-      lua_rawgeti(a.L, 3, i + 1);
-      if (lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(3, "a number or a list of numbers");
-      scale = lua_tonumber(a.L, -1);
-      lua_pop(a.L, 1);
-    } else {
-      scale = a.number(3);
-    }
+    const double scale = scales[size_t(i)];
     const double size = std::floor(double(x.size(x.dim() - spatial + i)) * scale);
     if (!(scale > 0) || !(size >= 1) || size > INT32_MAX)
       fail("interpolate: scale_factor is {}, which makes {} of {}", show(scale), show(size),
@@ -129,43 +131,33 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
 
 /// A mode of interpolate: how, and how many spatial dimensions it is for (0: any).
 struct Mode {
-  const char* name;
   Interpolation how;
   int spatial;
 };
-const Mode kModes[] = {
-    {"nearest", Interpolation::nearest, 0}, {"nearest-exact", Interpolation::nearest_exact, 0},
-    {"area", Interpolation::nearest, 0},    {"linear", Interpolation::linear, 1},
-    {"bilinear", Interpolation::linear, 2}, {"bicubic", Interpolation::cubic, 2},
-    {"trilinear", Interpolation::linear, 3}};
-const Mode& mode_of(const Args& a, const Tensor& x) {
-  const std::string name = a.given(4) ? a.text(4) : "nearest";
-  const Mode* mode = nullptr;
-  for (const Mode& m : kModes)
-    if (name == m.name) mode = &m;
-  if (!mode)
-    fail(
-        "interpolate: mode is '{}'; use 'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', "
-        "'bicubic' or 'trilinear'",
-        name);
-  const int spatial = x.dim() - 2;
-  if (spatial < 1 || spatial > 3 || (mode->spatial && mode->spatial != spatial))
-    fail("interpolate: the input is {}; mode '{}' takes (batch x channels x {})",
-         to_string(x.shape()), name,
-         mode->spatial == 1   ? "length"
-         : mode->spatial == 2 ? "height x width"
-         : mode->spatial == 3 ? "depth x height x width"
-                              : "1 to 3 sizes");
-  return *mode;
+enum class ModeName { nearest, nearest_exact, area, linear, bilinear, bicubic, trilinear };
+constexpr std::array<const char*, 7> names_of(ModeName) {
+  return {"nearest", "nearest-exact", "area", "linear", "bilinear", "bicubic", "trilinear"};
 }
+constexpr Mode kModes[] = {{Interpolation::nearest, 0}, {Interpolation::nearest_exact, 0},
+                           {Interpolation::nearest, 0}, {Interpolation::linear, 1},
+                           {Interpolation::linear, 2},  {Interpolation::cubic, 2},
+                           {Interpolation::linear, 3}};
 
 int interpolated(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Mode& mode = mode_of(a, x);
-  const int spatial = x.dim() - 2;
-  const bool corners = a.boolean(5, false), area = mode.name[0] == 'a';
+  const int which = a.choice(4), spatial = x.dim() - 2;
+  const Mode mode = kModes[which];
+  const char* const name = names_of(ModeName())[size_t(which)];
+  if (spatial < 1 || spatial > 3 || (mode.spatial && mode.spatial != spatial))
+    fail("interpolate: the input is {}; mode '{}' takes (batch x channels x {})",
+         to_string(x.shape()), name,
+         mode.spatial == 1   ? "length"
+         : mode.spatial == 2 ? "height x width"
+         : mode.spatial == 3 ? "depth x height x width"
+                             : "1 to 3 sizes");
+  const bool corners = a.given(5) && a.boolean(5), area = ModeName(which) == ModeName::area;
   if (mode.spatial == 0 && a.given(5))
-    fail("interpolate: align_corners is not for mode '{}'", mode.name);
+    fail("interpolate: align_corners is not for mode '{}'", name);
   if ((mode.spatial > 0 || area) && !is_float(x.dtype()))
     fail("interpolate: the input is {}; use x:float()", dtype_name(x.dtype()));
   const Target t = target_of(a, x, spatial);
@@ -273,7 +265,7 @@ const Entry kFunctions[] = {
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
      "[n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 "
      "dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.",
-     interpolated},
+     takes<Tensor, Shape, Scales, ModeName, std::optional<bool>>(interpolated)},
     {"grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=false)",
      "[n x c x h x w] at the points x, y of grid [n x h' x w' x 2], or [n x c x d x h x w] at x, y, "
      "z of [n x d' x h' x w' x 3], which run from -1 to 1.\npadding_mode: what lies beyond the edges; "

@@ -109,7 +109,7 @@ const Entry kFunctions[] = {
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
        const NewTensorOptions made(a, 3, default_dtype());
-       const int64_t n = a.integer(1), m = a.integer(2, n);
+       const int64_t n = a.integer(1), m = a.given(2) ? a.integer(2) : n;
        checked_count("eye", {n, m});
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},

@@ -6,22 +6,6 @@
 namespace mt::lua {
 namespace {
 
-/// One tensor or a list of them.
-struct OneOrMore {
-  std::vector<Tensor> list;
-};
-
-}  // namespace
-
-template <> struct Arg<OneOrMore> {
-  static constexpr Type type{kind::tensor | kind::tensors};
-  static OneOrMore get(const Args& a, int i) {
-    return {tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i)};
-  }
-};
-
-namespace {
-
 const Entry kDist[] = {
     {"init()",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "

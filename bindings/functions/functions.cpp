@@ -20,7 +20,7 @@ int push_positions(const Args& a, const Tensor& index) {
 NewTensorOptions::NewTensorOptions(const Args& a, int i, Dtype fallback, const Device& place)
     : dtype(a.dtype(i, fallback)),
       device(a.given(i + 1) ? a.device(i + 1) : place),
-      requires_grad(a.boolean(i + 2, false)) {}
+      requires_grad(a.boolean(i + 2)) {}
 NewTensor::NewTensor(const Args& a, Form form, int between, Dtype fallback)
     : NewTensorOptions(a, (form == Form::of ? 3 : 2) + between,
                        form == Form::plain ? fallback : a.tensor(1).dtype(),

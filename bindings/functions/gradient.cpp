@@ -36,15 +36,12 @@ TensorFunction lua_function(const Args& a, int i) {
   };
 }
 
-/// One tensor or a list of them.
-std::vector<Tensor> one_or_list(const Args& a, int i) {
-  return tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i);
-}
+std::vector<Tensor> one_or_more(const Args& a, int i) { return Arg<OneOrMore>::get(a, i).list; }
 
 template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const GradcheckOptions&)>
 int gradcheck_body(Args& a) {
   a.function(1);
-  const std::vector<Tensor> inputs = one_or_list(a, 2);
+  const std::vector<Tensor> inputs = one_or_more(a, 2);
   const double eps = a.number(3), atol = a.number(4), rtol = a.number(5), nondet_tol = a.number(6);
   const std::string name = name_of(a.entry());
   if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
@@ -56,16 +53,15 @@ int gradcheck_body(Args& a) {
 }
 
 int grad_body(Args& a) {
-  const std::vector<Tensor> outputs = one_or_list(a, 1), inputs = one_or_list(a, 2);
-  const std::vector<Tensor> first = a.given(3) ? one_or_list(a, 3) : std::vector<Tensor>();
+  const std::vector<Tensor> outputs = one_or_more(a, 1), inputs = one_or_more(a, 2);
+  const std::vector<Tensor> first = a.given(3) ? one_or_more(a, 3) : std::vector<Tensor>();
   const bool create = a.boolean(5);
   const bool single = tensor_at(a.L, 2) != nullptr;
   const std::vector<Tensor> g =
-      grad(outputs, inputs, first, {a.boolean(4, create), create, a.boolean(6)});
+      grad(outputs, inputs, first, {a.given(4) ? a.boolean(4) : create, create, a.boolean(6)});
   if (!single) lua_createtable(a.L, int(g.size()), 0);
   for (size_t i = 0; i < g.size(); ++i) {
-    if (g[i].defined()) a.push(g[i]);
-    else lua_pushboolean(a.L, 0);
+    g[i].defined() ? a.push(g[i]) : a.push(false);
     if (!single) lua_rawseti(a.L, -2, int(i + 1));
   }
   return 1;

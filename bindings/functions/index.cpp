@@ -9,10 +9,9 @@ namespace {
 
 /// A tensor, or a number in x's dtype seen in the index's shape.
 Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
-  if (lua_type(a.L, i) != LUA_TNUMBER && lua_type(a.L, i) != LUA_TBOOLEAN) return a.tensor(i);
-  const double v = lua_toboolean(a.L, i) && lua_type(a.L, i) == LUA_TBOOLEAN ? 1
-                   : lua_type(a.L, i) == LUA_TBOOLEAN                        ? 0
-                                                                             : a.number(i);
+  const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
+  if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return a.tensor(i);
+  const double v = boolean ? a.boolean(i) : a.number(i);
   check_value(signature_of(a.entry()).name.c_str(), v, x.dtype());
   return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
@@ -141,8 +140,8 @@ struct Sliced {
     const int d = wrap_dim(name.c_str(), a.defaulted(i) ? 0 : a.position(i), x.dim());
     if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
     items[0] = {At::skip, 0, d};
-    items[1] = range_in(a.integer(i + 1, 1), a.integer(i + 2, -1), a.integer(i + 3, 1), x.size(d),
-                        d, name.c_str());
+    items[1] =
+        range_in(a.integer(i + 1), a.integer(i + 2), a.integer(i + 3), x.size(d), d, name.c_str());
   }
 };
 int slice_body(Args& a) { return a.push(index(a.tensor(1), Sliced(a, 2).items, 2)); }

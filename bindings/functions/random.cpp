@@ -27,7 +27,7 @@ int new_generator(Args& a) {
     else if (name != "philox")
       fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
-  const auto n = uint64_t(a.integer(seed, 0));
+  const auto n = uint64_t(a.integer(seed));
   return push_result(a, std::make_unique<HeldGenerator>(kind, n));
 }
 
@@ -101,7 +101,7 @@ int bernoulli_body(Args& a) {
     } else {
       x = bernoulli(x, g);
     }
-    return a.push(a.given(3) ? to(x, a.dtype(3, Dtype::none)) : x);
+    return a.push(a.given(3) ? to(x, a.dtype(3)) : x);
   }
   const double p = a.number(1);
   if (!a.given(2)) fail("bernoulli: a number needs a shape: mt.bernoulli(0.5, {{2, 3}})");
@@ -113,7 +113,7 @@ int bernoulli_body(Args& a) {
 int random_in_place(Args& a) {
   const Tensor& x = a.tensor(1);
   const int64_t most = largest_whole(x.dtype());
-  const int64_t low = a.integer(2, 0), high = a.integer(3, most);
+  const int64_t low = a.given(2) ? a.integer(2) : 0, high = a.given(3) ? a.integer(3) : most;
   if (a.given(2) && !a.given(3))
     fail("random_: the last number is missing: x:random_(first, last)");
   random_(x, low, high, generator_at(a, 4));

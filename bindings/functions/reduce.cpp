@@ -11,23 +11,14 @@ namespace {
 
 std::string name_in(const Args& a) { return signature_of(a.entry()).name; }
 
-/// Argument 1, converted to the dtype that argument i names.
-Tensor converted(const Args& a, int i) {
-  const Tensor& x = a.tensor(1);
-  return a.given(i) ? to(x, a.dtype(i, x.dtype())) : x;
-}
+/// x in a dtype, or as it is.
+Tensor in_dtype(const Tensor& x, Dtype dtype) { return dtype == Dtype::none ? x : to(x, dtype); }
 
-/// The result in the dtype that argument i names: integers are added and multiplied as int64, whose
-/// low bits are what a narrower one would hold.
-Tensor as_named(const Args& a, int i, const Tensor& result) {
-  return a.given(i) ? to(result, a.dtype(i, result.dtype())) : result;
-}
-/// mean, nansum: with a dtype to compute in.
+/// mean, nansum: with a dtype to compute in. The result is of that dtype too: integers are added and multiplied
+/// as int64, whose low bits are what a narrower one would hold.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
 Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
-  const bool as_is = dtype == Dtype::none;
-  const Tensor y = reduce(as_is ? x : to(x, dtype), dims, keepdim);
-  return as_is ? y : to(y, dtype);
+  return in_dtype(reduce(in_dtype(x, dtype), dims, keepdim), dtype);
 }
 
 // ---- the reductions and scans of kernels/ --------------------------------------------------------
@@ -51,13 +42,11 @@ template <class Op> int reduced(Args& a) {
   } else {
     const Shape dims = a.dims(2);
     constexpr int count = op::count_params(Op::info);
-    constexpr int named = Op::info.result == op::Result::wide ? 4 + count : 0;
+    const Dtype dtype = Op::info.result == op::Result::wide ? a.dtype(4 + count) : Dtype::none;
     const Params params(a, 4, Op::info, count);
-    const auto run = [&](const Tensor& x) {
-      return reduce(op::reduction_id<Op>, x, dims, keepdim, params.value);
-    };
-    if constexpr (named > 0) return a.push(as_named(a, named, run(converted(a, named))));
-    const Tensor y = run(a.tensor(1));
+    const Tensor y = in_dtype(
+        reduce(op::reduction_id<Op>, in_dtype(a.tensor(1), dtype), dims, keepdim, params.value),
+        dtype);
     if constexpr (Op::info.result == op::Result::boolean)
       if (!a.given(2) && !a.out()) {
         if (thread_state.deferral)
@@ -70,13 +59,12 @@ template <class Op> int reduced(Args& a) {
 
 template <class Op> int scanned(Args& a) {
   const int64_t dim = a.position(2);
-  constexpr bool wide = Op::info.result == op::Result::wide;
-  constexpr int count = op::count_params(Op::info), named = 3 + count;
+  constexpr int count = op::count_params(Op::info);
+  const Dtype dtype = Op::info.result == op::Result::wide ? a.dtype(3 + count) : Dtype::none;
   const Params params(a, 3, Op::info, count);
-  const Tensor x = wide ? converted(a, named) : a.tensor(1);
-  const ValuesIndices p = scan(op::scan_id<Op>, x, dim, params.value);
+  const ValuesIndices p = scan(op::scan_id<Op>, in_dtype(a.tensor(1), dtype), dim, params.value);
   if constexpr (Op::needs_index) return push_result(a, p);
-  else return push_or_write(a, wide ? as_named(a, named, p.values) : p.values);
+  else return push_or_write(a, in_dtype(p.values, dtype));
 }
 
 std::string params_text(const op::ReduceInfo& info) {
@@ -143,7 +131,7 @@ std::pair<Tensor, Tensor> smallest_and_largest(const char* name, const Tensor& x
 double correction(const Args& a) {
   if (!a.given(5)) return a.number(4);
   if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
-  return a.boolean(5, true) ? 1 : 0;
+  return a.boolean(5);
 }
 template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int spread_of(Args& a) {
   return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3)));
@@ -161,12 +149,12 @@ int norm_body(Args& a) {
     else if (s == "-inf") p = -INFINITY;
     else if (s != "fro")
       fail("norm: p is '{}'; use a number, math.huge or 'fro' (matrix norms are in mt.linalg)", s);
-  } else {
-    p = a.number(2, 2);
+  } else if (a.given(2)) {
+    p = a.number(2);
   }
   const Shape dims = a.dims(3);
   const bool keepdim = a.boolean(4);
-  return a.push(norm(converted(a, 5), p, dims, keepdim));
+  return a.push(norm(in_dtype(a.tensor(1), a.dtype(5)), p, dims, keepdim));
 }
 
 int diff_body(Args& a) {

@@ -284,11 +284,16 @@ int call(lua_State* L, int arguments, int results) {
   return status;
 }
 
+/// A chunk of the program's own; `call` tells where there is no memory for it.
+static void load_own(lua_State* L, const char* code) {
+  luaL_loadbuffer(L, code, std::strlen(code), "@mtorch/options");
+}
+
 int predefine(lua_State* L, bool nn, bool optim) {
   static const char code[] =
       "local with_nn, with_optim = ... mt = require 'mtorch' "
       "if with_nn then nn = mt.nn end if with_optim then optim = mt.optim end";
-  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  load_own(L, code);
   lua_pushboolean(L, nn), lua_pushboolean(L, optim);
   return call(L, 2, 0);
 }
@@ -330,7 +335,7 @@ int apply(lua_State* L, const Options& o) {
       "if seed then mt.manual_seed(seed) end "
       "local trouble = device ~= '' and core.device_unavailable_reason(device) or '' "
       "if trouble ~= '' then error('--device: ' .. trouble, 0) end";
-  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  load_own(L, code);
   lua_pushinteger(L, o.threads);
   if (o.seed.empty()) lua_pushnil(L);
   else lua_pushnumber(L, std::atof(o.seed.c_str()));
@@ -344,7 +349,7 @@ int begin_profile(lua_State* L, const std::string& path) {
   static const char code[] =
       "local path = ... require 'mtorch.tools.profile' "
       "return require('mtorch.core').profile_program(path ~= 'true' and path or nil)";
-  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  load_own(L, code);
   lua_pushstring(L, path.c_str());
   if (call(L, 1, 1) != 0) return 1;
   lua_setfield(L, LUA_REGISTRYINDEX, kEndProfile);
@@ -376,7 +381,7 @@ io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; wri
   for (size_t i = 1; i < o.rest.size(); ++i)
     for (const char* flag : {"--threads", "--seed", "--device"}) {
       if (o.rest[i].rfind(flag, 0) != 0) continue;
-      if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+      load_own(L, code);
       lua_pushstring(L, o.rest[0].c_str());
       lua_pushstring(L, flag);
       return call(L, 2, 0);

@@ -2,11 +2,11 @@
 // are survived
 #include <dlfcn.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -120,11 +120,9 @@ class Editor {
     const char* home = std::getenv("HOME");
     if (!state && !home) return "";
     std::string folder = state ? state : std::string(home) + "/.local/state";
-    for (size_t at = 1; at != std::string::npos; at = folder.find('/', at + 1))
-      mkdir(folder.substr(0, at).c_str(), 0755);
-    mkdir(folder.c_str(), 0755);
     folder += "/mtorch";
-    mkdir(folder.c_str(), 0755);
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
     return folder + "/history";
   }
 

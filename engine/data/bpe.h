@@ -16,6 +16,17 @@ struct TextHash {
 };
 template <class T> using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
+/// Two tokens side by side.
+using TokenPair = std::pair<int32_t, int32_t>;
+struct TokenPairHash {
+  size_t operator()(const TokenPair& p) const {
+    uint64_t x = uint64_t(uint32_t(p.first)) << 32 | uint32_t(p.second);
+    x = (x ^ x >> 32) * 0x9e3779b97f4a7c15;
+    return size_t(x ^ x >> 29);
+  }
+};
+template <class T> using TokenPairMap = std::unordered_map<TokenPair, T, TokenPairHash>;
+
 /// Which pairs of tokens become one, and in which order: the lowest rank first.
 class Merges {
  public:
@@ -23,11 +34,9 @@ class Merges {
     int32_t rank, token;
   };
   /// The first of two equal pairs counts.
-  void add(int32_t left, int32_t right, Merge merge) {
-    pairs_.try_emplace(key(left, right), merge);
-  }
+  void add(int32_t left, int32_t right, Merge merge) { pairs_.try_emplace({left, right}, merge); }
   const Merge* find(int32_t left, int32_t right) const {
-    const auto at = pairs_.find(key(left, right));
+    const auto at = pairs_.find({left, right});
     return at == pairs_.end() ? nullptr : &at->second;
   }
   void reserve(size_t n) { pairs_.reserve(n); }
@@ -35,14 +44,7 @@ class Merges {
   void apply(std::vector<int32_t>& tokens) const;
 
  private:
-  static uint64_t key(int32_t a, int32_t b) { return uint64_t(uint32_t(a)) << 32 | uint32_t(b); }
-  struct Mix {
-    size_t operator()(uint64_t x) const {
-      x = (x ^ x >> 32) * 0x9e3779b97f4a7c15;
-      return size_t(x ^ x >> 29);
-    }
-  };
-  std::unordered_map<uint64_t, Merge, Mix> pairs_;
+  TokenPairMap<Merge> pairs_;
 };
 
 /// The letters by which GPT-2's vocabulary writes bytes: printable ones stand for themselves, the

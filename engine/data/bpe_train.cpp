@@ -20,13 +20,7 @@ struct Word {
   std::vector<int32_t> tokens;
   int64_t count;
 };
-using Pair = std::pair<int32_t, int32_t>;
-struct PairHash {
-  size_t operator()(const Pair& p) const {
-    const uint64_t x = uint64_t(uint32_t(p.first)) << 32 | uint32_t(p.second);
-    return size_t((x ^ x >> 32) * 0x9e3779b97f4a7c15);
-  }
-};
+using Pair = TokenPair;
 struct Candidate {
   int64_t count;
   Pair pair;
@@ -99,8 +93,8 @@ class Learner {
   }
 
   std::vector<Word> words_;
-  std::unordered_map<Pair, int64_t, PairHash> counts_;
-  std::unordered_map<Pair, std::unordered_set<size_t>, PairHash> places_;
+  TokenPairMap<int64_t> counts_;
+  TokenPairMap<std::unordered_set<size_t>> places_;
   std::set<Pair> fresh_;
   std::priority_queue<Candidate> heap_;
 };

@@ -201,11 +201,7 @@ struct RegexParser {
       case 'd':
       case 'D': return c.add({category_mask("Nd"), 1, 0, e == 'D'}), false;
       case 'w':
-      case 'W':
-        return c.add({category_mask("L") | category_mask("M") | category_mask("Nd") |
-                          category_mask("Pc"),
-                      1, 0, e == 'W'}),
-               false;
+      case 'W': return c.add({word_mask(), 1, 0, e == 'W'}), false;
       case 'p':
       case 'P': return category(c, e == 'P'), false;
       case 'x':

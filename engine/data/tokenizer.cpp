@@ -18,11 +18,7 @@ bool is_space(uint32_t c) {
   append_utf8(text, c < 0x110000 ? c : 0);
   return space.match(text.data(), text.data(), text.data() + text.size()) != nullptr;
 }
-bool is_word(uint32_t c) {
-  static const uint32_t mask =
-      category_mask("L") | category_mask("M") | category_mask("Nd") | category_mask("Pc");
-  return category_bit(c) & mask;
-}
+bool is_word(uint32_t c) { return category_bit(c) & word_mask(); }
 uint32_t character_before(std::string_view text, size_t at) {
   const char* p = previous_character(text.data() + at, text.data());
   return next_character(p, text.data() + at);

@@ -41,15 +41,20 @@ size_t count(const Json& object, std::string_view name, const char* where) {
   return size_t(n);
 }
 
+/// A step, and its type.
+struct Step {
+  const Json& json;
+  const std::string& type;
+};
 /// The steps of something that may be one or a sequence of them.
-std::vector<const Json*> steps(const Json* given, std::string_view list, const char* where) {
-  std::vector<const Json*> found;
+std::vector<Step> steps(const Json* given, std::string_view list, const char* where) {
+  std::vector<Step> found;
   if (!given) return found;
-  if (need<std::string>(*given, "type", where) != "Sequence") return {given};
-  for (const Json& step : need<JsonList>(*given, list, where)) {
-    if (need<std::string>(step, "type", where) == "Sequence")
-      fail("{} is a sequence in a sequence", where);
-    found.push_back(&step);
+  const auto step = [&](const Json& s) { return Step{s, need<std::string>(s, "type", where)}; };
+  if (step(*given).type != "Sequence") return {step(*given)};
+  for (const Json& s : need<JsonList>(*given, list, where)) {
+    found.push_back(step(s));
+    if (found.back().type == "Sequence") fail("{} is a sequence in a sequence", where);
   }
   if (found.size() > kMostSteps) fail("{} has {} steps", where, found.size());
   return found;
@@ -194,16 +199,15 @@ struct TokenizerReader {
   // ---- the steps around it ----
 
   void normalizer(const Json* given) {
-    for (const Json* step : steps(given, "normalizers", "its normalizer")) {
-      const auto& type = need<std::string>(*step, "type", "its normalizer");
+    for (const auto& [step, type] : steps(given, "normalizers", "its normalizer")) {
       if (type == "Prepend") {
-        t.normalizer_.push_back({true, "", text(*step, "prepend", "Prepend")});
+        t.normalizer_.push_back({true, "", text(step, "prepend", "Prepend")});
       } else if (type == "Replace") {
-        const Json* const pattern = member(*step, "pattern");
+        const Json* const pattern = member(step, "pattern");
         if (!pattern || !member(*pattern, "String"))
           fail("its normalizer replaces a pattern, which is not read");
         t.normalizer_.push_back(
-            {false, text(*pattern, "String", "Replace"), text(*step, "content", "Replace")});
+            {false, text(*pattern, "String", "Replace"), text(step, "content", "Replace")});
       } else {
         unknown("the normalizer", type);
       }
@@ -219,26 +223,25 @@ struct TokenizerReader {
   }
 
   void pre_tokenizer(const Json* given) {
-    for (const Json* step : steps(given, "pretokenizers", "its pre-tokenizer")) {
-      const auto& type = need<std::string>(*step, "type", "its pre-tokenizer");
+    for (const auto& [step, type] : steps(given, "pretokenizers", "its pre-tokenizer")) {
       if (type == "ByteLevel") {
         t.byte_level_ = true;
-        if (flag(*step, "add_prefix_space")) {
+        if (flag(step, "add_prefix_space")) {
           Splitter s{};
           s.kind = Splitter::prefix_space;
           t.splitters_.push_back(s);
         }
-        if (flag(*step, "use_regex", true)) split_by(kGpt2Pattern);
+        if (flag(step, "use_regex", true)) split_by(kGpt2Pattern);
       } else if (type == "Split") {
-        const auto& behavior = need<std::string>(*step, "behavior", "Split");
-        const bool isolated = behavior == "Isolated", inverted = flag(*step, "invert");
+        const auto& behavior = need<std::string>(step, "behavior", "Split");
+        const bool isolated = behavior == "Isolated", inverted = flag(step, "invert");
         if (!isolated && behavior != "Removed")
           unknown("the pre-tokenizer Split's behavior", behavior);
-        split_by(pattern_of(*step, "Split"), isolated || inverted, isolated || !inverted);
+        split_by(pattern_of(step, "Split"), isolated || inverted, isolated || !inverted);
       } else if (type == "Digits") {
-        split_by(flag(*step, "individual_digits") ? "\\p{N}" : "\\p{N}+");
+        split_by(flag(step, "individual_digits") ? "\\p{N}" : "\\p{N}+");
       } else if (type == "Metaspace") {
-        metaspace(*step);
+        metaspace(step);
       } else {
         unknown("the pre-tokenizer", type);
       }
@@ -261,24 +264,23 @@ struct TokenizerReader {
 
   void decoder(const Json* given) {
     t.has_decoder_ = given != nullptr;
-    for (const Json* step : steps(given, "decoders", "its decoder")) {
-      const auto& type = need<std::string>(*step, "type", "its decoder");
+    for (const auto& [step, type] : steps(given, "decoders", "its decoder")) {
       DecodeStep d{};
       if (type == "ByteLevel") d.kind = DecodeStep::bytes;
       else if (type == "ByteFallback") d.kind = DecodeStep::byte_fallback;
       else if (type == "Fuse") d.kind = DecodeStep::fuse;
       else if (type == "Replace") {
-        const Json* const pattern = member(*step, "pattern");
+        const Json* const pattern = member(step, "pattern");
         if (!pattern) fail("the decoder Replace has no 'pattern'");
         d = {DecodeStep::replace, text(*pattern, "String", "Replace"),
-             text(*step, "content", "Replace")};
+             text(step, "content", "Replace")};
       } else if (type == "Strip") {
-        d = {DecodeStep::strip, text(*step, "content", "Strip"), "", count(*step, "start", "Strip"),
-             count(*step, "stop", "Strip")};
+        d = {DecodeStep::strip, text(step, "content", "Strip"), "", count(step, "start", "Strip"),
+             count(step, "stop", "Strip")};
         if (d.from.empty()) fail("the content of the decoder Strip is empty");
       } else if (type == "Metaspace") {
-        d = {DecodeStep::metaspace, text(*step, "replacement", "Metaspace"), "",
-             scheme(*step) != "never"};
+        d = {DecodeStep::metaspace, text(step, "replacement", "Metaspace"), "",
+             scheme(step) != "never"};
       } else {
         unknown("the decoder", type);
       }
@@ -294,18 +296,17 @@ struct TokenizerReader {
     return int32_t(*id);
   }
   void post_processor(const Json* given) {
-    for (const Json* step : steps(given, "processors", "its post-processor")) {
-      const auto& type = need<std::string>(*step, "type", "its post-processor");
+    for (const auto& [step, type] : steps(given, "processors", "its post-processor")) {
       if (type == "ByteLevel") continue;
       if (type == "RobertaProcessing" || type == "BertProcessing") {
-        t.before_.push_back(special_at(*step, "cls"));
-        t.after_.push_back(special_at(*step, "sep"));
+        t.before_.push_back(special_at(step, "cls"));
+        t.after_.push_back(special_at(step, "sep"));
         continue;
       }
       if (type != "TemplateProcessing") unknown("the post-processor", type);
-      const Json* const special = member(*step, "special_tokens");
+      const Json* const special = member(step, "special_tokens");
       bool behind = false;
-      for (const Json& item : need<JsonList>(*step, "single", "TemplateProcessing")) {
+      for (const Json& item : need<JsonList>(step, "single", "TemplateProcessing")) {
         if (member(item, "Sequence")) {
           behind = true;
           continue;

@@ -68,6 +68,12 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+uint32_t word_mask() {
+  static const uint32_t mask =
+      category_mask("L") | category_mask("M") | category_mask("Nd") | category_mask("Pc");
+  return mask;
+}
+
 uint32_t category_mask(std::string_view name) {
   uint32_t mask = 0;
   for (size_t i = 0; i < std::size(kCategories); ++i)

@@ -16,6 +16,8 @@ void append_utf8(std::string& text, uint32_t character);
 
 /// The general category as a bit: 1 << index in kCategories.
 uint32_t category_bit(uint32_t character);
+/// The categories of \w: letters, marks, digits, connectors.
+uint32_t word_mask();
 /// The categories that go by a name of Unicode ("L", "Lu"), or 0.
 uint32_t category_mask(std::string_view name);
 

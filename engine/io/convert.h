@@ -48,6 +48,11 @@ inline const StoredType& stored_by(Dtype dtype) {
   return *find_stored([&](const StoredType& t) { return t.dtype == dtype; });
 }
 
+/// The elements of a contiguous tensor of the CPU.
+inline std::string_view bytes_of(const Tensor& x) {
+  return {static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))};
+}
+
 /// Fills x, contiguous on the CPU, with the next bytes. `swapped`: they are big-endian. Throws where the
 /// bytes end, or a value does not fit.
 void read_stored(Bytes&, const StoredType&, const Tensor& x, bool swapped = false);

@@ -181,10 +181,6 @@ std::string header_of(const char* operation, const Tensor& x) {
   return std::string("\x93NUMPY\1\0", 8) + char(text.size() & 255) + char(text.size() >> 8) + text;
 }
 
-std::string_view values_of(const Tensor& x) {
-  return {static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))};
-}
-
 }  // namespace
 
 Tensor parse_npy(const void* data, size_t size) {
@@ -209,7 +205,7 @@ void write_npy(const char* operation, const std::string& path, const Tensor& x) 
   const std::string header = header_of(operation, x);
   FileWriter out(operation, path);
   out.write(header);
-  out.write(values_of(x));
+  out.write(bytes_of(x));
   out.commit();
 }
 
@@ -220,7 +216,7 @@ void write_npz(const char* operation, const std::string& path,
   ZipWriter zip(out);
   for (const NamedTensor& t : tensors) {
     const Tensor x = to_host(t.tensor);
-    zip.add(t.name + ".npy", {header_of(operation, x), values_of(x)});
+    zip.add(t.name + ".npy", {header_of(operation, x), bytes_of(x)});
   }
   zip.finish();
   out.commit();

@@ -98,20 +98,22 @@ class Machine {
 
   // ---- opcodes, by what they make; false where op is none of them
   void integer(int64_t x) { push(Kind::integer, x); }
+  /// False where the number is too large for a T.
+  template <class T> static bool read(std::string_view digits, T& x) {
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, x);
+    if (end != last || error == std::errc::invalid_argument)
+      fail("its pickle has '{}' for a number", printable(digits, 30));
+    return error == std::errc();
+  }
   void decimal(std::string_view digits) {
     if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
     int64_t x = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
-    if (error == std::errc::result_out_of_range) return real(digits);
-    if (error != std::errc() || end != digits.data() + digits.size())
-      fail("its pickle has '{}' for a number", printable(digits, 30));
-    integer(x);
+    read(digits, x) ? integer(x) : real(digits);
   }
   void real(std::string_view digits) {
     double x = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
-    if (error == std::errc::invalid_argument || end != digits.data() + digits.size())
-      fail("its pickle has '{}' for a number", printable(digits, 30));
+    read(digits, x);
     push(Kind::number, x);
   }
   /// An integer of any length in two's complement, a number where it needs more than 64 bits.
@@ -223,8 +225,7 @@ class Machine {
   }
   uint64_t key_of(std::string_view digits) {
     uint64_t key = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), key).ec != std::errc())
-      fail("its pickle has '{}' for a number", printable(digits, 30));
+    if (!read(digits, key)) fail("its pickle names a value that is not there");
     return key;
   }
   bool memo(uint8_t op) {

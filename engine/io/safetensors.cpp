@@ -188,7 +188,7 @@ void write_safetensors(const char* operation, const std::string& path, const Ten
   out.write(text);
   for (const NamedTensor* t : order) {
     const Tensor x = to_host(t->tensor);
-    out.write({static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))});
+    out.write(bytes_of(x));
   }
   out.commit();
 }

@@ -114,7 +114,7 @@ class TorchCalls : public PickleCalls {
       }
       case Call::ordered: return ordered(a);
       case Call::list: {
-        need(a.size() <= 1 && (a.empty() || a[0]->is(Kind::list) || a[0]->is(Kind::tuple)));
+        need(a.size() <= 1 && (a.empty() || is_list(*a[0])));
         return file_.values.add(Kind::list, a.empty() ? PickledList() : a[0]->list());
       }
       case Call::first:
@@ -163,11 +163,12 @@ class TorchCalls : public PickleCalls {
   static void need(bool right) {
     if (!right) wrong();
   }
+  static bool is_list(const Pickled& p) { return p.is(Kind::list) || p.is(Kind::tuple); }
   static bool is_tensor(const Pickled& p) { return p.is(Kind::other) && p.integer() < kStorages; }
   Pickled* add(Kind kind, int64_t index) { return file_.values.add(kind, index); }
 
   Shape numbers(const Pickled& list) const {
-    need(list.is(Kind::tuple) || list.is(Kind::list));
+    need(is_list(list));
     Shape shape;
     for (const Pickled* n : list.list()) {
       need(n->is(Kind::integer) && n->integer() >= 0);
@@ -214,14 +215,12 @@ class TorchCalls : public PickleCalls {
   /// OrderedDict([[key, value], ..])
   Pickled* ordered(const PickledList& a) {
     PickledList entries;
-    need(a.size() <= 1);
-    if (!a.empty()) {
-      need(a[0]->is(Kind::list) || a[0]->is(Kind::tuple));
+    need(a.size() <= 1 && (a.empty() || is_list(*a[0])));
+    if (!a.empty())
       for (const Pickled* pair : a[0]->list()) {
-        need((pair->is(Kind::list) || pair->is(Kind::tuple)) && pair->list().size() == 2);
+        need(is_list(*pair) && pair->list().size() == 2);
         entries.insert(entries.end(), pair->list().begin(), pair->list().end());
       }
-    }
     return file_.values.add(Kind::dict, std::move(entries));
   }
 

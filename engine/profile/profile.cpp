@@ -225,7 +225,12 @@ Row& row_of(Rows& rows, const std::string& name, Kind kind) {
   row.name = name, row.kind = kind;
   return row;
 }
-bool same_row(const Path& a, const Path& b) { return a.kind == b.kind && a.name == b.name; }
+/// Whether a scope of its row is around it.
+bool is_inside_itself(const Path& p) {
+  for (const Path* q = p.parent; q; q = q->parent)
+    if (q->kind == p.kind && q->name == p.name) return true;
+  return false;
+}
 
 std::vector<Row> sum_up(const Recording& r) {
   constexpr double ns = 1e-9;
@@ -236,20 +241,15 @@ std::vector<Row> sum_up(const Recording& r) {
       Row& row = row_of(rows, p.name, p.kind);
       row.calls += p.calls;
       row.self_cpu += double(p.self) * ns;
-      bool within = false;
-      for (const Path* q = p.parent; q; q = q->parent) within |= same_row(*q, p);
-      if (!within) row.cpu_total += double(p.total) * ns;
+      if (!is_inside_itself(p)) row.cpu_total += double(p.total) * ns;
     }
   for (const auto& [key, launch] : r.launches) {
     const double seconds = double(launch.time) * ns;
     Row& row = row_of(rows, key.second, Kind::kernel);
     row.calls += launch.calls;
     row.self_gpu += seconds, row.gpu_total += seconds;
-    for (const Path* p = key.first; p && p->parent; p = p->parent) {  // not the root
-      bool within = false;
-      for (const Path* q = p->parent; q; q = q->parent) within |= same_row(*q, *p);
-      if (!within) row_of(rows, p->name, p->kind).gpu_total += seconds;
-    }
+    for (const Path* p = key.first; p && p->parent; p = p->parent)  // not the root
+      if (!is_inside_itself(*p)) row_of(rows, p->name, p->kind).gpu_total += seconds;
   }
   std::vector<Row> list;
   for (auto& [key, row] : rows) list.push_back(std::move(row));
