@@ -12,7 +12,10 @@ namespace {
 std::string name_in(const Args& a) { return signature_of(a.entry()).name; }
 
 /// x in a dtype, or as it is.
-Tensor in_dtype(const Tensor& x, Dtype dtype) { return dtype == Dtype::none ? x : to(x, dtype); }
+Tensor in_dtype(Tensor x, Dtype dtype) {
+  if (dtype != Dtype::none) x = to(x, dtype);
+  return x;
+}
 
 /// mean, nansum: with a dtype to compute in. The result is of that dtype too: integers are added and multiplied
 /// as int64, whose low bits are what a narrower one would hold.
@@ -42,11 +45,15 @@ template <class Op> int reduced(Args& a) {
   } else {
     const Shape dims = a.dims(2);
     constexpr int count = op::count_params(Op::info);
-    const Dtype dtype = Op::info.result == op::Result::wide ? a.dtype(4 + count) : Dtype::none;
     const Params params(a, 4, Op::info, count);
-    const Tensor y = in_dtype(
-        reduce(op::reduction_id<Op>, in_dtype(a.tensor(1), dtype), dims, keepdim, params.value),
-        dtype);
+    const auto run = [&](const Tensor& x) {
+      return reduce(op::reduction_id<Op>, x, dims, keepdim, params.value);
+    };
+    if constexpr (Op::info.result == op::Result::wide) {
+      const Dtype dtype = a.dtype(4 + count);
+      return a.push(in_dtype(run(in_dtype(a.tensor(1), dtype)), dtype));
+    }
+    const Tensor y = run(a.tensor(1));
     if constexpr (Op::info.result == op::Result::boolean)
       if (!a.given(2) && !a.out()) {
         if (thread_state.deferral)
