@@ -5,6 +5,7 @@
 #include "engine/compile/apply.h"
 #include "engine/compile/builder.h"
 #include "engine/compile/fuse.h"
+#include "engine/compile/tree.h"
 #include "engine/gpu/program_cuda.h"
 #include "engine/ops/ops.h"
 
@@ -80,20 +81,24 @@ int finish(Args& a) {
   return 2 + a.push(saved.folded, saved.shared, saved.simplified);
 }
 
+/// The numbers of a program at a stack index, a table or nil: it reads none of them.
+void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) {
+  if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
+  const bool given = lua_istable(a.L, i);
+  for (int k = 0; k < p.numbers; ++k) {
+    numbers[k] = 0;
+    if (!given) continue;
+    lua_rawgeti(a.L, i, k + 1);
+    numbers[k] = lua_tonumber(a.L, -1);
+    lua_pop(a.L, 1);
+  }
+}
 /// The results of a program: program, name, numbers or nil, tensors..
 int results_of(Args& a) {
   const ir::Expression& e = expression_at(a, 1);
   const Program& p = e.program();
   double numbers[256];
-  if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
-  const bool given = lua_istable(a.L, 3);  // without: it reads none of them
-  for (int k = 0; k < p.numbers; ++k) {
-    numbers[k] = 0;
-    if (!given) continue;
-    lua_rawgeti(a.L, 3, k + 1);
-    numbers[k] = lua_tonumber(a.L, -1);
-    lua_pop(a.L, 1);
-  }
+  numbers_at(a, 3, p, numbers);
   std::vector<Tensor> inputs;
   inputs.reserve(size_t(p.inputs));
   for (int k = 0; k < p.inputs; ++k) {
@@ -107,6 +112,27 @@ int results_of(Args& a) {
 int run_program(Args& a) {
   const int after = 4 + expression_at(a, 1).program().inputs;
   return a.given(after) ? run_into(a, after, results_of) : results_of(a);
+}
+
+/// reduce_pairs(program or function, numbers or nil, x, dim): neighbours along dim until one is left.
+int reduce_pairs(Args& a) {
+  const Tensor& x = a.tensor(3);
+  const int dim = int(a.integer(4)) - 1;
+  if (!lua_isfunction(a.L, 1)) {
+    double numbers[256];
+    numbers_at(a, 2, expression_at(a, 1).program(), numbers);
+    return a.push(ir::reduce_pairs(expression_at(a, 1), x, dim, numbers));
+  }
+  const ir::Pair pair = [&a](const Tensor& first, const Tensor& second) {
+    lua_pushvalue(a.L, 1);
+    push_tensor(a.L, first);
+    push_tensor(a.L, second);
+    lua_call(a.L, 2, 1);
+    const Tensor y = a.tensor(lua_gettop(a.L));
+    lua_pop(a.L, 1);
+    return y;
+  };
+  return a.push(ir::reduce_pairs(pair, x, dim));
 }
 
 /// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
@@ -196,6 +222,8 @@ const Entry kParts[] = {
     {"ask(..)", "builder, value: its constant or nil; whether it is a bool.", ask},
     {"finish(..)", "builder, {values}, inputs, numbers: the program.", finish},
     {"run(..)", "program, name, numbers or nil, tensors.., out: the results.", run_program},
+    {"reduce_pairs(..)", "program or function, numbers or nil, x, dim: the tree of pairs.",
+     reduce_pairs},
     {"text(..)", "The program as text.",
      [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
     {"cuda_text(..)", "program, dtype, dimensions (0: contiguous): its CUDA C, or nothing.",

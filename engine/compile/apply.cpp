@@ -23,7 +23,8 @@ bool holds(Dtype dtype, double x) {
          });
 }
 
-/// The dtype that numbers are calculated in. A 0-d tensor ranks below others, as in PyTorch.
+}  // namespace
+
 Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
                       const double* numbers) {
   Dtype tensors = Dtype::none, points = Dtype::none;
@@ -44,6 +45,8 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
     if (p.code[i].op == kConstant) whole = holds(d, p.code[i].constant);
   return whole ? d : default_dtype();
 }
+
+namespace {
 
 /// Of every value, the instruction that reads it last.
 std::vector<int> last_reads(const Program& p) {

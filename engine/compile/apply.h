@@ -7,6 +7,10 @@
 
 namespace mt::ir {
 
+/// The dtype that numbers are calculated in, of inputs and parameters. A 0-d tensor ranks below others, as in
+/// PyTorch.
+Dtype computing_dtype(const Expression&, const std::vector<Tensor>& inputs, const double* numbers);
+
 /// Every result of the program for inputs of any shapes that broadcast together, on one device. Their
 /// dtype is the inputs' promoted one, the default float for integers unless the program stays in
 /// integers; bools are bool. `numbers` are its parameters. Gradients of every order are recorded.

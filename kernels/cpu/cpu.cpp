@@ -8,6 +8,7 @@
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/table.h"
+#include "kernels/tree.h"
 
 namespace mt {
 namespace {
@@ -134,6 +135,7 @@ Device make() {
 }  // namespace
 
 const Device* the_cpu = nullptr;
+void (*run_tree_on_cpu)(const Tree&) = nullptr;
 
 const Device& start_cpu() {
   static Device device = make();  // not const: the profiler writes into it

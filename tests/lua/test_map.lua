@@ -366,6 +366,78 @@ test('reduce: trees of any associative function', function()
   assert(mt.gradcheck(function(a) return largest(a, 1) end, {z}))
 end)
 
+--- The tree as operations: neighbours along a dimension, one without a neighbour goes on.
+local function tree_of(f, z, dim)
+  while z:size(dim) > 1 do
+    local n = z:size(dim)
+    local half = math.floor(n / 2)
+    local pairs_of = z:narrow(dim, 1, 2 * half):unflatten(dim, {half, 2})
+    local y = f(pairs_of:select(dim + 1, 1), pairs_of:select(dim + 1, 2))
+    z = n % 2 == 1 and mt.cat({y, z:narrow(dim, n, 1)}, dim) or y
+  end
+  return z
+end
+local function same_bits(a, b) return mt.equal(a, b) and mt.equal(a:reciprocal(), b:reciprocal()) end
+
+test('reduce: the tree in blocks has the bits of the tree level by level, and so has its gradient', function()
+  local k = 0.25
+  local function either(a, b) return a + b - a * b * (4 * k) end
+  local reduction, pair = mt.reduce(either, 0), mt.zip(either)
+  local threads = mt.get_num_threads()
+  for _, case in ipairs {{{1}, 1}, {{2}, 1}, {{3}, 1}, {{127}, 1}, {{128}, 1}, {{129}, 1}, {{8191}, 1}, {{8192}, 1},
+    {{8193}, 1}, {{100000}, 1}, {{40, 1000}, 2}, {{3, 20000}, 2}, {{40, 1000}, 1}, {{300, 3}, 1}, {{9000, 5}, 1},
+    {{5, 130, 7}, 2}, {{2, 129, 300}, 2}, {{3, 2, 9001}, 2}} do
+    for _, dtype in ipairs {'float32', 'float64'} do
+      local z, dim = mt.rand(case[1], {dtype = dtype}), case[2]
+      local one, other = z:clone():requires_grad_(), z:clone():requires_grad_()
+      local expected = tree_of(pair, one, dim)
+      local g = mt.rand(expected.shape, {dtype = dtype})
+      expected:backward(g)
+      for _, n in ipairs {1, 2, 3} do
+        mt.set_num_threads(n)
+        local y = reduction(other, dim, true)
+        other.grad = nil
+        y:backward(g)
+        assert(same_bits(y, expected), ('%s along %d'):format(tostring(z.shape), dim))
+        assert(same_bits(other.grad, one.grad), ('gradient of %s along %d'):format(tostring(z.shape), dim))
+      end
+      mt.set_num_threads(threads)
+    end
+  end
+end)
+
+test('reduce: neighbours stay in order, dtypes and layouts, no result shares memory', function()
+  local first = mt.reduce(function(a, b)
+    if a ~= 0 then return a end
+    return b
+  end, 0)
+  for _, n in ipairs {1, 5, 128, 8193, 20000} do
+    local z = mt.zeros(n, {dtype = 'int32'})
+    for _, at in ipairs {n, math.ceil(n / 2), math.ceil(n / 3)} do
+      z[at] = at
+      eq({first(z):item(), first(z).dtype}, {at, 'int32'})
+    end
+  end
+  local largest = mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)
+  local z = mt.randn(60, 70)
+  assert(mt.equal(largest(z:t(), 1), (z:max(2))))
+  local every = z[{{}, {1, 70, 3}}]
+  assert(mt.equal(largest(every, 2), (every:max(2))))
+  local half = z:to('bfloat16')
+  assert(mt.equal(largest(half, 2), (half:max(2))))
+  local one = mt.ones(1, 3)
+  largest(one, 1):zero_()
+  eq(one:tolist(), {{1, 1, 1}})
+  local gcd = mt.reduce(function(a, b)
+    while b ~= 0 do a, b = b, a - b * math.floor(a / b) end
+    return math.abs(a)
+  end, 0)
+  eq(pcall(gcd, mt.tensor{12, 18, 30}), false) -- of -2.5 and -1 it is not associative
+  local product = mt.reduce(function(a, b) return a + b - a * b end, 0)
+  local inputs = {mt.rand({9}, {dtype = 'float64'}):requires_grad_()}
+  assert(mt.gradgradcheck(function(a) return product(a) end, inputs))
+end)
+
 test('reduce refuses what is not associative or not neutral', function()
   raises(function() mt.reduce(function(a, b) return a - b end, 0)(x) end,
     'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')

@@ -190,25 +190,6 @@ end
 
 compiled.built_in = built_in
 
---- Pairs of neighbours along a dimension, again and again, until one element is left: a tree that depends on the
---- size alone.
-local function reduce_pairs(pair, x, dim, identity)
-  local n = x:size(dim)
-  if n == 0 then
-    local shape = x:size()
-    shape[dim] = 1
-    return mt.full(shape, identity, {dtype = x.dtype, device = x.device})
-  end
-  while n > 1 do
-    local half = math.floor(n / 2)
-    local pairs_of = x:narrow(dim, 1, 2 * half):unflatten(dim, {half, 2})
-    local y = pair(pairs_of:select(dim + 1, 1), pairs_of:select(dim + 1, 2))
-    x = n % 2 == 1 and mt.cat({y, x:narrow(dim, n, 1):to(y.dtype)}, dim) or y
-    n = x:size(dim)
-  end
-  return x
-end
-
 local function check_reduced(x, dim, keepdim)
   if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
   if keepdim ~= nil and type(keepdim) ~= 'boolean' then
@@ -238,19 +219,28 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
         check_reduction(f, identity)
         checked = true
       end
-      local now = simple[2] or program_for(records[pair], {'tensor', 'tensor'}).program
-      if now ~= program then
-        local name = built_in(now)
-        program, own_loops = now, name and mt[name]
+      local made, numbers = simple[2] and {program = simple[2]}, nil
+      if not made then made, numbers = program_for(records[pair], {'tensor', 'tensor'}) end
+      if made.program and made.program ~= program then
+        local name = built_in(made.program)
+        program, own_loops = made.program, name and mt[name]
       end
-      if own_loops then -- of nothing they give their identity, the only neutral number
+      if made.program and own_loops then -- of nothing they give their identity, the only neutral number
         if dim == nil then return own_loops(x) end
         return own_loops(x, dim, keepdim or false)
       end
-      if dim == nil then return reduce_pairs(pair, x:reshape(-1), 1, identity):reshape({}) end
-      if dim < 0 then dim = dim + x:dim() + 1 end
-      local y = reduce_pairs(pair, x, dim, identity)
-      return keepdim and y or y:squeeze(dim)
+      local y, along = x, dim
+      if dim == nil then y, along = x:reshape(-1), 1
+      elseif dim < 0 then along = dim + x:dim() + 1 end
+      if y:size(along) == 0 then
+        local shape = y:size()
+        shape[along] = 1
+        y = mt.full(shape, identity, {dtype = x.dtype, device = x.device})
+      else
+        y = parts.reduce_pairs(made.program or pair, numbers, y, along)
+      end
+      if dim == nil then return y:reshape({}) end
+      return keepdim and y or y:squeeze(along)
     end
     records[reduction] = {f = f, name = 'reduce', pair = records[pair], identity = identity}
     return reduction
