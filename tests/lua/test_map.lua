@@ -406,6 +406,25 @@ test('reduce: the tree in blocks has the bits of the tree level by level, and so
   end
 end)
 
+test('reduce: in a compiled step', function()
+  local reduction = mt.reduce(function(a, b) return a + b - a * b end, 0)
+  local function step(z)
+    local w = z:clone():requires_grad_()
+    local y = reduction(w, 1)
+    y:sum():backward()
+    return y:detach(), w.grad
+  end
+  local compiled, kept = mt.compile(step), io.stderr
+  io.stderr = {write = function(_, ...) error(table.concat{...}) end} -- luacheck: ignore 122
+  for _ = 1, 5 do
+    local z = mt.rand(300, 40)
+    local y, g = compiled(z)
+    local expected, slope = step(z)
+    assert(mt.equal(y, expected) and mt.equal(g, slope))
+  end
+  io.stderr = kept -- luacheck: ignore 122
+end)
+
 test('reduce: neighbours stay in order, dtypes and layouts, no result shares memory', function()
   local first = mt.reduce(function(a, b)
     if a ~= 0 then return a end
