@@ -7,4 +7,3 @@
 #include "engine/ops/clip.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"
-#include "engine/ops/soft_margin_loss.h"

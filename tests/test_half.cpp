@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/ops/create_like.h"
+#include "engine/ops/create.h"
 #include "engine/ops/ops.h"
 #include "kernels/math/half.h"
 #include "tests/catch.h"

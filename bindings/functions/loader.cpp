@@ -4,7 +4,7 @@
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/workers.h"
-#include "engine/ops/generator_of_thread.h"
+#include "engine/ops/generator.h"
 
 namespace mt::lua {
 namespace {

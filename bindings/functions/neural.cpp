@@ -3,7 +3,6 @@
 #include "bindings/functions/same_dtype.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/recurrent.h"
-#include "engine/ops/soft_margin_loss.h"
 
 namespace mt::lua {
 namespace {

@@ -18,26 +18,22 @@ namespace mt {
 
 namespace {
 
+/// Whether nobody else sees its elements, and they fill memory without gaps.
+bool is_owned(const Tensor& x) {
+  return x.unique() && x.impl()->storage->refs == 1 && x.is_contiguous();
+}
+
 /// Adds a gradient to the sum so far, in place where nobody else sees that.
 void accumulate(Tensor& sum, Tensor more) {
   if (!sum.defined()) sum = std::move(more);
-  else if (!grad_enabled() && sum.unique() && sum.impl()->storage->refs == 1 &&
-           sum.impl()->contiguous && sum.dtype() == more.dtype())
-    add_(sum, more);
+  else if (!grad_enabled() && is_owned(sum) && sum.dtype() == more.dtype()) add_(sum, more);
   else sum = add(sum, more);
-}
-
-int64_t elements_of(const Shape& shape) {
-  int64_t n = 1;
-  for (int64_t size : shape) n *= size;
-  return n;
 }
 
 /// The sum so far, of tensors of the shape, and the part.
 Tensor with_part(Tensor sum, const Shape& shape, const ViewGradient& part) {
-  const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
   if (!sum.defined()) sum = zeros(shape, part.gradient.dtype(), part.gradient.device());
-  else if (!mine) sum = clone(sum);
+  else if (!is_owned(sum)) sum = clone(sum);
   add_view_gradient(sum, part);
   return sum;
 }
@@ -59,7 +55,7 @@ struct Parts {
     list.clear();
   }
   /// Whether a buffer would cost more than a few times what they hold.
-  bool few() const { return elements <= elements_of(shape) / 8; }
+  bool few() const { return elements <= product(shape) / 8; }
 };
 
 bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
@@ -78,10 +74,9 @@ Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
     if (!hook->call) continue;
     const Tensor other = hook->call(g);
     if (!other.defined()) continue;
-    if (!(other.shape() == g.shape()) || other.dtype() != g.dtype())
-      fail("hook: it returned a gradient {} {}, the one it was given is {} {}",
-           to_string(other.shape()), dtype_name(other.dtype()), to_string(g.shape()),
-           dtype_name(g.dtype()));
+    if (other.shape() != g.shape() || other.dtype() != g.dtype())
+      fail("hook: it returned a gradient {} {}, the one it was given is {} {}", other.shape(),
+           other.dtype(), g.shape(), g.dtype());
     g = other;
   }
   return g;
@@ -121,7 +116,7 @@ struct Targets {
       if (all[i]->consumed) used_up = all[i]->type->name;
       for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
     }
-    std::sort(all.begin(), all.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    std::sort(all.begin(), all.end(), earlier);
     for (Node* n : all)
       if (nodes.count(n) || passes(*n)) needed.insert(n);
   }
@@ -187,7 +182,7 @@ class BackwardPass : public Walk {
     }
     const bool dense = edge->node ? edge->node->pending.defined() : edge->leaf->pending != nullptr;
     const bool passes = edge->node && edge->node->type->through && !dense;
-    const bool simple = dense || (!passes && elements_of(shape) < PartSum::kLarge);
+    const bool simple = dense || (!passes && product(shape) < PartSum::kLarge);
     if (simple && !grad_enabled() && !waits(key(*edge)))
       return put(*edge, with_part(take(*edge), shape, part));
     if (!parts_) parts_ = std::make_unique<Waiting>();
@@ -253,11 +248,10 @@ class BackwardPass : public Walk {
   void accumulate_grads() {
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
-      const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
       const bool joins = leaf->grad != nullptr;
       if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       else if (joins) g = to(g, leaf->grad->dtype);
-      else if (!mine) g = clone(g);
+      else if (!is_owned(g)) g = clone(g);
       leaf->pending = g.release();
     }
     check_interrupt();
@@ -309,9 +303,8 @@ class BackwardPass : public Walk {
     const bool same =
         shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
     if (!same || dtype != leaf.dtype)
-      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
-           to_string(shape), dtype_name(dtype), to_string(Shape(leaf.size, leaf.ndim)),
-           dtype_name(leaf.dtype));
+      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since", shape,
+           dtype, Shape(leaf.size, leaf.ndim), leaf.dtype);
   }
   /// The sum with the parts that wait there.
   Tensor joined(const void* key, Tensor sum) {
@@ -362,7 +355,7 @@ class BackwardPass : public Walk {
       if (targets_ && node_is_target(node, g)) return;
       if (node.consumed) used_up("backward", node.type->name);
       if (node.type->backward) visit_operation(node, g);
-      else visit_view(node, g);
+      else send_through(node, g);
     }
     if (!retain_) consume(node);
   }
@@ -380,17 +373,16 @@ class BackwardPass : public Walk {
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
   }
 
-  /// A view's gradient is a part of its input's.
-  void visit_view(Node& node, const Tensor& g) {
+  /// A view's gradient is a part of its input's. Not sent, and false, where it is more than `most` of it.
+  bool send_through(Node& node, const Tensor& g, double most = 1) {
     ViewGradient part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
-    send_view(node, input, std::move(part));
-  }
-  void send_view(Node& node, const Shape& input, ViewGradient part) {
+    if (most < 1 && double(g.numel()) > most * double(product(input))) return false;
     const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
                                [&] { return std::string(node.type->name) + " backward"; });
     send(node.input(0), input, std::move(part));
+    return true;
   }
 
   /// Whether gradients may go on through a view before its turn: nobody looks at its own.
@@ -404,13 +396,7 @@ class BackwardPass : public Walk {
   /// older than all that is done with it, and the gradients of all would wait together. Further ones
   /// are added up until the node's turn.
   bool goes_on(Node& node, const Tensor& g) {
-    if (grad_enabled() || node.type->backward || !open(node)) return false;
-    ViewGradient part{all_of(g.shape()), g};
-    Shape input;
-    node.type->through(node, g.shape(), part.at, input);
-    if (2 * g.numel() > elements_of(input)) return false;
-    send_view(node, input, std::move(part));
-    return true;
+    return !grad_enabled() && !node.type->backward && open(node) && send_through(node, g, 0.5);
   }
 
   /// Whether the node is a view of the same elements in the same order; then the shape is its input's.
@@ -418,9 +404,8 @@ class BackwardPass : public Walk {
     if (grad_enabled() || !open(node)) return false;
     TensorGeometry there = at;
     Shape input;
-    if (!node.type->through(node, shape, there, input) ||
-        elements_of(input) != elements_of(shape) || there.offset != at.offset ||
-        !(there.stride == at.stride))
+    if (!node.type->through(node, shape, there, input) || product(input) != product(shape) ||
+        there.offset != at.offset || there.stride != at.stride)
       return false;
     shape = input;
     return true;
@@ -487,10 +472,6 @@ class BackwardPass : public Walk {
   std::vector<Ref<TensorImpl>> leaves_;
 };
 
-}  // namespace
-
-namespace {
-
 /// The gradient with which a pass starts at `root`.
 Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradient) {
   if (!root.requires_grad())
@@ -502,10 +483,9 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
     fail(
         "{}: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
         "the gradient",
-        name, to_string(root.shape()));
-  if (gradient.defined() && !(gradient.shape() == root.shape()))
-    fail("{}: the gradient is {}, the tensor {}", name, to_string(gradient.shape()),
-         to_string(root.shape()));
+        name, root.shape());
+  if (gradient.defined() && gradient.shape() != root.shape())
+    fail("{}: the gradient is {}, the tensor {}", name, gradient.shape(), root.shape());
   Tensor one =
       gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
   return one.shape() == root.shape() ? one : reshape(one, root.shape());

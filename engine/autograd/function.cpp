@@ -20,12 +20,12 @@ struct Running {
 
 void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
   const Tensor& x = c.inputs[i];
-  if (!(g.shape() == x.shape()))
-    fail("{}: backward returned a gradient {} for argument {}, which is {}", c.name,
-         to_string(g.shape()), i + 1, to_string(x.shape()));
+  if (g.shape() != x.shape())
+    fail("{}: backward returned a gradient {} for argument {}, which is {}", c.name, g.shape(),
+         i + 1, x.shape());
   if (!is_float(g.dtype()))
     fail("{}: backward returned a gradient of {} for argument {}; gradients are floats", c.name,
-         dtype_name(g.dtype()), i + 1);
+         g.dtype(), i + 1);
 }
 
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
@@ -57,7 +57,6 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   std::vector<Tensor>& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
   gradients[node.kept<size_t>()] = g;
-  NoGrad off;
   dx[0] = scalar(0, Dtype::f32);
 }
 const NodeType kResult{"result of mt.Function", result_backward};
@@ -102,9 +101,10 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   auto c = std::make_shared<CustomFunction>();
   c->name = std::move(name);
   c->backward = std::move(backward);
-  for (const Tensor& x : inputs) c->inputs.push_back(shape_of(x));
+  for (const Tensor& x : inputs) c->inputs.push_back(x.defined() ? shape_of(x) : x);
   for (const Tensor& t : save) {
-    CustomFunction::Saved s{t.detach(), t.impl()->storage->version};
+    CustomFunction::Saved s;
+    if (t.defined()) s = {t.detach(), t.impl()->storage->version};
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].impl() == t.impl()) s.input = int(i);
     for (size_t k = 0; k < outputs.size(); ++k)
@@ -117,15 +117,13 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   for (size_t k = 0; k < outputs.size(); ++k) {
     // With an input or another result: a change of one would go unseen by the other's graph.
     const auto same = [&](const Tensor& x) {
-      return x.impl()->storage == outputs[k].impl()->storage;
+      return x.defined() && x.impl()->storage == outputs[k].impl()->storage;
     };
     const bool shared = std::any_of(inputs.begin(), inputs.end(), same) ||
                         std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
     Tensor y = outputs[k].detach();
-    if (shared) {
-      NoGrad off;
-      y = clone(y);
-    }
+    if (shared) y = clone(y);
+
     CustomFunction::Result r;
     r.size = y.shape(), r.dtype = y.dtype();
     if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
@@ -142,12 +140,12 @@ std::vector<Tensor> saved_tensors() {
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
   std::vector<Tensor> list;
   for (const CustomFunction::Saved& s : c->saved) {
-    const uint32_t now = s.tensor.impl()->storage->version;
+    const uint32_t now = s.tensor.defined() ? s.tensor.impl()->storage->version : 0;
     if (now != s.version)
       fail(
           "{}: a saved tensor {} was changed in place since (version {}, expected {}); clone() it "
           "first",
-          c->name, to_string(s.tensor.shape()), now, s.version);
+          c->name, s.tensor.shape(), now, s.version);
     list.push_back(grad_enabled() ? connected(node, c, s) : s.tensor);
   }
   return list;
@@ -159,8 +157,8 @@ std::vector<Tensor> recorded_gradients(
   // Nodes of their own, so that an input which another was computed from is not reached through that.
   std::vector<Tensor> copies, wanted;
   for (const Tensor& x : inputs) {
-    copies.push_back(x.defined() && x.requires_grad() ? clone(x) : x);
-    if (x.defined() && x.requires_grad()) wanted.push_back(copies.back());
+    copies.push_back(wants_grad(x) ? clone(x) : x);
+    if (wants_grad(x)) wanted.push_back(copies.back());
   }
   if (wanted.empty()) return std::vector<Tensor>(inputs.size());
   std::vector<Tensor> results = f(copies), reached, with;
@@ -170,8 +168,7 @@ std::vector<Tensor> recorded_gradients(
       grad(reached, wanted, with, {.create_graph = true, .allow_unused = true});
   std::vector<Tensor> list;
   size_t next = 0;
-  for (const Tensor& x : inputs)
-    list.push_back(x.defined() && x.requires_grad() ? found[next++] : Tensor());
+  for (const Tensor& x : inputs) list.push_back(wants_grad(x) ? found[next++] : Tensor());
   return list;
 }
 
@@ -205,7 +202,6 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
 /// Of a tensor's shape, type and bits. Elements that share a place count once.
 uint64_t digest_of(const Tensor& t) {
   constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
-  const NoGrad off;
   const Debugging no_debugging(false);
   Shape size = t.shape();
   std::vector<int64_t> head{int64_t(t.dtype())};
@@ -241,7 +237,7 @@ void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
       checkpoint->different.empty())
     checkpoint->different = t.dim() == 0  // a number
                                 ? fmt::format("'{}'", node.type->name)
-                                : fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+                                : fmt::format("'{}' {}", node.type->name, t.shape());
   checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node});
 }
 
@@ -250,7 +246,6 @@ void checkpoint_keep(const Node& node, const Storage* storage) {
   std::vector<Checkpoint::Value>& values = thread_state.checkpoint->checkpoint->values;
   for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v) {
     if (v->tensor.impl()->storage != storage) continue;
-    const NoGrad off;
     v->tensor = clone(v->tensor);
     v->version = v->tensor.impl()->storage->version;
   }

@@ -35,7 +35,8 @@ struct CustomFunction {
 };
 
 /// `outputs`, which were computed without recording, as results of a function of `inputs`: those of
-/// float type get a node, unless plain[k]. `save` are tensors for the way back.
+/// float type get a node, unless plain[k]. `save` are tensors for the way back. Inputs and what is
+/// saved may be undefined.
 std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
                                     const std::vector<Tensor>& outputs,
                                     const std::vector<bool>& plain, const std::vector<Tensor>& save,

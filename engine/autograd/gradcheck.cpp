@@ -45,8 +45,7 @@ void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
     if (!inputs[k].requires_grad()) continue;
     any = true;
     if (inputs[k].dtype() != Dtype::f64)
-      fail("{}: finite differences need float64, input {} is {}", name, k + 1,
-           dtype_name(inputs[k].dtype()));
+      fail("{}: finite differences need float64, input {} is {}", name, k + 1, inputs[k].dtype());
   }
   if (!any) fail("{}: no input requires a gradient", name);
 }

@@ -64,6 +64,8 @@ void Node::destroy(Node* node) {
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
+  if (!t.defined()) return;
+
   if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from);
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
@@ -80,12 +82,13 @@ void* Node::keep_there(size_t bytes) {
 Tensor Node::get(int slot) {
   if (extra && extra->checkpoint) checkpoint_restore(*this, slot);
   Tensor t(saved[slot]);
+  if (!t.defined()) return t;
   const uint32_t now = t.impl()->storage->version;
   if (now != version[slot])
     fail(
         "backward: {} needs a tensor {} that was changed in place since (version {}, expected {}); "
         "use the form without '_' or clone() first{}{}",
-        type->name, to_string(t.shape()), now, version[slot], recorded_at(*this),
+        type->name, t.shape(), now, version[slot], recorded_at(*this),
         changed_at(t.impl()->storage));
   if (!grad_enabled() || source[slot] == kOther) return t;
   Edge* edge = source[slot] >= 0 ? &input(source[slot]) : nullptr;
@@ -99,7 +102,7 @@ Tensor Node::get(int slot) {
 }
 
 void connect(Edge& edge, const Tensor& input) {
-  if (!input.requires_grad()) return;
+  if (!input.defined() || !input.requires_grad()) return;
   TensorImpl* t = input.impl();
   if (!t->node) {
     edge.leaf = Ref<TensorImpl>::share(t);

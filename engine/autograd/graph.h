@@ -98,14 +98,12 @@ struct Node {
     if (!extra) extra = std::make_unique<NodeExtra>();
     return *extra;
   }
-  /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or
-  /// kOther.
+  /// Remembers a tensor, if it is defined, for the way back, and its version. `source`: the input's
+  /// number, kOutput or kOther.
   void save(int slot, const Tensor&, int source);
-  /// The remembered tensor. Throws when it was changed in place since. While gradients are
-  /// themselves recorded it is connected to the graph again.
+  /// The remembered tensor, or an undefined one. Throws when it was changed in place since. While
+  /// gradients are themselves recorded it is connected to the graph again.
   Tensor get(int slot);
-  /// Whether `get` has something there.
-  bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
 
   /// Keeps what the way back needs beside tensors, one value of a plain type: dimensions, sizes,
   /// parameters. Small ones lie in the node. `kept` of another type than was kept is an error.
@@ -143,14 +141,13 @@ struct NoGrad {
   bool before;
 };
 
-/// Whether an operation on these inputs is to be recorded.
-inline bool wants_grad(const Tensor& a) { return a.requires_grad() && grad_enabled(); }
-inline bool wants_grad(const Tensor& a, const Tensor& b) {
-  return (a.requires_grad() || b.requires_grad()) && grad_enabled();
+/// Whether an operation on these inputs, which may be undefined, is to be recorded.
+template <class... Inputs> bool wants_grad(const Inputs&... x) {
+  return grad_enabled() && (... || (x.defined() && x.requires_grad()));
 }
 
-/// Makes `out` the result of a new node over `inputs`; the caller saves into it what the gradient
-/// needs.
+/// Makes `out` the result of a new node over `inputs`, which may be undefined; the caller saves into
+/// it what the gradient needs.
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
 

@@ -41,7 +41,6 @@ Tensor laid_out_as(const TensorGeometry& base, Dtype dtype, const Device& device
 
 /// Which elements of the base, counted in row-major order, the view shows.
 Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, const Device& device) {
-  NoGrad off;
   const Tensor whole = laid_out_as(base, Dtype::i64, device, 0);
   const Tensor numbers = range(0, double(whole.numel()) - 1, 1, Dtype::i64, device);
   copy_(whole, reshape(numbers, whole.shape()));
@@ -57,13 +56,9 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (grad_enabled()) {
     const Tensor at = positions_of(base, place, g.device());
     if (node.wants(0)) {
-      Tensor kept;
-      {
-        NoGrad off;
-        kept = laid_out_as(base, Dtype::b8, g.device(), 1);
-        fill_(place_in(kept, place), 0);
-      }
-      dx[0] = where(kept, g, Tensor(0.0));
+      const Tensor kept = laid_out_as(base, Dtype::b8, g.device(), 1);
+      fill_(place_in(kept, place), 0);
+      dx[0] = where(kept, g, 0.0);
     }
     if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
     return;
@@ -176,9 +171,8 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
                      (given.dim() == 0 && is_cpu(given.device()) && !wants_grad(given));
   const Tensor source = stays ? given : to(given, target.device());
   if (source.dim() > target.dim() ||
-      !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
-    fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()),
-         to_string(target.shape()));
+      broadcast(operation, target.shape(), source.shape()) != target.shape())
+    fail("{}: the source {} does not fit into {}", operation, source.shape(), target.shape());
   Tensor value = expand(source, target.shape());
   if (value.impl() == target.impl()) return target;  // into itself
   TensorImpl* base = target.impl()->base;
@@ -211,7 +205,6 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
 void keep_saved(const Tensor& result, const Tensor& target) {
   Node* node = result.impl()->node;
   if (!node) return;
-  NoGrad off;
   for (int slot = 0; slot < kMaxSaved; ++slot) {
     const TensorImpl* held = node->saved[slot].get();
     if (held && held->storage && held->storage == target.impl()->storage)
@@ -244,9 +237,8 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
     r.made_in_no_grad = x.impl()->made_in_no_grad, r.aliases_graph = x.impl()->aliases_graph;
   }
   if (source.dim() > region.dim() ||
-      !(broadcast("assignment", region.shape(), source.shape()) == region.shape()))
-    fail("assignment: the value {} does not fit into {}", to_string(source.shape()),
-         to_string(region.shape()));
+      broadcast("assignment", region.shape(), source.shape()) != region.shape())
+    fail("assignment: the value {} does not fit into {}", source.shape(), region.shape());
   write_("assignment", region, source);
 }
 

@@ -85,7 +85,7 @@ std::string describe_violation(const IndexBound& e, int64_t value) {
                          e.first);
     default:
       return fmt::format("position {} is outside {}..{} (dimension {} of {}){}", shown, e.first,
-                         e.last, e.dim + 1, to_string(e.shape),
+                         e.last, e.dim + 1, e.shape,
                          e.first && shown == 0 ? "; 0 is not a position, they count from 1" : "");
   }
 }

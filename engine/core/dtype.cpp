@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/error.h"
 #include "kernels/math/number.h"
 
 namespace mt {
@@ -53,7 +52,7 @@ void check_value(const char* operation, double v, Dtype dtype) {
     else return true;
   };
   const bool fits = v == std::floor(v) && (dtype == Dtype::b8 || with_dtype(dtype, holds));
-  if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype_name(dtype));
+  if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype);
 }
 
 bool can_hold(Dtype target, Dtype result) {
@@ -63,7 +62,7 @@ bool can_hold(Dtype target, Dtype result) {
 
 void set_default_dtype(Dtype d) {
   if (!is_float(d))
-    fail("set_default_dtype: {} is not a float type; use 'float32' or 'float64'", dtype_name(d));
+    fail("set_default_dtype: {} is not a float type; use 'float32' or 'float64'", d);
   thread_state.dtype = d;
 }
 

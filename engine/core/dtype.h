@@ -3,16 +3,19 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/core/error.h"
 #include "engine/core/thread.h"
 
 namespace mt {
 
-/// 'float32', 'int64', ..
+/// 'float32', 'int64', ..; messages take a Dtype as it is.
 const char* dtype_name(Dtype);
 /// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.
 const char* dtype_ctype(Dtype);
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
+/// Whether it has whole numbers, bool apart.
+constexpr bool is_integer(Dtype d) { return !is_float(d) && d != Dtype::b8; }
 /// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then
 /// the wider one; uint8 and int8 make int16, float16 and bfloat16 float32.
 Dtype promote(Dtype, Dtype);
@@ -36,3 +39,9 @@ template <class Body> decltype(auto) with_dtype(Dtype d, Body&& body) {
 }
 
 }  // namespace mt
+
+template <> struct fmt::formatter<mt::Dtype> : fmt::formatter<const char*> {
+  auto format(mt::Dtype d, fmt::format_context& to) const {
+    return formatter<const char*>::format(mt::dtype_name(d), to);
+  }
+};

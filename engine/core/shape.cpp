@@ -22,12 +22,12 @@ int64_t checked_count(const char* operation, const Shape& shape) {
   int64_t n = 1;
   bool empty = false;
   for (int64_t size : shape) {
-    if (size < 0) fail("{}: size {} is negative in {}", operation, size, to_string(shape));
+    if (size < 0) fail("{}: size {} is negative in {}", operation, size, shape);
     empty |= size == 0;
   }
   for (int64_t size : shape)  // the sizes beside a 0 make strides, which must fit too
     if (size > 0 && (__builtin_mul_overflow(n, size, &n) || n > (int64_t(1) << 46)))
-      fail("{}: {} has more elements than memory can hold", operation, to_string(shape));
+      fail("{}: {} has more elements than memory can hold", operation, shape);
   return empty ? 0 : n;
 }
 
@@ -53,8 +53,8 @@ Shape broadcast(const char* operation, const Shape& a, const Shape& b) {
       fail(
           "{}: shapes {} and {} do not broadcast: sizes {} and {} in dimension {} differ and "
           "neither is 1",
-          operation, to_string(a), to_string(b), a[a.size() - shorter.size() + d],
-          b[b.size() - shorter.size() + d], skip + d + 1);
+          operation, a, b, a[a.size() - shorter.size() + d], b[b.size() - shorter.size() + d],
+          skip + d + 1);
     size = shorter[d];
   }
   return out;
@@ -66,23 +66,22 @@ Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& 
   const Shape asked = wanted;
   for (int d = 0; d < wanted.size(); ++d) {
     if (wanted[d] == -1) {
-      if (unknown >= 0) fail("{}: only one size can be -1, in {}", operation, to_string(asked));
+      if (unknown >= 0) fail("{}: only one size can be -1, in {}", operation, asked);
       unknown = d;
     } else if (wanted[d] < 0) {
-      fail("{}: size {} is negative in {}", operation, wanted[d], to_string(asked));
+      fail("{}: size {} is negative in {}", operation, wanted[d], asked);
     } else if (__builtin_mul_overflow(known, wanted[d], &known)) {
-      fail("{}: {} has more elements than memory can hold", operation, to_string(asked));
+      fail("{}: {} has more elements than memory can hold", operation, asked);
     }
   }
   if (unknown >= 0 && known > 0 && elements % known == 0) {
     wanted[unknown] = elements / known;
     known = elements;
   } else if (unknown >= 0 && known == 0) {
-    fail("{}: -1 could be anything beside a size of 0 in {}", operation, to_string(asked));
+    fail("{}: -1 could be anything beside a size of 0 in {}", operation, asked);
   }
   if (known != elements)
-    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, to_string(from),
-         elements, to_string(asked));
+    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, from, elements, asked);
   return wanted;
 }
 
@@ -94,6 +93,18 @@ int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result) {
                    : fmt::format("the {} has {} (1..{}, or -1 for the last)",
                                  is_result ? "result" : "tensor", rank, range));
   return int(dim < 0 ? dim + range : dim);
+}
+
+Shape wrap_dims(const char* operation, const Shape& dims, int rank) {
+  Shape out = dims;
+  unsigned seen = 0;
+  for (int i = 0; i < dims.size(); ++i) {
+    const int d = wrap_dim(operation, dims[i], rank);
+    if (seen >> d & 1) fail("{}: dimension {} is named twice", operation, d + 1);
+    seen |= 1u << d;
+    out[i] = d;
+  }
+  return out;
 }
 
 }  // namespace mt

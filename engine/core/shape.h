@@ -27,6 +27,10 @@ class Shape {
     if (n_ == kMaxDims) fail("a tensor has at most {} dimensions", kMaxDims);
     v_[n_++] = size;
   }
+  /// The first n; those from number n on.
+  Shape first(int n) const { return Shape(v_, n); }
+  Shape from(int n) const { return Shape(v_ + n, n_ - n); }
+
   void insert(int at, int64_t size);
   void erase(int at);
   friend bool operator==(const Shape& a, const Shape& b) {
@@ -60,9 +64,20 @@ struct Dims : Shape {
   Dims(const Shape& dims) : Shape(dims) {}  // NOLINT: a list of numbers is one
 };
 
-/// `(2 x 3)`; `()` for 0-d.
+/// `(2 x 3)`; `()` for 0-d. Messages take a Shape as it is.
 std::string to_string(const Shape&);
 
+/// The sizes of both.
+inline Shape joined(Shape a, const Shape& b) {
+  for (int64_t size : b) a.push(size);
+  return a;
+}
+/// The number of elements, of sizes that were checked; of none 1.
+inline int64_t product(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return n;
+}
 /// The number of elements. Throws when a size is negative or the product does not fit.
 int64_t checked_count(const char* operation, const Shape&);
 /// Row-major strides.
@@ -73,5 +88,14 @@ Shape broadcast(const char* operation, const Shape&, const Shape&);
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);
 /// A dimension from -rank .. rank-1 as 0 .. rank-1. Messages count from 1, as Lua does.
 int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result = false);
+/// Several of them, each named at most once.
+Shape wrap_dims(const char* operation, const Shape& dims, int rank);
 
 }  // namespace mt
+
+template <> struct fmt::formatter<mt::Shape> : fmt::formatter<std::string> {
+  auto format(const mt::Shape& shape, fmt::format_context& to) const {
+    return formatter<std::string>::format(mt::to_string(shape), to);
+  }
+};
+template <> struct fmt::formatter<mt::Dims> : fmt::formatter<mt::Shape> {};

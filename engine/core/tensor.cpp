@@ -147,7 +147,7 @@ Tensor scalar(double value, Dtype dtype, const Device& device) {
 
 const Tensor& Tensor::requires_grad_(bool wanted) const {
   if (wanted && !is_float(dtype()))
-    fail("requires_grad_: only float tensors have gradients, this one is {}", dtype_name(dtype()));
+    fail("requires_grad_: only float tensors have gradients, this one is {}", dtype());
   if (!is_leaf() && wanted != requires_grad())
     fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
   impl_->requires_grad = wanted;
@@ -216,8 +216,8 @@ void replace_data(const Tensor& x, const Tensor& y) {
   TensorImpl &a = *x.impl(), &b = *y.impl();
   if (!x.is_leaf())
     fail("set_data: this tensor was computed from others; only leaves can be replaced");
-  if (!(x.shape() == y.shape()))
-    fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
+  if (x.shape() != y.shape())
+    fail("set_data: the tensor is {}, the new data {}", x.shape(), y.shape());
   x.set_grad({});
   Ref<TensorImpl>::adopt(std::exchange(a.base, nullptr));
   ++a.recorded;  // its views stay with the old data: see regenerate_node
@@ -231,7 +231,7 @@ void replace_data(const Tensor& x, const Tensor& y) {
 double Tensor::item() const {
   if (numel() != 1)
     fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index",
-         to_string(shape()));
+         shape());
   return at(0);
 }
 

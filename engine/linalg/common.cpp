@@ -1,27 +1,29 @@
 // common.cpp -- what the files of linalg share: checks, names for messages, packed results
 #include "engine/linalg/common.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
 #include "engine/core/host.h"
 
 namespace mt::linalg {
 
 void check_matrices(const char* name, const Tensor& x) {
-  if (x.dim() < 2)
-    fail("{}: a matrix, or a batch of them, is needed, got {}", name, to_string(x.shape()));
+  if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   if (!is_float(x.dtype()))
-    fail("{}: {} matrices have no fractions; use x:float()", name, dtype_name(x.dtype()));
-  if (is_half(x.dtype()))
-    fail("{}: {} is not for this; use x:float()", name, dtype_name(x.dtype()));
+    fail("{}: {} matrices have no fractions; use x:float()", name, x.dtype());
+  if (is_half(x.dtype())) fail("{}: {} is not for this; use x:float()", name, x.dtype());
   if (&x.device() != &cpu_device())
     fail("{}: runs on the CPU only, this tensor is on {}; use x:cpu()", name, x.device().name);
   if (rows_of(x) > lapack::kMaxSide || columns_of(x) > lapack::kMaxSide)
-    fail("{}: {} is beyond LAPACK; a side has at most {} elements", name, to_string(x.shape()),
+    fail("{}: {} is beyond LAPACK; a side has at most {} elements", name, x.shape(),
          lapack::kMaxSide);
 }
 
 void check_square(const char* name, const Tensor& x) {
   check_matrices(name, x);
-  if (rows_of(x) != columns_of(x))
-    fail("{}: square matrices are needed, got {}", name, to_string(x.shape()));
+  if (rows_of(x) != columns_of(x)) fail("{}: square matrices are needed, got {}", name, x.shape());
 }
 
 void check_workspace(const char* name, int64_t side) {
@@ -29,8 +31,6 @@ void check_workspace(const char* name, int64_t side) {
     fail("{}: a matrix of {} rows and columns is beyond LAPACK; at most {}", name, side,
          lapack::kMaxSquare);
 }
-
-Shape batch_of(const Tensor& x, int n) { return Shape(x.impl()->size, x.dim() - n); }
 
 std::string which(const Shape& batch, int64_t i) {
   if (batch.size() == 0) return "the matrix";
@@ -47,28 +47,53 @@ int64_t first_failed(const std::vector<int>& info) {
   return -1;
 }
 
+void check_converged(const char* name, const Shape& batch, const std::vector<int>& info) {
+  const int64_t i = first_failed(info);
+  if (i < 0) return;
+  if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
+  fail("{}: the iteration for {} did not converge", name, which(batch, i));
+}
+
+Lu factor_columns(const char* name, const Tensor& matrices) {
+  const int64_t m = columns_of(matrices), n = rows_of(matrices), k = std::min(m, n);
+  const Shape batch = batch_of(matrices);
+  Lu lu{matrices, empty(joined(batch, {k}), Dtype::i32), {}};
+  lu.info = each(name, batch, matrices.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T* one = matrices.data_as<T>() + i * m * n;
+    int* pivots = lu.pivots.data_as<int>() + i * k;
+    if (lapack::finite(one, m * n)) return lapack::lu(int(m), int(n), one, pivots);
+    std::fill_n(one, m * n, std::numeric_limits<T>::quiet_NaN());
+    std::iota(pivots, pivots + k, 1);
+    return 0;
+  });
+  return lu;
+}
+
+void check_regular(const char* name, const Lu& lu) {
+  if (const int64_t i = first_failed(lu.info); i >= 0)
+    fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(lu.factors), i),
+         lu.info[size_t(i)] - 1 + host.index_base);
+}
+
 Tensor reciprocal_or_zero(const Tensor& x) {
   const Tensor none = eq(x, 0.0);
-  return where(none, Tensor(0.0), reciprocal(where(none, Tensor(1.0), x)));
+  return where(none, 0.0, reciprocal(where(none, 1.0, x)));
 }
 
 Tensor pack(const Shape& batch, const std::vector<Tensor>& parts) {
   std::vector<Tensor> flat;
-  for (const Tensor& part : parts) {
-    int64_t n = 1;
-    for (int d = batch.size(); d < part.dim(); ++d) n *= part.size(d);
-    flat.push_back(reshape(part, with(batch, n)));
-  }
+  for (const Tensor& part : parts)
+    flat.push_back(reshape(part, joined(batch, {product(part.shape().from(batch.size()))})));
+
   return cat(flat, -1);
 }
 
-Tensor Unpack::next(std::initializer_list<int64_t> shape) {
-  Shape size = batch_of(packed, 1);
-  int64_t n = 1;
-  for (int64_t side : shape) size.push(side), n *= side;
+Tensor Unpack::next(const Shape& shape) {
+  const int64_t n = product(shape);
   const Tensor part = slice(packed, -1, at, n);
   at += n;
-  return reshape(part, size);
+  return reshape(part, joined(batch_of(packed, 1), shape));
 }
 
 }  // namespace mt::linalg

@@ -24,6 +24,22 @@ inline const Device* away(const Tensor& x, const Tensor& y) {
   return &x.device() == &y.device() ? away(x) : nullptr;
 }
 inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
+/// The tensors of a result, a struct of up to four, on another device.
+template <class R> R moved(const R& r, const Device& d) {
+  const auto all = [&](const auto&... x) -> R { return {(x.defined() ? to(x, d) : x)...}; };
+  if constexpr (requires { R{{}, {}, {}, {}}; }) {
+    const auto& [a, b, c, e] = r;
+    return all(a, b, c, e);
+  } else if constexpr (requires { R{{}, {}, {}}; }) {
+    const auto& [a, b, c] = r;
+    return all(a, b, c);
+  } else {
+    const auto& [a, b] = r;
+    return all(a, b);
+  }
+}
+/// x beside matrices: with two more dimensions of size 1.
+inline Tensor for_matrices(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
 /// Refuses what LAPACK cannot take: other devices and dtypes, vectors, sizes beyond 32 bits.
 void check_matrices(const char* name, const Tensor&);
@@ -32,9 +48,8 @@ void check_square(const char* name, const Tensor&);
 void check_workspace(const char* name, int64_t side);
 
 /// The sizes before the last `n`.
-Shape batch_of(const Tensor&, int n = 2);
-inline Shape with(Shape batch, int64_t a) { return batch.push(a), batch; }
-inline Shape with(Shape batch, int64_t a, int64_t b) { return batch.push(a), batch.push(b), batch; }
+inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim() - n); }
+
 /// "the matrix", or "matrix (2, 1) of the batch".
 std::string which(const Shape& batch, int64_t i);
 
@@ -58,6 +73,18 @@ std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double 
 }
 /// The first matrix whose info is not 0, or -1.
 int64_t first_failed(const std::vector<int>& info);
+/// Refuses a batch of iterations of which one failed; info below 0: the matrix was not finite.
+void check_converged(const char* name, const Shape& batch, const std::vector<int>& info);
+
+/// LU factors in the place of matrices, [.. x columns x rows]: by columns, as LAPACK's. NaN everywhere
+/// where a matrix is not finite: LAPACK may read beyond it while looking for pivots.
+struct Lu {
+  Tensor factors, pivots;
+  std::vector<int> info;
+};
+Lu factor_columns(const char* name, const Tensor& matrices);
+/// Refuses factors with a pivot that is 0.
+void check_regular(const char* name, const Lu&);
 
 /// 1 / x, and 0 where x is 0: for differences of values whose vectors are not unique.
 Tensor reciprocal_or_zero(const Tensor& x);
@@ -69,7 +96,7 @@ Tensor pack(const Shape& batch, const std::vector<Tensor>& parts);
 struct Unpack {
   const Tensor& packed;
   int64_t at = 0;
-  Tensor next(std::initializer_list<int64_t> shape);
+  Tensor next(const Shape& shape);
 };
 
 }  // namespace mt::linalg

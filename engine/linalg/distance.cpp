@@ -13,9 +13,8 @@ namespace {
 /// Rows at a time, so that the differences of all pairs never fill more than 32 MiB or so.
 int64_t rows_at_once(const Tensor& x, const Tensor& y) {
   const int64_t row = y.size(y.dim() - 2) * x.size(x.dim() - 1);
-  int64_t batch = 1;
-  for (int d = 0; d < x.dim() - 2; ++d) batch *= x.size(d);
-  return std::max<int64_t>(1, (int64_t(1) << 22) / std::max<int64_t>(1, row * batch));
+  const int64_t all = row * product(linalg::batch_of(x));
+  return std::max<int64_t>(1, (int64_t(1) << 22) / std::max<int64_t>(1, all));
 }
 
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
@@ -28,7 +27,7 @@ bool by_product(const Tensor& x, const Tensor& y, double p) {
 Tensor squares(const Tensor& x, const Tensor& y) {
   const Tensor across = matmul(x, transpose(y, -2, -1), "cdist");
   return relu(sum(square(x), {-1}, true) + transpose(sum(square(y), {-1}, true), -2, -1) -
-              across * Tensor(2.0));
+              across * 2.0);
 }
 
 Tensor distances(const Tensor& x, const Tensor& y, double p) {
@@ -48,16 +47,16 @@ Tensor distances(const Tensor& x, const Tensor& y, double p) {
 Tensor slopes(const Tensor& u, const Tensor& distance, const Tensor& g, double p) {
   const Tensor far = unsqueeze(distance, -1), grad = unsqueeze(g, -1);
   if (p == 1) return sign(u) * grad;
-  if (p == 0) return u * Tensor(0.0);
+  if (p == 0) return u * 0.0;
   if (std::isinf(p)) {
     const Tensor hits = to(eq(abs(u), far), u.dtype());
     return sign(u) * hits * (grad / sum(hits, {-1}, true));
   }
-  const Tensor here = eq(far, 0.0), safe = where(here, Tensor(1.0), far);
-  const Tensor scale = where(here, Tensor(0.0), grad / (p == 2 ? safe : pow(safe, p - 1)));
+  const Tensor here = eq(far, 0.0), safe = where(here, 1.0, far);
+  const Tensor scale = where(here, 0.0, grad / (p == 2 ? safe : pow(safe, p - 1)));
   if (p == 2) return u * scale;
-  const Tensor none = eq(u, 0.0), size = where(none, Tensor(1.0), abs(u));
-  return where(none, Tensor(0.0), sign(u) * pow(size, p - 1)) * scale;
+  const Tensor none = eq(u, 0.0), size = where(none, 1.0, abs(u));
+  return where(none, 0.0, sign(u) * pow(size, p - 1)) * scale;
 }
 
 void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -65,8 +64,8 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
   const double p = node.kept<double>();
   const int d = x.dim() - 2;
   if (by_product(x, y, p)) {
-    const Tensor here = eq(distance, 0.0), safe = where(here, Tensor(1.0), distance);
-    const Tensor w = where(here, Tensor(0.0), g / safe), wt = transpose(w, -2, -1);
+    const Tensor here = eq(distance, 0.0), safe = where(here, 1.0, distance);
+    const Tensor w = where(here, 0.0, g / safe), wt = transpose(w, -2, -1);
     if (node.wants(0)) dx[0] = x * sum(w, {-1}, true) - matmul(w, y);
     if (node.wants(1)) dx[1] = y * sum(wt, {-1}, true) - matmul(wt, x);
     return;
@@ -91,29 +90,20 @@ const NodeType kCdist{"cdist", cdist_backward};
 
 Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   if (x0.dim() < 2 || y0.dim() < 2 || x0.size(x0.dim() - 1) != y0.size(y0.dim() - 1))
-    fail("cdist: rows of equal length are needed, got {} and {}", to_string(x0.shape()),
-         to_string(y0.shape()));
+    fail("cdist: rows of equal length are needed, got {} and {}", x0.shape(), y0.shape());
   if (!(p >= 0)) fail("cdist: p is {}; it must be 0 or more", show(p));
-  if (&x0.device() != &y0.device())
-    fail("cdist: the tensors are on {} and {}", x0.device().name, y0.device().name);
+  check_together("cdist", x0, y0);
   const Dtype dtype = promote(x0.dtype(), y0.dtype());
-  if (!is_float(dtype))
-    fail("cdist: distances are fractions, these are {}; use x:float()", dtype_name(dtype));
-  const Shape batch = broadcast("cdist", Shape(x0.impl()->size, x0.dim() - 2),
-                                Shape(y0.impl()->size, y0.dim() - 2));
+  if (!is_float(dtype)) fail("cdist: distances are fractions, these are {}; use x:float()", dtype);
+  const Shape batch = broadcast("cdist", linalg::batch_of(x0), linalg::batch_of(y0));
   if (batch.size() + 3 > kMaxDims)
-    fail("cdist: {} and {} have too many dimensions", to_string(x0.shape()), to_string(y0.shape()));
+    fail("cdist: {} and {} have too many dimensions", x0.shape(), y0.shape());
   const auto whole = [&](const Tensor& t) {
-    Shape size = batch;
-    size.push(t.size(t.dim() - 2)), size.push(t.size(t.dim() - 1));
-    return expand(to(t, dtype), size);
+    return expand(to(t, dtype), joined(batch, t.shape().from(t.dim() - 2)));
   };
   const Tensor x = whole(x0), y = whole(y0);
-  Tensor out;
-  {
-    NoGrad off;
-    out = distances(x, y, p);
-  }
+  const Tensor out = distances(x.detach(), y.detach(), p);
+
   if (wants_grad(x, y)) {
     Node& node = record(kCdist, out, {&x, &y});
     node.save(0, x, 0), node.save(1, y, 1), node.save(2, out, Node::kOutput);

@@ -7,12 +7,11 @@ namespace mt::linalg {
 namespace {
 
 Eig eig_values(const char* name, const Tensor& a, bool vectors) {
-  NoGrad off;
   const int64_t n = rows_of(a), sides = vectors ? n : 0;
   const Shape batch = batch_of(a);
   check_workspace(name, n);
-  const auto values = [&] { return empty(with(batch, n), a.dtype()); };
-  const auto matrices = [&] { return empty(with(batch, sides, sides), a.dtype()); };
+  const auto values = [&] { return empty(joined(batch, {n}), a.dtype()); };
+  const auto matrices = [&] { return empty(joined(batch, {sides, sides}), a.dtype()); };
   Eig f{values(), values(), matrices(), matrices()};
   const Tensor work = clone(mT(a.detach())), columns = matrices();
   const double elements = double(n) * double(n);
@@ -34,10 +33,8 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
     }
     return 0;
   });
-  if (const int64_t i = first_failed(info); i >= 0) {
-    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
-    fail("{}: the iteration for {} did not converge", name, which(batch, i));
-  }
+  check_converged(name, batch, info);
+
   return f;
 }
 
@@ -62,8 +59,8 @@ void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
       v{results.next({n, n}), results.next({n, n})}, gw{grads.next({n}), grads.next({n})},
       gv{grads.next({n, n}), grads.next({n, n})};
   const Tensor one = eye(n, n, packed.dtype()), diagonal_only = to(one, Dtype::b8);
-  Complex inner{where(diagonal_only, unsqueeze(gw.re, -1), Tensor(0.0)),
-                where(diagonal_only, unsqueeze(gw.im, -1), Tensor(0.0))};
+  Complex inner{where(diagonal_only, unsqueeze(gw.re, -1), 0.0),
+                where(diagonal_only, unsqueeze(gw.im, -1), 0.0)};
   const bool part = any(gv.re).item() != 0 || any(gv.im).item() != 0;
   if (part && n > 0) {
     Complex turn = adjoint_times(v, gv);
@@ -94,10 +91,7 @@ const NodeType kEig{"eig", eig_backward};
 }  // namespace
 
 Eig eig(const Tensor& a, const char* name) {
-  if (const Device* d = away(a)) {
-    const Eig f = eig(here(a), name);
-    return {to(f.wr, *d), to(f.wi, *d), to(f.vr, *d), to(f.vi, *d)};
-  }
+  if (const Device* d = away(a)) return moved(eig(here(a), name), *d);
   check_square(name, a);
   const Eig f = eig_values(name, a, true);
   if (!wants_grad(a)) return f;
@@ -114,10 +108,7 @@ Eig eig(const Tensor& a, const char* name) {
 }
 
 Eig eigvals(const Tensor& a) {
-  if (const Device* d = away(a)) {
-    const Eig f = eigvals(here(a));
-    return {to(f.wr, *d), to(f.wi, *d), {}, {}};
-  }
+  if (const Device* d = away(a)) return moved(eigvals(here(a)), *d);
   check_square("eigvals", a);
   return wants_grad(a) ? eig(a, "eigvals") : eig_values("eigvals", a, false);
 }

@@ -15,15 +15,14 @@ namespace {
 /// Without Q where q_columns is kNoQ.
 constexpr int64_t kNoQ = -1;
 Qr qr_values(const Tensor& a, int64_t q_columns) {
-  NoGrad off;
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n),
                 wide = std::max(n, q_columns);
   const Shape batch = batch_of(a);
   // By columns: the matrix, then what Q needs beyond it.
-  Tensor work = empty(with(batch, wide, m), a.dtype());
+  Tensor work = empty(joined(batch, {wide, m}), a.dtype());
   copy_elements(slice(work, -2, 0, n), mT(a.detach()));
-  Tensor tau = empty(with(batch, k), a.dtype()), r = empty(with(batch, n, k), a.dtype());
-  if (q_columns > k) r = empty(with(batch, n, q_columns), a.dtype());
+  Tensor tau = empty(joined(batch, {k}), a.dtype()), r = empty(joined(batch, {n, k}), a.dtype());
+  if (q_columns > k) r = empty(joined(batch, {n, q_columns}), a.dtype());
   const int64_t r_rows = r.size(r.dim() - 1);
   each("qr", batch, a.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
     using T = decltype(zero);
@@ -75,13 +74,12 @@ const NodeType kQr{"qr", qr_backward};
 
 /// job as LAPACK's: 'N', 'S', 'A'.
 Svd svd_values(const char* name, const Tensor& a, char job) {
-  NoGrad off;
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Shape batch = batch_of(a);
   check_workspace(name, k);
   const int64_t mu = job == 'A' ? m : job == 'S' ? k : 0, nv = job == 'A' ? n : job == 'S' ? k : 0;
-  Svd f{empty(with(batch, m, mu), a.dtype()), empty(with(batch, k), a.dtype()),
-        empty(with(batch, nv, n), a.dtype())};
+  Svd f{empty(joined(batch, {m, mu}), a.dtype()), empty(joined(batch, {k}), a.dtype()),
+        empty(joined(batch, {nv, n}), a.dtype())};
   const Tensor work = clone(a.detach());
   const double elements = double(m) * double(n);
   const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
@@ -95,10 +93,8 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
     // The memory is the transpose by columns: its left vectors are our right ones.
     return lapack::svd(job, int(n), int(m), w, f.s.data_as<T>() + i * k, vh, u);
   });
-  if (const int64_t i = first_failed(info); i >= 0) {
-    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
-    fail("{}: the iteration for {} did not converge", name, which(batch, i));
-  }
+  check_converged(name, batch, info);
+
   return f;
 }
 
@@ -132,7 +128,7 @@ void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor ugu = matmul(mT(u), gu), vgv = matmul(vh, mT(gvh));
   const Tensor identity = to(ones, Dtype::b8);
   const Tensor inner = skew(ugu) * apart * row + column * (skew(vgv) * apart) +
-                       where(identity, unsqueeze(gs, -1), Tensor(0.0));
+                       where(identity, unsqueeze(gs, -1), 0.0);
   dx[0] = matmul(matmul(u, inner), vh);
   if (m > k) {
     const Tensor rest = (gu - matmul(u, ugu)) * unsqueeze(reciprocal_for(left, s), -2);
@@ -148,11 +144,10 @@ const NodeType kSvd{"svd", svd_backward};
 // ---- eigenvalues --------------------------------------------------------------------------------
 
 Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
-  NoGrad off;
   const int64_t n = rows_of(a);
   const Shape batch = batch_of(a);
   check_workspace(name, n);
-  Eigh f{empty(with(batch, n), a.dtype()), clone(a.detach())};
+  Eigh f{empty(joined(batch, {n}), a.dtype()), clone(a.detach())};
   const double elements = double(n) * double(n);
   const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
     using T = decltype(zero);
@@ -161,10 +156,8 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
       if (!lapack::finite(w + r * n + (upper ? r : 0), upper ? n - r : r + 1)) return -1;
     return lapack::eigh(vectors, !upper, int(n), w, f.values.data_as<T>() + i * n);
   });
-  if (const int64_t i = first_failed(info); i >= 0) {
-    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
-    fail("{}: the iteration for {} did not converge", name, which(batch, i));
-  }
+  check_converged(name, batch, info);
+
   f.vectors = contiguous(mT(f.vectors));
   return f;
 }
@@ -180,7 +173,7 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   // V stays orthogonal: only the skew part of what would turn it counts, and A's gradient is
   // symmetric.
   const Tensor inner =
-      where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * apart * Tensor(0.5));
+      where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * apart * 0.5);
   dx[0] = matmul(v, matmul(inner, mT(v)));
 }
 const NodeType kEigh{"eigh", eigh_backward};
@@ -199,10 +192,7 @@ Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>
 }  // namespace
 
 Qr qr(const Tensor& a, const std::string& mode) {
-  if (const Device* d = away(a)) {
-    const Qr f = qr(here(a), mode);
-    return {to(f.q, *d), to(f.r, *d)};
-  }
+  if (const Device* d = away(a)) return moved(qr(here(a), mode), *d);
   if (mode != "reduced" && mode != "complete" && mode != "r")
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
   check_matrices("qr", a);
@@ -219,10 +209,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
 }
 
 Svd svd(const Tensor& a, bool full_matrices, const char* name) {
-  if (const Device* d = away(a)) {
-    const Svd f = svd(here(a), full_matrices, name);
-    return {to(f.u, *d), to(f.s, *d), to(f.vh, *d)};
-  }
+  if (const Device* d = away(a)) return moved(svd(here(a), full_matrices, name), *d);
   check_matrices(name, a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
@@ -244,10 +231,7 @@ Tensor svdvals(const Tensor& a, const char* name) {
 }
 
 Eigh eigh(const Tensor& a, bool upper, const char* name) {
-  if (const Device* d = away(a)) {
-    const Eigh f = eigh(here(a), upper, name);
-    return {to(f.values, *d), to(f.vectors, *d)};
-  }
+  if (const Device* d = away(a)) return moved(eigh(here(a), upper, name), *d);
   check_square(name, a);
   const Eigh f = eigh_values(name, a, upper, true);
   if (!wants_grad(a)) return f;
@@ -276,21 +260,20 @@ Tensor threshold_of(const char* name, const Tensor& a, const Tensor& values, con
     fail("{}: atol and rtol must be 0 or more", name);
   const double sides = double(std::max(rows_of(a), columns_of(a)));
   const double rtol = t.rtol ? *t.rtol : t.atol && *t.atol > 0 ? 0 : sides * unit_of(a.dtype());
-  return maximum(amax(values, {-1}, true) * Tensor(rtol), Tensor(t.atol.value_or(0)));
+  return maximum(amax(values, {-1}, true) * rtol, t.atol.value_or(0));
 }
 
 Tensor pinv_values(const char* name, const Tensor& a, const Tolerance& t, bool hermitian) {
-  NoGrad off;
-  if (a.numel() == 0) return zeros(with(batch_of(a), columns_of(a), rows_of(a)), a.dtype());
+  if (a.numel() == 0) return zeros(joined(batch_of(a), {columns_of(a), rows_of(a)}), a.dtype());
   if (hermitian) {
     const Eigh f = eigh(a.detach(), false, name);
     const Tensor size = abs(f.values), none = le(size, threshold_of(name, a, size, t));
-    const Tensor inverse = where(none, Tensor(0.0), reciprocal(f.values));
+    const Tensor inverse = where(none, 0.0, reciprocal(f.values));
     return matmul(f.vectors * unsqueeze(inverse, -2), mT(f.vectors));
   }
   const Svd f = svd(a.detach(), false, name);
   const Tensor none = le(f.s, threshold_of(name, a, f.s, t));
-  const Tensor inverse = where(none, Tensor(0.0), reciprocal(f.s));
+  const Tensor inverse = where(none, 0.0, reciprocal(f.s));
   return matmul(mT(f.vh) * unsqueeze(inverse, -2), mT(f.u));
 }
 
@@ -355,15 +338,14 @@ struct Solved {
 Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
                            lapack::LeastSquares how) {
   using lapack::LeastSquares;
-  NoGrad off;
   const Shape batch = batch_of(a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), columns = columns_of(b),
                 tall = std::max(m, n);
   check_workspace("lstsq", k);
-  const Tensor work = clone(mT(a.detach())), x = zeros(with(batch, columns, tall), a.dtype());
+  const Tensor work = clone(mT(a.detach())), x = zeros(joined(batch, {columns, tall}), a.dtype());
   copy_elements(slice(x, -1, 0, m), mT(b.detach()));
   const bool valued = how == LeastSquares::svd || how == LeastSquares::divide;
-  Solved out{{}, empty(batch, Dtype::i64), empty(with(batch, k), a.dtype()), true};
+  Solved out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
   const double elements = double(m) * double(n);
   const std::vector<int> info =
       each("lstsq", batch, a.dtype(), elements, [&](auto zero, int64_t i) {
@@ -406,10 +388,7 @@ const NodeType kLstsq{"lstsq", lstsq_backward};
 
 Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
             const std::string& driver) {
-  if (const Device* d = away(a0, b0)) {
-    const Lstsq s = lstsq(here(a0), here(b0), rcond, driver);
-    return {to(s.solution, *d), to(s.residuals, *d), to(s.rank, *d), to(s.singular_values, *d)};
-  }
+  if (const Device* d = away(a0, b0)) return moved(lstsq(here(a0), here(b0), rcond, driver), *d);
   const lapack::LeastSquares how = driver_named(driver);
   const Dtype dtype = promote(a0.dtype(), b0.dtype());
   Tensor a = to(a0, dtype), b = to(b0, dtype);
@@ -417,14 +396,14 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   const bool vector = b.dim() == 1 || b.shape() == batch_of(a, 1);
   if (vector) b = unsqueeze(b, -1);
   if (b.dim() < 2 || rows_of(b) != rows_of(a))
-    fail("lstsq: the matrix is {}, the right side {}; it needs {} rows", to_string(a0.shape()),
-         to_string(b0.shape()), rows_of(a));
+    fail("lstsq: the matrix is {}, the right side {}; it needs {} rows", a0.shape(), b0.shape(),
+         rows_of(a));
   check_matrices("lstsq", b);
   const double limit = rcond.value_or(unit_of(dtype) * double(std::max(rows_of(a), columns_of(a))));
   if (!(limit == limit)) fail("lstsq: rcond is nan");
   const Shape batch = broadcast("lstsq", batch_of(a), batch_of(b));
-  a = expand(a, with(batch, rows_of(a), columns_of(a)));
-  b = expand(b, with(batch, rows_of(b), columns_of(b)));
+  a = expand(a, joined(batch, {rows_of(a), columns_of(a)}));
+  b = expand(b, joined(batch, {rows_of(b), columns_of(b)}));
   const Solved s = solve_least_squares(a, b, limit, how);
   if (wants_grad(a, b)) {
     Node& node = record(kLstsq, s.x, {&a, &b});

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "engine/core/host.h"
 #include "engine/linalg/common.h"
@@ -16,43 +15,21 @@ namespace {
 
 // ---- LU -----------------------------------------------------------------------------------------
 
-struct Lu {
-  Tensor factors, pivots;  // of the transposes
-  std::vector<int> info;
-};
-
-/// NaN everywhere where a matrix is not finite: LAPACK may read beyond it while looking for pivots.
-Lu factor(const char* name, const Tensor& a) {
-  NoGrad off;
-  const Shape batch = batch_of(a);
-  const int64_t n = rows_of(a);
-  Lu lu{clone(a.detach()), empty(with(batch, n), Dtype::i32), {}};
-  lu.info = each(name, batch, a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T* m = lu.factors.data_as<T>() + i * n * n;
-    int* pivots = lu.pivots.data_as<int>() + i * n;
-    if (lapack::finite(m, n * n)) return lapack::lu(int(n), int(n), m, pivots);
-    for (int64_t k = 0; k < n * n; ++k) m[k] = std::numeric_limits<T>::quiet_NaN();
-    for (int64_t k = 0; k < n; ++k) pivots[k] = int(k + 1);
-    return 0;
-  });
-  return lu;
-}
+/// The factors of the transposes.
+Lu factor(const char* name, const Tensor& a) { return factor_columns(name, clone(a.detach())); }
 
 /// LAPACK's info of every matrix, and NaN into the results of those that failed.
 Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   const Tensor info = empty(batch, Dtype::i32);
   std::copy(lu.info.begin(), lu.info.end(), info.data_as<int>());
-  const Tensor failed = unsqueeze(unsqueeze(ne(info, Tensor(0.0)), -1), -1);
-  copy_elements(result, where(failed, Tensor(std::nan("")), result));
+  const Tensor failed = for_matrices(ne(info, 0.0));
+  copy_elements(result, where(failed, std::nan(""), result));
   return info;
 }
 
 Lu factor_regular(const char* name, const Tensor& a) {
   Lu lu = factor(name, a);
-  if (const int64_t i = first_failed(lu.info); i >= 0)
-    fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(a), i),
-         lu.info[size_t(i)] - 1 + host.index_base);
+  check_regular(name, lu);
   return lu;
 }
 
@@ -68,19 +45,16 @@ const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
 Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
-  Tensor out;
-  {
-    NoGrad off;
-    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
-    const Tensor x = clone(mT(b.detach()));
-    each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
-      using T = decltype(zero);
-      return lapack::lu_solve(true, int(n), int(columns), lu.factors.data_as<T>() + i * n * n,
-                              lu.pivots.data_as<int>() + i * n, x.data_as<T>() + i * n * columns);
-    });
-    out = contiguous(mT(x));
-    if (info) *info = info_of(lu, batch, out);
-  }
+  const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+  const Tensor x = clone(mT(b.detach()));
+  each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    return lapack::lu_solve(true, int(n), int(columns), lu.factors.data_as<T>() + i * n * n,
+                            lu.pivots.data_as<int>() + i * n, x.data_as<T>() + i * n * columns);
+  });
+  const Tensor out = contiguous(mT(x));
+  if (info) *info = info_of(lu, batch, out);
+
   if (wants_grad(a, b)) {
     Node& node = record(kSolve, out, {&a, &b});
     node.save(0, a, 0);
@@ -98,18 +72,17 @@ System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left
   const Dtype dtype = promote(a0.dtype(), b0.dtype());
   System s{to(a0, dtype), to(b0, dtype), false};
   check_square(name, s.a);
-  if (&b0.device() != &a0.device())
-    fail("{}: the tensors are on {} and {}", name, a0.device().name, b0.device().name);
+  check_together(name, a0, b0);
   s.vector = vectors && (b0.dim() == 1 || b0.shape() == batch_of(a0, 1));
   if (s.vector) s.b = unsqueeze(s.b, -1);
   const int64_t n = rows_of(s.a);
   if (s.b.dim() < 2 || (left ? rows_of(s.b) : columns_of(s.b)) != n)
-    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, to_string(a0.shape()),
-         left ? "right" : "left", to_string(b0.shape()), n, left ? "rows" : "columns");
+    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, a0.shape(),
+         left ? "right" : "left", b0.shape(), n, left ? "rows" : "columns");
   check_matrices(name, s.b);
   const Shape batch = broadcast(name, batch_of(s.a), batch_of(s.b));
-  s.a = expand(s.a, with(batch, n, n));
-  s.b = expand(s.b, with(batch, rows_of(s.b), columns_of(s.b)));
+  s.a = expand(s.a, joined(batch, {n, n}));
+  s.b = expand(s.b, joined(batch, {rows_of(s.b), columns_of(s.b)}));
   if (!left) s.a = mT(s.a), s.b = mT(s.b);
   return s;
 }
@@ -128,10 +101,7 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
 }
 
 Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
-  if (const Device* d = away(a, b)) {
-    const Checked c = solve_ex(here(a), here(b), left, check);
-    return {to(c.result, *d), to(c.info, *d)};
-  }
+  if (const Device* d = away(a, b)) return moved(solve_ex(here(a), here(b), left, check), *d);
   const System s = system_of("solve_ex", a, b, left, left);
   Checked out;
   if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
@@ -145,18 +115,15 @@ namespace {
 Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   check_square(name, a);
   const int64_t n = rows_of(a);
-  Tensor out;
-  {
-    NoGrad off;
-    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
-    out = lu.factors;
-    each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
-      using T = decltype(zero);
-      return lapack::lu_inverse(int(n), out.data_as<T>() + i * n * n,
-                                lu.pivots.data_as<int>() + i * n);
-    });
-    if (info) *info = info_of(lu, batch_of(a), out);
-  }
+  const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+  const Tensor out = lu.factors;
+  each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    return lapack::lu_inverse(int(n), out.data_as<T>() + i * n * n,
+                              lu.pivots.data_as<int>() + i * n);
+  });
+  if (info) *info = info_of(lu, batch_of(a), out);
+
   if (wants_grad(a)) {
     static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor back = mT(node.get(0));
@@ -175,10 +142,7 @@ Tensor inv(const Tensor& a, const char* name) {
 }
 
 Checked inv_ex(const Tensor& a, bool check) {
-  if (const Device* d = away(a)) {
-    const Checked c = inv_ex(here(a), check);
-    return {to(c.result, *d), to(c.info, *d)};
-  }
+  if (const Device* d = away(a)) return moved(inv_ex(here(a), check), *d);
   check_square("inv_ex", a);
   Checked out;
   if (check) out.info = zeros(batch_of(a), Dtype::i32);
@@ -232,8 +196,8 @@ Tensor cofactors_by_svd(const Tensor& a) {
   const int64_t n = rows_of(a);
   const Svd f = svd(a, false, "det");
   const Tensor mask = to(eye(n, n), Dtype::b8);
-  const Tensor others = prod(where(mask, Tensor(1.0), unsqueeze(f.s, -2)), {-1});
-  const Tensor sign = unsqueeze(unsqueeze(det(f.u) * det(f.vh), -1), -1);
+  const Tensor others = prod(where(mask, 1.0, unsqueeze(f.s, -2)), {-1});
+  const Tensor sign = for_matrices(det(f.u) * det(f.vh));
   return matmul(f.u * unsqueeze(others, -2), f.vh) * op::sign(sign);
 }
 
@@ -251,18 +215,18 @@ Tensor cofactors_by_minors(const Tensor& a) {
     for (int64_t k = 0; k < n; ++k)
       if (k != i) *at++ = k;
   const Tensor row = range(0, double(n) - 1, 1, a.dtype());
-  const Tensor signs = Tensor(1.0) - remainder(unsqueeze(row, 1) + row, Tensor(2.0)) * Tensor(2.0);
+  const Tensor signs = 1.0 - remainder(unsqueeze(row, 1) + row, 2.0) * 2.0;
   const Shape batch = batch_of(a);
-  Tensor m = reshape(index_select(a, -2, rest), with(with(batch, n), n - 1, n));
-  m = reshape(index_select(m, -1, rest), with(with(with(batch, n), n - 1, n), n - 1));
+  Tensor m = reshape(index_select(a, -2, rest), joined(batch, {n, n - 1, n}));
+  m = reshape(index_select(m, -1, rest), joined(batch, {n, n - 1, n, n - 1}));
   return det(transpose(m, -3, -2)) * signs;
 }
 
 void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
-  const Tensor grad = unsqueeze(unsqueeze(g, -1), -1);
+  const Tensor grad = for_matrices(g);
   const bool good = regular(factor("det", a), a);
-  dx[0] = good ? grad * unsqueeze(unsqueeze(d, -1), -1) * inv(mT(a), "det")
+  dx[0] = good ? grad * for_matrices(d) * inv(mT(a), "det")
                : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
 }
 const NodeType kDet{"det", det_backward};
@@ -298,10 +262,7 @@ Tensor det(const Tensor& a) {
 }
 
 Slogdet slogdet(const Tensor& a) {
-  if (const Device* d = away(a)) {
-    const Slogdet s = slogdet(here(a));
-    return {to(s.sign, *d), to(s.logabsdet, *d)};
-  }
+  if (const Device* d = away(a)) return moved(slogdet(here(a)), *d);
   check_square("slogdet", a);
   const Lu lu = factor("slogdet", a);
   const Shape batch = batch_of(a);
@@ -311,8 +272,8 @@ Slogdet slogdet(const Tensor& a) {
   Slogdet out{from_values(batch, a.dtype(), logs.sign), from_values(batch, a.dtype(), logs.log)};
   if (wants_grad(a)) {
     static const NodeType type{"slogdet", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = unsqueeze(unsqueeze(g, -1), -1) *
-                                         inv(mT(node.get(0)), "slogdet's gradient");
+                                 dx[0] =
+                                     for_matrices(g) * inv(mT(node.get(0)), "slogdet's gradient");
                                }};
     record(type, out.logabsdet, {&a}).save(0, a, 0);
   }
@@ -321,7 +282,7 @@ Slogdet slogdet(const Tensor& a) {
 
 Tensor logdet(const Tensor& a) {
   const Slogdet s = slogdet(a);
-  return where(lt(s.sign, 0.0), Tensor(std::nan("")), s.logabsdet);
+  return where(lt(s.sign, 0.0), std::nan(""), s.logabsdet);
 }
 
 // ---- triangles ----------------------------------------------------------------------------------
@@ -347,25 +308,21 @@ const NodeType kTriangle{
 Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
-  Tensor out;
-  {
-    NoGrad off;
-    const Tensor m = contiguous(a.detach()), x = clone(mT(b.detach()));
-    const std::vector<int> info =
-        each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
-          using T = decltype(zero);
-          const T* one = m.data_as<T>() + i * n * n;
-          for (int64_t k = 0; k < n && !t.unit; ++k)
-            if (one[k * (n + 1)] == 0) return int(k + 1);
-          lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one,
-                                 x.data_as<T>() + i * n * columns);
-          return 0;
-        });
-    if (const int64_t i = first_failed(info); i >= 0)
-      fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
-           info[size_t(i)] - 1 + host.index_base);
-    out = contiguous(mT(x));
-  }
+  const Tensor m = contiguous(a.detach()), x = clone(mT(b.detach()));
+  const std::vector<int> info =
+      each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
+        using T = decltype(zero);
+        const T* one = m.data_as<T>() + i * n * n;
+        for (int64_t k = 0; k < n && !t.unit; ++k)
+          if (one[k * (n + 1)] == 0) return int(k + 1);
+        lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one,
+                               x.data_as<T>() + i * n * columns);
+        return 0;
+      });
+  if (const int64_t i = first_failed(info); i >= 0)
+    fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
+         info[size_t(i)] - 1 + host.index_base);
+  const Tensor out = contiguous(mT(x));
   if (wants_grad(a, b)) {
     Node& node = record(kTriangle, out, {&a, &b});
     node.save(0, a, 0);
@@ -379,10 +336,10 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
 void cholesky_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor l = node.get(0), lt = mT(l);
   const Tensor phi = matmul(lt, g);
-  const Tensor half = (tril(phi) + tril(phi, -1)) * Tensor(0.5);
+  const Tensor half = (tril(phi) + tril(phi, -1)) * 0.5;
   const Tensor left = solve_triangles("cholesky", lt, half, {true, false});
   const Tensor both = mT(solve_triangles("cholesky", lt, mT(left), {true, false}));
-  dx[0] = (both + mT(both)) * Tensor(0.5);
+  dx[0] = (both + mT(both)) * 0.5;
 }
 const NodeType kCholesky{"cholesky", cholesky_backward};
 
@@ -414,8 +371,7 @@ Tensor cholesky_lower(const Tensor& a) {
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left, bool unitriangular,
                         const char* name) {
   if (b.dim() < 2)
-    fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name,
-         to_string(b.shape()));
+    fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name, b.shape());
   if (const Device* d = away(a, b))
     return to(solve_triangular(here(a), here(b), upper, left, unitriangular, name), *d);
   const System s = system_of(name, a, b, left, false);

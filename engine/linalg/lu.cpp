@@ -1,10 +1,9 @@
 // lu.cpp -- LU factors as results: packed, apart, and what is solved with them
 //
 // A = P L U. The packed factors are one recorded tensor; L, U and solutions are composed of it.
-#include <limits>
+
 #include <numeric>
 
-#include "engine/core/host.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
@@ -13,7 +12,7 @@ namespace {
 /// The rows of every matrix in another order: row i is x's row order[i].
 Tensor rows_in(const Tensor& x, const Tensor& order) {
   const Shape size =
-      with(broadcast("lu", batch_of(x), batch_of(order, 1)), rows_of(x), columns_of(x));
+      joined(broadcast("lu", batch_of(x), batch_of(order, 1)), {rows_of(x), columns_of(x)});
   return gather(expand(x, size), -2, expand(unsqueeze(order, -1), size));
 }
 
@@ -21,7 +20,7 @@ Tensor rows_in(const Tensor& x, const Tensor& order) {
 Tensor order_of(const Tensor& pivots, int64_t m, bool inverted) {
   const int64_t k = pivots.size(pivots.dim() - 1), count = checked_count("lu", batch_of(pivots, 1));
   const Tensor dense = contiguous(pivots);
-  Tensor order = empty(with(batch_of(pivots, 1), m), Dtype::i64);
+  Tensor order = empty(joined(batch_of(pivots, 1), {m}), Dtype::i64);
   std::vector<int64_t> at(static_cast<size_t>(m));
   for (int64_t i = 0; i < count; ++i) {
     std::iota(at.begin(), at.end(), 0);
@@ -70,31 +69,17 @@ void lu_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kLu{"lu", lu_backward};
 
-/// The packed factors; `info` of each matrix: 0, or the pivot that is 0, from 1.
-LuFactors factored(const char* name, const Tensor& a, std::vector<int>& info) {
+/// The packed factors; `regular`: refused where a pivot is 0.
+LuFactors factored(const char* name, const Tensor& a, bool regular) {
   check_matrices(name, a);
-  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
-  const Shape batch = batch_of(a);
-  LuFactors f;
-  f.pivots = empty(with(batch, k), Dtype::i32);
-  {
-    NoGrad off;
-    const Tensor work = clone(mT(a.detach()));  // by columns
-    info = each(name, batch, a.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
-      using T = decltype(zero);
-      T* one = work.data_as<T>() + i * m * n;
-      int* pivots = f.pivots.data_as<int>() + i * k;
-      if (lapack::finite(one, m * n)) return lapack::lu(int(m), int(n), one, pivots);
-      for (int64_t e = 0; e < m * n; ++e) one[e] = std::numeric_limits<T>::quiet_NaN();
-      for (int64_t r = 0; r < k; ++r) pivots[r] = int(r + 1);
-      return 0;
-    });
-    f.packed = contiguous(mT(work));
-  }
+  const Lu lu = factor_columns(name, clone(mT(a.detach())));
+  if (regular) check_regular(name, lu);
+  const LuFactors f{contiguous(mT(lu.factors)), lu.pivots};
+
   if (wants_grad(a)) {
     Node& node = record(kLu, f.packed, {&a});
     node.save(0, f.packed, Node::kOutput);
-    node.save(1, order_of(f.pivots, m, true), Node::kOther);
+    node.save(1, order_of(f.pivots, rows_of(a), true), Node::kOther);
   }
   return f;
 }
@@ -102,31 +87,16 @@ LuFactors factored(const char* name, const Tensor& a, std::vector<int>& info) {
 }  // namespace
 
 LuFactors lu_factor(const Tensor& a) {
-  if (const Device* d = away(a)) {
-    const LuFactors f = lu_factor(here(a));
-    return {to(f.packed, *d), to(f.pivots, *d)};
-  }
-  std::vector<int> info;
-  const LuFactors f = factored("lu_factor", a, info);
-  if (const int64_t i = first_failed(info); i >= 0)
-    fail("lu_factor: {} is singular (pivot {} is 0)", which(batch_of(a), i),
-         info[size_t(i)] - 1 + host.index_base);
-  return f;
+  if (const Device* d = away(a)) return moved(lu_factor(here(a)), *d);
+  return factored("lu_factor", a, true);
 }
 
 Plu lu(const Tensor& a) {
-  if (const Device* d = away(a)) {
-    const Plu f = lu(here(a));
-    return {to(f.p, *d), to(f.l, *d), to(f.u, *d)};
-  }
-  std::vector<int> info;
-  const LuFactors f = factored("lu", a, info);
+  if (const Device* d = away(a)) return moved(lu(here(a)), *d);
+  const LuFactors f = factored("lu", a, false);
   const int64_t m = rows_of(a);
-  Tensor p;
-  {
-    NoGrad off;
-    p = rows_in(expand(eye(m, m, a.dtype()), with(batch_of(a), m, m)), order_of(f.pivots, m, true));
-  }
+  const Tensor p = rows_in(expand(eye(m, m, a.dtype()), joined(batch_of(a), {m, m})),
+                           order_of(f.pivots, m, true));
   return {p, lower_of(f.packed), upper_of(f.packed)};
 }
 
@@ -138,17 +108,16 @@ Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, boo
   check_square(name, packed);
   check_matrices(name, b);
   const int64_t n = rows_of(packed);
-  if (is_float(pivots.dtype()) || pivots.dtype() == Dtype::b8)
-    fail("{}: the pivots are {}; they must be integers", name, dtype_name(pivots.dtype()));
-  if (!(pivots.shape() == with(batch_of(packed), n)))
-    fail("{}: the factors are {}, the pivots {}; expected {}", name, to_string(packed.shape()),
-         to_string(pivots.shape()), to_string(with(batch_of(packed), n)));
+  check_integers(name, pivots, "the pivots", "pivots");
+  if (pivots.shape() != joined(batch_of(packed), {n}))
+    fail("{}: the factors are {}, the pivots {}; expected {}", name, packed.shape(), pivots.shape(),
+         joined(batch_of(packed), {n}));
   for (int64_t i = 0; i < pivots.numel(); ++i)
     if (const int64_t p = pivots.at_integer(i); p < 1 || p > n)
       fail("{}: a pivot is {}, outside 1..{}", name, p, n);
   if ((left ? rows_of(b) : columns_of(b)) != n)
-    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, to_string(packed.shape()),
-         left ? "right" : "left", to_string(b.shape()), n, left ? "rows" : "columns");
+    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, packed.shape(),
+         left ? "right" : "left", b.shape(), n, left ? "rows" : "columns");
   if (!left) return mT(lu_solve(packed, pivots, mT(b), true, !adjoint));
   const Tensor order = order_of(to(pivots, Dtype::i32), n, adjoint);
   if (adjoint) {

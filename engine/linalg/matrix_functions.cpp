@@ -38,14 +38,13 @@ Tensor pade(const Tensor& a) {
 
 /// In double: scaled by a power of 2 for each matrix, and squared as often.
 Tensor exp_values(const Tensor& given) {
-  NoGrad off;
   const Tensor a = to(given.detach(), Dtype::f64);
   const Tensor norm = unsqueeze(amax(sum(abs(a), {-2}), {-1}, true), -1);
-  const Tensor wish = ceil(log2(norm * Tensor(1 / 5.371920351148152)));
-  const Tensor times = where(logical_and(gt(wish, Tensor(0.0)), isfinite(wish)), wish, Tensor(0.0));
+  const Tensor wish = ceil(log2(norm * (1 / 5.371920351148152)));
+  const Tensor times = where(logical_and(gt(wish, 0.0), isfinite(wish)), wish, 0.0);
   Tensor e = pade(a * exp2(-times));
   const int most = int(amax(times).item());
-  for (int k = 0; k < most; ++k) e = where(gt(times, Tensor(double(k))), matmul(e, e), e);
+  for (int k = 0; k < most; ++k) e = where(gt(times, double(k)), matmul(e, e), e);
   return to(e, given.dtype());
 }
 
@@ -55,22 +54,17 @@ const NodeType kExp{
     "matrix_exp", [](Node& node, const Tensor& g, Tensor* dx) {
       const Tensor at = mT(node.get(0));
       const int64_t n = rows_of(at);
-      double size = 0;
-      {
-        NoGrad off;
-        size = amax(abs(g.detach())).item();
-      }
+      double size = amax(abs(g.detach())).item();
+
       if (!(size > 0) || std::isinf(size)) size = 1;
       const Tensor none = zeros(at.shape(), at.dtype());
-      const Tensor both = cat({cat({at, g * Tensor(1 / size)}, -1), cat({none, at}, -1)}, -2);
-      dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * Tensor(size);
+      const Tensor both = cat({cat({at, g * (1 / size)}, -1), cat({none, at}, -1)}, -2);
+      dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * size;
     }};
 
 /// The product of some sizes.
 int64_t product(const char* name, const Tensor& x, int from, int to) {
-  Shape part;
-  for (int d = from; d < to; ++d) part.push(x.size(d));
-  return checked_count(name, part);
+  return checked_count(name, x.shape().first(to).from(from));
 }
 
 }  // namespace
@@ -95,8 +89,8 @@ Tensor vander(const Tensor& x, std::optional<int64_t> n) {
   const int64_t columns = n.value_or(x.size(x.dim() - 1));
   if (columns < 1) fail("vander: N is {}, it must be at least 1", columns);
   const Tensor values = x.dtype() == Dtype::b8 || !is_float(x.dtype()) ? to(x, Dtype::i64) : x;
-  Shape shape = x.shape();
-  shape.push(1);
+  Shape shape = joined(x.shape(), {1});
+
   const Tensor first = ones(shape, values.dtype(), x.device());
   shape[x.dim()] = columns - 1;
   checked_count("vander", shape);
@@ -113,31 +107,27 @@ Tensor tensorsolve(const Tensor& a0, const Tensor& b, const Dims& dims) {
     a = movedim(a0, dims, last);
   }
   if (b.dim() > a.dim())
-    fail("{}: {} has fewer dimensions than the right side {}", name, to_string(a.shape()),
-         to_string(b.shape()));
+    fail("{}: {} has fewer dimensions than the right side {}", name, a.shape(), b.shape());
   const int64_t rows = product(name, a, 0, b.dim()), columns = product(name, a, b.dim(), a.dim());
   if (rows != columns || b.numel() != rows)
     fail("{}: {} and the right side {} make no square system: {} x {} for {} numbers", name,
-         to_string(a.shape()), to_string(b.shape()), rows, columns, b.numel());
-  Shape result;
-  for (int d = b.dim(); d < a.dim(); ++d) result.push(a.size(d));
-  return reshape(solve(reshape(a, {rows, columns}), reshape(b, {rows}), true, name), result);
+         a.shape(), b.shape(), rows, columns, b.numel());
+  return reshape(solve(reshape(a, {rows, columns}), reshape(b, {rows}), true, name),
+                 a.shape().from(b.dim()));
 }
 
 Tensor tensorinv(const Tensor& a, int64_t ind) {
   const char* name = "tensorinv";
   if (ind < 1 || ind > a.dim())
     fail("{}: ind is {}, it must lie in 1..{}, the dimensions of {}", name, ind, a.dim(),
-         to_string(a.shape()));
+         a.shape());
   const int first = int(ind);
   const int64_t rows = product(name, a, 0, first), columns = product(name, a, first, a.dim());
   if (rows != columns)
-    fail("{}: {} is no square system: the first {} sizes make {}, the others {}", name,
-         to_string(a.shape()), ind, rows, columns);
-  Shape result;
-  for (int d = first; d < a.dim(); ++d) result.push(a.size(d));
-  for (int d = 0; d < first; ++d) result.push(a.size(d));
-  return reshape(inv(reshape(a, {rows, columns}), name), result);
+    fail("{}: {} is no square system: the first {} sizes make {}, the others {}", name, a.shape(),
+         ind, rows, columns);
+  return reshape(inv(reshape(a, {rows, columns}), name),
+                 joined(a.shape().from(first), a.shape().first(first)));
 }
 
 Tensor cholesky_inverse(const Tensor& factor, bool upper) {
@@ -148,7 +138,7 @@ Tensor cholesky_inverse(const Tensor& factor, bool upper) {
 
 Tensor matrix_power(const Tensor& x, int64_t n) {
   if (x.dim() < 2 || x.size(x.dim() - 2) != x.size(x.dim() - 1))
-    fail("matrix_power: square matrices are needed, got {}", to_string(x.shape()));
+    fail("matrix_power: square matrices are needed, got {}", x.shape());
   if (n == 0) {
     const int64_t size = x.size(x.dim() - 1);
     return clone(expand(eye(size, size, x.dtype(), x.device()), x.shape()));

@@ -4,30 +4,14 @@
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
-namespace {
-
-Tensor as_float(const char* name, const Tensor& x) {
-  if (!is_float(x.dtype()))
-    fail("{}: a norm is a fraction, these are {}; use x:float()", name, dtype_name(x.dtype()));
-  return x;
-}
-
-}  // namespace
-
-Tensor vector_norm(const Tensor& x0, double p, const Dims& dims, bool keepdim, const char* name) {
-  const Tensor x = as_float(name, x0);
+Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim, const char* name) {
+  check_float(name, x, "a norm is a fraction, these are");
   if (std::isnan(p)) fail("{}: the order is nan", name);
-  for (int i = 0; i < dims.size(); ++i) {
-    const int d = wrap_dim(name, dims[i], x.dim());
-    for (int k = 0; k < i; ++k)
-      if (wrap_dim(name, dims[k], x.dim()) == d)
-        fail("{}: dimension {} is named twice", name, d + 1);
-  }
   bool nothing = dims.size() == 0 && x.numel() == 0;
-  for (int64_t d : dims) nothing |= x.dim() > 0 && x.size(wrap_dim(name, d, x.dim())) == 0;
+  for (int64_t d : wrap_dims(name, dims, x.dim())) nothing |= x.dim() > 0 && x.size(int(d)) == 0;
+
   if (nothing && (p < 0 || std::isinf(p)))
-    fail("{}: {} has no elements there; of none there is no norm of order {}", name,
-         to_string(x.shape()), p);
+    fail("{}: {} has no elements there; of none there is no norm of order {}", name, x.shape(), p);
   return mt::norm(x, p, dims, keepdim);
 }
 
@@ -49,21 +33,20 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
   if (sizes.size(sizes.dim() - 1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
   if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
-    fail("{}: {} is empty; of none there is no norm of order {}", name, to_string(x.shape()),
-         show_order(o));
+    fail("{}: {} is empty; of none there is no norm of order {}", name, x.shape(), show_order(o));
   return sum(sizes, {-1});
 }
 
 }  // namespace
 
-Tensor matrix_norm(const Tensor& x0, const Order& o, const Dims& dims, bool keepdim,
+Tensor matrix_norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim,
                    const char* name) {
-  const Tensor x = as_float(name, x0);
+  check_float(name, x, "a norm is a fraction, these are");
   if (dims.size() != 2) fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
-  if (x.dim() < 2)
-    fail("{}: a matrix, or a batch of them, is needed, got {}", name, to_string(x.shape()));
-  const int a = wrap_dim(name, dims[0], x.dim()), b = wrap_dim(name, dims[1], x.dim());
-  if (a == b) fail("{}: dimension {} is named twice", name, a + 1);
+  if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
+  const Shape pair = wrap_dims(name, dims, x.dim());
+  const int a = int(pair[0]), b = int(pair[1]);
+
   Shape order;
   for (int d = 0; d < x.dim(); ++d)
     if (d != a && d != b) order.push(d);
@@ -77,8 +60,7 @@ Tensor norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim) {
   if (o.kind == Order::none) return vector_norm(x, 2, dims, keepdim, "norm");
   const int over = dims.size() ? dims.size() : x.dim();
   if (dims.size() == 0 && x.dim() != 1 && x.dim() != 2)
-    fail("norm: an order is for vectors or matrices, {} is neither; say which dim",
-         to_string(x.shape()));
+    fail("norm: an order is for vectors or matrices, {} is neither; say which dim", x.shape());
   if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Dims{-2, -1}, keepdim, "norm"); }
   if (over > 2) fail("norm: {} dimensions are named; one makes a vector, two a matrix", over);
   if (o.kind != Order::number)
@@ -99,10 +81,10 @@ Tensor cond(const Tensor& a, const Order& o) {
   check_square("cond", a);
   if (rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
   const Tensor none = eq(slogdet(a.detach()).sign, 0.0);
-  const Tensor singular = unsqueeze(unsqueeze(none, -1), -1);
+  const Tensor singular = for_matrices(none);
   const Tensor regular = where(singular, eye(rows_of(a), rows_of(a), a.dtype()), a);
   const Tensor product = last_two("cond", regular, o) * last_two("cond", inv(regular, "cond"), o);
-  return where(none, Tensor(HUGE_VAL), product);
+  return where(none, HUGE_VAL, product);
 }
 
 }  // namespace mt::linalg

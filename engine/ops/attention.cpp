@@ -18,35 +18,34 @@ void check_probability(const char* name, double p, const char* what = "p") {
   if (!(p >= 0 && p <= 1)) fail("{}: {} is {}, it must lie in 0..1", name, what, show(p));
 }
 
+void check_dropout(const char* name, const Tensor& x, double p) {
+  check_probability(name, p);
+  check_float(name, x);
+}
+
 /// 0 or 1 / (1 - p) at random: element i depends on the stream alone, not on threads.
 Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
-  NoGrad off;
-  const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), Tensor(p));
-  return to(kept, x.dtype()) * Tensor(p < 1 ? 1 / (1 - p) : 0);
+  const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), p);
+  return to(kept, x.dtype()) * (p < 1 ? 1 / (1 - p) : 0);
 }
 
 /// Alpha dropout by a mask of this shape.
 Tensor alpha_dropped(const char* name, const Tensor& x, const Shape& shape, double p,
                      bool training) {
-  check_probability(name, p);
-  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  check_dropout(name, x, p);
   if (!training || p == 0) return x;
   if (p == 1) return x * zeros(x.shape(), x.dtype(), x.device());
   constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
   const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  NoGrad off;
-  const Tensor kept = dropout_mask(x, shape, p) * Tensor(1 - p);
-  const Tensor shift = (kept - Tensor(1.0)) * Tensor(alpha * a) + Tensor(alpha * a * p);
-  set_grad_enabled(off.before);
-  return x * (kept * Tensor(a)) + shift;
+  const Tensor kept = dropout_mask(x, shape, p) * (1 - p);
+  const Tensor shift = (kept - 1.0) * (alpha * a) + (alpha * a * p);
+  return x * (kept * a) + shift;
 }
 
 /// ids as positions from 0 below `size`; refuses others by their place.
 Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
-  if (is_float(ids.dtype()) || ids.dtype() == Dtype::b8)
-    fail("{}: ids must be integers, these are {}; use ids:long()", name, dtype_name(ids.dtype()));
+  check_integers(name, ids, "ids", "ids");
   const int base = host.index_base;
-  NoGrad off;
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
   // Wraps around for the least integers.
   const Tensor at = read - scalar(base, Dtype::i64);
@@ -71,18 +70,16 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training) {
-  check_probability("dropout", p);
-  if (!is_float(x.dtype())) fail("dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
+  check_dropout("dropout", x, p);
   return training && p > 0 ? x * dropout_mask(x, x.shape(), p) : x;
 }
 
 Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p, bool training) {
-  check_probability(name, p);
-  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  check_dropout(name, x, p);
   // In PyTorch three dimensions are a batch for dropout2d.
   const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
   if (!batch && (spatial == 2 || x.dim() != spatial + 1))
-    fail("{}: the input is {}; expected (batch x channels x {}", name, to_string(x.shape()),
+    fail("{}: the input is {}; expected (batch x channels x {}", name, x.shape(),
          spatial == 1   ? "length), or the same without batch"
          : spatial == 2 ? "height x width), or (batch x channels x length)"
                         : "depth x height x width), or the same without batch");
@@ -98,32 +95,24 @@ Tensor alpha_dropout(const Tensor& x, double p, bool training) {
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   const char* name = "feature_alpha_dropout";
-  if (x.dim() < 2)
-    fail("{}: the input is {}; expected (batch x channels x ..)", name, to_string(x.shape()));
+  if (x.dim() < 2) fail("{}: the input is {}; expected (batch x channels x ..)", name, x.shape());
   Shape shape = x.shape();
   for (int d = 2; d < x.dim(); ++d) shape[d] = 1;
   return alpha_dropped(name, x, shape, p, training);
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
-  if (!is_float(x.dtype())) fail("rrelu: the input is {}; use x:float()", dtype_name(x.dtype()));
+  check_float("rrelu", x);
   if (!(lower <= upper) || std::isinf(lower) || std::isinf(upper))
     fail("rrelu: slopes from {} to {}; lower must be at most upper, and both finite", show(lower),
          show(upper));
-  if (!training) return leaky_relu(x, Tensor((lower + upper) / 2));
-  Tensor slope;
-  {
-    NoGrad off;
-    const Dtype drawn = wide(x.dtype());
-    slope = rand(x.shape(), drawn, x.device()) * Tensor(upper - lower) + Tensor(lower);
-    slope = where(gt(x, Tensor(0.0)), Tensor(1.0), to(slope, x.dtype()));
-  }
-  return x * slope;
+  if (!training) return leaky_relu(x, (lower + upper) / 2);
+  const Tensor slope = rand(x.shape(), wide(x.dtype()), x.device()) * (upper - lower) + lower;
+  return x * where(gt(x, 0.0), 1.0, to(slope, x.dtype()));
 }
 
 const Tensor& dropout_(const Tensor& x, double p, bool training) {
-  check_probability("dropout_", p);
-  if (!is_float(x.dtype())) fail("dropout_: the input is {}; use x:float()", dtype_name(x.dtype()));
+  check_dropout("dropout_", x, p);
   check_writable("dropout_", x);
   if (!training || p == 0) return x;
   const Tensor mask = dropout_mask(x, x.shape(), p);
@@ -136,7 +125,7 @@ namespace {
 /// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
 int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
   if (weight.dim() != 2)
-    fail("{}: the weight is {}; expected (entries x features)", name, to_string(weight.shape()));
+    fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
   const int64_t n = weight.size(0);
   const int base = host.index_base;
   if (!padding) return -1;
@@ -152,8 +141,8 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<Positi
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding) {
   const int64_t pad = padding_row("embedding", weight, padding);
   const Tensor at = checked_ids("embedding", ids, weight.size(0));
-  Shape shape = ids.shape();
-  shape.push(weight.size(1));
+  const Shape shape = joined(ids.shape(), {weight.size(1)});
+
   checked_count("embedding", shape);
   Tensor rows = index_select(weight, 0, at);
   if (padding && wants_grad(weight)) {
@@ -168,9 +157,9 @@ namespace {
 /// Where each bag begins among n ids, and where the last ends.
 std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
   const char* name = "embedding_bag";
-  if (is_float(offsets.dtype()) || offsets.dtype() == Dtype::b8 || offsets.dim() != 1)
-    fail("{}: the offsets are {} {}; expected a row of integers", name, dtype_name(offsets.dtype()),
-         to_string(offsets.shape()));
+  if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
+    fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.dtype(),
+         offsets.shape());
   const int base = host.index_base;
   const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
@@ -206,8 +195,8 @@ Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector
   const Tensor inside = reshape(
       logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
   const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
-  const Tensor best = max_along(where(inside, lines, Tensor(-INFINITY)), 1).values;
-  return where(any(inside, {1}), best, Tensor(0.0));
+  const Tensor best = max_along(where(inside, lines, -INFINITY), 1).values;
+  return where(any(inside, {1}), best, 0.0);
 }
 
 Tensor weighted(const Tensor& rows, const Tensor& factor) {
@@ -254,19 +243,19 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
     });
     out = to(out, dtype);
   }
-  const bool to_factor = factor.defined() && factor.requires_grad();
-  if (!grad_enabled() || !(x.requires_grad() || to_factor)) return out;
+  if (!wants_grad(x, factor)) return out;
   static const NodeType type{"embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
                                const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
-                               const Tensor factor = node.has(3) ? node.get(3) : Tensor();
+                               const Tensor factor = node.get(3);
+
                                if (node.wants(0))
                                  dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
-                               if (node.has(3) && node.wants(1))
+                               if (node.wants(1))
                                  dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
                              }};
-  Node& node = factor.defined() ? record(type, out, {&x, &factor}) : record(type, out, {&x});
+  Node& node = record(type, out, {&x, &factor});
   node.save(0, x, 0), node.save(1, at, Node::kOther), node.save(2, bag, Node::kOther);
-  if (factor.defined()) node.save(3, factor, 1);
+  node.save(3, factor, 1);
   return out;
 }
 
@@ -276,19 +265,17 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
                      const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
   const char* name = "embedding_bag";
   if (ids.dim() != 1 && ids.dim() != 2)
-    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name,
-         to_string(ids.shape()));
+    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name, ids.shape());
   if (offsets.defined() != (ids.dim() == 1))
     fail("{}: {}", name,
          ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
                         : "offsets are for ids in one row; (bags x ids) has none");
-  if (!is_float(weight.dtype()))
-    fail("{}: the weight is {}; use weight:float()", name, dtype_name(weight.dtype()));
+  check_float(name, weight, "the weight is", "weight");
   if (per_sample.defined() && mode != Bag::sum)
     fail("{}: per_sample_weights are for mode 'sum'", name);
-  if (per_sample.defined() && !(per_sample.shape() == ids.shape()))
-    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name,
-         to_string(per_sample.shape()), to_string(ids.shape()));
+  if (per_sample.defined() && per_sample.shape() != ids.shape())
+    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name, per_sample.shape(),
+         ids.shape());
   const int64_t n = ids.numel();
   std::vector<int64_t> ends;
   if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
@@ -320,17 +307,16 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   if (mode != Bag::mean) return sums;
   const Tensor counts = index_add(zeros({bags}, sums.dtype(), sums.device()), 0, bag,
                                   ones(bag.shape(), sums.dtype(), sums.device()));
-  return sums / unsqueeze(maximum(counts, Tensor(1.0)), 1);
+  return sums / unsqueeze(maximum(counts, 1.0), 1);
 }
 
 Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
   if (classes && *classes < 1) fail("one_hot: num_classes is {}, it must be at least 1", *classes);
   if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
-  NoGrad off;
   const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
   const int64_t n = classes ? *classes : amax(at).at_integer(0) + 1;
-  Shape shape = ids.shape();
-  shape.push(n);
+  const Shape shape = joined(ids.shape(), {n});
+
   checked_count("one_hot", shape);
   if (at.numel() == 0) return zeros(shape, Dtype::i64, ids.device());
   const Tensor column = unsqueeze(at, 1);
@@ -342,7 +328,7 @@ Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
 Tensor glu(const Tensor& x, Dim dim) {
   const int d = wrap_dim("glu", dim, x.dim());
   if (x.dim() == 0 || x.size(d) % 2 != 0)
-    fail("glu: {} cannot be halved along dimension {}", to_string(x.shape()), d + 1);
+    fail("glu: {} cannot be halved along dimension {}", x.shape(), d + 1);
   const int64_t half = x.size(d) / 2;
   return slice(x, d, 0, half) * sigmoid(slice(x, d, half, half));
 }
@@ -356,11 +342,10 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
     fail(
         "bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
         "(out x in1 x in2)",
-        to_string(x.shape()), to_string(y.shape()), to_string(weight.shape()));
+        x.shape(), y.shape(), weight.shape());
   const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
-  if (bias.defined() && !(bias.shape() == Shape{out}))
-    fail("bilinear: the bias is {}, the weight {}", to_string(bias.shape()),
-         to_string(weight.shape()));
+  if (bias.defined() && bias.shape() != Shape{out})
+    fail("bilinear: the bias is {}, the weight {}", bias.shape(), weight.shape());
   Shape shape = x.shape();
   shape[x.dim() - 1] = out;
   shape.push(in2);
@@ -369,48 +354,48 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
   return bias.defined() ? sums + bias : sums;
 }
 
+namespace {
+
+/// x with its last three dimensions split into `sizes`, permuted, and seen in the shape `result`.
+Tensor permuted(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
+  const Shape lead = x.shape().first(x.dim() - 3);
+  Shape dims;
+  for (int d = 0; d < lead.size(); ++d) dims.push(d);
+  for (int64_t d : order) dims.push(lead.size() + d);
+  return reshape(permute(reshape(x, joined(lead, sizes)), dims), joined(lead, result));
+}
+
+}  // namespace
+
 Tensor pixel_shuffle(const Tensor& x, int64_t r) {
   const int d = x.dim() - 3;
   if (d < 0)
-    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)",
-         to_string(x.shape()));
+    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
   if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
     fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
-         x.size(d), to_string(x.shape()));
+         x.size(d), x.shape());
   const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
-  Shape split, order, result;
-  for (int i = 0; i < d; ++i) split.push(x.size(i)), order.push(i), result.push(x.size(i));
-  for (int64_t n : {c, r, r, h, w}) split.push(n);
-  for (int i : {0, 3, 1, 4, 2}) order.push(d + i);
-  for (int64_t n : {c, h * r, w * r}) result.push(n);
-  return reshape(permute(reshape(x, split), order), result);
+  return permuted(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
   const int d = x.dim() - 3;
   if (d < 0)
-    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)",
-         to_string(x.shape()));
+    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
   if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
     fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
-         r, to_string(x.shape()));
+         r, x.shape());
   const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
-  Shape split, order, result;
-  for (int i = 0; i < d; ++i) split.push(x.size(i)), order.push(i), result.push(x.size(i));
-  for (int64_t n : {c, h, r, w, r}) split.push(n);
-  for (int i : {0, 2, 4, 1, 3}) order.push(d + i);
-  for (int64_t n : {c * r * r, h, w}) result.push(n);
-  return reshape(permute(reshape(x, split), order), result);
+  return permuted(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
   if (x.dim() < 3)
-    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)",
-         to_string(x.shape()));
+    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", x.shape());
   const int64_t c = x.size(1);
   if (groups < 1 || c % groups != 0)
     fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
-         to_string(x.shape()));
+         x.shape());
   return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
 }
 

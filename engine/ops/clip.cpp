@@ -29,7 +29,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double most, doubl
   const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
   if (finite && !std::isfinite(total.item()))
     fail("clip_grad_norm_: the norm of the gradients is {}", show(total.item()));
-  Tensor factor = minimum(Tensor(most) / (total + Tensor(1e-6)), Tensor(1.0));
+  Tensor factor = minimum(most / (total + 1e-6), 1.0);
   for (const Tensor& g : all) {
     if (&factor.device() != &g.device()) factor = to(factor, g.device());
     const Tensor* inputs[] = {&g, &factor};

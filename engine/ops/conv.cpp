@@ -7,6 +7,7 @@
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/channels.h"
 #include "engine/ops/conv3d.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/onednn_conv.h"
@@ -14,10 +15,8 @@
 namespace mt {
 namespace {
 
-/// The sizes of `Conv` (kernels/conv.h), as a node keeps them.
-struct Geometry {
-  int64_t batch, groups, inputs, outputs, size[2], kernel[2], out[2], stride[2], dilation[2],
-      offset[2];
+/// What the verb is asked for; a node keeps the sizes of it.
+struct Geometry : Conv {
   Shape x() const { return {batch, groups * inputs, size[0], size[1]}; }
   Shape w() const { return {groups * outputs, inputs, kernel[0], kernel[1]}; }
   Shape y() const { return {batch, groups * outputs, out[0], out[1]}; }
@@ -25,10 +24,6 @@ struct Geometry {
 
 // The three tensors of the sum: the part that computes one takes the two others, in this order.
 enum Role { kX, kW, kY };
-
-ConvPart part_of(Role r) {
-  return r == kX ? ConvPart::input : r == kW ? ConvPart::weight : ConvPart::output;
-}
 
 /// Bytes that the CPU's verb needs.
 int64_t scratch_of(const Conv& c) {
@@ -62,15 +57,12 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
         permute(reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
                 {0, 2, 1, 3, 4}));
   held[result] = out;
-  Conv c;
-  c.part = part_of(result), c.dtype = out.dtype();
-  c.batch = g.batch, c.groups = g.groups, c.inputs = g.inputs, c.outputs = g.outputs;
-  for (int d = 0; d < 2; ++d) {
-    c.size[d] = g.size[d], c.kernel[d] = g.kernel[d], c.out[d] = g.out[d];
-    c.stride[d] = g.stride[d], c.dilation[d] = g.dilation[d], c.offset[d] = g.offset[d];
-  }
+  Conv c = g;
+  constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
+  c.part = kPart[result], c.dtype = out.dtype();
+
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
-  const Tensor b = bias.defined() ? contiguous(bias) : Tensor();
+  const Tensor b = contiguous(bias);
   c.bias = bias.defined() ? b.data() : nullptr;
   Tensor scratch;  // a GPU has its own
   if (const int64_t bytes = is_cpu(out.device()) ? scratch_of(c) : 0) {
@@ -90,10 +82,9 @@ Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, c
   Tensor given[3];
   given[first] = a, given[second] = b;
   Tensor out = compute(result, given, bias, g);
-  const bool with_bias = bias.defined();
-  if (!wants_grad(a, b) && !(with_bias && wants_grad(bias))) return out;
-  Node& node = with_bias ? record(kParts[result], out, {&a, &b, &bias})
-                         : record(kParts[result], out, {&a, &b});
+  if (!wants_grad(a, b, bias)) return out;
+  Node& node = record(kParts[result], out, {&a, &b, &bias});
+
   if (node.wants(1)) node.save(0, a, 0);
   if (node.wants(0)) node.save(1, b, 1);
   node.keep(g);
@@ -112,16 +103,10 @@ void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
     const Role wanted = role[i];
     dx[i] = part(wanted, given[wanted == kX ? kW : kX], given[wanted == kY ? kW : kY], {}, g);
   }
-  if (node.inputs > 2 && node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
+  if (node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
-
-void check_devices(const char* name, const Tensor& x, const Tensor& y) {
-  if (&x.device() != &y.device())
-    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
-         y.device().name, x.device().name);
-}
 
 /// What conv and its kin begin with: tensors of one float dtype, x as a batch of images.
 struct Prepared {
@@ -133,20 +118,17 @@ Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w
   check_image(name, x, spatial);
   if (w.dim() != spatial + 2)
     fail("{}: the weight is {}; expected {} dimensions: out, in and {} of the kernel", name,
-         to_string(w.shape()), spatial + 2, spatial);
-  if (!is_float(w.dtype()))
-    fail("{}: the weight is {}; use weight:float()", name, dtype_name(w.dtype()));
+         w.shape(), spatial + 2, spatial);
+  check_float(name, w, "the weight is", "weight");
+
   for (int d = 2; d < w.dim(); ++d)
-    if (w.size(d) == 0)
-      fail("{}: the kernel has size 0, in the weight {}", name, to_string(w.shape()));
-  check_devices(name, x, w);
+    if (w.size(d) == 0) fail("{}: the kernel has size 0, in the weight {}", name, w.shape());
+  check_together(name, x, w);
   const Dtype dtype = promote(x.dtype(), w.dtype());
-  Prepared p{to(x, dtype), to(w, dtype), bias, x.dim() == spatial + 1};
+  Prepared p{to(x, dtype), to(w, dtype), to(bias, dtype), x.dim() == spatial + 1};
   if (bias.defined()) {
-    check_devices(name, x, bias);
-    if (!is_float(bias.dtype()))
-      fail("{}: the bias is {}; use bias:float()", name, dtype_name(bias.dtype()));
-    p.bias = to(bias, dtype);
+    check_together(name, x, bias);
+    check_float(name, bias, "the bias is", "bias");
   }
   if (p.single) p.x = unsqueeze(p.x, 0);
   if (spatial == 1) p.x = unsqueeze(p.x, 2), p.w = unsqueeze(p.w, 2);
@@ -158,13 +140,15 @@ Tensor finish(const Prepared& p, int spatial, const Tensor& y) {
   return p.single ? squeeze(out, 0) : out;
 }
 
-/// The sum over height and width; the slices of a kernel's depth are further input channels.
-Geometry geometry_of(int64_t batch, int64_t groups, const Prepared& p, const Window* axis) {
+/// The sum over height and width, of channels of one group.
+
+Geometry geometry_of(int64_t batch, int64_t groups, int64_t inputs, int64_t outputs,
+                     const Window& h, const Window& w) {
   Geometry g{};
-  g.batch = batch, g.groups = groups;
-  g.inputs = p.w.size(1) * axis[0].kernel, g.outputs = p.w.size(0) / groups;
+  g.batch = batch, g.groups = groups, g.inputs = inputs, g.outputs = outputs;
   for (int d = 0; d < 2; ++d) {
-    const Window& a = axis[d + 1];
+    const Window& a = d == 0 ? h : w;
+
     g.size[d] = a.size, g.kernel[d] = a.kernel, g.out[d] = a.out;
     g.stride[d] = a.stride, g.dilation[d] = a.dilation, g.offset[d] = a.offset;
   }
@@ -173,7 +157,7 @@ Geometry geometry_of(int64_t batch, int64_t groups, const Prepared& p, const Win
 
 void check_bias(const char* name, const Tensor& bias, int64_t channels) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != channels))
-    fail("{}: the bias is {}, the result has {} channels", name, to_string(bias.shape()), channels);
+    fail("{}: the bias is {}, the result has {} channels", name, bias.shape(), channels);
 }
 
 void check_groups(const char* name, int64_t groups, int64_t channels, const char* whose) {
@@ -206,17 +190,17 @@ int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, i
 void check_image(const char* name, const Tensor& x, int spatial) {
   if (x.dim() != spatial + 1 && x.dim() != spatial + 2)
     fail("{}: the input is {}; expected (batch x channels x {}) or the same without batch", name,
-         to_string(x.shape()),
+         x.shape(),
          spatial == 1   ? "length"
          : spatial == 2 ? "height x width"
                         : "depth x height x width");
-  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  check_float(name, x);
 }
 
 Shape spatial_numbers(const char* name, const char* option, const Shape& given, int spatial,
                       int64_t fallback, int64_t least) {
   if (given.size() > 1 && given.size() != spatial)
-    fail("{}: {} is {}; give one number, or {}", name, option, to_string(given), spatial);
+    fail("{}: {} is {}; give one number, or {}", name, option, given, spatial);
   Shape all;
   for (int d = 0; d < spatial; ++d) {
     const int64_t n = given.size() == 0 ? fallback : given[given.size() == 1 ? 0 : d];
@@ -238,7 +222,7 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) / o.groups != w.size(1))
     fail("{}: the input {} has {} channels, the weight {} takes {} with groups {}", name,
-         to_string(x0.shape()), x.size(1), to_string(w0.shape()), w.size(1) * o.groups, o.groups);
+         x0.shape(), x.size(1), w0.shape(), w.size(1) * o.groups, o.groups);
   check_bias(name, bias, w.size(0));
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -257,7 +241,8 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
     a.out = windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
     a.offset = -before;
   }
-  const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, p, axis);
+  const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, w.size(1) * axis[0].kernel,
+                                 w.size(0) / o.groups, axis[1], axis[2]);
   checked_count(name, g.y());
   if (spatial < 3) return finish(p, spatial, part(kY, x, w, p.bias, g));
   const Tensor y = part(kY, depth_windows(x, axis[0]), reshape(w, g.w()), p.bias, g);
@@ -275,8 +260,8 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) != w.size(0))
-    fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
-         x.size(1), to_string(w0.shape()), w.size(0));
+    fail("{}: the input {} has {} channels, the weight {} takes {}", name, x0.shape(), x.size(1),
+         w0.shape(), w.size(0));
   check_bias(name, bias, w.size(1) * o.groups);
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
@@ -295,7 +280,8 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
       fail("{}: nothing is left of an input of {} with padding {}", name, a.out, padding[i]);
   }
   const int64_t n = x.size(0), depth = axis[0].out;
-  const Geometry g = geometry_of(n * depth, o.groups, p, axis);
+  const Geometry g = geometry_of(n * depth, o.groups, w.size(1) * axis[0].kernel,
+                                 w.size(0) / o.groups, axis[1], axis[2]);
   checked_count(name, g.x());
   Tensor y;
   if (spatial < 3) {
@@ -304,50 +290,33 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
     const Tensor slices = reshape(transpose(x, 1, 2), g.y());
     y = depth_sums(part(kX, reshape(w, g.w()), slices, {}, g), axis[0], n);
   }
-  if (p.bias.defined()) {
-    Shape channels{p.bias.size(0)};
-    for (int d = 2; d < y.dim(); ++d) channels.push(1);
-    y = y + reshape(p.bias, channels);
-  }
+  if (p.bias.defined()) y = y + by_channel(p.bias, y);
+
   return finish(p, spatial, y);
 }
 
 Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tensor& w0,
                      bool reverse) {
   if (x0.dim() != spatial + 2)
-    fail("{}: the input is {}; expected (batch x channels x {})", name, to_string(x0.shape()),
+    fail("{}: the input is {}; expected (batch x channels x {})", name, x0.shape(),
          spatial == 1 ? "length" : "height x width");
   const Prepared p = prepare(name, spatial, x0, w0, {});
   const Tensor &x = p.x, &w = p.w;
   if (x.size(1) != w.size(1))
-    fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
-         x.size(1), to_string(w0.shape()), w.size(1));
-  const int64_t step = reverse ? -1 : 1;
-  const Geometry g{x.size(0),
-                   1,
-                   w.size(1),
-                   w.size(0),
-                   {x.size(2), x.size(3)},
-                   {w.size(2), w.size(3)},
-                   {x.size(2), x.size(3)},
-                   {1, 1},
-                   {step, step},
-                   {0, 0}};
+    fail("{}: the input {} has {} channels, the weight {} takes {}", name, x0.shape(), x.size(1),
+         w0.shape(), w.size(1));
+  const auto window = [&](int d) {
+    return Window{x.size(d), w.size(d), 1, reverse ? -1 : 1, 0, x.size(d)};
+  };
+  const Geometry g = geometry_of(x.size(0), 1, w.size(1), w.size(0), window(2), window(3));
+
   checked_count(name, g.y());
   return finish(p, spatial, part(kY, x, w, {}, g));
 }
 
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
-  const Geometry g{x.size(0),
-                   1,
-                   1,
-                   1,
-                   {h.size, w.size},
-                   {h.kernel, w.kernel},
-                   {h.out, w.out},
-                   {h.stride, w.stride},
-                   {h.dilation, w.dilation},
-                   {h.offset, w.offset}};
+  const Geometry g = geometry_of(x.size(0), 1, 1, 1, h, w);
+
   const Tensor one = ones({1, 1, h.kernel, w.kernel}, x.dtype(), x.device());
   return squeeze(part(kY, unsqueeze(x, 1), one, {}, g), 1);
 }
@@ -360,7 +329,6 @@ namespace {
 struct Patches {
   int64_t n, c, size[2], kernel[2], dilation[2], padding[2], stride[2], out[2];
   Shape columns() const { return {n, c * kernel[0] * kernel[1], out[0] * out[1]}; }
-  Shape image() const { return {n, c, size[0], size[1]}; }
 };
 
 Tensor padded_image(const Patches& p, Dtype dtype, const Device& device) {
@@ -397,29 +365,24 @@ void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, co
 
 Tensor unfolded(const Tensor& x, const Patches& p) {
   Tensor out = empty(p.columns(), x.dtype(), x.device());
-  {
-    NoGrad off;
-    const Tensor image = padded_image(p, x.dtype(), x.device()), block = column_block(out, p);
-    copy_(inner(image, p), x);
-    for (int64_t i = 0; i < p.kernel[0]; ++i)
-      for (int64_t j = 0; j < p.kernel[1]; ++j)
-        copy_(pick(pick(block, 2, i), 2, j), places(image, p, i, j));
-  }
+  const Tensor image = padded_image(p, x.dtype(), x.device()), block = column_block(out, p);
+  copy_(inner(image, p), x.detach());
+  for (int64_t i = 0; i < p.kernel[0]; ++i)
+    for (int64_t j = 0; j < p.kernel[1]; ++j)
+      copy_(pick(pick(block, 2, i), 2, j), places(image, p, i, j));
+
   record_patches(kUnfold, out, x, p);
   return out;
 }
 
 Tensor folded(const Tensor& columns, const Patches& p) {
-  Tensor out;
-  {
-    NoGrad off;
-    const Tensor image = padded_image(p, columns.dtype(), columns.device()),
-                 block = column_block(columns, p);
-    for (int64_t i = 0; i < p.kernel[0]; ++i)
-      for (int64_t j = 0; j < p.kernel[1]; ++j)
-        add_(places(image, p, i, j), pick(pick(block, 2, i), 2, j));
-    out = p.padding[0] + p.padding[1] > 0 ? clone(inner(image, p)) : image;
-  }
+  const Tensor image = padded_image(p, columns.dtype(), columns.device()),
+               block = column_block(columns.detach(), p);
+  for (int64_t i = 0; i < p.kernel[0]; ++i)
+    for (int64_t j = 0; j < p.kernel[1]; ++j)
+      add_(places(image, p, i, j), pick(pick(block, 2, i), 2, j));
+  const Tensor out = p.padding[0] + p.padding[1] > 0 ? clone(inner(image, p)) : image;
+
   record_patches(kFold, out, columns, p);
   return out;
 }
@@ -449,8 +412,7 @@ Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& siz
 Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const Shape& padding,
               const Shape& stride) {
   if (x.dim() != 4 && x.dim() != 3)
-    fail("unfold: the input is {}; expected (batch x channels x height x width)",
-         to_string(x.shape()));
+    fail("unfold: the input is {}; expected (batch x channels x height x width)", x.shape());
   const bool single = x.dim() == 3;
   const Tensor image = single ? unsqueeze(x, 0) : x;
   const Patches p =
@@ -463,8 +425,7 @@ Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const
 Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, const Shape& dilation,
               const Shape& padding, const Shape& stride) {
   if (columns.dim() != 3 && columns.dim() != 2)
-    fail("fold: the input is {}; expected (batch x channels * kernel x patches)",
-         to_string(columns.shape()));
+    fail("fold: the input is {}; expected (batch x channels * kernel x patches)", columns.shape());
   const bool single = columns.dim() == 2;
   const Tensor x = single ? unsqueeze(columns, 0) : columns;
   if (size.size() == 0) fail("fold: output_size is missing");
@@ -473,10 +434,10 @@ Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, con
   const int64_t each = p.kernel[0] * p.kernel[1];
   if (x.size(1) % each != 0)
     fail("fold: the {} rows of {} are not a multiple of the kernel's {} elements", x.size(1),
-         to_string(columns.shape()), each);
+         columns.shape(), each);
   if (x.size(2) != p.out[0] * p.out[1])
-    fail("fold: {} has {} patches, an image of {} has {} x {}", to_string(columns.shape()),
-         x.size(2), to_string(image), p.out[0], p.out[1]);
+    fail("fold: {} has {} patches, an image of {} has {} x {}", columns.shape(), x.size(2), image,
+         p.out[0], p.out[1]);
   p.c = x.size(1) / each;
   checked_count("fold", {p.n, p.c, image[0] + 2 * p.padding[0], image[1] + 2 * p.padding[1]});
   const Tensor out = folded(x, p);

@@ -46,22 +46,18 @@ void each_slice(const Tensor& slices, const Tensor& whole, const Volume& v, cons
 
 Tensor windows_of(const Tensor& x, const Volume& v) {
   const Tensor out = zeros(v.slices(), x.dtype(), x.device());
-  {
-    NoGrad off;
-    each_slice(out, x, v,
-               [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
-  }
+  each_slice(out, x.detach(), v,
+             [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
+
   record_volume(kWindows, out, x, v);
   return out;
 }
 
 Tensor sums_of(const Tensor& slices, const Volume& v) {
   const Tensor out = zeros(v.whole(), slices.dtype(), slices.device());
-  {
-    NoGrad off;
-    each_slice(contiguous(slices), out, v,
-               [](const Tensor& part, const Tensor& places) { add_(places, part); });
-  }
+  each_slice(contiguous(slices.detach()), out, v,
+             [](const Tensor& part, const Tensor& places) { add_(places, part); });
+
   record_volume(kSums, out, slices, v);
   return out;
 }

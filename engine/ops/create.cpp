@@ -43,6 +43,9 @@ namespace {
 const NodeType kClone{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
 const NodeType kConvert{
     "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.kept<Dtype>()); }};
+const NodeType kMove{"to", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = to(g, *node.kept<const Device*>());
+                     }};
 
 }  // namespace
 
@@ -67,20 +70,21 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
   return out;
 }
 
-/// f of 0, 1, .. n - 1, which takes a double or a tensor of them: what is on a GPU is made there, so
-/// that nobody waits.
-template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
-  if (is_cpu(device))
-    return with_dtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      return constants<T>({n}, [&](T* to) {
-        parallel_strips(n, [&](int64_t i, int64_t end) {
-          for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
-        });
+/// f(0.0), f(1.0), .. f(n - 1).
+template <class F> Tensor on_cpu(int64_t n, Dtype dtype, const F& f) {
+  return with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return constants<T>({n}, [&](T* to) {
+      parallel_strips(n, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
       });
     });
-  NoGrad off;
-  return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - Tensor(1.0), Dtype::f64)), dtype);
+  });
+}
+/// The same by an f that takes tensors too: what is on a GPU is made there, so that nobody waits.
+template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
+  if (is_cpu(device)) return on_cpu(n, dtype, f);
+  return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - 1.0, Dtype::f64)), dtype);
 }
 
 Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
@@ -94,7 +98,7 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
   if (n > 0)
     check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
   if (!is_float(dtype) && step != std::floor(step))
-    fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
+    fail("range: the step {} does not fit into {}", step, dtype);
   return sequence(n, dtype, device, [=](auto i) {
     using N = decltype(i);
     return N(first) + i * N(step);
@@ -102,12 +106,40 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
 }
 
 Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
-  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype_name(dtype));
+  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype);
   return sequence(n, dtype, device, [=](auto i) {  // exact at both ends
     using N = decltype(i);
     const N at = i / N(double(std::max<int64_t>(n - 1, 1)));
     return N(first) * (N(1.0) - at) + N(last) * at;
   });
+}
+
+Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
+                const Device& device) {
+  if (!is_float(dtype)) fail("logspace: {} cannot hold fractions", dtype);
+  const auto power = [=](double i) {
+    const double at = i / double(std::max<int64_t>(n - 1, 1));
+    return std::pow(base, first * (1 - at) + last * at);
+  };
+  return to(on_cpu(n, dtype, power), device);
+}
+
+Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
+  const int64_t item = item_size(dtype), have = int64_t(bytes.size());
+  if (!shape && have % item)
+    fail("frombuffer: {} bytes are not a whole number of {} elements of {} bytes", have, dtype,
+         item);
+  const Shape size = shape ? *shape : Shape{have / item};
+  const int64_t n = checked_count("frombuffer", size);
+  if (n * item != have)
+    fail("frombuffer: {} {} needs {} bytes, the string has {}", size, dtype, n * item, have);
+  Tensor out = empty(size, dtype);
+  uint8_t* const to = static_cast<uint8_t*>(out.data());
+  parallel_strips(have, [&](int64_t i, int64_t end) {
+    std::memcpy(to + i, bytes.data() + i, size_t(end - i));
+    for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // another bool is undefined
+  });
+  return out;
 }
 
 Tensor clone(const Tensor& x) {
@@ -125,15 +157,14 @@ Tensor pin_memory(const Tensor& x) {
   const Tensor out = shape_of(x);
   const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
   out.impl()->storage = allocate_pinned(gpu_of(device_named("cuda")), bytes).release();
-  NoGrad off;
   copy_elements(out, x);
   return out;
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor contiguous(const Tensor& x) { return !x.defined() || x.is_contiguous() ? x : clone(x); }
 
 Tensor to(const Tensor& x, Dtype dtype) {
-  if (x.dtype() == dtype) return x;
+  if (!x.defined() || x.dtype() == dtype) return x;
   evaluate(x);
   Tensor out = empty(x.shape(), dtype, x.device());
   copy_elements(out, x);
@@ -141,37 +172,23 @@ Tensor to(const Tensor& x, Dtype dtype) {
   return out;
 }
 
-namespace {
-
-void move_backward(Node& node, const Tensor& g, Tensor* dx) {
-  dx[0] = to(g, *node.kept<const Device*>());
-}
-const NodeType kMove{"to", move_backward};
-
-}  // namespace
-
 /// What moves is contiguous; between two GPUs it goes by way of the CPU.
 Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
   const Device& from = x.device();
   if (&from == &device) return x;
   if (!is_cpu(from) && !is_cpu(device)) return to(to(x, cpu_device()), device);
-  Tensor whole, out;
   check_may_wait(is_cpu(from) ? device : from);
-  {
-    NoGrad off;
-    whole = contiguous(x.detach());
-    out = empty(x.shape(), x.dtype(), device);
-    const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
-    if (!is_cpu(from)) {
-      from.download(out.data(), whole.data(), bytes);
-    } else if (const Device* pinned = whole.impl()->storage->pinned) {  // for all GPUs
-      gpu_of(device).upload_later(out.data(), whole.data(), bytes);
-      if (!non_blocking || pinned != &device) device.sync();
-    } else {
-      device.upload(out.data(), whole.data(), bytes);
-    }
-    if (!non_blocking) check_device(is_cpu(from) ? device : from);
+  const Tensor whole = contiguous(x.detach()), out = empty(x.shape(), x.dtype(), device);
+  const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+  if (!is_cpu(from)) {
+    from.download(out.data(), whole.data(), bytes);
+  } else if (const Device* pinned = whole.impl()->storage->pinned) {  // for all GPUs
+    gpu_of(device).upload_later(out.data(), whole.data(), bytes);
+    if (!non_blocking || pinned != &device) device.sync();
+  } else {
+    device.upload(out.data(), whole.data(), bytes);
   }
+  if (!non_blocking) check_device(is_cpu(from) ? device : from);
   if (wants_grad(x)) record(kMove, out, {&x}).keep(&from);
   return out;
 }

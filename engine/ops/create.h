@@ -1,5 +1,7 @@
 // create.h -- making tensors, copying and converting them
 #pragma once
+#include <string_view>
+
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -16,10 +18,16 @@ Tensor range(double first, double last, double step, Dtype, const Device& = cpu_
 Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
                 const Device& = cpu_device());
 
+/// n powers of `base`, whose exponents lie at equal distances, both ends included.
+Tensor logspace(double first, double last, int64_t n, double base, Dtype = default_dtype(),
+                const Device& = cpu_device());
+/// A copy of the bytes as elements; null for a shape means one dimension. The size must fit.
+Tensor from_bytes(std::string_view bytes, Dtype, const Shape* shape = nullptr);
+
 // ---- copies and conversions ----
 
 Tensor clone(const Tensor&);
-Tensor contiguous(const Tensor&);
+Tensor contiguous(const Tensor&);  // of an undefined one that, as the next
 Tensor to(const Tensor&, Dtype);
 Tensor to(const Tensor& x, const Device& device, bool non_blocking = false);
 /// A copy in page-locked memory of the CPU, from which copies to the GPU need not wait.

@@ -134,17 +134,14 @@ void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Choices choices = node.kept<Choices>();
   const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
                           choices.blank};
-  Tensor out;
-  {
-    NoGrad off;
-    const Tensor x = contiguous(x0), scale = to(g, Dtype::f64);
-    out = zeros(x.shape(), x.dtype());
-    each_sequence(x, spelling, [&](const auto& one, int64_t i) {
-      using T = std::decay_t<decltype(one.x[0])>;
-      if (choices.zero_infinity && std::isinf(one.loss(one.forward()))) return;
-      one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
-    });
-  }
+  const Tensor x = contiguous(x0.detach()), scale = to(g.detach(), Dtype::f64);
+  const Tensor out = zeros(x.shape(), x.dtype());
+  each_sequence(x, spelling, [&](const auto& one, int64_t i) {
+    using T = std::decay_t<decltype(one.x[0])>;
+    if (choices.zero_infinity && std::isinf(one.loss(one.forward()))) return;
+    one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
+  });
+
   if (wants_grad(g, x0)) record(kGradient, out, {&g, &x0});
   dx[0] = out;
 }
@@ -153,10 +150,9 @@ const NodeType kCtc{"ctc_loss", ctc_backward};
 /// Lengths of n sequences, from 0 to `most`.
 Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64_t most,
                        const char* of) {
-  if (is_float(lengths.dtype()) || lengths.dtype() == Dtype::b8)
-    fail("{}: {} are {}; they must be integers", kName, what, dtype_name(lengths.dtype()));
+  check_integers(kName, lengths, what, what);
   if (lengths.dim() > 1 || lengths.numel() != n)
-    fail("{}: {} are {}; expected one for each of {}", kName, what, to_string(lengths.shape()), n);
+    fail("{}: {} are {}; expected one for each of {}", kName, what, lengths.shape(), n);
   const Tensor known = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
   for (int64_t i = 0; i < n; ++i)
     if (const int64_t k = known.at_integer(i); k < 0 || k > most)
@@ -168,13 +164,11 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
 /// The targets of n sequences as positions from 0.
 Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
                      int64_t blank) {
-  if (is_float(targets.dtype()) || targets.dtype() == Dtype::b8)
-    fail("{}: targets are class positions and must be integers, these are {}; use targets:long()",
-         kName, dtype_name(targets.dtype()));
+  check_integers(kName, targets, "targets are class positions and", "targets");
   const bool joined = targets.dim() == 1;
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
     fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
-         to_string(targets.shape()), n);
+         targets.shape(), n);
   const int base = host.index_base;
   const int64_t most = targets.size(targets.dim() - 1);
   Spelling s;
@@ -214,11 +208,10 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     return to(ctc_loss(to(log_probs, cpu_device()), targets, input_lengths, target_lengths, blank,
                        how, zero_infinity),
               log_probs.device());
-  if (!is_float(log_probs.dtype()))
-    fail("{}: the log-probabilities are {}; use x:float()", kName, dtype_name(log_probs.dtype()));
+  check_float(kName, log_probs, "the log-probabilities are");
   if (log_probs.dim() != 2 && log_probs.dim() != 3)
     fail("{}: the log-probabilities are {}; expected (time x batch x classes) or (time x classes)",
-         kName, to_string(log_probs.shape()));
+         kName, log_probs.shape());
   const bool single = log_probs.dim() == 2, half = is_half(log_probs.dtype());
   const Tensor wide = half ? to(log_probs, Dtype::f32) : log_probs;
   const Tensor x = single ? unsqueeze(wide, 1) : wide;
@@ -230,27 +223,24 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
                                   "the time of the log-probabilities");
   Tensor loss = empty({n}, x.dtype());
-  {
-    NoGrad off;
-    const Tensor dense = contiguous(x.detach());
-    each_sequence(dense, spelling, [&](const auto& one, int64_t i) {
-      using T = std::decay_t<decltype(one.x[0])>;
-      loss.template data_as<T>()[i] = T(one.loss(one.forward()));
-    });
-  }
+  const Tensor dense = contiguous(x.detach());
+  each_sequence(dense, spelling, [&](const auto& one, int64_t i) {
+    using T = std::decay_t<decltype(one.x[0])>;
+    loss.template data_as<T>()[i] = T(one.loss(one.forward()));
+  });
+
   if (wants_grad(x)) {
     Node& node = record(kCtc, loss, {&x});
-    NoGrad off;
     node.save(0, x, 0);
     node.save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther);
     node.save(2, spelling.labels, Node::kOther);
     node.keep(Choices{blank, zero_infinity});
   }
-  if (zero_infinity) loss = where(isinf(loss), Tensor(0.0), loss);
+  if (zero_infinity) loss = where(isinf(loss), 0.0, loss);
   if (half) loss = to(loss, log_probs.dtype());
   if (how == Reduction::none) return single ? squeeze(loss, 0) : loss;
   if (how == Reduction::sum) return sum(loss);
-  return mean(loss / maximum(to(spelling.length, loss.dtype()), Tensor(1.0)));
+  return mean(loss / maximum(to(spelling.length, loss.dtype()), 1.0));
 }
 
 }  // namespace mt

@@ -75,8 +75,8 @@ Tensor dropout_factors(const Attention& a, const Block& k) {
   drawn.device().random({Distribution::uniform, Dtype::f32, drawn.data(), before + n, a.seed,
                          a.counter + uint64_t(first / group), 0, 0});
   const Tensor u = reshape(slice(drawn, 0, before, n), {k.n[0], k.n[1], k.n[2], a.keys()});
-  const Tensor kept = ge(slice(u, 3, 0, k.keys), Tensor(a.dropout));
-  return to(kept, a.q.dtype()) * Tensor(a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
+  const Tensor kept = ge(slice(u, 3, 0, k.keys), a.dropout);
+  return to(kept, a.q.dtype()) * (a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
 }
 
 /// Which keys the queries see by their order: key j by query i >= j.
@@ -89,19 +89,18 @@ Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t k
 
 /// Which keys a mask leaves.
 Tensor not_forbidden(const Tensor& mask) {
-  return mask.dtype() == Dtype::b8 ? mask : ne(mask, Tensor(-INFINITY));
+  return mask.dtype() == Dtype::b8 ? mask : ne(mask, -INFINITY);
 }
 
 /// Whether each query sees some key, where one of the mask's rows allows none; otherwise undefined.
 Tensor some_key(const Tensor& mask) {
   if (!mask.defined()) return {};
-  NoGrad off;
   const Tensor some = any(not_forbidden(mask), {-1}, true);
   return reports_synchronously(some.device()) && all(some).item() != 0 ? Tensor() : some;
 }
 
 Tensor masked(const Tensor& scores, const Tensor& mask) {
-  if (mask.dtype() == Dtype::b8) return where(mask, scores, Tensor(-INFINITY));
+  if (mask.dtype() == Dtype::b8) return where(mask, scores, -INFINITY);
   return scores + to(mask, scores.dtype());
 }
 
@@ -118,7 +117,7 @@ Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, co
     if (a.causal) sees = any(order.defined() ? logical_and(order, allowed) : allowed, {-1}, true);
   }
   s = softmax(s, -1);
-  return sees.defined() ? where(sees, s, Tensor(0.0)) : s;
+  return sees.defined() ? where(sees, s, 0.0) : s;
 }
 
 /// Whether x has its heads beside the features in memory: it was cut from one product.
@@ -127,8 +126,8 @@ bool heads_inside(const Tensor& x) {
 }
 /// x * factor, in the order of memory.
 Tensor scaled(const Tensor& x, double factor) {
-  if (!heads_inside(x)) return x * Tensor(factor);
-  return transpose(transpose(x, 1, 2) * Tensor(factor), 1, 2);
+  if (!heads_inside(x)) return x * factor;
+  return transpose(transpose(x, 1, 2) * factor, 1, 2);
 }
 /// Uninitialised, with x's leading sizes and these features, and the order of x in memory.
 Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
@@ -183,44 +182,41 @@ std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tenso
 /// their result is 0: so no gradient is NaN.
 Tensor composed(const Attention& a) {
   const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
-  Tensor s = matmul(a.q * Tensor(a.scale), transpose(a.k, 2, 3)), allowed;
+  Tensor s = matmul(a.q * a.scale, transpose(a.k, 2, 3)), allowed;
   if (a.causal) allowed = causal_mask(a, 0, a.queries(), a.keys());
   if (a.mask.defined()) {
     const Tensor keys = not_forbidden(a.mask);
     allowed = allowed.defined() ? logical_and(allowed, keys) : keys;
-    if (a.mask.dtype() != Dtype::b8) s = s + to(where(keys, a.mask, Tensor(0.0)), s.dtype());
+    if (a.mask.dtype() != Dtype::b8) s = s + to(where(keys, a.mask, 0.0), s.dtype());
   }
   Tensor some;
   if (allowed.defined()) {
     some = any(allowed, {-1}, true);
-    s = where(logical_or(allowed, logical_not(some)), s, Tensor(-INFINITY));
+    s = where(logical_or(allowed, logical_not(some)), s, -INFINITY);
   }
   Tensor p = softmax(s, -1);
-  if (some.defined()) p = where(some, p, Tensor(0.0));
+  if (some.defined()) p = where(some, p, 0.0);
   if (a.dropout > 0) p = p * dropout_factors(a, whole);
   return matmul(p, a.v);
 }
 
 Tensor recorded(const Attention& a) {
   const Tensor some = a.causal ? Tensor() : some_key(a.mask);
-  if (a.mask.defined() && wants_grad(a.mask)) return composed(a);
+  if (wants_grad(a.mask)) return composed(a);
   std::vector<Tensor> made;
   {
     NoGrad off;
     made = forward(a, some);
   }
-  if (!wants_grad(a.q, a.k) && !wants_grad(a.v)) return made[0];
+  if (!wants_grad(a.q, a.k, a.v)) return made[0];
   const Tensor p = made.size() > 1 ? made[1] : Tensor();
   Attention rest = a;
   rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
-  const bool has_mask = a.mask.defined();
-  std::vector<Tensor> save{a.q, a.k, a.v};
-  if (has_mask) save.push_back(a.mask);
+
   const auto way_back = [=](const std::vector<Tensor>& g) -> std::vector<Tensor> {
     const std::vector<Tensor> saved = saved_tensors();
     Attention of = rest;
-    of.q = saved[0], of.k = saved[1], of.v = saved[2];
-    if (has_mask) of.mask = saved[3];
+    of.q = saved[0], of.k = saved[1], of.v = saved[2], of.mask = saved[3];
     if (!grad_enabled()) return backward(of, some, p, g[0]);
     return recorded_gradients(
         [&](const std::vector<Tensor>& in) {
@@ -230,7 +226,8 @@ Tensor recorded(const Attention& a) {
         },
         {of.q, of.k, of.v}, g);
   };
-  return record_function(kName, {a.q, a.k, a.v}, {made[0]}, {false}, save, way_back)[0];
+  return record_function(kName, {a.q, a.k, a.v}, {made[0]}, {false}, {a.q, a.k, a.v, a.mask},
+                         way_back)[0];
 }
 
 /// A key or a value whose heads are repeated so that each head of the query has one.
@@ -239,58 +236,44 @@ Tensor for_heads(const Tensor& q, const Tensor& x) {
                 given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
   if (given == 0 || heads % given != 0)
     fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", kName,
-         to_string(q.shape()), to_string(x.shape()));
+         q.shape(), x.shape());
   return heads == given ? x : repeat_interleave(x, heads / given, -3);
 }
 
 /// x with these sizes before its last two, as [batch x heads x ..].
-Tensor in_four(const Tensor& x, Shape lead) {
-  const int64_t m = x.size(x.dim() - 2), n = x.size(x.dim() - 1);
-  int64_t batch = 1;
-  for (int d = 0; d + 1 < lead.size(); ++d) batch *= lead[d];
-  const Shape four{batch, lead.size() ? lead[lead.size() - 1] : 1, m, n};
-  if (x.shape() == four) return x;
-  lead.push(m), lead.push(n);
-  return reshape(expand(x, lead), four);
+Tensor in_four(const Tensor& x, const Shape& lead) {
+  const int last = std::max(lead.size() - 1, 0);
+  const Shape matrix = x.shape().from(x.dim() - 2),
+              four = joined({product(lead.first(last)), product(lead.from(last))}, matrix);
+  return x.shape() == four ? x : reshape(expand(x, joined(lead, matrix)), four);
 }
 
 /// The mask as [.. x .. x .. x ..], of sizes 1 where it repeats.
 Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
                     const Shape& scores) {
   if (mask.dtype() != Dtype::b8 && !is_float(mask.dtype()))
-    fail("{}: attn_mask is {}; use a bool or a float tensor", kName, dtype_name(mask.dtype()));
-  if (!(broadcast(kName, scores, mask.shape()) == scores))
-    fail("{}: attn_mask is {}, the scores are {}", kName, to_string(mask.shape()),
-         to_string(scores));
-  if (&mask.device() != &a.q.device())
-    fail("{}: attn_mask is on {}, the query on {}; move one with x:to('{}')", kName,
-         mask.device().name, a.q.device().name, a.q.device().name);
+    fail("{}: attn_mask is {}; use a bool or a float tensor", kName, mask.dtype());
+  if (broadcast(kName, scores, mask.shape()) != scores)
+    fail("{}: attn_mask is {}, the scores are {}", kName, mask.shape(), scores);
+  check_together(kName, a.q, mask);
   Tensor m = mask;
   while (m.dim() < 4) m = unsqueeze(m, 0);
   if (m.dim() == 4 && lead.size() <= 2) return m;
-  Shape full = lead;
-  full.push(m.size(m.dim() - 2)), full.push(m.size(m.dim() - 1));
-  return reshape(expand(m, full),
-                 {a.batch(), a.heads(), full[full.size() - 2], full[full.size() - 1]});
+  return in_four(m, lead);
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
            bool causal) {
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", kName,
-         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
+         q.shape(), k.shape(), v.shape());
   if (k.size(k.dim() - 1) != q.size(q.dim() - 1))
-    fail("{}: the query {} and the key {} have different last sizes", kName, to_string(q.shape()),
-         to_string(k.shape()));
+    fail("{}: the query {} and the key {} have different last sizes", kName, q.shape(), k.shape());
   if (v.size(v.dim() - 2) != k.size(k.dim() - 2))
-    fail("{}: the key {} and the value {} have different lengths", kName, to_string(k.shape()),
-         to_string(v.shape()));
+    fail("{}: the key {} and the value {} have different lengths", kName, k.shape(), v.shape());
   for (const Tensor& x : {q, k, v}) {
-    if (!is_float(x.dtype()))
-      fail("{}: an input is {}; use x:float()", kName, dtype_name(x.dtype()));
-    if (&x.device() != &q.device())
-      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", kName, q.device().name,
-           x.device().name, q.device().name);
+    check_float(kName, x, "an input is");
+    check_together(kName, q, x);
   }
   const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(mask.dim() - 2) == 1;
   if (causal && mask.defined() && !of_keys)
@@ -309,7 +292,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     return scaled_dot_product_attention(q, for_heads(q, k), for_heads(q, v), mask, dropout_p,
                                         causal, scale);
   check(q, k, v, mask, dropout_p, causal);
-  const auto leading = [](const Tensor& x) { return Shape(x.impl()->size, x.dim() - 2); };
+  const auto leading = [](const Tensor& x) { return x.shape().first(x.dim() - 2); };
   const Shape lead = broadcast(kName, broadcast(kName, leading(q), leading(k)), leading(v));
   const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   // The tensor cores of a GPU take 16-bit floats as they are.
@@ -318,18 +301,14 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
               dropout_p, causal,  0,       0};
-  if (mask.defined()) {
-    Shape scores = lead;
-    scores.push(l), scores.push(s);
-    a.mask = mask_in_four(mask, a, lead, scores);
-  }
+  if (mask.defined()) { a.mask = mask_in_four(mask, a, lead, joined(lead, {l, s})); }
   if (dropout_p > 0) {
     Generator& from = default_generator();
     a.seed = from.initial_seed(), a.counter = from.counter();
     from.set_counter(a.counter + uint64_t((checked_count(kName, a.scores()) + 3) / 4));
   }
-  Shape shape = lead;
-  shape.push(l), shape.push(v.size(v.dim() - 1));
+  const Shape shape = joined(lead, {l, v.size(v.dim() - 1)});
+
   const Tensor out = recorded(a);
   return to(out.shape() == shape ? out : reshape(out, shape), dtype);
 }

@@ -86,9 +86,8 @@ class Naming {
       const int letters = letters_of(e.inputs[i]), rank = operands[i].dim();
       const bool dots = e.inputs[i].find(kDots) != std::string::npos;
       if (dots ? letters > rank : letters != rank)
-        fail("einsum: operand {} is {}, '{}' names {}{} dimensions", i + 1,
-             to_string(operands[i].shape()), spelled(e.inputs[i]), dots ? "at least " : "",
-             letters);
+        fail("einsum: operand {} is {}, '{}' names {}{} dimensions", i + 1, operands[i].shape(),
+             spelled(e.inputs[i]), dots ? "at least " : "", letters);
       if (dots) dots_ = std::max(dots_, rank - letters);
     }
     for (size_t i = 0; i < operands.size(); ++i) name(i, e.inputs[i], operands[i]);
@@ -148,12 +147,12 @@ class Naming {
     for (int d = 0; d < t.at.size(); ++d) {
       if (const int first = t.find(t.at[d]); first < d && x.size(first) != x.size(d))
         fail("einsum: '{}' is repeated in operand {} {} with sizes {} and {}", show_label(t.at[d]),
-             i + 1, to_string(x.shape()), x.size(first), x.size(d));
+             i + 1, x.shape(), x.size(first), x.size(d));
       const size_t label = size_t(t.at[d]);
       if (owner_[label] >= 0 && size_[label] != 1 && x.size(d) != 1 && size_[label] != x.size(d))
         fail("einsum: '{}' is {} in operand {} {} and {} in operand {} {}", show_label(t.at[d]),
-             size_[label], owner_[label] + 1, to_string(terms[size_t(owner_[label])].x.shape()),
-             x.size(d), i + 1, to_string(x.shape()));
+             size_[label], owner_[label] + 1, terms[size_t(owner_[label])].x.shape(), x.size(d),
+             i + 1, x.shape());
       if (owner_[label] < 0 || size_[label] == 1) owner_[label] = int(i), size_[label] = x.size(d);
     }
     terms.push_back(std::move(t));
@@ -396,9 +395,7 @@ Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
 void make_alike(const char* name, std::vector<Tensor>& operands) {
   Dtype dtype = operands[0].dtype();
   for (const Tensor& x : operands) {
-    if (&x.device() != &operands[0].device())
-      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name,
-           operands[0].device().name, x.device().name, operands[0].device().name);
+    check_together(name, operands[0], x);
     dtype = promote(dtype, x.dtype());
   }
   if (dtype == Dtype::b8 && operands.size() > 1)
@@ -436,14 +433,13 @@ Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape&
   for (int i = 0; i < xs.size(); ++i) {
     const int a = wrap_dim("tensordot", xs[i], x.dim()), b = wrap_dim("tensordot", ys[i], y.dim());
     if (x.dim() == 0 || y.dim() == 0)
-      fail("tensordot: {} and {}: a 0-d tensor has no dimension to sum over", to_string(x.shape()),
-           to_string(y.shape()));
+      fail("tensordot: {} and {}: a 0-d tensor has no dimension to sum over", x.shape(), y.shape());
     if (gone.test(size_t(a)) || terms[1].at[b] < x.dim())
       fail("tensordot: dimension {} of the {} is named twice", (gone.test(size_t(a)) ? a : b) + 1,
            gone.test(size_t(a)) ? "first" : "second");
     if (x.size(a) != y.size(b))
-      fail("tensordot: sizes differ: dimension {} of {} and dimension {} of {}", a + 1,
-           to_string(x.shape()), b + 1, to_string(y.shape()));
+      fail("tensordot: sizes differ: dimension {} of {} and dimension {} of {}", a + 1, x.shape(),
+           b + 1, y.shape());
     gone.set(size_t(a));
     terms[1].at[b] = a;
   }

@@ -304,8 +304,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
       return d == Dtype::b8 ? Dtype::i64 : d;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:
-      if (is_float(d))
-        fail("{}: {} numbers {}", row.info->name, dtype_name(d), row.info->facts.refuses_float);
+      if (is_float(d)) fail("{}: {} numbers {}", row.info->name, d, row.info->facts.refuses_float);
       return d;
   }
   return d;
@@ -315,8 +314,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   const op::Info& info = *op_entries[op].row.info;
   const op::Divisor may_be = info.facts.divisor;
-  if (is_float(dtype) || dtype == Dtype::b8 || may_be == op::Divisor::any || divisor.numel() == 0)
-    return;
+  if (!is_integer(dtype) || may_be == op::Divisor::any || divisor.numel() == 0) return;
   NoGrad off;
   if (may_be == op::Divisor::nonzero && any(op::eq(divisor, 0.0)).item() != 0)
     fail("{}: an integer is divided by 0; use :float() first", info.name);
@@ -332,15 +330,13 @@ bool is_movable_scalar(const Tensor& x) {
 
 /// The device that all operands are on which do not follow.
 const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
-  const Device* device = nullptr;
+  const Tensor* first = nullptr;
   for (int i = 0; i < row.inputs; ++i) {
     if (is_movable_scalar(*inputs[i])) continue;
-    if (device && device != &inputs[i]->device())
-      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name,
-           device->name, inputs[i]->device().name, device->name);
-    device = &inputs[i]->device();
+    if (first) check_together(row.info->name, *first, *inputs[i]);
+    first = inputs[i];
   }
-  return device ? *device : inputs[0]->device();
+  return (first ? first : inputs[0])->device();
 }
 
 Dtype answer_dtype(const OpRow& row, Dtype computed) {
@@ -428,7 +424,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     const bool mask = row.mask_first && i == 0;
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
-           dtype_name(inputs[0]->dtype()));
+           inputs[0]->dtype());
     double number = inputs[i]->impl()->number ? inputs[i]->at(0) : 0;
     if (p.dtype == Dtype::b8 && row.info->facts.logical) number = number != 0;
     if (inputs[i]->impl()->number) check_value(row.info->name, number, p.dtype);
@@ -453,9 +449,9 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
 
 /// The result of an operation in place must have the target's shape.
 void check_fits(const char* name, const Tensor& target, const Shape& result) {
-  if (!(result == target.shape()))
-    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name,
-         to_string(result), to_string(target.shape()));
+  if (result != target.shape())
+    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name, result,
+         target.shape());
 }
 
 /// x + 2 and its kin: input k is a number that goes with the call; a recorded one is kept.
@@ -546,8 +542,8 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   check_writable(name.c_str(), target);
   const Dtype computed = computing_dtype(row, inputs, params), answer = answer_dtype(row, computed);
   if (!can_hold(target.dtype(), answer))
-    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name,
-         dtype_name(answer), dtype_name(target.dtype()), row.info->name);
+    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, answer,
+         target.dtype(), row.info->name);
   const bool wants = wants_record(row, inputs);
   bool overlaps = false;
   for (int i = 1; i < row.inputs; ++i)

@@ -15,13 +15,13 @@ Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   const int64_t n = y0.size(d), left = n > 0 ? n - 1 : 0;
   if (!s.at.defined()) {
     const Tensor y = as_float(y0);
-    return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * Tensor(s.apart);
+    return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * s.apart;
   }
   Tensor x = s.at;
   if (x.dim() == 1 && y0.dim() != 1) {
     if (x.size(0) != n)
       fail("{}: {} places are given for the {} samples of dimension {} of {}", name, x.size(0), n,
-           d + 1, to_string(y0.shape()));
+           d + 1, y0.shape());
     Shape shape;
     for (int k = 0; k < y0.dim(); ++k) shape.push(k == d ? n : 1);
     x = reshape(x, shape);
@@ -40,13 +40,13 @@ Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
 Tensor trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
   const int d = wrap_dim("trapezoid", dim, y.dim());
   const Tensor twice = areas("trapezoid", y, s, d);
-  return sum(twice, {d}) / Tensor(2.0);
+  return sum(twice, {d}) / 2.0;
 }
 
 Tensor cumulative_trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
   const int d = wrap_dim("cumulative_trapezoid", dim, y.dim());
   const Tensor twice = areas("cumulative_trapezoid", y, s, d);
-  return cumsum(twice, d) / Tensor(2.0);
+  return cumsum(twice, d) / 2.0;
 }
 
 namespace {
@@ -63,19 +63,19 @@ struct Along {
 Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h, const Tensor& k,
                 const Tensor& t) {
   const Tensor left = (v - u) / h, right = (w - v) / k;
-  return (left * (k - t * Tensor(2.0)) + right * (h + t * Tensor(2.0))) / (h + k);
+  return (left * (k - t * 2.0) + right * (h + t * 2.0)) / (h + k);
 }
 
 Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   const int64_t n = x.size(d);
   if (n < edge_order + 1)
     fail("gradient: dimension {} of {} has {} samples; with edge_order={} at least {} are needed",
-         d + 1, to_string(x.shape()), n, edge_order, edge_order + 1);
+         d + 1, x.shape(), n, edge_order, edge_order + 1);
   Tensor step = Tensor(s.apart);  // between neighbours: a number, or n - 1 of them along d
   if (s.at.defined()) {
     if (s.at.dim() != 1 || s.at.size(0) != n)
-      fail("gradient: the places are {}, dimension {} of {} has {} samples",
-           to_string(s.at.shape()), d + 1, to_string(x.shape()), n);
+      fail("gradient: the places are {}, dimension {} of {} has {} samples", s.at.shape(), d + 1,
+           x.shape(), n);
     const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
     Shape shape;
     for (int k = 0; k < x.dim(); ++k) shape.push(k == d ? n - 1 : 1);
@@ -89,8 +89,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   if (edge_order == 1) parts.push_back((f(1) - f(0)) / h(0));
   else parts.push_back(parabola(f(0), f(1), f(2), h(0), h(1), -h(0)));
   if (n > 2)
-    parts.push_back(
-        parabola(f(0, n - 2), f(1, n - 2), f(2, n - 2), h(0, n - 2), h(1, n - 2), Tensor(0.0)));
+    parts.push_back(parabola(f(0, n - 2), f(1, n - 2), f(2, n - 2), h(0, n - 2), h(1, n - 2), 0.0));
   if (edge_order == 1) parts.push_back((f(n - 1) - f(n - 2)) / h(n - 2));
   else parts.push_back(parabola(f(n - 3), f(n - 2), f(n - 1), h(n - 3), h(n - 2), h(n - 2)));
   return cat(parts, d);
@@ -103,7 +102,7 @@ std::vector<Tensor> gradient(const Tensor& given, const std::vector<Spacing>& sp
   if (edge_order != 1 && edge_order != 2)
     fail("gradient: edge_order is {}; it must be 1 or 2", edge_order);
   if (given.dtype() == Dtype::b8 || given.dtype() == Dtype::u8)
-    fail("gradient: of {}; use x:float()", dtype_name(given.dtype()));
+    fail("gradient: of {}; use x:float()", given.dtype());
   dims_mask("gradient", given, dims);  // refuses one that is named twice
   const int n = dims.size() ? dims.size() : given.dim();
   if (spacing.size() != 1 && int(spacing.size()) != n)

@@ -16,10 +16,8 @@ namespace mt {
 // ---- positions ----------------------------------------------------------------------------------
 
 Index integer_positions(const char* name, const Index& index) {
-  const Dtype dtype = index.at.dtype();
-  if (is_float(dtype) || dtype == Dtype::b8)
-    fail("{}: positions must be integers, this index is {}; use index:long()", name,
-         dtype_name(dtype));
+  check_integers(name, index.at, "positions", "index");
+
   return {to(index.at, Dtype::i64), index.first};
 }
 
@@ -50,8 +48,7 @@ void fail_position(const char* name, const Index& index, int64_t extent, int dim
     if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p < extent + index.first) continue;
     fail("{}: {}", name, describe_violation(e, p));
   }
-  fail("{}: positions outside {}..{} (dimension {} of {})", name, e.first, e.last, dim + 1,
-       to_string(shape));
+  fail("{}: positions outside {}..{} (dimension {} of {})", name, e.first, e.last, dim + 1, shape);
 }
 
 void found(bool there, const char* name, const Index& index, int64_t extent, int dim,
@@ -86,28 +83,20 @@ void check_positions(const char* name, const Index& index, int64_t extent, int d
 
 Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
   if (value.dim() != 0)
-    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
-         to_string(value.shape()));
+    fail("{}: the value is {}; one number or a 0-d tensor is needed", name, value.shape());
   if (value.impl()->number) {
     check_value(name, value.at(0), x.dtype());
     return scalar(value.at(0), x.dtype());
   }
   if (!can_hold(x.dtype(), value.dtype()))
-    fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
-         dtype_name(x.dtype()));
+    fail("{}: the value is {}, which this {} tensor cannot hold", name, value.dtype(), x.dtype());
   return to(to(value, x.dtype()), x.device());
-}
-
-void check_together(const char* name, const Tensor& x, const Tensor& y) {
-  if (&x.device() != &y.device())
-    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
-         y.device().name, x.device().name);
 }
 
 void check_source(const char* name, const Tensor& x, const Tensor& source) {
   if (source.dtype() != x.dtype())
-    fail("{}: the source is {}, the tensor {}; use source:to('{}')", name,
-         dtype_name(source.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+    fail("{}: the source is {}, the tensor {}; use source:to('{}')", name, source.dtype(),
+         x.dtype(), x.dtype());
   check_together(name, x, source);
 }
 
@@ -135,12 +124,12 @@ void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) 
   check_together(name, x, index);
   if (index.dim() != x.dim())
     fail("{}: the index is {}, the tensor {}; they need the same number of dimensions", name,
-         to_string(index.shape()), to_string(x.shape()));
+         index.shape(), x.shape());
   if (index.numel() == 0) return;
   for (int k = 0; k < x.dim(); ++k)
     if (k != d && index.size(k) > x.size(k))
-      fail("{}: the index {} is larger than {} in dimension {}", name, to_string(index.shape()),
-           to_string(x.shape()), k + 1);
+      fail("{}: the index {} is larger than {} in dimension {}", name, index.shape(), x.shape(),
+           k + 1);
 }
 
 /// A 0-d tensor or index as one of size 1.
@@ -201,7 +190,6 @@ void scatter_into(const char* name, const Tensor& out, int d, const Index& index
 
 /// Where the source's values stayed: the last of those that met.
 Tensor stayed(const Shape& whole, int d, const Index& index) {
-  NoGrad off;
   const int64_t n = index.at.numel();
   const Tensor ids =
       reshape(range(1, double(n), 1, Dtype::i64, index.at.device()), index.at.shape());
@@ -227,15 +215,9 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int d = node.kept<Along>().d;
   const Index index = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
-  Tensor self_hits, source_hits, share;
-  {
-    NoGrad off;
-    self_hits = to(eq(x, best), g.dtype());
-    source_hits = to(eq(source, gather(best, d, index)), g.dtype());
-    share = scatter_add(self_hits, d, index, source_hits);
-    share = maximum(share, Tensor(1.0));
-  }
-  const Tensor part = g / share;
+  const Tensor self_hits = to(eq(x, best), g.dtype()),
+               source_hits = to(eq(source, gather(best, d, index)), g.dtype());
+  const Tensor part = g / maximum(scatter_add(self_hits, d, index, source_hits), 1.0);
   if (node.wants(0)) dx[0] = part * self_hits;
   if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
 }
@@ -247,25 +229,20 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Index index = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
   if (node.wants(0)) {
-    const Tensor safe = where(eq(x, 0.0), Tensor(1.0), x);
+    const Tensor safe = where(eq(x, 0.0), 1.0, x);
     dx[0] = g * scatter_reduce(safe, d, index, source, "prod") / safe;
   }
   if (!node.wants(1)) return;
-  const bool recorded = grad_enabled();
-  Tensor is_zero, alone;
-  {
-    NoGrad off;
-    is_zero = eq(source, 0.0);
-    const Tensor none = zeros(x.shape(), Dtype::i64, x.device());
-    const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
-    alone = logical_and(is_zero, eq(gather(zeros_there, d, index), Tensor(1.0)));
-    if (recorded && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
-      fail(
-          "scatter_reduce: two zeros of the source go to one place; their product has no second "
-          "derivative here; leave create_graph out, or use mt.prod");
-  }
-  const Tensor others = scatter_reduce(x, d, index, where(alone, Tensor(1.0), source), "prod");
-  const Tensor safe = where(is_zero, Tensor(1.0), source);
+  const Tensor is_zero = eq(source, 0.0), none = zeros(x.shape(), Dtype::i64, x.device());
+  const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
+  const Tensor alone = logical_and(is_zero, eq(gather(zeros_there, d, index), 1.0));
+  if (grad_enabled() && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
+    fail(
+        "scatter_reduce: two zeros of the source go to one place; their product has no second "
+        "derivative here; leave create_graph out, or use mt.prod");
+
+  const Tensor others = scatter_reduce(x, d, index, where(alone, 1.0, source), "prod");
+  const Tensor safe = where(is_zero, 1.0, source);
   dx[1] = where(alone, gather(g * others, d, index), gather(g * product, d, index) / safe);
 }
 
@@ -301,14 +278,12 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
   check_ranks(name, x, given.at, d);
   check_source(name, x, source);
   if (source.dim() != x.dim())
-    fail("{}: the source is {}, the tensor {}", name, to_string(source.shape()),
-         to_string(x.shape()));
+    fail("{}: the source is {}, the tensor {}", name, source.shape(), x.shape());
   Index index = integer_positions(name, given);
   Tensor part = source;
   for (int k = 0; k < x.dim(); ++k) {
     if (index.at.size(k) > source.size(k) && index.at.numel() > 0)
-      fail("{}: the index {} is larger than the source {}", name, to_string(index.at.shape()),
-           to_string(source.shape()));
+      fail("{}: the index {} is larger than the source {}", name, index.at.shape(), source.shape());
     if (index.at.size(k) < part.size(k)) part = slice(part, k, 0, index.at.size(k));
   }
   if (index.at.numel() == 0) return in_place ? x : clone(x);
@@ -341,11 +316,10 @@ double identity(ScatterReduce join, Dtype dtype) {
 
 /// How many values each cell of x is the mean of.
 Tensor counts(const Tensor& x, Dim dim, const Index& index, bool include_self) {
-  NoGrad off;
   const Dtype dtype = is_float(x.dtype()) ? x.dtype() : Dtype::i64;
   const Tensor n = scatter_add(full(x.shape(), include_self, dtype, x.device()), dim, index,
                                ones(index.at.shape(), dtype, x.device()));
-  return maximum(n, Tensor(1.0));
+  return maximum(n, 1.0);
 }
 
 }  // namespace
@@ -397,7 +371,7 @@ Tensor take_along_dim(const Tensor& x, const Index& index, std::optional<Dim> di
   const int d = wrap_dim("take_along_dim", *dim, x.dim());
   if (x.dim() != index.at.dim())
     fail("take_along_dim: the index is {}, the tensor {}; they need the same number of dimensions",
-         to_string(index.at.shape()), to_string(x.shape()));
+         index.at.shape(), x.shape());
   if (x.dim() == 0) return gather(x, 0, index);
   Shape a = x.shape(), b = index.at.shape();
   a[d] = b[d] = 1;

@@ -9,7 +9,6 @@
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
-#include "engine/ops/generator_of_thread.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/math/random.h"
 

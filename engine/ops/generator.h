@@ -55,5 +55,7 @@ class Generator {
 
 /// The stream of manual_seed, which everybody uses who names no other.
 Generator& default_generator();
+/// Where this is set, it is the thread's default_generator(). Whoever sets it puts back what was there.
+Generator*& generator_of_thread();
 
 }  // namespace mt

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -11,13 +12,11 @@ namespace {
 
 /// A coordinate mirrored between low / 2 and high / 2, again and again.
 Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
-  if (low == high) return at * Tensor(0.0);
+  if (low == high) return at * 0.0;
   const double first = double(low) / 2, span = double(high - low) / 2;
-  const Tensor far = abs(at - Tensor(first)), rest = fmod(far, Tensor(span));
-  NoGrad off;
-  const Tensor odd = ne(remainder(floor(far.detach() / Tensor(span)), Tensor(2.0)), Tensor(0.0));
-  set_grad_enabled(off.before);
-  return where(odd, Tensor(span) - rest, rest) + Tensor(first);
+  const Tensor far = abs(at - first), rest = fmod(far, span);
+  const Tensor odd = ne(remainder(floor(far.detach() / span), 2.0), 0.0);
+  return where(odd, span - rest, rest) + first;
 }
 
 /// A pixel's coordinate with what lies beyond the image brought inside, unless that is zeros; held
@@ -25,30 +24,14 @@ Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
 Tensor brought_inside(Tensor at, int64_t size, Beyond beyond, bool corners) {
   if (beyond == Beyond::reflection)
     at = corners ? mirrored(at, 0, 2 * (size - 1)) : mirrored(at, -1, 2 * size - 1);
-  if (beyond != Beyond::zeros)
-    return clamp(where(isnan(at), Tensor(0.0), at), Tensor(0.0), Tensor(double(size - 1)));
-  return clamp(at, Tensor(-0x1p30), Tensor(0x1p30));
+  if (beyond != Beyond::zeros) return clamp(where(isnan(at), 0.0, at), 0.0, double(size - 1));
+  return clamp(at, -0x1p30, 0x1p30);
 }
 
 /// From -1..1 to pixels.
 Tensor pixels(const Tensor& g, int64_t size, bool corners) {
-  if (corners) return (g + Tensor(1.0)) * Tensor(double(size - 1) / 2);
-  return ((g + Tensor(1.0)) * Tensor(double(size)) - Tensor(1.0)) * Tensor(0.5);
-}
-
-/// The weights of the cubic kernel (Keys 1981, a = -0.75) at distances 1 + t, t, 1 - t, 2 - t.
-Tensor cubic_weight(const Tensor& t, int tap) {
-  constexpr double a = -0.75;
-  const auto near = [](const Tensor& x) {
-    return (x * Tensor(a + 2) - Tensor(a + 3)) * x * x + Tensor(1.0);
-  };
-  const auto far = [](const Tensor& x) {
-    return ((x * Tensor(a) - Tensor(5 * a)) * x + Tensor(8 * a)) * x - Tensor(4 * a);
-  };
-  return tap == 0   ? far(t + Tensor(1.0))
-         : tap == 1 ? near(t)
-         : tap == 2 ? near(Tensor(1.0) - t)
-                    : far(Tensor(2.0) - t);
+  if (corners) return (g + 1.0) * (double(size - 1) / 2);
+  return ((g + 1.0) * double(size) - 1.0) * 0.5;
 }
 
 /// One of the pixels along a dimension that a point is made of.
@@ -59,16 +42,14 @@ struct Tap {
 std::vector<Tap> taps_of(const Tensor& at, int64_t size, Sampling how, Beyond beyond,
                          bool corners) {
   if (how == Sampling::nearest) {  // the points have a gradient, which is 0; NaN lies outside
-    const Tensor safe = where(isnan(at), Tensor(-1.0), at);
-    return {{round(safe.detach()), safe - safe + Tensor(1.0)}};
+    const Tensor safe = where(isnan(at), -1.0, at);
+    return {{round(safe.detach()), safe - safe + 1.0}};
   }
   const Tensor low = floor(at.detach()), t = at - low;
-  if (how == Sampling::linear) return {{low, Tensor(1.0) - t}, {low + Tensor(1.0), t}};
+  if (how == Sampling::linear) return {{low, 1.0 - t}, {low + 1.0, t}};
   std::vector<Tap> taps;
   for (int k = 0; k < 4; ++k) {
-    NoGrad off;
-    const Tensor place = brought_inside(low + Tensor(double(k - 1)), size, beyond, corners);
-    set_grad_enabled(off.before);
+    const Tensor place = brought_inside(low + double(k - 1), size, beyond, corners);
     taps.push_back({place, cubic_weight(t, k)});
   }
   return taps;
@@ -79,18 +60,16 @@ void check_grid(const Tensor& x, const Tensor& grid) {
   const int spatial = x.dim() - 2;
   if (spatial != 2 && spatial != 3)
     fail("{}: the input is {}; expected (batch x channels x height x width), or with depth", name,
-         to_string(x.shape()));
+         x.shape());
   if (grid.dim() != x.dim() || grid.size(grid.dim() - 1) != spatial || grid.size(0) != x.size(0))
-    fail("{}: the input is {}, the grid {}; expected ({} x .. x {})", name, to_string(x.shape()),
-         to_string(grid.shape()), x.size(0), spatial);
+    fail("{}: the input is {}, the grid {}; expected ({} x .. x {})", name, x.shape(), grid.shape(),
+         x.size(0), spatial);
   if (!is_float(x.dtype()) || grid.dtype() != x.dtype())
-    fail("{}: the input is {}, the grid {}; both must be of one float dtype", name,
-         dtype_name(x.dtype()), dtype_name(grid.dtype()));
-  if (&x.device() != &grid.device())
-    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
-         grid.device().name, x.device().name);
+    fail("{}: the input is {}, the grid {}; both must be of one float dtype", name, x.dtype(),
+         grid.dtype());
+  check_together(name, x, grid);
   for (int d = 2; d < x.dim(); ++d)
-    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
 }
 
 }  // namespace
@@ -99,10 +78,9 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   check_grid(x, grid);
   const int spatial = x.dim() - 2;
   const int64_t n = x.size(0), c = x.size(1);
-  int64_t points = 1, area = 1;
-  Shape result{n, c};
-  for (int d = 0; d < spatial; ++d)
-    points *= grid.size(1 + d), area *= x.size(2 + d), result.push(grid.size(1 + d));
+  const Shape places = grid.shape().first(1 + spatial).from(1), result = joined({n, c}, places);
+  const int64_t points = product(places), area = product(x.shape().from(2));
+
   if (checked_count("grid_sample", result) == 0) return zeros(result, x.dtype(), x.device());
   // From the last dimension, which the grid's first number is for.
   std::vector<Tap> all{{Tensor(), Tensor()}};  // place: int64 in the plane
@@ -115,13 +93,10 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     std::vector<Tap> more;
     std::vector<Tensor> all_inside;
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
-      NoGrad off;
-      const Tensor known =
-          logical_and(ge(tap.place, Tensor(0.0)), le(tap.place, Tensor(double(size - 1))));
+      const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
       const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
-      const Tensor place = to(where(known, tap.place, Tensor(0.0)), Dtype::i64) *
+      const Tensor place = to(where(known, tap.place, 0.0), Dtype::i64) *
                            scalar(double(stride), Dtype::i64, x.device());
-      set_grad_enabled(off.before);
       for (size_t i = 0; i < all.size(); ++i) {
         const bool first = !all[i].place.defined();
         more.push_back({first ? place : all[i].place + place,
@@ -135,7 +110,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   const Tensor flat = reshape(x, {n, c, area});
   Tensor out;
   for (size_t i = 0; i < all.size(); ++i) {
-    const Tensor weight = where(inside[i], all[i].weight, Tensor(0.0));
+    const Tensor weight = where(inside[i], all[i].weight, 0.0);
     const Tensor part = gather(flat, 2, expand(all[i].place, {n, c, points})) * weight;
     out = i == 0 ? part : out + part;
   }
@@ -146,39 +121,29 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
   const char* name = "affine_grid";
   const int spatial = size.size() - 2;
   if (spatial != 2 && spatial != 3)
-    fail("{}: size is {}; expected (batch x channels x height x width), or with depth", name,
-         to_string(size));
+    fail("{}: size is {}; expected (batch x channels x height x width), or with depth", name, size);
   for (int64_t n : size)
-    if (n < 1) fail("{}: size is {}; every size must be at least 1", name, to_string(size));
-  if (!is_float(theta.dtype()))
-    fail("{}: theta is {}; use theta:float()", name, dtype_name(theta.dtype()));
-  if (!(theta.shape() == Shape{size[0], spatial, spatial + 1}))
-    fail("{}: theta is {}; expected ({} x {} x {})", name, to_string(theta.shape()), size[0],
-         spatial, spatial + 1);
-  Shape points;  // (depth x) height x width, then the coordinates
-  for (int d = 0; d < spatial; ++d) points.push(size[2 + d]);
-  Shape all = points;
-  all.push(spatial + 1);
-  checked_count(name, all);
-  Tensor base;
-  {
-    NoGrad off;
-    std::vector<Tensor> columns;
-    for (int d = spatial - 1; d >= 0; --d) {  // x, y, z
-      const int64_t n = points[d];
-      const double end = n == 1 ? 0 : corners ? 1 : double(n - 1) / double(n);
-      Shape along;
-      for (int k = 0; k < spatial; ++k) along.push(k == d ? n : 1);
-      columns.push_back(
-          expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along), points));
-    }
-    columns.push_back(ones(points, theta.dtype(), theta.device()));
-    base = reshape(stack(columns, -1), {1, -1, spatial + 1});
+    if (n < 1) fail("{}: size is {}; every size must be at least 1", name, size);
+  check_float(name, theta, "theta is", "theta");
+  if (theta.shape() != Shape{size[0], spatial, spatial + 1})
+    fail("{}: theta is {}; expected ({} x {} x {})", name, theta.shape(), size[0], spatial,
+         spatial + 1);
+  const Shape points = size.from(2);  // (depth x) height x width
+  checked_count(name, joined(points, {spatial + 1}));
+
+  std::vector<Tensor> columns;
+  for (int d = spatial - 1; d >= 0; --d) {  // x, y, z
+    const int64_t n = points[d];
+    const double end = n == 1 ? 0 : corners ? 1 : double(n - 1) / double(n);
+    Shape along;
+    for (int k = 0; k < spatial; ++k) along.push(k == d ? n : 1);
+    columns.push_back(
+        expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along), points));
   }
-  Shape result{size[0]};
-  for (int64_t n : points) result.push(n);
-  result.push(spatial);
-  return reshape(matmul(base, transpose(theta, 1, 2)), result);
+  columns.push_back(ones(points, theta.dtype(), theta.device()));
+  const Tensor base = reshape(stack(columns, -1), {1, -1, spatial + 1});
+  return reshape(matmul(base, transpose(theta, 1, 2)),
+                 joined(joined({size[0]}, points), {spatial}));
 }
 
 }  // namespace mt

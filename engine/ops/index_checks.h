@@ -18,8 +18,6 @@ void check_positions(const char* name, const Index&, int64_t extent, int dim, co
 bool ravel_index(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
 /// The one number that masked_fill and index_fill put into x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
-/// Refuses tensors on two devices.
-void check_together(const char* name, const Tensor& x, const Tensor& y);
 /// Refuses a source of another dtype or on another device.
 void check_source(const char* name, const Tensor& x, const Tensor& source);
 

@@ -52,7 +52,6 @@ Tensor offsets_in(const Tensor& x, const Key& key) {
   int row = 0;
   for (int d = 0; d < x.dim(); ++d) {
     if (!(key.dims >> d & 1)) continue;
-    NoGrad off;
     ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.data_as<int64_t>(), x.stride(d), row > 0);
     ++row;
   }
@@ -156,7 +155,6 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
 
 /// Where the source's values stayed: the last of those that met.
 Tensor stayed(const Key& key) {
-  NoGrad off;
   const Shape shape = shape_at(key.whole, key);
   const Tensor ids = reshape(
       range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
@@ -285,22 +283,19 @@ class Region {
   }
   /// Becomes the positions that it sets, counted from 0: one index for each dimension of the mask.
   void enter_mask(const Tensor& mask) {
-    NoGrad off;
     ++masks_;
     const int rank = mask.dim();
     if (rank == 0) {  // a new dimension, of size 1 or 0
       const bool on = mask.item() != 0;
-      {
-        NoGrad record(recorded_);
-        add_dimension();
-      }
+      add_dimension();
+
       indices_.emplace_back(dim_ - 1, shown_, Index(zeros({on ? 1 : 0}, Dtype::i64, x_.device())));
       return;
     }
     for (int d = 0; d < rank; ++d)
       if (mask.size(d) != size_[dim_ + d])
-        fail("index: the mask is {}, but dimension {} has size {}", to_string(mask.shape()),
-             shown_ + d + 1, size_[dim_ + d]);
+        fail("index: the mask is {}, but dimension {} has size {}", mask.shape(), shown_ + d + 1,
+             size_[dim_ + d]);
     const bool alone = size_.size() == rank;
     const std::vector<Tensor> at =
         alone ? std::vector<Tensor>(size_t(rank), mask) : nonzero_list(mask);
@@ -335,12 +330,9 @@ Key Region::key(const char* name) const {
     key.at = at[0].at;
     return key;
   }
-  NoGrad off;
   Shape block;
   for (const Entry& e : at) block = broadcast("index", block, e.at.at.shape());
-  Shape stacked = block;
-  stacked.insert(0, n);
-  key.at = {empty(stacked, Dtype::i64, x_.device())};
+  key.at = {empty(joined({n}, block), Dtype::i64, x_.device())};
   const int64_t each = checked_count("index", block);
   for (int i = 0; i < n; ++i) {
     const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
@@ -356,9 +348,8 @@ Key Region::key(const char* name) const {
 Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
   Tensor value = given;
   while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
-  if (value.dim() > shape.size() || !(broadcast("assignment", shape, value.shape()) == shape))
-    fail("assignment: the value {} does not fit into {}", to_string(given.shape()),
-         to_string(shape));
+  if (value.dim() > shape.size() || broadcast("assignment", shape, value.shape()) != shape)
+    fail("assignment: the value {} does not fit into {}", given.shape(), shape);
   return expand(to(value, x.dtype()), shape);
 }
 
@@ -429,7 +420,7 @@ namespace {
 /// The key of a 1-d index into one dimension.
 Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   if (given.at.dim() > 1)
-    fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+    fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
   check_together(name, x, given.at);
   Key key;
   key.dims = 1u << d, key.place = key.shown = d, key.whole = x.shape();
@@ -453,9 +444,8 @@ Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given
   Key key = slices_at(name, x, d, given);
   check_source(name, x, source);
   const Shape shape = shape_at(x.shape(), key);
-  if (!filling && !(source.shape() == shape))
-    fail("{}: the source is {}, the index names {} of {}", name, to_string(source.shape()),
-         to_string(shape), to_string(x.shape()));
+  if (!filling && source.shape() != shape)
+    fail("{}: the source is {}, the index names {} of {}", name, source.shape(), shape, x.shape());
   Tensor value = expand(source, shape);
   if (in_place && value.impl()->storage == x.impl()->storage) value = clone(value);
   if (in_place && key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
@@ -487,8 +477,8 @@ Tensor index_add(const Tensor& x, Dim dim, const Index& index, const Tensor& sou
                  InPlace in_place) {
   const char* const name = in_place ? "index_add_" : "index_add";
   check_value(name, alpha, x.dtype());
-  return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha),
-                    ScatterReduce::add, false, in_place);
+  return put_slices(name, x, dim, index, alpha == 1 ? source : source * alpha, ScatterReduce::add,
+                    false, in_place);
 }
 
 Tensor index_copy(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
@@ -512,13 +502,12 @@ Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& 
     fail("{}: '{}' is no way to reduce; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
   const int d = wrap_dim(name, dim, x.dim());
   if (given.at.dim() > 1)
-    fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+    fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
   Shape shape = x.shape(), along;
   for (int k = 0; k < x.dim(); ++k) along.push(k == d ? given.at.numel() : 1);
   if (x.dim() > 0) shape[d] = given.at.numel();
-  if (!(source.shape() == shape))
-    fail("{}: the source is {}, the index names {} of {}", name, to_string(source.shape()),
-         to_string(shape), to_string(x.shape()));
+  if (source.shape() != shape)
+    fail("{}: the source is {}, the index names {} of {}", name, source.shape(), shape, x.shape());
   const Tensor at = expand(reshape(given.at, along), shape);
   return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
 }

@@ -5,6 +5,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/host.h"
+#include "engine/ops/channels.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -20,9 +21,8 @@ Tensor reduced(const Tensor& loss, Reduction how) {
 }
 
 void same_shape(const char* name, const Tensor& x, const Tensor& target) {
-  if (!(x.shape() == target.shape()))
-    fail("{}: the input is {}, the target {}; they must be alike", name, to_string(x.shape()),
-         to_string(target.shape()));
+  if (x.shape() != target.shape())
+    fail("{}: the input is {}, the target {}; they must be alike", name, x.shape(), target.shape());
 }
 
 }  // namespace
@@ -42,37 +42,35 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, doub
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
   const Tensor d = abs(x - target);
   if (beta == 0) return reduced(d, how);
-  return reduced(where(lt(d, Tensor(beta)), square(d) * Tensor(0.5 / beta), d - Tensor(0.5 * beta)),
-                 how);
+  return reduced(where(lt(d, beta), square(d) * (0.5 / beta), d - (0.5 * beta)), how);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double delta) {
   same_shape("huber_loss", x, target);
   if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
   const Tensor d = abs(x - target);
-  const Tensor far = (d - Tensor(0.5 * delta)) * Tensor(delta);
-  return reduced(where(le(d, Tensor(delta)), square(d) * Tensor(0.5), far), how);
+  const Tensor far = (d - (0.5 * delta)) * delta;
+  return reduced(where(le(d, delta), square(d) * 0.5, far), how);
 }
 
 namespace {
 
 Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
   if (!weight.defined()) return loss;
-  if (!(broadcast(name, loss.shape(), weight.shape()) == loss.shape()))
-    fail("{}: the weight {} does not fit the input {}", name, to_string(weight.shape()),
-         to_string(loss.shape()));
+  if (broadcast(name, loss.shape(), weight.shape()) != loss.shape())
+    fail("{}: the weight {} does not fit the input {}", name, weight.shape(), loss.shape());
   return loss * weight;
 }
 
 /// log p and log(1 - p), held above -100, as PyTorch does, so that p = 0 costs 100 and not infinity.
-Tensor held_log(const Tensor& p) { return maximum(log(p), Tensor(-100.0)); }
-Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), Tensor(-100.0)); }
+Tensor held_log(const Tensor& p) { return maximum(log(p), -100.0); }
+Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), -100.0); }
 
 /// The slope (p - target) / (p (1 - p)) stays finite at the ends, where the logarithm's does not.
 const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
                          const Tensor p = node.get(0);
                          if (node.wants(0)) {
-                           const Tensor spread = maximum(p * (Tensor(1.0) - p), Tensor(1e-12));
+                           const Tensor spread = maximum(p * (1.0 - p), 1e-12);
                            dx[0] = g * (p - node.get(1)) / spread;
                          }
                          if (node.wants(1)) dx[1] = g * (held_log_rest(p) - held_log(p));
@@ -97,7 +95,7 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tenso
           "binary_cross_entropy_with_logits "
           "for raw scores",
           amin(p).item(), amax(p).item());
-    loss = -(target * held_log(p) + (Tensor(1.0) - target) * held_log_rest(p));
+    loss = -(target * held_log(p) + (1.0 - target) * held_log_rest(p));
   }
   if (wants_grad(p, target)) {
     Node& node = record(kBinary, loss, {&p, &target});
@@ -111,21 +109,37 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                                         Reduction how, const Tensor& pos_weight) {
   const char* name = "binary_cross_entropy_with_logits";
   same_shape(name, x, target);
-  Tensor cost = softplus(-x, Tensor(1.0), Tensor(1e30));  // -log of the sigmoid
-  if (pos_weight.defined())
-    cost = weighted(name, cost, Tensor(1.0) + (pos_weight - Tensor(1.0)) * target);
-  return reduced(weighted(name, (Tensor(1.0) - target) * x + cost, weight), how);
+  Tensor cost = softplus(-x, 1.0, 1e30);  // -log of the sigmoid
+  if (pos_weight.defined()) cost = weighted(name, cost, 1.0 + (pos_weight - 1.0) * target);
+  return reduced(weighted(name, (1.0 - target) * x + cost, weight), how);
+}
+
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction how) {
+  check_float("soft_margin_loss", x, "the scores are");
+  broadcast("soft_margin_loss", x.shape(), target.shape());
+  return reduced(softplus(-(target * x), 1.0, 1e30), how);
+}
+
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                   Reduction how) {
+  const char* name = "multilabel_soft_margin_loss";
+  check_float(name, x, "the scores are");
+  if (x.shape() != target.shape() || x.dim() == 0)
+    fail("{}: the scores are {}, the targets {}; expected (n x classes) twice", name, x.shape(),
+         target.shape());
+  const Tensor each = binary_cross_entropy_with_logits(x, target, weight, Reduction::none);
+  return reduced(mean(each, {x.dim() - 1}), how);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_target) {
   broadcast("kl_div", x.shape(), target.shape());
   if (how == Reduction::batchmean) {  // over the input's batch, the target's does not count
     const Tensor total = kl_div(x, target, Reduction::sum, log_target);
-    return x.dim() > 0 ? total / Tensor(double(x.size(0))) : total;
+    return x.dim() > 0 ? total / double(x.size(0)) : total;
   }
   if (log_target) return reduced(exp(target) * (target - x), how);
-  const Tensor none = eq(target, Tensor(0.0));
-  const Tensor entropy = where(none, Tensor(0.0), target * log(where(none, Tensor(1.0), target)));
+  const Tensor none = eq(target, 0.0);
+  const Tensor entropy = where(none, 0.0, target * log(where(none, 1.0, target)));
   return reduced(entropy - target * x, how);
 }
 
@@ -137,32 +151,31 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   if (!(eps > 0)) fail("{}: eps is {}, it must be above 0", name, show(eps));
   broadcast(name, x.shape(), target.shape());
   Tensor var = variance.impl()->number ? full_like(x, variance.at(0)) : variance;
-  if (!(var.shape() == x.shape())) {
-    const bool row = x.dim() == var.dim() + 1 && var.shape() == Shape(x.impl()->size, var.dim());
+  if (var.shape() != x.shape()) {
+    const bool row = x.dim() == var.dim() + 1 && var.shape() == x.shape().first(var.dim());
     int64_t ones = 0;  // the sizes of var that differ from x's, which must be one 1
     for (int d = 0; x.dim() == var.dim() && d < x.dim(); ++d)
       if (x.size(d) != var.size(d)) ones += var.size(d);
     if (row) var = unsqueeze(var, -1);
     else if (ones != 1)
-      fail("{}: the variance {} does not fit the input {}", name, to_string(var.shape()),
-           to_string(x.shape()));
+      fail("{}: the variance {} does not fit the input {}", name, var.shape(), x.shape());
   }
   if (var.numel() > 0 && reports_synchronously(var.device()) && amin(var).item() < 0)
     fail("{}: a variance is {}, it must not be negative", name, show(amin(var).item()));
-  var = where(lt(var, Tensor(eps)), var - var.detach() + Tensor(eps), var);
-  Tensor loss = (log(var) + square(x - target) / var) * Tensor(0.5);
-  if (full) loss = loss + Tensor(0.5 * std::log(2 * M_PI));
+  var = where(lt(var, eps), var - var.detach() + eps, var);
+  Tensor loss = (log(var) + square(x - target) / var) * 0.5;
+  if (full) loss = loss + (0.5 * std::log(2 * M_PI));
   return reduced(loss, how);
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, bool full,
                         double eps, Reduction how) {
   broadcast("poisson_nll_loss", x.shape(), target.shape());
-  Tensor loss = log_input ? exp(x) - target * x : x - target * log(x + Tensor(eps));
+  Tensor loss = log_input ? exp(x) - target * x : x - target * log(x + eps);
   if (full) {
-    const Tensor few = le(target, Tensor(1.0)), n = where(few, Tensor(1.0), target);
-    const Tensor stirling = n * log(n) - n + log(n * Tensor(2 * M_PI)) * Tensor(0.5);
-    loss = loss + where(few, Tensor(0.0), stirling);
+    const Tensor few = le(target, 1.0), n = where(few, 1.0, target);
+    const Tensor stirling = n * log(n) - n + log(n * (2 * M_PI)) * 0.5;
+    loss = loss + where(few, 0.0, stirling);
   }
   return reduced(loss, how);
 }
@@ -190,10 +203,7 @@ struct Labels {
 
 Labels labels_of(const char* name, const Tensor& target, int64_t classes,
                  std::optional<int64_t> ignore) {
-  if (is_float(target.dtype()) || target.dtype() == Dtype::b8)
-    fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
-         name, dtype_name(target.dtype()));
-  NoGrad off;
+  check_integers(name, target, "targets are class positions and", "target");
   const Tensor labels = to(target, Dtype::i64);
   const int base = host.index_base;
   Labels l;
@@ -216,23 +226,16 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes,
 void check_class_weight(const char* name, const Tensor& weight, int64_t classes) {
   if (weight.defined() && (weight.dim() != 1 || weight.size(0) != classes))
     fail("{}: the weight is {}; expected one number for each of the {} classes", name,
-         to_string(weight.shape()), classes);
-}
-
-/// The weights of classes beside log-probabilities (n, classes, ..).
-Tensor along_classes(const Tensor& weight, const Tensor& x) {
-  Shape shape{weight.size(0)};
-  for (int d = 2; d < x.dim(); ++d) shape.push(1);
-  return reshape(weight, shape);
+         weight.shape(), classes);
 }
 
 /// x with a batch, and the targets' shape that belongs to it.
 Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
   Shape expected = x.shape();
   if (x.dim() > 0) expected.erase(x.dim() == 1 ? 0 : 1);
-  if (x.dim() == 0 || !(expected == target.shape()))
-    fail("{}: the logits are {}, the targets {}; expected (n x classes) and (n)", name,
-         to_string(x.shape()), to_string(target.shape()));
+  if (x.dim() == 0 || expected != target.shape())
+    fail("{}: the logits are {}, the targets {}; expected (n x classes) and (n)", name, x.shape(),
+         target.shape());
   return x.dim() == 1 ? unsqueeze(x, 0) : x;
 }
 
@@ -246,22 +249,19 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
   const bool nothing = l.position.numel() == 0 || classes == 0;
   Tensor share;  // of each target in a mean
   if (weight.defined() && !nothing) {
-    NoGrad off;
-    const Tensor w = reshape(index_select(to(weight, logp.dtype()), 0, reshape(l.position, {-1})),
-                             l.position.shape());
-    share = where(l.kept, w, Tensor(0.0));
+    const Tensor w = index_select(to(weight.detach(), logp.dtype()), 0, reshape(l.position, {-1}));
+    share = where(l.kept, reshape(w, l.position.shape()), 0.0);
   } else {
     share = to(l.kept, logp.dtype());
   }
-  Tensor loss =
-      nothing ? zeros(l.position.shape(), logp.dtype(), logp.device())
-              : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), Tensor(0.0));
+  Tensor loss = nothing
+                    ? zeros(l.position.shape(), logp.dtype(), logp.device())
+                    : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), 0.0);
   if (weight.defined()) loss = loss * share;
   if (smoothing > 0 && !nothing) {
-    const Tensor all =
-        weight.defined() ? logp * along_classes(to(weight, logp.dtype()), logp) : logp;
-    const Tensor smooth = -where(l.kept, sum(all, {1}), Tensor(0.0));
-    loss = loss * Tensor(1 - smoothing) + smooth * Tensor(smoothing / double(classes));
+    const Tensor all = weight.defined() ? logp * by_channel(to(weight, logp.dtype()), logp) : logp;
+    const Tensor smooth = -where(l.kept, sum(all, {1}), 0.0);
+    loss = loss * (1 - smoothing) + smooth * (smoothing / double(classes));
   }
   if (how == Reduction::none) return reshape(loss, target.shape());
   return how == Reduction::sum ? sum(loss) : sum(loss) / sum(share);
@@ -280,17 +280,16 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
   const char* name = "cross_entropy";
   if (!(smoothing >= 0 && smoothing <= 1))
     fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
-  if (!is_float(logits.dtype()))
-    fail("{}: the logits are {}; use x:float()", name, dtype_name(logits.dtype()));
+  check_float(name, logits, "the logits are");
   if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
     // Probabilities of the classes instead of labels.
     const int d = logits.dim() == 1 ? 0 : 1;
     const int64_t classes = logits.size(d);
     check_class_weight(name, weight, classes);
     Tensor p = target;
-    if (smoothing > 0) p = p * Tensor(1 - smoothing) + Tensor(smoothing / double(classes));
+    if (smoothing > 0) p = p * (1 - smoothing) + (smoothing / double(classes));
     Tensor each = log_softmax(logits, d) * p;
-    if (weight.defined()) each = each * (d == 0 ? weight : along_classes(weight, logits));
+    if (weight.defined()) each = each * by_channel(weight, logits);
     const Tensor loss = -sum(each, {d});
     return reduced(loss, how);
   }
@@ -305,14 +304,12 @@ namespace {
 /// Scores (n, classes) and what belongs to them: both with a batch.
 void check_rows(const char* name, const Tensor& x, const Tensor& target, const Shape& expected) {
   if (x.dim() != 1 && x.dim() != 2)
-    fail("{}: the scores are {}; expected (n x classes) or (classes)", name, to_string(x.shape()));
-  if (!is_float(x.dtype()))
-    fail("{}: the scores are {}; use x:float()", name, dtype_name(x.dtype()));
-  if (!(target.shape() == expected))
-    fail("{}: the scores are {}, the targets {}; expected {}", name, to_string(x.shape()),
-         to_string(target.shape()), to_string(expected));
-  if (x.size(x.dim() - 1) == 0)
-    fail("{}: the scores {} have no classes", name, to_string(x.shape()));
+    fail("{}: the scores are {}; expected (n x classes) or (classes)", name, x.shape());
+  check_float(name, x, "the scores are");
+  if (target.shape() != expected)
+    fail("{}: the scores are {}, the targets {}; expected {}", name, x.shape(), target.shape(),
+         expected);
+  if (x.size(x.dim() - 1) == 0) fail("{}: the scores {} have no classes", name, x.shape());
 }
 
 Shape batch_of_rows(const Tensor& x) { return x.dim() == 2 ? Shape{x.size(0)} : Shape{}; }
@@ -340,10 +337,10 @@ Tensor multi_margin_loss(const Tensor& x0, const Tensor& target, int64_t p, doub
   const Tensor at = labels_of(name, reshape(target, {x.size(0)}), classes, {}).position;
   const Tensor label = unsqueeze(at, 1);
   const Tensor own = eq(label, range(0, double(classes - 1), 1, Dtype::i64, x.device()));
-  Tensor cost = relu(x - gather(x, 1, label) + Tensor(margin));
+  Tensor cost = relu(x - gather(x, 1, label) + margin);
   if (p == 2) cost = square(cost);
   if (weight.defined()) cost = cost * unsqueeze(index_select(to(weight, x.dtype()), 0, at), 1);
-  const Tensor loss = sum(where(own, Tensor(0.0), cost), {1}) / Tensor(double(classes));
+  const Tensor loss = sum(where(own, 0.0, cost), {1}) / double(classes);
   return of_rows(loss, target.shape(), how);
 }
 
@@ -354,21 +351,18 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
   const int64_t n = x.size(0), classes = x.size(1);
   checked_count(name, {n, classes, classes});
   const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
-  Tensor listed, outside;  // which targets count; which classes are not among them
+  const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
   int64_t most = classes;  // targets of a row
-  {
-    NoGrad off;
-    const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
-    if (n > 0 && reports_synchronously(x.device()))
-      most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
-    listed = slice(ne(counts, Tensor(0.0)), 1, 0, most);
-    outside = eq(scatter_add(zeros({n, classes}, Dtype::i64, x.device()), 1, l.position, counts),
-                 Tensor(0.0));
-  }
+  if (n > 0 && reports_synchronously(x.device()))
+    most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
+  const Tensor listed = slice(ne(counts, 0.0), 1, 0, most);  // which targets count
+  const Tensor none = zeros({n, classes}, Dtype::i64, x.device());
+  const Tensor outside = eq(scatter_add(none, 1, l.position, counts), 0.0);  // classes not listed
+
   const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
-  const Tensor cost = relu(unsqueeze(x, 1) - own + Tensor(1.0));
+  const Tensor cost = relu(unsqueeze(x, 1) - own + 1.0);
   const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
-  const Tensor loss = sum(where(counted, cost, Tensor(0.0)), {1, 2}) / Tensor(double(classes));
+  const Tensor loss = sum(where(counted, cost, 0.0), {1, 2}) / double(classes);
   return of_rows(loss, batch_of_rows(x0), how);
 }
 
@@ -379,16 +373,16 @@ namespace {
 /// The p-norm along a dimension, held above eps, where its slope would be infinite.
 Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
   const double least = std::max(std::pow(eps, p), 1e-37);
-  if (std::isinf(p)) return maximum(amax(abs(x), {d}, keepdim), Tensor(eps));
-  if (p == 1) return maximum(sum(abs(x), {d}, keepdim), Tensor(eps));
-  if (p == 2) return sqrt(maximum(sum(square(x), {d}, keepdim), Tensor(least)));
-  if (p == 0) return maximum(sum(to(ne(x, Tensor(0.0)), x.dtype()), {d}, keepdim), Tensor(eps));
-  return pow(maximum(sum(pow(abs(x), Tensor(p)), {d}, keepdim), Tensor(least)), Tensor(1 / p));
+  if (std::isinf(p)) return maximum(amax(abs(x), {d}, keepdim), eps);
+  if (p == 1) return maximum(sum(abs(x), {d}, keepdim), eps);
+  if (p == 2) return sqrt(maximum(sum(square(x), {d}, keepdim), least));
+  if (p == 0) return maximum(sum(to(ne(x, 0.0), x.dtype()), {d}, keepdim), eps);
+  return pow(maximum(sum(pow(abs(x), p), {d}, keepdim), least), 1 / p);
 }
 
 void check_norm(const char* name, const Tensor& x, double p) {
   if (!(p >= 0)) fail("{}: p is {}, it must be at least 0", name, show(p));
-  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  check_float(name, x);
 }
 
 }  // namespace
@@ -411,7 +405,7 @@ Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) 
 }
 
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdim) {
-  const Tensor d = x - y + Tensor(eps);
+  const Tensor d = x - y + eps;
   check_norm("pairwise_distance", d, p);
   return norm_above(d, p, d.dim() - 1, keepdim, 0);
 }
@@ -419,7 +413,7 @@ Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps,
 namespace {
 
 /// Signs that say which of two: 1 or -1.
-Tensor is_one(const Tensor& y) { return eq(y, Tensor(1.0)); }
+Tensor is_one(const Tensor& y) { return eq(y, 1.0); }
 
 }  // namespace
 
@@ -428,18 +422,18 @@ Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& targe
   if (x.dim() != y.dim() || x.dim() != target.dim())
     fail(
         "margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
-        to_string(x.shape()), to_string(y.shape()), to_string(target.shape()));
-  return reduced(relu(target * (y - x) + Tensor(margin)), how);
+        x.shape(), y.shape(), target.shape());
+  return reduced(relu(target * (y - x) + margin), how);
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction how) {
-  return reduced(where(is_one(target), x, relu(Tensor(margin) - x)), how);
+  return reduced(where(is_one(target), x, relu(margin - x)), how);
 }
 
 Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                              Reduction how) {
   const Tensor c = cosine_similarity(x, y, -1, 1e-8);
-  return reduced(where(is_one(target), Tensor(1.0) - c, relu(c - Tensor(margin))), how);
+  return reduced(where(is_one(target), 1.0 - c, relu(c - margin)), how);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -448,7 +442,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   const Tensor near = pairwise_distance(anchor, positive, p, eps, false);
   Tensor far = pairwise_distance(anchor, negative, p, eps, false);
   if (swap) far = minimum(far, pairwise_distance(positive, negative, p, eps, false));
-  return reduced(relu(near - far + Tensor(margin)), how);
+  return reduced(relu(near - far + margin), how);
 }
 
 }  // namespace mt

@@ -25,6 +25,12 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
 /// target (log target - x) for log-probabilities x.
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
               bool log_target = false);
+/// log(1 + exp(-target x)); targets are 1 or -1.
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+/// The mean over the last dimension, the classes, of binary_cross_entropy_with_logits; one loss for
+/// each example.
+Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                                   Reduction = Reduction::mean);
 /// Logits (n, classes, ..) or (classes) against class labels (n, ..), which count from
 /// `index_base`; targets equal to `ignore_index` do not count. Floats of the logits' shape are
 /// probabilities of the classes.

@@ -25,8 +25,7 @@ struct Counted {
 
 void check_mask(const char* name, const Tensor& mask) {
   if (mask.dtype() != Dtype::b8)
-    fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name,
-         dtype_name(mask.dtype()));
+    fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name, mask.dtype());
 }
 
 /// The shape that x and the mask have together; in place it must be x's.
@@ -34,15 +33,9 @@ Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, InPlac
   check_mask(name, mask);
   check_together(name, x, mask);
   const Shape shape = broadcast(name, x.shape(), mask.shape());
-  if (in_place && !(shape == x.shape()))
-    fail("{}: the mask {} does not fit into {}", name, to_string(mask.shape()),
-         to_string(x.shape()));
+  if (in_place && shape != x.shape())
+    fail("{}: the mask {} does not fit into {}", name, mask.shape(), x.shape());
   return shape;
-}
-
-/// Puts the packed elements where the mask is set.
-void unpack(const Tensor& whole, const Tensor& packed, const Counted& c) {
-  whole.device().compress({c.mask, whole.dtype(), whole.data(), packed.data(), true});
 }
 
 }  // namespace
@@ -51,11 +44,8 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Shape shape = masked_shape("masked_select", x, mask, false);
   const Counted c(expand(mask, shape));
   const Tensor wide = expand(x, shape);
-  Tensor whole;
-  {
-    NoGrad off;
-    whole = contiguous(wide);
-  }
+  const Tensor whole = contiguous(wide.detach());
+
   Tensor out = empty({c.total}, x.dtype(), x.device());
   x.device().compress({c.mask, x.dtype(), whole.data(), out.data(), false});
   if (wants_grad(wide)) {
@@ -86,18 +76,14 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   if (source.numel() < c.total)
     fail("{}: the mask sets {} elements, the source has {}", name, c.total, source.numel());
   const Tensor wide = expand(x, shape);
-  Tensor out = empty(shape, x.dtype(), x.device()), packed;
+  const Tensor out = empty(shape, x.dtype(), x.device()), packed = contiguous(source.detach());
   copy_elements(out, wide);
-  {
-    NoGrad off;
-    packed = contiguous(source);
-  }
-  unpack(out, packed, c);
+  out.device().compress({c.mask, out.dtype(), out.data(), packed.data(), true});
   if (wants_grad(wide, source)) {
     static const NodeType type{"masked_scatter", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor mask = node.get(0);
                                  const Shape& full = node.kept<Shape>();
-                                 if (node.wants(0)) dx[0] = masked_fill(g, mask, Tensor(0.0));
+                                 if (node.wants(0)) dx[0] = masked_fill(g, mask, 0.0);
                                  if (!node.wants(1)) return;
                                  Tensor part = masked_select(g, mask);
                                  const int64_t n = checked_count("masked_scatter", full);
@@ -119,7 +105,6 @@ namespace {
 
 /// One contiguous row for each dimension of x.
 Tensor nonzero_rows(const Tensor& x, int64_t first) {
-  NoGrad off;
   const Counted c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
   Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
   Nonzero z;
@@ -134,7 +119,6 @@ Tensor nonzero_rows(const Tensor& x, int64_t first) {
 Tensor nonzero(const Tensor& x, int64_t first) { return t(nonzero_rows(x, first)); }
 
 std::vector<Tensor> nonzero_list(const Tensor& x, int64_t first) {
-  NoGrad off;
   const Tensor rows = nonzero_rows(x.dim() ? x : reshape(x, {1}), first);
   std::vector<Tensor> list;
   for (int64_t d = 0; d < rows.size(0); ++d)
@@ -146,8 +130,8 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
                     int64_t first) {
   if (sorted.dim() == 0) fail("{}: the sorted sequence is 0-d; it needs a dimension", name);
   if (sorted.dtype() != values.dtype())
-    fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name,
-         dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
+    fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name, sorted.dtype(),
+         values.dtype(), sorted.dtype());
   check_together(name, sorted, values);
   if (is_narrow(sorted.dtype()))
     return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
@@ -157,7 +141,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     fits = sorted.size(d) == values.size(d);
   if (!fits)
     fail("{}: the sequences {} and the values {} may differ in the last dimension only", name,
-         to_string(sorted.shape()), to_string(values.shape()));
+         sorted.shape(), values.shape());
   NoGrad off;
   const Tensor s = contiguous(sorted), v = contiguous(values);
   Tensor out = empty(values.shape(), Dtype::i64, values.device());
@@ -183,7 +167,7 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
   const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN, which comes last, equals nothing
   if (n == 0) return full(elements.shape(), invert, Dtype::b8, device);
   const Tensor known = slice(sorted, 0, 0, n);
-  const Tensor at = minimum(searchsorted("isin", known, x, false), Tensor(double(n - 1)));
+  const Tensor at = minimum(searchsorted("isin", known, x, false), double(n - 1));
   const Tensor found = take(known, at);
   return invert ? ne(found, x) : eq(found, x);
 }

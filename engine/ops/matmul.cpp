@@ -25,7 +25,7 @@ bool through_float32(const Tensor& a) {
                      : first && x.size() == 2 ? "; did you mean the first transposed, x:t()?"
                      : first                  ? "; did you mean the first's :transpose(-2, -1)?"
                                               : "";
-  fail("{}: inner sizes differ: {} and {}{}", name, to_string(x), to_string(y), hint);
+  fail("{}: inner sizes differ: {} and {}{}", name, x, y, hint);
 }
 
 struct Factors {
@@ -76,14 +76,9 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   const bool compute_dtype = through_float32(a);
   Shape sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
-    const Shape batch =
-        broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
-    Shape so = batch;
-    sa = sb = batch;
-    sa.push(a.size(ra - 2)), sa.push(a.size(ra - 1));
-    sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
-    so.push(size[0]), so.push(size[1]);
-    size = so;
+    const Shape batch = broadcast(name, sa.first(ra - 2), sb.first(rb - 2));
+    sa = joined(batch, sa.from(ra - 2)), sb = joined(batch, sb.from(rb - 2));
+    size = joined(batch, size);
   }
   const auto whole = [](const Tensor& x, const Shape& shape) {
     NoGrad off;
@@ -106,12 +101,6 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   return out;
 }
 
-void check(const char* name, const Tensor& a, const Tensor& b) {
-  if (&a.device() != &b.device())
-    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, a.device().name,
-         b.device().name, a.device().name);
-}
-
 }  // namespace
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
@@ -122,9 +111,8 @@ void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Ten
 
 Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a0.dim() == 0 || b0.dim() == 0)
-    fail("{}: a 0-d tensor has no rows or columns: {} and {}; use *", name, to_string(a0.shape()),
-         to_string(b0.shape()));
-  check(name, a0, b0);
+    fail("{}: a 0-d tensor has no rows or columns: {} and {}; use *", name, a0.shape(), b0.shape());
+  check_together(name, a0, b0);
   Tensor a = a0, b = b0;
   const Tensor* target = Into::take();
   if (a.dtype() != b.dtype()) {
@@ -172,23 +160,21 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
       x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
     if (bias.defined() && bias.dim() != 0)
       fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
-           to_string(bias.shape()), to_string(weight.shape()));
+           bias.shape(), weight.shape());
     const Tensor y = matmul(x, weight, "linear");
     return bias.defined() ? y + bias : y;
   }
   if (weight.dim() != 2 || x.dim() == 0 || x.size(x.dim() - 1) != weight.size(1))
     fail(
         "linear: the input is {}, the weight {}; the input's last size must be the weight's second",
-        to_string(x.shape()), to_string(weight.shape()));
+        x.shape(), weight.shape());
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
-    fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
-         to_string(weight.shape()));
+    fail("linear: the bias is {}, the weight {}", bias.shape(), weight.shape());
   if (x.dim() > 2 && x.is_contiguous()) {  // as rows: their bias is added on the way
     Shape shape = x.shape();
     const int last = shape.size() - 1;
-    int64_t rows = 1;
-    for (int d = 0; d < last; ++d) rows *= shape[d];
     shape[last] = weight.size(0);
+    const int64_t rows = product(x.shape().first(last));
     return reshape(linear(reshape(x, {rows, weight.size(1)}), weight, bias), shape);
   }
   const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
@@ -198,10 +184,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Tensor y = matmul(x, t(weight));
     return bias.defined() ? y + bias : y;
   }
-  const bool wants =
-      grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   const Tensor out = affine(x, weight, bias);
-  if (wants) {
+  if (wants_grad(x, weight, bias)) {
     static const NodeType type{"linear", [](Node& node, const Tensor& g, Tensor* dx) {
                                  if (node.wants(0)) dx[0] = matmul(g, node.get(1));
                                  if (node.wants(1)) dx[1] = matmul(t(g), node.get(0));

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/channels.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -43,7 +44,7 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
   const auto& [outer, channels_per_group, eps, centred] = node.kept<Rows>();
   const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
   const Tensor centre = centred ? x - mean(x, row, true) : x;
-  const Tensor rate = rsqrt(mean(square(centre), row, true) + Tensor(eps)), y = centre * rate;
+  const Tensor rate = rsqrt(mean(square(centre), row, true) + eps), y = centre * rate;
   if (node.wants(1)) dx[1] = reshape(sum(slope * y, others), weight.shape());
   if (node.wants(2)) dx[2] = reshape(sum(slope, others), weight.shape());
   if (!node.wants(0)) return;
@@ -55,13 +56,15 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
 
 void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
-  const Tensor weight = node.has(1) ? node.get(1) : Tensor();
+  const Tensor weight = node.get(1);
+
   const Rows& kept = node.kept<Rows>();
   Sizes n{kept.outer, rate.size(0), rate.size(1), kept.channels_per_group, 1};
   n.spatial = given.numel() / (n.outer * n.batch * n.groups * n.channels_per_group);
   if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
   const Tensor x = contiguous(given), slope = contiguous(g);
-  const Tensor w = weight.defined() ? contiguous(weight) : weight;
+  const Tensor w = contiguous(weight);
+
   const Tensor out = empty(x.shape(), x.dtype(), x.device());
   Normalize c = call(x, n, kept.eps, kept.centred, out, mean, rate);
   c.weight = data_of(w), c.grad = slope.data();
@@ -79,10 +82,6 @@ void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 const NodeType kNormalize{"normalize", normalize_backward};
 
-void check_float(const char* name, const Tensor& x) {
-  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
-}
-
 /// The sizes in `shape` must be x's last ones.
 void check_last(const char* name, const Tensor& x, const Shape& shape) {
   check_float(name, x);
@@ -90,32 +89,13 @@ void check_last(const char* name, const Tensor& x, const Shape& shape) {
   const int first = x.dim() - shape.size();
   for (int d = 0; d < shape.size(); ++d)
     if (first < 0 || x.size(first + d) != shape[d])
-      fail("{}: normalized_shape is {}, the input {}; its last sizes must be these", name,
-           to_string(shape), to_string(x.shape()));
-}
-
-/// What stands beside x has this shape and is on its device.
-void check_beside(const char* name, const char* what, const Tensor& t, const Tensor& x,
-                  const Shape& shape) {
-  if (!t.defined()) return;
-  if (!(t.shape() == shape))
-    fail("{}: {} is {}, expected {}", name, what, to_string(t.shape()), to_string(shape));
-  if (&t.device() != &x.device())
-    fail("{}: {} is on {}, the input on {}; move one with x:to('{}')", name, what, t.device().name,
-         x.device().name, x.device().name);
+      fail("{}: normalized_shape is {}, the input {}; its last sizes must be these", name, shape,
+           x.shape());
 }
 
 Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias) {
   const Tensor z = weight.defined() ? y * weight : y;
   return bias.defined() ? z + bias : z;
-}
-
-/// A number for each channel, seen beside x.
-Tensor by_channel(const Tensor& t, const Tensor& x) {
-  if (!t.defined()) return t;
-  Shape shape{t.numel()};
-  for (int d = 2; d < x.dim(); ++d) shape.push(1);
-  return reshape(t, shape);
 }
 
 /// The vectors beside the channels of x, all of one length, checked.
@@ -124,18 +104,16 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
   check_float(name, x);
   if (x.dim() < least)
     fail("{}: the input is {}; expected at least {} dimensions, batch and channels first", name,
-         to_string(x.shape()), least);
+         x.shape(), least);
   const Shape channels{x.size(1)};
   for (const Tensor& t : {running_mean, weight})
     if (t.defined() && t.dim() == 1 && t.size(0) != x.size(1))
-      fail("{}: the input {} has {} channels, the layer {}", name, to_string(x.shape()), x.size(1),
-           t.size(0));
+      fail("{}: the input {} has {} channels, the layer {}", name, x.shape(), x.size(1), t.size(0));
   check_beside(name, "running_mean", running_mean, x, channels);
   check_beside(name, "running_var", running_var, x, channels);
-  for (const Tensor& t : {running_mean, running_var})  // integers would lose what moves them
-    if (t.defined() && !is_float(t.dtype()))
-      fail("{}: running_{} is {}; use x:float()", name,
-           t.impl() == running_mean.impl() ? "mean" : "var", dtype_name(t.dtype()));
+  // Integers would lose what moves them.
+  if (running_mean.defined()) check_float(name, running_mean, "running_mean is");
+  if (running_var.defined()) check_float(name, running_var, "running_var is");
   check_beside(name, "weight", weight, x, channels);
   check_beside(name, "bias", bias, x, channels);
 }
@@ -145,7 +123,7 @@ void move(const Tensor& running, const Tensor& now, double momentum) {
   if (!running.defined()) return;
   NoGrad off;
   const Dtype d = wide(running.dtype());  // 16-bit floats are rounded once
-  copy_(running, to(running, d) * Tensor(1 - momentum) + to(now, d) * Tensor(momentum));
+  copy_(running, to(running, d) * (1 - momentum) + to(now, d) * momentum);
 }
 
 /// What the running statistics move to.
@@ -175,8 +153,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
   Tensor out, mean, rate, variance;
   {
     NoGrad off;
-    const Tensor x = contiguous(given), near_w = fused ? contiguous(w) : w,
-                 near_b = b.defined() ? contiguous(b) : b;
+    const Tensor x = contiguous(given), near_w = contiguous(w), near_b = contiguous(b);
     const Shape rows{n.batch, n.groups};
     out = empty(x.shape(), x.dtype(), x.device());
     mean = empty(rows, x.dtype(), x.device()), rate = empty(rows, x.dtype(), x.device());
@@ -186,12 +163,10 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     x.device().normalize(c);
   }
   if (statistics) *statistics = {mean, variance};
-  if (wants_grad(given) || (fused && wants_grad(w)) || (b.defined() && wants_grad(b))) {
-    Node& node = b.defined() ? record(kNormalize, out, {&given, &w, &b})
-                 : fused     ? record(kNormalize, out, {&given, &w})
-                             : record(kNormalize, out, {&given});
+  if (wants_grad(given, w, b)) {
+    Node& node = record(kNormalize, out, {&given, &w, &b});
     node.save(0, given, 0);
-    if (fused) node.save(1, w, 1);
+    node.save(1, w, 1);
     node.save(2, mean, Node::kOther);
     node.save(3, rate, Node::kOther);
     node.keep(Rows{n.outer, n.channels_per_group, eps, centred});
@@ -208,7 +183,7 @@ void given_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor rate = rsqrt(node.get(3) + Tensor(node.kept<double>()));
   Shape others{0};
   for (int d = 2; d < g.dim(); ++d) others.push(d);
-  if (node.wants(0)) dx[0] = g * by_channel(node.has(1) ? rate * node.get(1) : rate, g);
+  if (node.wants(0)) dx[0] = g * by_channel(scaled(rate, node.get(1), {}), g);
   if (node.wants(1)) dx[1] = sum(g * (node.get(0) - by_channel(node.get(2), g)), others) * rate;
   if (node.wants(2)) dx[2] = sum(g, others);
 }
@@ -220,9 +195,8 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
   const Tensor out = empty(x.shape(), x.dtype(), x.device());
   {
     NoGrad off;
-    const Tensor all[] = {contiguous(x), contiguous(mean), contiguous(variance),
-                          weight.defined() ? contiguous(weight) : weight,
-                          bias.defined() ? contiguous(bias) : bias};
+    const Tensor all[] = {contiguous(x), contiguous(mean), contiguous(variance), contiguous(weight),
+                          contiguous(bias)};
     const int64_t channels = x.size(1);
     const Tensor rate = empty({channels}, x.dtype(), x.device());
     const Sizes n{1, x.size(0), channels, 1, x.numel() / (x.size(0) * channels)};
@@ -231,14 +205,12 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
     c.weight = data_of(all[3]), c.bias = data_of(all[4]);
     x.device().normalize(c);
   }
-  const auto wants = [](const Tensor& t) { return t.defined() && wants_grad(t); };
-  if (!wants(x) && !wants(weight) && !wants(bias)) return out;
-  const Tensor none = empty({0}, x.dtype());
-  Node& node =
-      record(kGiven, out, {&x, weight.defined() ? &weight : &none, bias.defined() ? &bias : &none});
+  if (!wants_grad(x, weight, bias)) return out;
+  Node& node = record(kGiven, out, {&x, &weight, &bias});
+
   node.keep(eps);
   if (node.wants(1)) node.save(0, x, 0);
-  if (weight.defined()) node.save(1, weight, 1);
+  node.save(1, weight, 1);
   node.save(2, clone(mean), Node::kOther);  // these may move on
   node.save(3, clone(variance), Node::kOther);
   return out;
@@ -281,14 +253,15 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
       fail("{}: without training, running_mean and running_var are needed", name);
     if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
     if (wants_grad(running_mean, running_var) || x.numel() == 0) {
-      const Tensor rate = rsqrt(by_channel(running_var, x) + Tensor(eps));
+      const Tensor rate = rsqrt(by_channel(running_var, x) + eps);
       const Tensor scale = weight.defined() ? rate * by_channel(weight, x) : rate;
       return scaled(x - by_channel(running_mean, x), scale, by_channel(bias, x));
     }
     Dtype dtype = promote(promote(x.dtype(), running_mean.dtype()), running_var.dtype());
     for (const Tensor& t : {weight, bias})
       if (t.defined()) dtype = promote(dtype, t.dtype());
-    const auto wider = [&](const Tensor& t) { return t.defined() ? to(t, wide(dtype)) : t; };
+    const auto wider = [&](const Tensor& t) { return to(t, wide(dtype)); };
+
     return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
                        wider(bias), eps),
               dtype);
@@ -296,7 +269,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   const int64_t n = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
   if (n == 1)
     fail("{}: one value for each channel has no variance; training needs more than {}", name,
-         to_string(x.shape()));
+         x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   // Channels of few elements each are laid along memory first.
   const int64_t batch = x.size(0), channels = x.size(1), spatial = n / batch;
@@ -306,8 +279,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   const Sizes sizes{along ? batch : 1, 1, channels, 1, along ? spatial : n};
   const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
   move(running_mean, reshape(now.mean, {channels}), momentum);
-  move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)),
-       momentum);
+  move(running_var, reshape(now.variance, {channels}) * (double(n) / double(n - 1)), momentum);
   return along ? y : contiguous(transpose(y, 0, 1));
 }
 
@@ -318,17 +290,15 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   check_channels(name, x, 3, running_mean, running_var, weight, bias);
   if (!use_input_stats)
     return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
-  int64_t n = 1;
-  for (int d = 2; d < x.dim(); ++d) n *= x.size(d);
-  if (n == 1)
-    fail("{}: one value for each channel has no variance: {}", name, to_string(x.shape()));
+  const int64_t n = product(x.shape().from(2));
+
+  if (n == 1) fail("{}: one value for each channel has no variance: {}", name, x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   const Shape each{x.size(0), x.size(1)};
   Statistics now;
   const Tensor y = standardize(name, x, {1, each[0], each[1], 1, n}, eps, weight, bias, true, &now);
-  NoGrad off;
   move(running_mean, mean(now.mean, {0}), momentum);
-  move(running_var, mean(now.variance, {0}) * Tensor(double(n) / double(n - 1)), momentum);
+  move(running_var, mean(now.variance, {0}) * (double(n) / double(n - 1)), momentum);
   return y;
 }
 
@@ -337,10 +307,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
   const char* name = "group_norm";
   check_channels(name, x, 2, {}, {}, weight, bias);
   if (x.size(0) > 0 && x.numel() == 0)
-    fail("{}: the input is {}; only the batch may be empty", name, to_string(x.shape()));
+    fail("{}: the input is {}; only the batch may be empty", name, x.shape());
   if (groups < 1 || x.size(1) % groups != 0)
     fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
-         x.size(1), to_string(x.shape()));
+         x.size(1), x.shape());
   if (x.numel() == 0) return clone(x);
   const int64_t channels_per_group = x.size(1) / groups,
                 spatial = x.numel() / (x.size(0) * x.size(1));

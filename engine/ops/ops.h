@@ -4,10 +4,11 @@
 // input.
 #pragma once
 #include "engine/autograd/inplace.h"
+#include "engine/core/checks.h"
+
 #include "engine/ops/attention.h"
 #include "engine/ops/conv.h"
 #include "engine/ops/create.h"
-#include "engine/ops/create_like.h"
 #include "engine/ops/einsum.h"
 #include "engine/ops/finite_differences.h"
 #include "engine/ops/gather_scatter.h"
@@ -54,7 +55,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
 template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
   static_assert(1 + sizeof...(More) == op::inputs<Op> + op::count_params(Op::info),
                 "wrong number of arguments");
-  const Tensor all[] = {x, Tensor(more)...};
+  const Tensor all[] = {x, more...};
   const Tensor* inputs[op::inputs<Op>];
   double params[op::kMaxParams] = {};
   for (int i = 0; i < op::inputs<Op>; ++i) inputs[i] = &all[i];

@@ -160,8 +160,8 @@ void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const T
     return;
   }
   if (!same_shape(state, value))
-    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1,
-         to_string(value.shape()), to_string(state.shape()));
+    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1, value.shape(),
+         state.shape());
   if (state.dtype() != value.dtype() || &state.device() != &value.device() ||
       !state.is_contiguous())
     state = contiguous(to(to(state, value.device()), value.dtype()));
@@ -174,9 +174,8 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   Tensor g = p.grad();
   if (!g.defined()) return;
   if (!same_shape(g, p))
-    fail("{}: parameter {} is {}, its gradient {}", name(), i + 1, to_string(p.shape()),
-         to_string(g.shape()));
-  if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name(), i + 1, dtype_name(p.dtype()));
+    fail("{}: parameter {} is {}, its gradient {}", name(), i + 1, p.shape(), g.shape());
+  if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name(), i + 1, p.dtype());
   if (&g.device() != &p.device())
     fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
          g.device().name);

@@ -8,6 +8,7 @@
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -37,8 +38,7 @@ struct Windows {
 
 void check_channels(const char* name, int spatial, const Tensor& x) {
   if (x.size(x.dim() - spatial - 1) == 0)
-    fail("{}: the input {} has no channels; only the batch may be empty", name,
-         to_string(x.shape()));
+    fail("{}: the input {} has no channels; only the batch may be empty", name, x.shape());
 }
 
 Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
@@ -52,11 +52,11 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
               dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1);
   Windows all;
   all.result = x.shape();
-  int64_t planes = 1;
-  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  const int64_t planes = product(x.shape().first(x.dim() - spatial));
+
   for (int i = 0; i < spatial; ++i) {
     const int d = x.dim() - spatial + i;
-    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
     const Window one =
         window_of(name, x.size(d), kernel[i], stride[i], padding[i], dilation[i], o.ceil);
     all.result[d] = one.out;
@@ -92,16 +92,11 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
   return to(to(n, like.dtype()), like.device());
 }
 
-}  // namespace
-
-namespace {
-
 /// The largest element of each window of x (planes, height, width), and where in its plane it lies,
 /// in the shape of the result.
 Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& result) {
-  NoGrad off;
   const Tensor index = empty(result, Dtype::i64, x.device()),
-               data = contiguous(to_compute_dtype(x)),
+               data = contiguous(to_compute_dtype(x.detach())),
                values = empty(index.shape(), data.dtype(), x.device());
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
@@ -119,7 +114,6 @@ Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& r
 /// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
 /// for itself.
 Pooled largest_of_volumes(const Windows& all) {
-  NoGrad off;
   const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
                 volumes = all.planes.size(0) / all.d.size;
   const Pooled in_slice = largest(all.planes, all.h, all.w, {volumes, all.d.size * places});
@@ -166,19 +160,16 @@ Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
     const Tensor none = reshape(zeros(x.shape, g.dtype(), g.device()), {x.planes, -1});
     return reshape(scatter_add(none, 1, reshape(index, flat), reshape(g, flat)), x.shape);
   }
-  Tensor out;
-  {
-    NoGrad off;
-    const Tensor from = contiguous(to_compute_dtype(g)),
-                 sums = empty(x.shape, from.dtype(), g.device());
-    MaxPool m;
-    m.dtype = from.dtype(), m.backward = true, m.planes = x.planes;
-    m.size[0] = m.out[0] = 1;
-    m.size[1] = sums.numel() / x.planes, m.out[1] = flat[1];
-    m.x = sums.data(), m.values = from.data(), m.index = index.data_as<int64_t>();
-    g.device().max_pool(m);
-    out = to(sums, g.dtype());
-  }
+  const Tensor from = contiguous(to_compute_dtype(g.detach())),
+               sums = empty(x.shape, from.dtype(), g.device());
+  MaxPool m;
+  m.dtype = from.dtype(), m.backward = true, m.planes = x.planes;
+  m.size[0] = m.out[0] = 1;
+  m.size[1] = sums.numel() / x.planes, m.out[1] = flat[1];
+  m.x = sums.data(), m.values = from.data(), m.index = index.data_as<int64_t>();
+  g.device().max_pool(m);
+  const Tensor out = to(sums, g.dtype());
+
   if (wants_grad(g)) record_pool(kUnpool, out, g, index, x);
   return out;
 }
@@ -206,8 +197,7 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
                        {places, 1, 1, 1, 0, places});
   }
   sums = reshape(sums, all.result);
-  if (o.divisor) return sums / Tensor(*o.divisor);
-  NoGrad off;
+  if (o.divisor) return sums / *o.divisor;
   const bool none = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
   Tensor n(double(all.d.kernel) * double(all.h.kernel) * double(all.w.kernel));
   if (o.ceil || !(o.count_include_pad || none)) {
@@ -216,7 +206,6 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
       n = unsqueeze(n, -1) * counts(*one, o.count_include_pad, x);
     n = reshape(n, Shape(all.result.end() - spatial, spatial));
   }
-  set_grad_enabled(off.before);
   return sums / n;
 }
 
@@ -226,13 +215,13 @@ namespace {
 Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape& out) {
   check_image(name, x, spatial);
   if (out.size() != 1 && out.size() != spatial)
-    fail("{}: output_size is {}; give one number, or {}", name, to_string(out), spatial);
+    fail("{}: output_size is {}; give one number, or {}", name, out, spatial);
   Shape size, result = x.shape(), windows = x.shape();
   for (int i = 0; i < spatial; ++i) {
     const int d = x.dim() - spatial + i;
     const int64_t n = out[out.size() == 1 ? 0 : i];
     if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
-    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
     size.push(n == -1 ? x.size(d) : n);
     result[d] = size[i];
     windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
@@ -288,7 +277,7 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   Shape wide{out, most}, narrow{out};
   for (int k = d + 1; k < x.dim(); ++k) wide.push(1), narrow.push(1);
   const Tensor rows = reshape(index_select(x, d, to(at, x.device())), split);
-  const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, Tensor(0.0));
+  const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, 0.0);
   return sum(kept, {d + 1}) / reshape(to(to(n, x.dtype()), x.device()), narrow);
 }
 
@@ -306,30 +295,27 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
   check_channels(name, spatial, x);
   const int64_t width = x.size(x.dim() - 1), height = spatial == 2 ? x.size(x.dim() - 2) : 1;
-  int64_t planes = 1;
-  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  const int64_t planes = product(x.shape().first(x.dim() - spatial));
+
   if (checked_count(name, result) == 0)
     return {zeros(result, x.dtype(), x.device()), zeros(result, Dtype::i64, x.device())};
   const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
   const int64_t places = h.out * w.out, taps = h.most * w.most;
   checked_count(name, {planes, places, taps});
   const Tensor flat = reshape(x, {planes, height * width});
-  Tensor index;
-  {
-    NoGrad off;
-    Tensor at = constants<int64_t>({places * taps}, [&](int64_t* to_fill) {
-      for (int64_t i = 0; i < h.out; ++i)
-        for (int64_t j = 0; j < w.out; ++j) {
-          check_interrupt();
-          for (int64_t k = 0; k < h.most; ++k)
-            for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
-        }
-    });
-    at = to(at, x.device());
-    const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
-    const Tensor best = max_along(windows, 2, true).index;
-    index = squeeze(gather(expand(reshape(at, {1, places, taps}), windows.shape()), 2, best), 2);
-  }
+  Tensor at = constants<int64_t>({places * taps}, [&](int64_t* to_fill) {
+    for (int64_t i = 0; i < h.out; ++i)
+      for (int64_t j = 0; j < w.out; ++j) {
+        check_interrupt();
+        for (int64_t k = 0; k < h.most; ++k)
+          for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
+      }
+  });
+  at = to(at, x.device());
+  const Tensor windows = reshape(index_select(flat.detach(), 1, at), {planes, places, taps});
+  const Tensor best = max_along(windows, 2, true).index;
+  const Tensor index =
+      squeeze(gather(expand(reshape(at, {1, places, taps}), windows.shape()), 2, best), 2);
   return {reshape(gather(flat, 1, index), result), reshape(index, result)};
 }
 
@@ -337,9 +323,8 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
                     const Shape& padding, const Shape& output_size) {
   const char* name = "max_unpool2d";
   check_image(name, x, 2);
-  if (!(index.shape() == x.shape()))
-    fail("{}: the input is {}, the indices {}; they must be alike", name, to_string(x.shape()),
-         to_string(index.shape()));
+  if (index.shape() != x.shape())
+    fail("{}: the input is {}, the indices {}; they must be alike", name, x.shape(), index.shape());
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
               s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
@@ -347,10 +332,10 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   Shape given = output_size;
   if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch takes a whole shape too
   if (given.size() != 0 && given.size() != 2)
-    fail("{}: output_size is {}; give the height and width", name, to_string(output_size));
+    fail("{}: output_size is {}; give the height and width", name, output_size);
   Shape size;
-  int64_t planes = 1;
-  for (int d = 0; d < x.dim() - 2; ++d) planes *= x.size(d);
+  const int64_t planes = product(x.shape().first(x.dim() - 2));
+
   for (int i = 0; i < 2; ++i) {
     const int64_t n = (x.size(x.dim() - 2 + i) - 1) * s[i] + k[i] - 2 * p[i];
     size.push(given.size() ? given[i] : n);
@@ -362,10 +347,8 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   checked_count(name, result);
   const int64_t area = size[0] * size[1], count = x.size(x.dim() - 1) * x.size(x.dim() - 2);
   Tensor at = index;
-  if (!is_float(index.dtype()) && index.dtype() != Dtype::b8) {
-    NoGrad off;
+  if (is_integer(index.dtype()))
     at = to(index, Dtype::i64) - scalar(double(host.index_base), Dtype::i64, index.device());
-  }
   const Tensor none = zeros({planes, area}, x.dtype(), x.device());
   return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
                  result);
@@ -379,14 +362,6 @@ namespace {
 double sample_at(int64_t i, int64_t from, int64_t to, double scale, bool corners) {
   if (corners) return to > 1 ? double(i) * (double(from - 1) / double(to - 1)) : 0;
   return (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(to)) - 0.5;
-}
-
-/// The weights of the cubic kernel (Keys 1981, a = -0.75) at distances 1 + t, t, 1 - t, 2 - t.
-void cubic_weights(double t, double* w) {
-  constexpr double a = -0.75;
-  const auto near = [](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
-  const auto far = [](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
-  w[0] = far(t + 1), w[1] = near(t), w[2] = near(1 - t), w[3] = far(2 - t);
 }
 
 }  // namespace
@@ -411,11 +386,10 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
     double p = sample_at(i, from, size, scale, corners);
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
-    double w[4] = {1 - t, t, 0, 0};
-    if (how == Interpolation::cubic) cubic_weights(t, w);
+
     for (int k = 0; k < taps; ++k) {
       at[k][size_t(i)] = held(low + k - (taps == 4 ? 1 : 0));
-      weight[k][size_t(i)] = w[k];
+      weight[k][size_t(i)] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
     }
   }
   if (taps == 1) return index_select(x, dim, to(constants(at[0]), x.device()));

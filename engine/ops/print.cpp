@@ -165,7 +165,7 @@ PrintOptions& print_options() {
 std::string to_string(const Tensor& x) {
   NoGrad off;
   std::string text = Printer(x).print();
-  text += fmt::format("[{} {} {}{}]", to_string(x.shape()), dtype_name(x.dtype()), x.device().name,
+  text += fmt::format("[{} {} {}{}]", x.shape(), x.dtype(), x.device().name,
                       x.impl()->node      ? fmt::format(", from {}", x.impl()->node->type->name)
                       : x.requires_grad() ? ", requires grad"
                                           : "");

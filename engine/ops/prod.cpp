@@ -4,10 +4,7 @@
 namespace mt {
 namespace {
 
-bool has_zero(const Tensor& x) {
-  NoGrad off;
-  return count_nonzero(x).at_integer(0) != x.numel();
-}
+bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.numel(); }
 
 /// For each element the product of the others: the whole divided by the element, where no zero is
 /// in the way.
@@ -16,10 +13,10 @@ Tensor others_of(const Tensor& x, unsigned mask) {
   if (dims.size() == 0) return ones(x.shape(), x.dtype(), x.device());
   const Tensor is_zero = eq(x, 0.0);
   const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
-  const Tensor safe = where(is_zero, Tensor(1.0), x);
+  const Tensor safe = where(is_zero, 1.0, x);
   const Tensor rest = spread(prod(safe, dims, true), x.shape(), mask);
   const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
-  return where(alone, rest / safe, Tensor(0.0));
+  return where(alone, rest / safe, 0.0);
 }
 
 /// The same in operations that can be differentiated again: each row is repeated and loses one
@@ -35,20 +32,20 @@ Tensor others_recorded(const Tensor& x, unsigned mask) {
   Shape square = kept;
   square.push(1), square.push(n);
   const Tensor rows = reshape(moved, square);
-  const Tensor left_out = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
+  const Tensor left_out = where(eye(n, n, Dtype::b8, x.device()), 1.0, rows);
   return permute(reshape(prod(left_out, {-1}), moved.shape()), back);
 }
 
 /// The gradient of cumprod where x holds zeros. Up to the first zero of a line the general formula
 /// holds; the zero itself gets the products without it; behind it all products stay 0.
 Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, int d) {
-  const Tensor zero = eq(x, Tensor(0.0));
+  const Tensor zero = eq(x, 0.0);
   const Tensor zeros_so_far = cumsum(to(zero, Dtype::i64), d);
-  const Tensor first = logical_and(zero, eq(zeros_so_far, Tensor(1.0)));
-  const Tensor without = cumprod(where(first, Tensor(1.0), x), d);
-  const Tensor before = sum_from_end(g * out, d) / where(zero, Tensor(1.0), x);
+  const Tensor first = logical_and(zero, eq(zeros_so_far, 1.0));
+  const Tensor without = cumprod(where(first, 1.0, x), d);
+  const Tensor before = sum_from_end(g * out, d) / where(zero, 1.0, x);
   const Tensor at = sum_from_end(g * without, d);
-  return where(eq(zeros_so_far, Tensor(0.0)), before, where(first, at, Tensor(0.0)));
+  return where(eq(zeros_so_far, 0.0), before, where(first, at, 0.0));
 }
 
 /// The same in operations that can be differentiated again: each line is repeated, and the k-th
@@ -57,10 +54,10 @@ Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
   const int64_t n = x.size(d);
   const Tensor rows = unsqueeze(transpose(x, d, -1), -2),
                grads = unsqueeze(transpose(g, d, -1), -2);
-  const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
+  const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), 1.0, rows);
   const Tensor place = range(0, double(n - 1), 1, Dtype::i64, x.device());
   const Tensor after = le(unsqueeze(place, 1), unsqueeze(place, 0));
-  const Tensor parts = where(after, cumprod(missing, -1) * grads, Tensor(0.0));
+  const Tensor parts = where(after, cumprod(missing, -1) * grads, 0.0);
   return transpose(sum(parts, {-1}), d, -1);
 }
 

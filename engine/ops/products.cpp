@@ -12,28 +12,26 @@ namespace {
 void check_ranks(const char* name, const char* wanted, const Tensor& a, int rank_a, const Tensor& b,
                  int rank_b) {
   if (a.dim() != rank_a || b.dim() != rank_b)
-    fail("{}: {} needed, got {} and {}; use matmul", name, wanted, to_string(a.shape()),
-         to_string(b.shape()));
+    fail("{}: {} needed, got {} and {}; use matmul", name, wanted, a.shape(), b.shape());
 }
 
 void check_batches(const char* name, const Tensor& a, const Tensor& b) {
   check_ranks(name, "two batches of matrices are", a, 3, b, 3);
   if (a.size(0) != b.size(0))
     fail("{}: the batches have {} and {} matrices: {} and {}; matmul broadcasts", name, a.size(0),
-         b.size(0), to_string(a.shape()), to_string(b.shape()));
+         b.size(0), a.shape(), b.shape());
 }
 
 /// beta * x + alpha * product.
 Tensor added(const char* name, const Tensor& x, Tensor product, double beta, double alpha) {
   const Dtype dtype = promote(x.dtype(), product.dtype());
   check_value(name, alpha, dtype), check_value(name, beta, dtype);
-  if (x.dim() > product.dim() || !(broadcast(name, product.shape(), x.shape()) == product.shape()))
-    fail("{}: {} does not broadcast to the product, which is {}", name, to_string(x.shape()),
-         to_string(product.shape()));
-  if (alpha != 1) product = product * Tensor(alpha);
+  if (x.dim() > product.dim() || broadcast(name, product.shape(), x.shape()) != product.shape())
+    fail("{}: {} does not broadcast to the product, which is {}", name, x.shape(), product.shape());
+  if (alpha != 1) product = product * alpha;
   product = to(product, dtype);
   if (beta == 0) return product;
-  return (beta == 1 ? x : x * Tensor(beta)) + product;
+  return (beta == 1 ? x : x * beta) + product;
 }
 
 /// Of each dimension the elements 2, 3, 1: the cyclic step of the cross product.
@@ -62,14 +60,13 @@ Tensor inner(const Tensor& x, const Tensor& y) {
   if (x.dim() == 0 || y.dim() == 0) return x * y;
   const int64_t k = x.size(x.dim() - 1);
   if (k != y.size(y.dim() - 1))
-    fail("inner: the last sizes differ: {} and {}", to_string(x.shape()), to_string(y.shape()));
+    fail("inner: the last sizes differ: {} and {}", x.shape(), y.shape());
   return tensordot(x, y, {-1}, {-1});
 }
 
 Tensor outer(const Tensor& x, const Tensor& y, const char* name) {
   if (x.dim() != 1 || y.dim() != 1)
-    fail("{}: two vectors are needed, got {} and {}", name, to_string(x.shape()),
-         to_string(y.shape()));
+    fail("{}: two vectors are needed, got {} and {}", name, x.shape(), y.shape());
   return unsqueeze(x, 1) * y;
 }
 
@@ -96,8 +93,7 @@ Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, do
 Tensor kron(const Tensor& x, const Tensor& y) {
   const int rank = std::max(x.dim(), y.dim());
   if (2 * rank > kMaxDims)
-    fail("kron: {} and {}: at most {} dimensions are possible", to_string(x.shape()),
-         to_string(y.shape()), kMaxDims / 2);
+    fail("kron: {} and {}: at most {} dimensions are possible", x.shape(), y.shape(), kMaxDims / 2);
   Shape left, right, size;
   for (int d = 0; d < rank; ++d) {
     const int dx = d - (rank - x.dim()), dy = d - (rank - y.dim());
@@ -114,12 +110,12 @@ Tensor cross(const Tensor& x, const Tensor& y, Dim dim) {
     fail(
         "cross: both need the same number of dimensions and 3 elements along dimension {}: {} and "
         "{}",
-        d + 1, to_string(x.shape()), to_string(y.shape()));
+        d + 1, x.shape(), y.shape());
   return next_axis(x * next_axis(y, d) - next_axis(x, d) * y, d);
 }
 
 Tensor trace(const Tensor& x) {
-  if (x.dim() != 2) fail("trace: a matrix is needed, got {}", to_string(x.shape()));
+  if (x.dim() != 2) fail("trace: a matrix is needed, got {}", x.shape());
   return sum(diagonal(x));
 }
 
@@ -133,10 +129,10 @@ Tensor multi_dot(const std::vector<Tensor>& given) {
   for (size_t i = 0; i < n; ++i) {
     if (x[i].dim() != 2)
       fail("multi_dot: tensor {} is {}; matrices are needed, and vectors first and last", i + 1,
-           to_string(given[i].shape()));
+           given[i].shape());
     if (i > 0 && x[i - 1].size(1) != x[i].size(0))
       fail("multi_dot: inner sizes of tensors {} and {} differ: {} and {}", i, i + 1,
-           to_string(given[i - 1].shape()), to_string(given[i].shape()));
+           given[i - 1].shape(), given[i].shape());
   }
   // cost[i * n + k]: the fewest multiplications for the product of i .. k (Godbole 1973).
   std::vector<double> cost(n * n, 0.0);

@@ -21,11 +21,10 @@ Generator& stream(Generator* g) { return g ? *g : default_generator(); }
 Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, const Device& device,
             int64_t low = 0, uint64_t span = 0) {
   if (is_narrow(dtype)) {
-    NoGrad off;
     const Tensor x = draw(g, what, shape, wide(dtype), device, low, span);
     if (what != Distribution::uniform) return to(x, dtype);
     const double steps = double(largest_whole(dtype));  // rounded down: 1 does not occur
-    return to(floor(x * Tensor(steps)) / Tensor(steps), dtype);
+    return to(floor(x * steps) / steps, dtype);
   }
   Generator& from = stream(g);
   const bool host = from.kind() == Generator::Kind::mt19937;
@@ -36,7 +35,7 @@ Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, co
 }
 
 void check_float(const char* name, Dtype dtype) {
-  if (!is_float(dtype)) fail("{}: {} cannot hold fractions; use randint", name, dtype_name(dtype));
+  if (!is_float(dtype)) fail("{}: {} cannot hold fractions; use randint", name, dtype);
 }
 
 /// Whether every element answers yes; of nothing, yes.
@@ -122,7 +121,6 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
 }
 
 Tensor bernoulli(const Tensor& p, Generator* g) {
-  NoGrad off;
   check_float("bernoulli", p.dtype());
   check_probabilities("bernoulli", p);
   return to(lt(rand(p.shape(), wide(p.dtype()), p.device(), g), p), p.dtype());
@@ -155,14 +153,12 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
 
 /// The arithmetic is PyTorch's, in the weights' dtype, so that its stream gives its positions.
 Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {
-  NoGrad off;
   if (weights.dim() < 1 || weights.dim() > 2)
-    fail("multinomial: the weights are {}; one row or a matrix of rows is needed",
-         to_string(weights.shape()));
+    fail("multinomial: the weights are {}; one row or a matrix of rows is needed", weights.shape());
   if (n < 1) fail("multinomial: {} positions are asked for; at least 1", n);
   const int64_t classes = weights.size(weights.dim() - 1),
                 rows = weights.dim() == 2 ? weights.size(0) : 1;
-  if (classes == 0) fail("multinomial: there are no weights in {}", to_string(weights.shape()));
+  if (classes == 0) fail("multinomial: there are no weights in {}", weights.shape());
   if (!replacement && n > classes)
     fail("multinomial: {} of {} cannot be drawn without replacement", n, classes);
   const Shape shape = weights.dim() == 2 ? Shape{rows, n} : Shape{n};
@@ -193,7 +189,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   }
   if (!replacement || n == 1) {  // those with the shortest exponential waiting times
     const Tensor u = rand(w.shape(), Dtype::f64, cpu_device(), g);
-    const Tensor speed = where(gt(w, Tensor(0.0)), w / to(-log1p(-u), dtype), Tensor(-1.0));
+    const Tensor speed = where(gt(w, 0.0), w / to(-log1p(-u), dtype), -1.0);
     return to(topk(speed, n, -1, true).index, weights.device());
   }
   const Tensor u = rand({rows, n}, Dtype::f64, cpu_device(), g);
@@ -216,8 +212,8 @@ const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator*
     fail("normal_: the standard deviation is {}; it must be 0 or more", show(deviation));
   check_writable("normal_", x);
   Tensor r = randn(x.shape(), wide(x.dtype()), x.device(), g);
-  if (deviation != 1) r = r * Tensor(deviation);
-  if (mean != 0) r = r + Tensor(mean);
+  if (deviation != 1) r = r * deviation;
+  if (mean != 0) r = r + mean;
   return write_("normal_", x, to(r, x.dtype()));
 }
 
@@ -227,16 +223,15 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
     fail("uniform_: {} to {} is not a range", show(low), show(high));
   check_writable("uniform_", x);
   Tensor r = rand(x.shape(), x.dtype(), x.device(), g);
-  if (low != 0 || high != 1) r = r * Tensor(high - low) + Tensor(low);
+  if (low != 0 || high != 1) r = r * (high - low) + low;
   return write_("uniform_", x, r);
 }
 
 const Tensor& bernoulli_(const Tensor& x, const Tensor& p, Generator* g) {
   check_writable("bernoulli_", x);
   const Tensor wide = p.impl()->number || !is_float(p.dtype()) ? to(p, Dtype::f64) : p;
-  if (!(broadcast("bernoulli_", x.shape(), p.shape()) == x.shape()))
-    fail("bernoulli_: the probabilities {} do not fit into {}", to_string(p.shape()),
-         to_string(x.shape()));
+  if (broadcast("bernoulli_", x.shape(), p.shape()) != x.shape())
+    fail("bernoulli_: the probabilities {} do not fit into {}", p.shape(), x.shape());
   return write_("bernoulli_", x, to(bernoulli(expand(wide, x.shape()), g), x.dtype()));
 }
 
@@ -246,7 +241,7 @@ const Tensor& exponential_(const Tensor& x, double rate, Generator* g) {
     fail("exponential_: the rate is {}; it must be positive", show(rate));
   check_writable("exponential_", x);
   const Tensor u = rand(x.shape(), wide(x.dtype()), x.device(), g);
-  return write_("exponential_", x, to(log1p(-u) * Tensor(-1 / rate), x.dtype()));
+  return write_("exponential_", x, to(log1p(-u) * (-1 / rate), x.dtype()));
 }
 
 const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* g) {

@@ -25,11 +25,11 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   Shape stride = x.strides();
   unsigned seen = 0;
   int64_t offset = x.offset();
-  for (int64_t dim : dims) {
-    const int d = wrap_dim("flip", dim, x.dim());
-    if (seen >> d & 1) fail("flip: dimension {} is named twice", d + 1);
+  for (int64_t dim : wrap_dims("flip", dims, x.dim())) {
+    const int d = int(dim);
     seen |= 1u << d;
     if (x.dim() == 0 || x.numel() == 0) continue;
+
     offset += (x.size(d) - 1) * x.stride(d);
     stride[d] = -x.stride(d);
   }
@@ -94,7 +94,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Dims& dims) {
 }
 
 Tensor rot90(const Tensor& x, int64_t k, Dim a, Dim b) {
-  if (x.dim() < 2) fail("rot90: {} has no two dimensions", to_string(x.shape()));
+  if (x.dim() < 2) fail("rot90: {} has no two dimensions", x.shape());
   const int i = wrap_dim("rot90", a, x.dim()), j = wrap_dim("rot90", b, x.dim());
   if (i == j) fail("rot90: dimension {} is named twice", i + 1);
   switch ((k % 4 + 4) % 4) {
@@ -112,11 +112,10 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
   while (times.size() < rank) times.insert(0, 1);
   int more = 0;
   for (int d = 0; d < rank; ++d) {
-    if (times[d] < 0) fail("tile: {} repeats in {}", times[d], to_string(repeats));
+    if (times[d] < 0) fail("tile: {} repeats in {}", times[d], repeats);
     int64_t n;
     if (__builtin_mul_overflow(size[d], times[d], &n))
-      fail("tile: {} times {} has more elements than memory can hold", to_string(size),
-           to_string(times));
+      fail("tile: {} times {} has more elements than memory can hold", size, times);
     whole.push(n);
     more += times[d] != 1 && size[d] != 1;
   }
@@ -153,11 +152,11 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<Dim> di
   if (repeats < 0) fail("repeat_interleave: {} repeats are asked for", repeats);
   Shape size = from.shape(), wide = size;
   if (__builtin_mul_overflow(size[d], repeats, &size[d]))
-    fail("repeat_interleave: {} times {} has more elements than memory can hold",
-         to_string(x.shape()), repeats);
+    fail("repeat_interleave: {} times {} has more elements than memory can hold", x.shape(),
+         repeats);
   checked_count("repeat_interleave", size);
   if (from.dim() == kMaxDims) {
-    const Tensor all = zeros({from.size(d)}, Dtype::i64) + Tensor(double(repeats));
+    const Tensor all = zeros({from.size(d)}, Dtype::i64) + double(repeats);
     return repeat_interleave(from, all, dim);
   }
   wide.insert(d + 1, repeats);
@@ -168,12 +167,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   int d;
   const Tensor from = interleaved(x, dim, d);
   const int64_t n = from.size(d);
-  if (is_float(repeats.dtype()) || repeats.dtype() == Dtype::b8)
-    fail("repeat_interleave: repeats are whole numbers, these are {}; use repeats:long()",
-         dtype_name(repeats.dtype()));
+  check_integers("repeat_interleave", repeats, "repeats", "repeats");
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
-    fail("repeat_interleave: repeats {} for {} positions of dimension {}",
-         to_string(repeats.shape()), n, d + 1);
+    fail("repeat_interleave: repeats {} for {} positions of dimension {}", repeats.shape(), n,
+         d + 1);
   const Tensor counts = to(repeats.detach(), cpu_device());
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -221,20 +218,19 @@ void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool 
 }
 
 Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lower) {
-  if (x.dim() < 2) fail("{}: {} is no matrix", type.name, to_string(x.shape()));
+  if (x.dim() < 2) fail("{}: {} is no matrix", type.name, x.shape());
   const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
   diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
   Tensor out;
   {
-    const NoGrad off;
     if (is_cpu(x.device()) && !step_recorder) {  // beside the verbs
       out = empty(x.shape(), x.dtype(), x.device());
-      if (x.numel() > 0) cut_triangles(contiguous(x), out, diagonal, lower);
+      if (x.numel() > 0) cut_triangles(contiguous(x.detach()), out, diagonal, lower);
     } else {
       const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
       const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
-      const Tensor end = i + Tensor(double(diagonal));
-      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), Tensor(0.0));
+      const Tensor end = i + double(diagonal);
+      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), 0.0);
     }
   }
   if (wants_grad(x)) record(type, out, {&x}).keep(diagonal);
@@ -282,7 +278,7 @@ Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offse
 
 Tensor diag(const Tensor& x, int64_t offset) {
   if (x.dim() == 1) return diag_embed(x, offset);
-  if (x.dim() != 2) fail("diag: {} is neither a vector nor a matrix", to_string(x.shape()));
+  if (x.dim() != 2) fail("diag: {} is neither a vector nor a matrix", x.shape());
   return clone(diagonal(x, offset));
 }
 
@@ -349,8 +345,8 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   if (sides.size() % 2)
     fail("pad: {} sides are given; each dimension has two, before and after", sides.size());
   if (sides.size() / 2 > size_t(x.dim()))
-    fail("pad: sides of {} dimensions are given, the tensor {} has {}", sides.size() / 2,
-         to_string(x.shape()), x.dim());
+    fail("pad: sides of {} dimensions are given, the tensor {} has {}", sides.size() / 2, x.shape(),
+         x.dim());
   Sides s;
   for (size_t i = 0; i < sides.size() / 2; ++i) {
     const int d = x.dim() - 1 - int(i);

@@ -220,45 +220,27 @@ Steps recorded(const Layer& l) {
     r = forward(l);
   }
   std::vector<bool> wants;
-  std::vector<Tensor> inputs;
-  for (const Tensor& x : l.in) {
-    wants.push_back(x.defined() && wants_grad(x));
-    if (x.defined()) inputs.push_back(x);
-  }
+  for (const Tensor& x : l.in) wants.push_back(wants_grad(x));
   if (std::find(wants.begin(), wants.end(), true) == wants.end()) return r;
+  const std::vector<Tensor> inputs(l.in, l.in + kInputs);
   std::vector<Tensor> results{r.out}, save = inputs;
   if (r.c.defined()) results.push_back(r.c);
-  for (const Tensor& t : {r.out, r.c, r.gates, r.hidden})
-    if (t.defined()) save.push_back(t);
+  save.insert(save.end(), {r.out, r.c, r.gates, r.hidden});
   Layer empty = l;
-  bool there[kInputs];
-  for (int i = 0; i < kInputs; ++i) there[i] = empty.in[i].defined(), empty.in[i].reset();
+  for (Tensor& x : empty.in) x.reset();
   const auto way_back = [=](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
-    auto next = saved.begin();
-    Layer layer = empty;
-    for (int i = 0; i < kInputs; ++i)
-      if (there[i]) layer.in[i] = *next++;
-    std::vector<Tensor> dx;
-    if (grad_enabled()) {
-      dx = recorded_gradients(
-          [&](const std::vector<Tensor>& in) {
-            Layer again = empty;
-            std::copy(in.begin(), in.end(), again.in);
-            return composed(again);
-          },
-          {layer.in, layer.in + kInputs}, g);
-    } else {
-      Steps run;
-      run.out = *next++;
-      if (layer[kC].defined()) run.c = *next++;
-      run.gates = *next++, run.hidden = *next++;
-      dx = backward(layer, run, g[0], layer[kC].defined() ? g[1] : Tensor(), wants);
-    }
-    std::vector<Tensor> of_inputs;
-    for (int i = 0; i < kInputs; ++i)
-      if (there[i]) of_inputs.push_back(wants[size_t(i)] ? dx[size_t(i)] : Tensor());
-    return of_inputs;
+    const auto layer = [&](const std::vector<Tensor>& in) {
+      Layer filled = empty;
+      std::copy_n(in.begin(), kInputs, filled.in);
+      return filled;
+    };
+    if (grad_enabled())
+      return recorded_gradients([&](const std::vector<Tensor>& in) { return composed(layer(in)); },
+                                {saved.begin(), saved.begin() + kInputs}, g);
+    const Tensor* const run = &saved[kInputs];
+    return backward(layer(saved), {run[0], run[1], run[2], run[3]}, g[0],
+                    g.size() > 1 ? g[1] : Tensor(), wants);
   };
   const std::vector<Tensor> y = record_function(
       kName, inputs, results, std::vector<bool>(results.size(), false), save, way_back);
@@ -271,23 +253,15 @@ Steps recorded(const Layer& l) {
 
 /// Input i, if it is there, must be a float of this shape beside x.
 void check(const Layer& l, Input i, const Shape& shape) {
-  const Tensor& t = l[i];
-  if (!t.defined()) return;
-  if (!(t.shape() == shape))
-    fail("{}: {} is {}, expected {}", kName, kInputNames[i], to_string(t.shape()),
-         to_string(shape));
-  if (!is_float(t.dtype()))
-    fail("{}: {} is {}; use x:float()", kName, kInputNames[i], dtype_name(t.dtype()));
-  if (&t.device() != &l[kX].device())
-    fail("{}: {} is on {}, the input on {}; move one with x:to('{}')", kName, kInputNames[i],
-         t.device().name, l[kX].device().name, l[kX].device().name);
+  check_beside(kName, kInputNames[i], l[i], l[kX], shape);
+  if (l[i].defined()) check_float(kName, l[i], fmt::format("{} is", kInputNames[i]).c_str());
 }
 
 void check_weights(const Layer& l) {
   for (const Input i : {kWeightX, kWeightH})
     if (l[i].dim() != 2 || l[i].size(0) < 1 || l[i].size(1) < 1 || l[i].size(0) % l.gates() != 0)
       fail("{}: {} is {}; expected ({} gates of equal size x features)", kName, kInputNames[i],
-           to_string(l[i].shape()), l.gates());
+           l[i].shape(), l.gates());
   const int64_t columns = l.gates() * l.hidden();
   check(l, kX, l[kX].shape());
   check(l, kWeightX, {columns, l[kX].size(l[kX].dim() - 1)});
@@ -305,10 +279,10 @@ std::vector<int64_t> step_sizes(const Tensor& x,
                                 const std::optional<std::vector<int64_t>>& batch_sizes) {
   const int dims = batch_sizes ? 2 : 3;
   if (x.dim() != dims)
-    fail("{}: the input is {}, expected ({})", kName, to_string(x.shape()),
+    fail("{}: the input is {}, expected ({})", kName, x.shape(),
          dims == 3 ? "time x batch x features" : "all steps x features");
   if (!batch_sizes) {
-    if (x.size(0) == 0) fail("{}: the input {} has no steps", kName, to_string(x.shape()));
+    if (x.size(0) == 0) fail("{}: the input {} has no steps", kName, x.shape());
     return std::vector<int64_t>(size_t(x.size(0)), x.size(1));
   }
   const std::vector<int64_t>& given = *batch_sizes;
@@ -358,8 +332,7 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   const auto first_state = [&](int64_t columns) {
     return zeros({n, columns}, wide(dtype), x.device());
   };
-  for (Tensor& t : l.in)
-    if (t.defined()) t = contiguous(to(t, wide(dtype)));
+  for (Tensor& t : l.in) t = contiguous(to(t, wide(dtype)));
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
   l.in[kX] = reshape(l[kX], {-1, x.size(x.dim() - 1)});

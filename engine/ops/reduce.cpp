@@ -13,12 +13,8 @@ namespace mt {
 unsigned dims_mask(const char* name, const Tensor& x, const Shape& dims) {
   if (dims.size() == 0) return (1u << x.dim()) - 1;
   unsigned mask = 0;
-  for (int64_t dim : dims) {
-    const int d = wrap_dim(name, dim, x.dim());
-    if (mask >> d & 1) fail("{}: dimension {} is named twice", name, d + 1);
-    if (x.dim() > 0) mask |= 1u << d;
-  }
-  return mask;
+  for (int64_t d : wrap_dims(name, dims, x.dim())) mask |= 1u << d;
+  return x.dim() > 0 ? mask : 0;
 }
 
 Shape dims_of(unsigned mask, int rank) {
@@ -37,15 +33,15 @@ int64_t count_of(const Tensor& x, unsigned mask) {
 
 void need_float(const char* name, const Tensor& x) {
   if (!is_float(x.dtype()))
-    fail("{}: of {} it is a fraction; use x:float():{}()", name, dtype_name(x.dtype()), name);
+    fail("{}: of {} it is a fraction; use x:float():{}()", name, x.dtype(), name);
 }
 
 void need_elements(const char* name, const Tensor& x, int d) {
   if (x.dim() == 0 || x.size(d) > 0) return;
   for (int k = 0; k < x.dim(); ++k)
     if (k != d && x.size(k) == 0) return;
-  fail("{}: {} has no elements along dimension {}; of none there is no {}", name,
-       to_string(x.shape()), d + 1, name);
+  fail("{}: {} has no elements along dimension {}; of none there is no {}", name, x.shape(), d + 1,
+       name);
 }
 
 namespace {
@@ -125,8 +121,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   }
   if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
       checked_count(how.name, shape) > 0)
-    fail("{}: {} has no elements there; of none there is no {}", how.name, to_string(x.shape()),
-         how.name);
+    fail("{}: {} has no elements there; of none there is no {}", how.name, x.shape(), how.name);
   Tensor out = result_in(second ? nullptr : target, shape, result, x.device(), true);
   Reduce r;
   r.op = how.op, r.dtype = x.dtype();
@@ -246,7 +241,7 @@ void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
   const bool reads_x = e.reads & op::reads_x;
   const auto& [mask, params] =
       reads_x ? node.kept<KeptReduction>() : node.kept<KeptShape>().reduction;
-  const Tensor x = reads_x ? node.get(0) : Tensor();
+  const Tensor x = node.get(0);
   const Shape shape = reads_x ? x.shape() : node.kept<KeptShape>().shape;
   Tensor operand[kMaxOperands] = {spread(g, shape, mask)};
   if (e.gradient < 0) {
@@ -316,7 +311,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("mean", x, dims);
   const Tensor total = reduce_recorded({op::reduction_id<op::Sum>, "mean", mask, keepdim}, x);
   const Into same(total.requires_grad() || total.impl()->deferred ? nullptr : &total);
-  return total / Tensor(double(count_of(x, mask)));
+  return total / double(count_of(x, mask));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -91,7 +91,6 @@ Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullp
   Tensor out;
   if (e.lines_apart && !is_cpu(x.device()) && how.d > 0 && x.stride(how.d) == 1 &&
       x.numel() >= 4 * x.size(how.d)) {
-    NoGrad off;
     Scanning turned = how;
     turned.d = 0;
     out = run(turned, contiguous(transpose(x.detach(), 0, how.d)), index);
@@ -118,7 +117,7 @@ void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
   const KeptScan& kept = node.kept<KeptScan>();
   Scanning back{node.type->op, kept.d, !kept.backwards};
   std::copy_n(kept.param, op::kMaxParams - 1, back.param);
-  const Tensor x = node.has(0) ? node.get(0) : Tensor(), y = node.has(1) ? node.get(1) : Tensor();
+  const Tensor x = node.get(0), y = node.get(1);
   const auto part = [&](const Tensor& amount) {
     if (!e.weigh) return scan_recorded(back, amount);
     return e.unweigh(scan_recorded(back, e.weigh(amount, x, y)), x, y);

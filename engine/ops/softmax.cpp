@@ -14,10 +14,8 @@ Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nu
   }
   const Tensor in = contiguous(input), g = grad ? contiguous(*grad) : Tensor();
   Tensor out = empty(in.shape(), in.dtype(), in.device());
-  Softmax s{part, in.dtype(), out.data(), in.data(), grad ? g.data() : nullptr, 1, in.size(d), 1};
-  for (int k = 0; k < d; ++k) s.outer *= in.size(k);
-  for (int k = d + 1; k < in.dim(); ++k) s.inner *= in.size(k);
-  in.device().softmax(s);
+  in.device().softmax({part, in.dtype(), out.data(), in.data(), grad ? g.data() : nullptr,
+                       product(in.shape().first(d)), in.size(d), product(in.shape().from(d + 1))});
   return out;
 }
 
@@ -39,11 +37,8 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim di
   const int d = wrap_dim(type.name, dim, input.dim());
   if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
   const Tensor x = as_float(input);
-  Tensor out;
-  {
-    NoGrad off;
-    out = run(part, x, d);
-  }
+  const Tensor out = run(part, x.detach(), d);
+
   if (wants_grad(x)) {
     Node& node = record(type, out, {&x});
     node.save(0, out, Node::kOutput);

@@ -22,7 +22,6 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
     p = places(type, to_compute_dtype(input.detach()), d, first, keep, descending);
     p.values = cast_no_grad(p.values, input.dtype());
   } else {
-    NoGrad off;
     const int last = input.dim() - 1;
     const bool along = input.size(d) == 1 || input.stride(d) == 1;
     const Tensor x = along ? input.detach() : contiguous(transpose(input.detach(), d, last));
@@ -54,11 +53,8 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
 /// The elements of x at positions along d, with the gradient going back there.
 ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
-  ValuesIndices p;
-  {
-    NoGrad off;
-    p = {gather(x.detach(), d, index), index};
-  }
+  const ValuesIndices p{gather(x.detach(), d, index), index};
+
   record_gather(type, x, p.values, d, index);
   return p;
 }
@@ -85,33 +81,27 @@ ValuesIndices middle(const NodeType& type, const Tensor& x, Dim dim, bool keepdi
       return without(places(type, slice(y, d, 0, 0), d, 0, 0, false), d, tail);
     }
     Tensor index;
-    {
-      NoGrad off;
-      const Tensor z = y.detach(), bad = isnan(z);
-      const ValuesIndices all = sort(z, d);
-      if (skip) {
-        const Tensor good = sum(logical_not(bad), {d}, true);
-        const Tensor place = maximum(floor_divide(good - Tensor(1.0), Tensor(2.0)), Tensor(0.0));
-        index = gather(all.index, d, place);
-      } else {
-        const Tensor usual = slice(all.index, d, at, 1);
-        index = where(any(bad, {d}, true), argmax(z, d, true), usual);
-      }
+    const Tensor z = y.detach(), bad = isnan(z);
+    const ValuesIndices all = sort(z, d);
+    if (skip) {
+      const Tensor good = sum(logical_not(bad), {d}, true);
+      const Tensor place = maximum(floor_divide(good - 1.0, 2.0), 0.0);
+      index = gather(all.index, d, place);
+    } else {
+      const Tensor usual = slice(all.index, d, at, 1);
+      index = where(any(bad, {d}, true), argmax(z, d, true), usual);
     }
     return without(pick_at(type, y, d, index), d, tail);
   });
 }
 
 Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
-  Tensor out;
-  {
-    NoGrad off;
-    const Tensor all = flat(x.detach());
-    if (all.numel() == 0 && !is_float(x.dtype()))
-      fail("{}: {} is empty", name, to_string(x.shape()));
-    out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
-                           : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
-  }
+  const Tensor all = flat(x.detach());
+  if (all.numel() == 0 && !is_float(x.dtype())) fail("{}: {} is empty", name, x.shape());
+  const Tensor out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
+                     : skip           ? clone(nanmedian(all, 0).values)
+                                      : clone(median(all, 0).values);
+
   if (wants_grad(x)) {
     static const NodeType type{"median", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor x = node.get(0), out = node.get(1);
@@ -137,8 +127,7 @@ ValuesIndices sort(const Tensor& x, Dim dim, bool descending) {
 ValuesIndices topk(const Tensor& x, int64_t k, Dim dim, bool largest) {
   return at_least_1d("topk", x, dim, [&](const Tensor& y, int d) {
     if (k < 0 || k > y.size(d))
-      fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, to_string(x.shape()),
-           y.size(d));
+      fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, x.shape(), y.size(d));
     if (x.dim() == 0 && k == 0) fail("topk: k is 0, a 0-d tensor has 1 element");
     return places(kTopk, y, d, 0, k, largest);
   });
@@ -148,7 +137,7 @@ ValuesIndices kthvalue(const Tensor& x, int64_t k, Dim dim, bool keepdim) {
   return at_least_1d("kthvalue", x, dim, [&](const Tensor& y, int d) {
     if (k < 1 || k > y.size(d))
       fail("kthvalue: k is {}, dimension {} of {} has {} elements; k counts from 1", k, d + 1,
-           to_string(x.shape()), y.size(d));
+           x.shape(), y.size(d));
     return without(places(kKth, y, d, k - 1, 1, false), d, keepdim || x.dim() == 0);
   });
 }
@@ -165,22 +154,18 @@ Tensor nanmedian(const Tensor& x) { return middle_of_all("nanmedian", x, true); 
 ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
   return at_least_1d("mode", x, dim, [&](const Tensor& y, int d) {
     need_elements("mode", y, d);
-    Tensor index;
-    {
-      NoGrad off;
-      const ValuesIndices sorted = sort(y.detach(), d);
-      const int64_t n = y.size(d);
-      const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
-      const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
-      Tensor begins = ne(a, b);
-      if (is_float(s.dtype()))
-        begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
-      const Tensor from = where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
-      const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
-      const Tensor start = cummax(cat({zero, from}, d), d).values;
-      const ValuesIndices longest = max_along(place - start, d, true);
-      index = gather(sorted.index, d, longest.index);
-    }
+    const ValuesIndices sorted = sort(y.detach(), d);
+    const int64_t n = y.size(d);
+    const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
+    const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
+    Tensor begins = ne(a, b);
+    if (is_float(s.dtype()))
+      begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
+    const Tensor from = where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), 0.0);
+    const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
+    const Tensor start = cummax(cat({zero, from}, d), d).values;
+    const ValuesIndices longest = max_along(place - start, d, true);
+    const Tensor index = gather(sorted.index, d, longest.index);
     return without(pick_at(kMode, y, d, index), d, keepdim || x.dim() == 0);
   });
 }
@@ -189,7 +174,7 @@ namespace {
 
 /// Between two neighbours of the sorted order, `weight` of the way; of equal places the lower one.
 Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
-  return where(eq(weight, Tensor(0.0)), low, lerp(low, high, weight));
+  return where(eq(weight, 0.0), low, lerp(low, high, weight));
 }
 /// A place in the sorted order as interpolation sees it: which neighbours, how far between.
 double settle(double rank, QuantileRule how) {
@@ -206,17 +191,14 @@ double settle(double rank, QuantileRule how) {
 /// moves with q, `fraction` is that.
 Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, QuantileRule how,
                     const Tensor& fraction) {
-  Tensor low, high, weight;
-  {
-    NoGrad off;
-    Tensor rank = last * Tensor(f);
-    if (how == QuantileRule::lower) rank = floor(rank);
-    else if (how == QuantileRule::higher) rank = ceil(rank);
-    else if (how == QuantileRule::nearest) rank = round(rank);
-    else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
-    low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
-    weight = to(rank - floor(rank), sorted.dtype());
-  }
+  Tensor rank = last * f;
+  if (how == QuantileRule::lower) rank = floor(rank);
+  else if (how == QuantileRule::higher) rank = ceil(rank);
+  else if (how == QuantileRule::nearest) rank = round(rank);
+  else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / 2.0;
+  const Tensor low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
+  Tensor weight = to(rank - floor(rank), sorted.dtype());
+
   if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
   return between(gather(sorted, d, low), gather(sorted, d, high), weight);
 }
@@ -242,16 +224,14 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const Tensor x = dim && input.dim() > 0 ? input : flat(input);
   const int d = dim ? given : 0;
   if (x.size(d) == 0)
-    fail("{}: {} has no elements there; of none there is no quantile", name,
-         to_string(input.shape()));
+    fail("{}: {} has no elements there; of none there is no quantile", name, input.shape());
   const int64_t n = x.size(d);
   const bool nan = holds_nan(x);
   Tensor bad, last;  // lines with a NaN; the last place of the others in each line
   if (nan) {
-    NoGrad off;
-    const Tensor good = sum(isnan(x.detach()) == Tensor(0.0), {d}, true);
-    bad = skip_nan ? eq(good, Tensor(0.0)) : ne(good, Tensor(double(n)));
-    last = maximum(to(good, Dtype::f64) - Tensor(1.0), Tensor(0.0));
+    const Tensor good = sum(logical_not(isnan(x)), {d}, true);
+    bad = skip_nan ? eq(good, 0.0) : ne(good, double(n));
+    last = maximum(to(good, Dtype::f64) - 1.0, 0.0);
   }
   const bool one = q.size() == 1 && !(nan && skip_nan);
   const double only = one ? settle(q[0] * double(n - 1), how) : 0;
@@ -260,7 +240,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   Tensor sorted = places(kSort, x, d, first, keep, false).values;
   // Only between two places does the answer move with q.
   const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
-  if (moves && nan) sorted = where(isnan(sorted), Tensor(0.0), sorted);  // 0 times NaN is no slope
+  if (moves && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is no slope
   std::vector<Tensor> answers;
   for (double f : q) {
     Tensor answer, fraction;
@@ -271,11 +251,11 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
       const double rank = settle(f * double(n - 1), how), low = std::floor(rank);
       answer = slice(sorted, d, int64_t(low) - first, 1);
       if (moves || rank != low)
-        answer = lerp(answer, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
-                      moves ? to(fraction * Tensor(double(n - 1)) - Tensor(low), x.dtype())
-                            : scalar(rank - low, x.dtype()));
+        answer = lerp(
+            answer, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
+            moves ? to(fraction * double(n - 1) - low, x.dtype()) : scalar(rank - low, x.dtype()));
     }
-    if (nan) answer = where(bad, Tensor(math::kInfinity - math::kInfinity), answer);
+    if (nan) answer = where(bad, math::kInfinity - math::kInfinity, answer);
     if (!dim) {
       Shape shape;
       for (int k = 0; keepdim && k < input.dim(); ++k) shape.push(1);
@@ -311,14 +291,14 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
   int64_t span;
   if (__builtin_sub_overflow(high, low, &span) || span > std::max<int64_t>(n, 4096)) return false;
-  const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, Tensor(0.0));
+  const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, 0.0);
   const Index known(nonzero_list(there)[0]);
   const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
   // Not `+ low`: a number of this size may not be a double.
   const Tensor first = to(constants(std::vector{low}), x.device());
   u.values = to(index_select(ids, 0, known) + first, x.dtype());
   u.counts = index_select(counts, 0, known);
-  const Tensor place = cumsum(to(there, Dtype::i64), 0) - Tensor(1.0);
+  const Tensor place = cumsum(to(there, Dtype::i64), 0) - 1.0;
   u.inverse = reshape(index_select(place, 0, Index(at - first)), x.shape());
   return true;
 }
@@ -326,7 +306,6 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
 }  // namespace
 
 Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
-  NoGrad off;
   const Tensor x = input.detach();
   const char* name = consecutive ? "unique_consecutive" : "unique";
   const int d = dim ? wrap_dim(name, *dim, x.dim()) : 0;
@@ -335,7 +314,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   Tensor moved = slices ? transpose(x, 0, d) : flat(x);
   const int64_t n = moved.size(0);
   if (slices && n > 0 && x.numel() == 0)
-    fail("{}: {} has slices without elements", name, to_string(x.shape()));
+    fail("{}: {} has slices without elements", name, x.shape());
   const Tensor rows = reshape(moved, {n, n > 0 ? moved.numel() / n : 1});
   Tensor order, sorted = rows;
   if (!consecutive) {
@@ -353,8 +332,8 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   const Tensor group = cumsum(cat({none({1}), to(begins, Dtype::i64)}, 0), 0);
   const int64_t groups = group.at_integer(n - 1) + 1;
   const Tensor starts = cat({ones({1}, Dtype::b8, x.device()), begins}, 0);
-  const Tensor first = scatter_add(none({groups}), 0, group,
-                                   where(starts, counting(n, 0, 1, x.device()), Tensor(0.0)));
+  const Tensor first =
+      scatter_add(none({groups}), 0, group, where(starts, counting(n, 0, 1, x.device()), 0.0));
   Unique u;
   u.values = index_select(sorted, 0, first);
   if (slices) {

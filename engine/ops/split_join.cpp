@@ -58,9 +58,8 @@ Tensor block_diag(const std::vector<Tensor>& given) {
     const Tensor& x = given[i];
     if (x.dim() > 2)
       fail("block_diag: tensor {} is {}; matrices, vectors and numbers are joined", i + 1,
-           to_string(x.shape()));
-    if (&x.device() != &given[0].device())
-      fail("block_diag: the tensors are on {} and {}", given[0].device().name, x.device().name);
+           x.shape());
+    check_together("block_diag", given[0], x);
     dtype = promote(dtype, x.dtype());
     blocks.push_back(at_least(x, 2));
     columns += blocks.back().size(1);
@@ -83,7 +82,7 @@ Tensor cartesian_prod(const std::vector<Tensor>& vectors) {
   for (size_t i = 0; i < vectors.size(); ++i)
     if (vectors[i].dim() != 1)
       fail("cartesian_prod: tensor {} is {}; it must have one dimension", i + 1,
-           to_string(vectors[i].shape()));
+           vectors[i].shape());
   if (vectors.size() == 1) return vectors[0];
   return reshape(stack(meshgrid(vectors), -1), {-1, int64_t(vectors.size())});
 }
@@ -105,8 +104,7 @@ int64_t count_choices(int64_t n, int64_t r) {
 }  // namespace
 
 Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
-  if (x.dim() != 1)
-    fail("combinations: {} is no vector; it must have one dimension", to_string(x.shape()));
+  if (x.dim() != 1) fail("combinations: {} is no vector; it must have one dimension", x.shape());
   if (r < 0) fail("combinations: r is {}; it must be 0 or more", r);
   if (r == 0) return empty({0}, x.dtype(), x.device());
   // Choices with repetition are those of n + r - 1 elements, each place less its number.
@@ -132,62 +130,55 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
 
 namespace {
 
-void check_region(const char* name, const Tensor& region, const Tensor& source) {
-  if (!(region.shape() == source.shape()))
-    fail("{}: the source is {}, the region {}; their shapes must be equal", name,
-         to_string(source.shape()), to_string(region.shape()));
+/// y, of which the view `region` becomes the source.
+Tensor with_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
+  if (region.shape() != source.shape())
+    fail("{}: the source is {}, the region {}; their shapes must be equal", name, source.shape(),
+         region.shape());
+  copy_(region, source);
+  return y;
 }
 
 }  // namespace
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index) {
-  const Tensor y = clone(x), region = pick(y, dim, index);
-  check_region("select_scatter", region, source);
-  copy_(region, source);
-  return y;
+  const Tensor y = clone(x);
+  return with_region("select_scatter", y, pick(y, dim, index), source);
 }
 
 Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n) {
-  const Tensor y = clone(x), region = index(y, items, n);
-  check_region("slice_scatter", region, source);
-  copy_(region, source);
-  return y;
+  const Tensor y = clone(x);
+  return with_region("slice_scatter", y, index(y, items, n), source);
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, Dim a, Dim b) {
-  const Tensor y = clone(x), region = diagonal(y, offset, a, b);
-  check_region("diagonal_scatter", region, source);
-  copy_(region, source);
-  return y;
+  const Tensor y = clone(x);
+  return with_region("diagonal_scatter", y, diagonal(y, offset, a, b), source);
 }
 
 // ---- positions ----------------------------------------------------------------------------------
 
 std::vector<Tensor> unravel_index(const Index& given, const Shape& shape) {
-  NoGrad off;
-  if (is_float(given.at.dtype()) || given.at.dtype() == Dtype::b8)
-    fail("unravel_index: positions are integers, these are {}; use x:long()",
-         dtype_name(given.at.dtype()));
+  check_integers("unravel_index", given.at, "positions", "x");
   const int64_t n = checked_count("unravel_index", shape);
-  if (n > int64_t(1) << 53) fail("unravel_index: {} has too many elements", to_string(shape));
+  if (n > int64_t(1) << 53) fail("unravel_index: {} has too many elements", shape);
   Tensor at = to(given.at, Dtype::i64);
   if (at.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
     const bool counts_back = given.first > 0;  // -1 is the last one
     const int64_t least = counts_back ? -n : 0, most = n - 1 + given.first;
-    if (low < least || high > most || (counts_back && any(eq(at, Tensor(0.0))).item() != 0))
+    if (low < least || high > most || (counts_back && any(eq(at, 0.0)).item() != 0))
       fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",
            low < least   ? low
            : high > most ? high
                          : 0,
-           to_string(shape), given.first, most);
-    if (counts_back)
-      at = where(lt(at, Tensor(0.0)), at + Tensor(double(n)), at - Tensor(double(given.first)));
+           shape, given.first, most);
+    if (counts_back) at = where(lt(at, 0.0), at + double(n), at - double(given.first));
   }
   std::vector<Tensor> out(static_cast<size_t>(shape.size()));
   for (int d = shape.size() - 1; d >= 0; --d) {
     const Tensor size(double(std::max<int64_t>(1, shape[d])));
-    out[size_t(d)] = remainder(at, size) + Tensor(double(given.first));
+    out[size_t(d)] = remainder(at, size) + double(given.first);
     at = floor_divide(at, size);
   }
   return out;

@@ -30,8 +30,8 @@ Tensor variance(const char* name, const Tensor& x, const Shape& dims, double cor
 
 Tensor root_of_variance(const Tensor& variance) {
   if (!wants_grad(variance)) return sqrt(variance);
-  const Tensor none = eq(variance, Tensor(0.0));
-  return where(none, Tensor(0.0), sqrt(where(none, Tensor(1.0), variance)));
+  const Tensor none = eq(variance, 0.0);
+  return where(none, 0.0, sqrt(where(none, 1.0, variance)));
 }
 
 VarMean var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
@@ -54,16 +54,13 @@ namespace {
 
 void check_weights(const char* name, const Tensor& w, int64_t observations, bool whole) {
   if (w.dim() > 1 || w.numel() != observations)
-    fail("cov: {} is {}; one for each of the {} observations is needed", name, to_string(w.shape()),
+    fail("cov: {} is {}; one for each of the {} observations is needed", name, w.shape(),
          observations);
-  if (whole ? is_float(w.dtype()) || w.dtype() == Dtype::b8 : !is_float(w.dtype()))
-    fail("cov: {} is {}; it must be of {}", name, dtype_name(w.dtype()),
-         whole ? "integers" : "floats");
-  NoGrad off;
-  const Tensor below = lt(w, Tensor(0.0));
+  if (!(whole ? is_integer(w.dtype()) : is_float(w.dtype())))
+    fail("cov: {} is {}; it must be of {}", name, w.dtype(), whole ? "integers" : "floats");
+  const Tensor below = lt(w, 0.0);
   if (any(below).item() != 0)
-    fail("cov: {} has {}; weights are 0 or more", name,
-         show(amin(where(below, w, Tensor(0.0))).item()));
+    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(below, w, 0.0)).item()));
 }
 
 }  // namespace
@@ -71,7 +68,7 @@ void check_weights(const char* name, const Tensor& w, int64_t observations, bool
 Tensor cov(const Tensor& given, double correction, const Tensor& times, const Tensor& weight) {
   if (given.dim() > 2)
     fail("cov: {} has more than two dimensions; rows are variables, columns observations",
-         to_string(given.shape()));
+         given.shape());
   if (given.dtype() == Dtype::b8) fail("cov: of bool; use x:float()");
   if (!std::isfinite(correction)) fail("cov: the correction is {}", show(correction));
   Tensor x = is_float(given.dtype()) ? given : to(given, default_dtype());
@@ -86,9 +83,8 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
                                        : weight * to(times, weight.dtype());
   const Tensor total = weighs ? sum(w) : Tensor(double(n));
   if (weighs && total.item() == 0) fail("cov: the weights sum to 0");
-  Tensor left = weight.defined() && correction != 0
-                    ? total - sum(w * weight) * Tensor(correction) / total
-                    : total - Tensor(correction);
+  Tensor left = weight.defined() && correction != 0 ? total - sum(w * weight) * correction / total
+                                                    : total - correction;
   if (!(left.item() > 0)) left = Tensor(0.0);  // infinite or NaN, as in PyTorch
   const Tensor centred = x - sum(x * w, {1}, true) / total;
   const Tensor out = matmul(centred, t(centred * w)) / left;
@@ -97,13 +93,13 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
 
 Tensor corrcoef(const Tensor& x) {
   if (x.dim() > 2 || x.dtype() == Dtype::b8)
-    fail("corrcoef: {} {}; rows of numbers are variables, columns observations",
-         to_string(x.shape()), dtype_name(x.dtype()));
+    fail("corrcoef: {} {}; rows of numbers are variables, columns observations", x.shape(),
+         x.dtype());
   const Tensor c = cov(x);
   if (c.dim() == 0) return c / c;
   const Tensor root = sqrt(diagonal(c));
   const Tensor ratio = c / unsqueeze(root, 1) / unsqueeze(root, 0);
-  return clamp(ratio, Tensor(-1.0), Tensor(1.0));
+  return clamp(ratio, -1.0, 1.0);
 }
 
 // ---- norms --------------------------------------------------------------------------------------
@@ -122,14 +118,14 @@ void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
   const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
   const Tensor size = abs(where(zero, one, x));
-  const Tensor slope = sign(x) * pow(size / where(none, one, norms), Tensor(p - 1));
+  const Tensor slope = sign(x) * pow(size / where(none, one, norms), p - 1);
   dx[0] = where(logical_or(none, zero), nothing, grads * slope);
 }
 
 Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   if (is_half(x.dtype())) return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
-  const Tensor powers = pow(abs(x), Tensor(p));
-  return pow(run_reduce({op::reduction_id<op::Sum>, "norm", mask, keepdim}, powers), Tensor(1 / p));
+  const Tensor powers = pow(abs(x), p);
+  return pow(run_reduce({op::reduction_id<op::Sum>, "norm", mask, keepdim}, powers), 1 / p);
 }
 
 }  // namespace
@@ -140,19 +136,16 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("norm", x, dims);
   if (std::isinf(p) && count_of(x, mask) == 0)
     fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
-         to_string(x.shape()));
+         x.shape());
   const auto reduced = [&](auto op, const Tensor& of) {
     return reduce_recorded({op::reduction_id<decltype(op)>, "norm", mask, keepdim}, of);
   };
   if (p == 2) return reduced(op::Norm2{}, x);
   if (p == 1) return reduced(op::Norm1{}, x);
   if (std::isinf(p)) return p > 0 ? reduced(op::NormMax{}, x) : reduced(op::Amin{}, abs(x));
-  Tensor out;
-  {
-    NoGrad off;
-    out = p == 0 ? to(reduced(op::CountNonzero{}, x), x.dtype())
-                 : power_norm(x.detach(), p, mask, keepdim);
-  }
+  const Tensor out = p == 0 ? to(reduced(op::CountNonzero{}, x), x.dtype())
+                            : power_norm(x.detach(), p, mask, keepdim);
+
   if (wants_grad(x)) {
     static const NodeType type{"norm", norm_backward};
     Node& node = record(type, out, {&x});
@@ -167,22 +160,21 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double most) {
   need_float("renorm", x);
   const int d = wrap_dim("renorm", dim, x.dim());
   if (x.dim() < 2)
-    fail("renorm: {} has no parts along a dimension; two dimensions are needed",
-         to_string(x.shape()));
+    fail("renorm: {} has no parts along a dimension; two dimensions are needed", x.shape());
   if (!(p > 0)) fail("renorm: p is {}; it must be above 0", show(p));
   if (!(most >= 0)) fail("renorm: maxnorm is {}; it must be 0 or more", show(most));
   if (x.numel() == 0) return clone(x);
   const Tensor norms = norm(x, p, dims_of(((1u << x.dim()) - 1) & ~(1u << d), x.dim()), true);
-  const Tensor larger = gt(norms, Tensor(most));
-  const Tensor safe = where(larger, norms, Tensor(1.0)) + Tensor(1e-7);
-  return x * where(larger, Tensor(most) / safe, Tensor(1.0));
+  const Tensor larger = gt(norms, most);
+  const Tensor safe = where(larger, norms, 1.0) + 1e-7;
+  return x * where(larger, most / safe, 1.0);
 }
 
 // ---- without NaN --------------------------------------------------------------------------------
 
 Tensor nansum(const Tensor& x, const Shape& dims, bool keepdim) {
   if (!is_float(x.dtype())) return sum(x, dims, keepdim);
-  return sum(where(isnan(x), Tensor(0.0), x), dims, keepdim);
+  return sum(where(isnan(x), 0.0, x), dims, keepdim);
 }
 Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
   need_float("nanmean", x);
@@ -200,7 +192,7 @@ Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   const int64_t n = at.numel();
   const Tensor out = zeros({bins}, Dtype::i64, at.device());
   if (!is_cpu(at.device()))
-    return scatter_add(out, 0, at - Tensor(double(first)), ones({n}, Dtype::i64, at.device()));
+    return scatter_add(out, 0, at - double(first), ones({n}, Dtype::i64, at.device()));
   tell_beside();
   const bool few = bins <= kSmall && n >= kTables * bins;
   const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
@@ -220,14 +212,11 @@ Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
 }  // namespace
 
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t first) {
-  NoGrad off;
-  if (is_float(x.dtype()) || x.dtype() == Dtype::b8 || x.dim() != 1)
-    fail("bincount: it counts a 1-d tensor of integers, this is {} {}", to_string(x.shape()),
-         dtype_name(x.dtype()));
+  if (!is_integer(x.dtype()) || x.dim() != 1)
+    fail("bincount: it counts a 1-d tensor of integers, this is {} {}", x.shape(), x.dtype());
   if (least < 0) fail("bincount: minlength is {}; it must be 0 or more", least);
-  if (weights.defined() && !(weights.shape() == x.shape()))
-    fail("bincount: the weights are {}, the values {}", to_string(weights.shape()),
-         to_string(x.shape()));
+  if (weights.defined() && weights.shape() != x.shape())
+    fail("bincount: the weights are {}, the values {}", weights.shape(), x.shape());
   const Tensor at = contiguous(to(x.detach(), Dtype::i64));
   int64_t bins = least;
   if (x.numel() > 0) {
@@ -250,18 +239,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 
-namespace {
-
-void need_fractions(const char* name, const Tensor& x) {
-  if (!is_float(x.dtype()))
-    fail("{}: the values are {}; use x:float()", name, dtype_name(x.dtype()));
-}
-
-}  // namespace
-
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
-  NoGrad off;
-  need_fractions("histc", input);
+  check_float("histc", input, "the values are");
   constexpr int64_t kMost = int64_t(1) << 40;
   if (bins < 1 || bins > kMost) fail("histc: bins is {}; it must be 1 to 2^40", bins);
   const Tensor x = reshape(input.detach(), {-1});
@@ -271,34 +250,30 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
     fail("histc: the range {} to {} is not finite; give min and max", show(low), show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
   if (x.numel() == 0) return zeros({bins}, x.dtype(), x.device());
-  const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
-  const Tensor place =
-      (to(x, Dtype::f64) - Tensor(low)) / Tensor(high - low) * Tensor(double(bins));
-  const Tensor bin =
-      minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64), Tensor(double(bins - 1)));
+  const Tensor inside = logical_and(ge(x, low), le(x, high));
+  const Tensor place = (to(x, Dtype::f64) - low) / (high - low) * double(bins);
+  const Tensor bin = minimum(to(where(inside, place, 0.0), Dtype::i64), double(bins - 1));
   const Tensor counts =
       scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
   return to(counts, x.dtype());
 }
 
 Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& weight, bool density) {
-  NoGrad off;
-  need_fractions("histogram", given);
+  check_float("histogram", given, "the values are");
   const Tensor x = reshape(given.detach(), {-1}), edges = contiguous(edges0.detach());
   if (edges.dim() != 1 || edges.numel() < 2)
-    fail("histogram: the edges are {}; a vector of at least 2 is needed", to_string(edges.shape()));
+    fail("histogram: the edges are {}; a vector of at least 2 is needed", edges.shape());
   if (edges.dtype() != x.dtype())
-    fail("histogram: the edges are {}, the values {}; use edges:to('{}')",
-         dtype_name(edges.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+    fail("histogram: the edges are {}, the values {}; use edges:to('{}')", edges.dtype(), x.dtype(),
+         x.dtype());
   const int64_t bins = edges.numel() - 1;
   if (all(ge(slice(edges, 0, 1, bins), slice(edges, 0, 0, bins))).item() == 0)
     fail("histogram: the edges are not sorted; use edges:sort()");
-  if (weight.defined() && !(weight.shape() == given.shape()))
-    fail("histogram: the weights are {}, the values {}", to_string(weight.shape()),
-         to_string(given.shape()));
+  if (weight.defined() && weight.shape() != given.shape())
+    fail("histogram: the weights are {}, the values {}", weight.shape(), given.shape());
   const Tensor inside = logical_and(ge(x, pick(edges, 0, 0)), le(x, pick(edges, 0, bins)));
-  const Tensor after = searchsorted("histogram", edges, x, true) - Tensor(1.0);
-  const Tensor bin = where(inside, minimum(after, Tensor(double(bins - 1))), Tensor(double(bins)));
+  const Tensor after = searchsorted("histogram", edges, x, true) - 1.0;
+  const Tensor bin = where(inside, minimum(after, double(bins - 1)), double(bins));
   Tensor counts;
   if (weight.defined())
     counts = scatter_add(zeros({bins + 1}, Dtype::f64, x.device()), 0, bin,
@@ -314,8 +289,7 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
 
 Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Tensor& weight,
                     bool density) {
-  NoGrad off;
-  need_fractions("histogram", x);
+  check_float("histogram", x, "the values are");
   constexpr int64_t kMost = int64_t(1) << 40;
   if (bins < 1 || bins > kMost) fail("histogram: bins is {}; it must be 1 to 2^40", bins);
   double low = 0, high = 1;

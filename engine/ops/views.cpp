@@ -70,8 +70,8 @@ Tensor view(const Tensor& x, const Shape& shape) {
   const Shape size = infer("view", x.numel(), shape, x.shape());
   Shape stride;
   if (!strides_for(x, size, stride))
-    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape",
-         to_string(x.shape()), to_string(x.strides()), to_string(size));
+    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape", x.shape(),
+         x.strides(), size);
   return seen_as(x, size, stride);
 }
 
@@ -85,30 +85,19 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 Tensor flatten(const Tensor& x, Dim first, Dim last) {
   const int a = wrap_dim("flatten", first, x.dim()), b = wrap_dim("flatten", last, x.dim());
   if (a > b) fail("flatten: the first dimension {} comes after the last {}", a + 1, b + 1);
-  Shape size;
-  for (int d = 0; d < x.dim(); ++d) {
-    if (d <= a || d > b) size.push(x.size(d));
-    else size[a] *= x.size(d);
-  }
-  if (x.dim() == 0) size.push(1);
-  return reshape(x, size);
+  if (x.dim() == 0) return reshape(x, {1});
+  const Shape size = x.shape();
+  return reshape(
+      x, joined(joined(size.first(a), {product(size.first(b + 1).from(a))}), size.from(b + 1)));
 }
 
 Tensor permute(const Tensor& x, const Dims& dims) {
   if (dims.size() != x.dim())
-    fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(),
-         to_string(x.shape()), x.dim());
+    fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(), x.shape(), x.dim());
+  const Shape order = wrap_dims("permute", dims, x.dim());
   Shape size, stride;
-  unsigned seen = 0;
-  int order[kMaxDims];
-  for (int i = 0; i < x.dim(); ++i) {
-    const int d = wrap_dim("permute", dims[i], x.dim());
-    if (seen >> d & 1) fail("permute: dimension {} is named twice", d + 1);
-    seen |= 1u << d;
-    order[i] = d;
-    size.push(x.size(d));
-    stride.push(x.stride(d));
-  }
+  for (int64_t d : order) size.push(x.size(int(d))), stride.push(x.stride(int(d)));
+
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
     static const NodeType type{
@@ -116,7 +105,7 @@ Tensor permute(const Tensor& x, const Dims& dims) {
         [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = permute(g, node.kept<Shape>()); }, -1,
         through_permute};
     Shape back = size;
-    for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
+    for (int i = 0; i < x.dim(); ++i) back[int(order[i])] = i;
     record(type, out, {&x}).keep(back);
   }
   return out;
@@ -132,7 +121,7 @@ Tensor transpose(const Tensor& x, Dim a, Dim b) {
 }
 
 Tensor t(const Tensor& x) {
-  if (x.dim() > 2) fail("t: {} has more than two dimensions; use transpose", to_string(x.shape()));
+  if (x.dim() > 2) fail("t: {} has more than two dimensions; use transpose", x.shape());
   if (x.dim() < 2) return x;
   if (wants_grad(x)) return transpose(x, 0, 1);
   return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
@@ -140,17 +129,16 @@ Tensor t(const Tensor& x) {
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
   const int skip = wanted.size() - x.dim();
-  if (skip < 0)
-    fail("expand: {} has more dimensions than {}", to_string(x.shape()), to_string(wanted));
+  if (skip < 0) fail("expand: {} has more dimensions than {}", x.shape(), wanted);
   Shape size = wanted, stride = wanted;
   bool same = skip == 0;
   for (int d = 0; d < size.size(); ++d) {
     const int64_t have = d < skip ? 1 : x.size(d - skip);
     if (size[d] == -1 && d >= skip) size[d] = have;
-    if (size[d] < 0) fail("expand: size {} is negative in {}", size[d], to_string(wanted));
+    if (size[d] < 0) fail("expand: size {} is negative in {}", size[d], wanted);
     if (size[d] != have && have != 1)
       fail("expand: dimension {} has size {}, only 1 can become {}, in {} to {}", d - skip + 1,
-           have, size[d], to_string(x.shape()), to_string(wanted));
+           have, size[d], x.shape(), wanted);
     stride[d] = d < skip || size[d] != have ? 0 : x.stride(d - skip);
     same &= size[d] == have;
   }
@@ -207,7 +195,7 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
   const int64_t n = x.size(d), at = index.among(n);
   if (at < 0 || at >= n)
     fail("select: position {} is outside 1..{} (dimension {} of {})",
-         index < 0 ? index.at : index + host.index_base, n, d + 1, to_string(x.shape()));
+         index < 0 ? index.at : index + host.index_base, n, d + 1, x.shape());
   static const NodeType type{"select", nullptr, -1, through_view};
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
@@ -251,7 +239,7 @@ Tensor cat(const std::vector<Tensor>& all, Dim dim) {
     for (int k = 0; fits && k < p.dim(); ++k) fits = k == d || p.size(k) == first.size(k);
     if (!fits)
       fail("cat: tensor {} is {}, the first {}; they may differ only in dimension {}", i + 1,
-           to_string(p.shape()), to_string(first.shape()), d + 1);
+           p.shape(), first.shape(), d + 1);
     size[d] += p.size(d);
     dtype = promote(dtype, p.dtype());
     wants |= p.requires_grad();
@@ -285,9 +273,9 @@ Tensor stack(const std::vector<Tensor>& parts, Dim dim) {
   const int d = wrap_dim("stack", dim, parts[0].dim() + 1, true);
   std::vector<Tensor> rows;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!(parts[i].shape() == parts[0].shape()))
-      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1,
-           to_string(parts[i].shape()), to_string(parts[0].shape()));
+    if (parts[i].shape() != parts[0].shape())
+      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1, parts[i].shape(),
+           parts[0].shape());
     rows.push_back(unsqueeze(parts[i], d));
   }
   return cat(rows, d);

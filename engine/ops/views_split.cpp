@@ -10,19 +10,6 @@
 namespace mt {
 namespace {
 
-/// The dimensions of a list, each at most once.
-Shape wrap_dims(const char* operation, const Shape& dims, int rank) {
-  Shape out = dims;
-  unsigned seen = 0;
-  for (int i = 0; i < dims.size(); ++i) {
-    const int d = wrap_dim(operation, dims[i], rank);
-    if (seen >> d & 1) fail("{}: dimension {} is named twice", operation, d + 1);
-    seen |= 1u << d;
-    out[i] = d;
-  }
-  return out;
-}
-
 int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
   if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to divide", operation);
   return wrap_dim(operation, dim, x.dim());
@@ -35,13 +22,7 @@ Tensor unflatten(const Tensor& x, Dim dim, const Shape& sizes) {
   const int d = wrap_dim("unflatten", dim, x.dim());
   if (sizes.size() == 0) fail("unflatten: no sizes are given for dimension {}", d + 1);
   const Shape parts = infer("unflatten", x.size(d), sizes, {x.size(d)});
-  Shape size;
-  for (int k = 0; k < x.dim(); ++k) {
-    if (k != d) size.push(x.size(k));
-    else
-      for (int64_t part : parts) size.push(part);
-  }
-  return view(x, size);
+  return view(x, joined(joined(x.shape().first(d), parts), x.shape().from(d + 1)));
 }
 
 Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
@@ -166,10 +147,9 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
   const int rank = int(list.size());
   Shape shape;
   for (const Tensor& x : list) {
-    if (x.dim() > 1) fail("meshgrid: {} has more than one dimension", to_string(x.shape()));
+    if (x.dim() > 1) fail("meshgrid: {} has more than one dimension", x.shape());
     if (x.dtype() != list[0].dtype())
-      fail("meshgrid: {} beside {}; all must have one dtype", dtype_name(x.dtype()),
-           dtype_name(list[0].dtype()));
+      fail("meshgrid: {} beside {}; all must have one dtype", x.dtype(), list[0].dtype());
     shape.push(x.numel());
   }
   const bool swap = xy && rank > 1;
@@ -216,10 +196,8 @@ struct Diagonal {
 /// Zeros of a shape, but for the diagonal.
 Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
   Tensor out = zeros(shape, x.dtype(), x.device());
-  {
-    NoGrad off;
-    copy_elements(diagonal_at(out, offset, a, b), x);
-  }
+  copy_elements(diagonal_at(out, offset, a, b), x);
+
   if (wants_grad(x)) {
     static const NodeType type{"diag_embed", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const auto& [offset, a, b] = node.kept<Diagonal>();
@@ -233,7 +211,7 @@ Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int 
 }  // namespace
 
 Tensor diagonal(const Tensor& x, int64_t offset, Dim a, Dim b) {
-  if (x.dim() < 2) fail("diagonal: {} has no two dimensions", to_string(x.shape()));
+  if (x.dim() < 2) fail("diagonal: {} has no two dimensions", x.shape());
   const Shape dims = wrap_dims("diagonal", {a, b}, x.dim());
   return diagonal_at(x, offset, int(dims[0]), int(dims[1]));
 }
@@ -288,7 +266,7 @@ Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
   Tensor at = scalar(double(offset), Dtype::i64);
   for (int d = 0; d < size.size(); ++d)
     at = unsqueeze(at, -1) +
-         (size[d] > 0 ? arange(size[d], 1) * Tensor(double(stride[d])) : zeros({0}, Dtype::i64));
+         (size[d] > 0 ? arange(size[d], 1) * double(stride[d]) : zeros({0}, Dtype::i64));
   return at;
 }
 
@@ -301,18 +279,14 @@ struct Strided {
 /// Each element's gradient goes to the places of its storage, each place's to the elements there.
 void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [from, view, n] = node.kept<Strided>();
-  Tensor source, target, owners;
-  {
-    NoGrad off;
-    source = to(reshape(places(view.size, view.stride, view.offset), {-1}), g.device());
-    target = to(reshape(places(from.size, from.stride, from.offset), {-1}), g.device());
-    // Elements of x that share a place share its gradient.
-    owners = scatter_add(zeros({n}, g.dtype(), g.device()), 0, target,
-                         ones({target.numel()}, g.dtype(), g.device()));
-    owners = maximum(owners, Tensor(1.0));
-  }
-  const Tensor storage =
-      scatter_add(zeros({n}, g.dtype(), g.device()), 0, source, reshape(g, {-1})) / owners;
+  const auto at = [&](const TensorGeometry& r) {
+    return to(reshape(places(r.size, r.stride, r.offset), {-1}), g.device());
+  };
+  const Tensor target = at(from), none = zeros({n}, g.dtype(), g.device());
+  const Tensor one = ones(target.shape(), g.dtype(), g.device());
+  // Elements of x that share a place share its gradient.
+  const Tensor storage = scatter_add(none, 0, at(view), reshape(g, {-1})) /
+                         maximum(scatter_add(none, 0, target, one), 1.0);
   dx[0] = reshape(gather(storage, 0, target), from.size);
 }
 
@@ -344,7 +318,7 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64
     if (count > 0 && (__builtin_mul_overflow(size[d] - 1, stride[d], &step) ||
                       __builtin_add_overflow(last, step, &last) || last >= have))
       fail("as_strided: {} with strides {} from {} reaches beyond the {} elements of the storage",
-           to_string(size), to_string(stride), offset, have);
+           size, stride, offset, have);
   }
   if (count > 0 && last >= have)
     fail("as_strided: the element at {} lies outside the storage of {}", last, have);

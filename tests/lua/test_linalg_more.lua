@@ -116,7 +116,7 @@ test('lu_solve', function()
   local packed1, pivots1 = la.lu_factor(N)
   raises(function() la.lu_solve(packed1, pivots1 - 1, N) end, 'lu_solve: a pivot is 0, outside 1%.%.3')
   raises(function() la.lu_solve(packed1, pivots1 + 9, N) end, 'lu_solve: a pivot is 1%d, outside 1%.%.3')
-  raises(function() la.lu_solve(packed1, pivots1:double(), N) end, 'the pivots are float64')
+  raises(function() la.lu_solve(packed1, pivots1:double(), N) end, 'the pivots must be integers, these are float64')
   raises(function() la.lu_solve(packed1, pivots1[{{1, 2}}], N) end, 'pivots %(2%); expected %(3%)')
   raises(function() la.lu_solve(packed1, pivots1, mt.ones({2, 2}, 'float64')) end,
     'the right side %(2 x 2%); it needs 3 rows')
