@@ -32,7 +32,7 @@ void accumulate(Tensor& sum, Tensor more) {
 
 /// The sum so far, of tensors of the shape, and the part.
 Tensor with_part(Tensor sum, const Shape& shape, const ViewGradient& part) {
-  if (!sum.defined()) sum = zeros(shape, part.gradient.dtype(), part.gradient.device());
+  if (!sum.defined()) sum = zeros(shape, part.gradient);
   else if (!is_owned(sum)) sum = clone(sum);
   add_view_gradient(sum, part);
   return sum;
@@ -373,14 +373,18 @@ class BackwardPass : public Walk {
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
   }
 
+  static profile::Scope timed(const Node& node) {
+    return {profile::Kind::backward, uint64_t(node.type),
+            [&] { return std::string(node.type->name) + " backward"; }};
+  }
+
   /// A view's gradient is a part of its input's. Not sent, and false, where it is more than `most` of it.
   bool send_through(Node& node, const Tensor& g, double most = 1) {
     ViewGradient part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
     if (most < 1 && double(g.numel()) > most * double(product(input))) return false;
-    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
-                               [&] { return std::string(node.type->name) + " backward"; });
+    const profile::Scope scope = timed(node);
     send(node.input(0), input, std::move(part));
     return true;
   }
@@ -427,8 +431,7 @@ class BackwardPass : public Walk {
   }
 
   static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
-    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
-                               [&] { return std::string(node.type->name) + " backward"; });
+    const profile::Scope scope = timed(node);
     node.type->backward(node, g, dx);
   }
 

@@ -123,11 +123,8 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
                         std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
     Tensor y = outputs[k].detach();
     if (shared) y = clone(y);
-
-    CustomFunction::Result r;
-    r.size = y.shape(), r.dtype = y.dtype();
-    if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
-    c->results.push_back(std::move(r));
+    const bool has_gradient = is_float(y.dtype()) && !plain[k];
+    c->results.push_back({y.shape(), y.dtype(), has_gradient ? &y.device() : nullptr, nullptr});
     if (c->results[k].device) record_result(c, inner, k, y);
     results.push_back(std::move(y));
   }

@@ -53,7 +53,7 @@ void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
 /// The gradient of output element o by input `x`, from one walk. No `.grad` changes, nor that of what
 /// the function captures.
 std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
-  const Tensor seed = zeros(out.shape(), out.dtype(), out.device());
+  const Tensor seed = zeros_like(out);
   set_element(seed, o, 1);
   const Tensor g = grad({out}, {x}, {seed}, {true, false, true})[0];
   return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
@@ -143,7 +143,7 @@ void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                    const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
   const Tensor probe = f(inputs);
-  const Tensor weights = full(probe.shape(), 0.75, probe.dtype(), probe.device());
+  const Tensor weights = full(probe.shape(), 0.75, probe);
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
     const TensorFunction gradient = [&](const std::vector<Tensor>& in) {

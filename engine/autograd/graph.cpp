@@ -65,7 +65,6 @@ void Node::destroy(Node* node) {
 
 void Node::save(int slot, const Tensor& t, int from) {
   if (!t.defined()) return;
-
   if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from);
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());

@@ -180,7 +180,7 @@ void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
 }
 
 PartSum::PartSum(const Shape& shape, const Tensor& like)
-    : whole_(empty(shape, like.dtype(), like.device())),
+    : whole_(empty(shape, like)),
       width_(whole_.numel()) {
   if (width_ < kLarge) fill_rest();
 }
@@ -228,7 +228,7 @@ Tensor sum_view_gradients(const Shape& shape, const Tensor& dense,
   bool wants = dense.defined() && wants_grad(dense);
   {
     NoGrad off;
-    out = dense.defined() ? clone(dense) : zeros(shape, like.dtype(), like.device());
+    out = dense.defined() ? clone(dense) : zeros(shape, like);
     for (const ViewGradient& part : parts) add_view_gradient(out, part);
   }
   std::vector<Tensor> inputs;

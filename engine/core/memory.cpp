@@ -134,13 +134,12 @@ bool fits(size_t bytes) {
   return bytes <= size_t(most) && live() + int64_t(bytes) <= most;
 }
 
-bool on_host(const Device& device) { return &device == &cpu_device(); }
 /// Whether the header stands before the data.
-bool in_one_block(const Device& device, size_t bytes) { return on_host(device) && bytes < kHuge; }
+bool in_one_block(const Device& device, size_t bytes) { return is_cpu(device) && bytes < kHuge; }
 
 void* try_allocate(const Device& device, size_t bytes) {
   if (in_one_block(device, bytes)) return free_list.take(kHeader + bytes);
-  return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
+  return is_cpu(device) ? free_list.take(bytes) : device.alloc(bytes);
 }
 
 /// "1.50 GiB", "300 bytes".
@@ -155,7 +154,7 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
 
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
   std::free(spare.exchange(nullptr));
-  if (!on_host(device)) {
+  if (!is_cpu(device)) {
     check_alive(device);
     const GpuUse u = gpu_of(device).use();
     fail(
@@ -181,7 +180,7 @@ bool make_room() {
 
 void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
   if (pinned) pinned->unpin(data);
-  else if (on_host(device)) free_list.give(data, bytes);
+  else if (is_cpu(device)) free_list.give(data, bytes);
   else device.free(data, bytes);
 }
 
@@ -198,8 +197,8 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   s->data = one ? static_cast<char*>(block) + kHeader : block;
   s->bytes = bytes;
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
-  free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kAround);
-  if (!on_host(device)) {
+  free_list.allocated += int64_t((is_cpu(device) ? bytes : bytes / 32) + kAround);
+  if (!is_cpu(device)) {
     gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
     return Ref<Storage>::adopt(s);
   }
@@ -219,10 +218,10 @@ Ref<Storage> allocate(const Device& device, size_t bytes) {
   check_interrupt();
   void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
   if (!block && bytes <= size_t(limit) && !capturing) {
-    if (!on_host(device)) check_alive(device);
+    if (!is_cpu(device)) check_alive(device);
     const bool collected = make_room();
-    if (!on_host(device)) gpu_of(device).trim();
-    if ((collected || !on_host(device)) && fits(bytes)) block = try_allocate(device, bytes);
+    if (!is_cpu(device)) gpu_of(device).trim();
+    if ((collected || !is_cpu(device)) && fits(bytes)) block = try_allocate(device, bytes);
   }
   if (!block) out_of_memory(device, bytes);
   return storage_of(device, block, bytes, nullptr);
@@ -238,7 +237,7 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 void Storage::destroy(Storage* s) {
   if (step_recorder) [[unlikely]]
     step_recorder->freed(s);
-  (on_host(*s->device) ? host_live : gpu_live)
+  (is_cpu(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))
     return free_list.give(s, kHeader + s->bytes);

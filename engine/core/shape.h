@@ -30,7 +30,6 @@ class Shape {
   /// The first n; those from number n on.
   Shape first(int n) const { return Shape(v_, n); }
   Shape from(int n) const { return Shape(v_ + n, n_ - n); }
-
   void insert(int at, int64_t size);
   void erase(int at);
   friend bool operator==(const Shape& a, const Shape& b) {

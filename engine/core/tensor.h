@@ -66,7 +66,8 @@ class Tensor {
   void reset() { impl_.reset(); }
 
   int dim() const { return impl_->ndim; }
-  int64_t size(int d) const { return impl_->size[d]; }
+  /// Of a dimension; -1 is the last.
+  int64_t size(int d) const { return impl_->size[d < 0 ? d + impl_->ndim : d]; }
   int64_t stride(int d) const { return impl_->stride[d]; }
   Shape shape() const { return Shape(impl_->size, impl_->ndim); }
   Shape strides() const { return Shape(impl_->stride, impl_->ndim); }
@@ -131,6 +132,10 @@ void set_evaluated(const Tensor& x, const Tensor& computed);
 
 /// An uninitialised contiguous tensor.
 Tensor empty(const Shape&, Dtype, const Device& = cpu_device());
+/// Of the dtype and on the device of another.
+inline Tensor empty(const Shape& shape, const Tensor& like) {
+  return empty(shape, like.dtype(), like.device());
+}
 /// A view: the same storage seen with other sizes and strides. Without a node; while gradients are
 /// recorded it knows its base, whose recorded changes it follows.
 Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);

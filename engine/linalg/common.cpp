@@ -85,7 +85,6 @@ Tensor pack(const Shape& batch, const std::vector<Tensor>& parts) {
   std::vector<Tensor> flat;
   for (const Tensor& part : parts)
     flat.push_back(reshape(part, joined(batch, {product(part.shape().from(batch.size()))})));
-
   return cat(flat, -1);
 }
 

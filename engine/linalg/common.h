@@ -14,22 +14,23 @@
 
 namespace mt::linalg {
 
-inline int64_t rows_of(const Tensor& x) { return x.size(x.dim() - 2); }
-inline int64_t columns_of(const Tensor& x) { return x.size(x.dim() - 1); }
+inline int64_t rows_of(const Tensor& x) { return x.size(-2); }
+inline int64_t columns_of(const Tensor& x) { return x.size(-1); }
 inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
 
 /// LAPACK is on the CPU: matrices of another device go there, and the results go back.
-inline const Device* away(const Tensor& x) { return is_cpu(x.device()) ? nullptr : &x.device(); }
-inline const Device* away(const Tensor& x, const Tensor& y) {
-  return &x.device() == &y.device() ? away(x) : nullptr;
-}
+inline bool away(const Tensor& x) { return !is_cpu(x.device()); }
+inline bool away(const Tensor& x, const Tensor& y) { return away(x) && &x.device() == &y.device(); }
 inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
-/// The tensors of a result, a struct of up to four, on another device.
-template <class R> R moved(const R& r, const Device& d) {
-  const auto all = [&](const auto&... x) -> R { return {(x.defined() ? to(x, d) : x)...}; };
+inline Tensor back(const Tensor& result, const Tensor& x) {
+  return result.defined() ? to(result, x.device()) : result;
+}
+/// The tensors of a struct of up to four.
+template <class R> R back(const R& r, const Tensor& x) {
+  const auto all = [&](const auto&... t) -> R { return {back(t, x)...}; };
   if constexpr (requires { R{{}, {}, {}, {}}; }) {
-    const auto& [a, b, c, e] = r;
-    return all(a, b, c, e);
+    const auto& [a, b, c, d] = r;
+    return all(a, b, c, d);
   } else if constexpr (requires { R{{}, {}, {}}; }) {
     const auto& [a, b, c] = r;
     return all(a, b, c);

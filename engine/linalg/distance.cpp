@@ -12,7 +12,7 @@ namespace {
 
 /// Rows at a time, so that the differences of all pairs never fill more than 32 MiB or so.
 int64_t rows_at_once(const Tensor& x, const Tensor& y) {
-  const int64_t row = y.size(y.dim() - 2) * x.size(x.dim() - 1);
+  const int64_t row = y.size(-2) * x.size(-1);
   const int64_t all = row * product(linalg::batch_of(x));
   return std::max<int64_t>(1, (int64_t(1) << 22) / std::max<int64_t>(1, all));
 }
@@ -21,7 +21,7 @@ Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) -
 
 /// As torch.cdist does by default: the squares from a product, where there are many rows.
 bool by_product(const Tensor& x, const Tensor& y, double p) {
-  return p == 2 && (x.size(x.dim() - 2) > 25 || y.size(y.dim() - 2) > 25);
+  return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
 Tensor squares(const Tensor& x, const Tensor& y) {
@@ -32,9 +32,9 @@ Tensor squares(const Tensor& x, const Tensor& y) {
 
 Tensor distances(const Tensor& x, const Tensor& y, double p) {
   const int d = x.dim() - 2;
-  if (x.size(d + 1) == 0) return sum(differences(x, y), {-1});
+  if (x.size(-1) == 0) return sum(differences(x, y), {-1});
   if (by_product(x, y, p)) return sqrt(squares(x, y));
-  const int64_t rows = x.size(d), step = rows_at_once(x, y);
+  const int64_t rows = x.size(-2), step = rows_at_once(x, y);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
     const Tensor part = slice(x, d, at, std::min(step, rows - at));
@@ -70,7 +70,7 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (node.wants(1)) dx[1] = y * sum(wt, {-1}, true) - matmul(wt, x);
     return;
   }
-  const int64_t rows = x.size(d), step = rows_at_once(x, y);
+  const int64_t rows = x.size(-2), step = rows_at_once(x, y);
   std::vector<Tensor> parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
     const int64_t n = std::min(step, rows - at);
@@ -89,7 +89,7 @@ const NodeType kCdist{"cdist", cdist_backward};
 }  // namespace
 
 Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
-  if (x0.dim() < 2 || y0.dim() < 2 || x0.size(x0.dim() - 1) != y0.size(y0.dim() - 1))
+  if (x0.dim() < 2 || y0.dim() < 2 || x0.size(-1) != y0.size(-1))
     fail("cdist: rows of equal length are needed, got {} and {}", x0.shape(), y0.shape());
   if (!(p >= 0)) fail("cdist: p is {}; it must be 0 or more", show(p));
   check_together("cdist", x0, y0);
@@ -103,7 +103,6 @@ Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   };
   const Tensor x = whole(x0), y = whole(y0);
   const Tensor out = distances(x.detach(), y.detach(), p);
-
   if (wants_grad(x, y)) {
     Node& node = record(kCdist, out, {&x, &y});
     node.save(0, x, 0), node.save(1, y, 1), node.save(2, out, Node::kOutput);

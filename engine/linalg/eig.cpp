@@ -34,7 +34,6 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
     return 0;
   });
   check_converged(name, batch, info);
-
   return f;
 }
 
@@ -91,7 +90,7 @@ const NodeType kEig{"eig", eig_backward};
 }  // namespace
 
 Eig eig(const Tensor& a, const char* name) {
-  if (const Device* d = away(a)) return moved(eig(here(a), name), *d);
+  if (away(a)) return back(eig(here(a), name), a);
   check_square(name, a);
   const Eig f = eig_values(name, a, true);
   if (!wants_grad(a)) return f;
@@ -108,7 +107,7 @@ Eig eig(const Tensor& a, const char* name) {
 }
 
 Eig eigvals(const Tensor& a) {
-  if (const Device* d = away(a)) return moved(eigvals(here(a)), *d);
+  if (away(a)) return back(eigvals(here(a)), a);
   check_square("eigvals", a);
   return wants_grad(a) ? eig(a, "eigvals") : eig_values("eigvals", a, false);
 }

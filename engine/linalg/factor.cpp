@@ -23,7 +23,7 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
   copy_elements(slice(work, -2, 0, n), mT(a.detach()));
   Tensor tau = empty(joined(batch, {k}), a.dtype()), r = empty(joined(batch, {n, k}), a.dtype());
   if (q_columns > k) r = empty(joined(batch, {n, q_columns}), a.dtype());
-  const int64_t r_rows = r.size(r.dim() - 1);
+  const int64_t r_rows = r.size(-1);
   each("qr", batch, a.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
     using T = decltype(zero);
     T *w = work.data_as<T>() + i * wide * m, *t = tau.data_as<T>() + i * k;
@@ -94,7 +94,6 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
     return lapack::svd(job, int(n), int(m), w, f.s.data_as<T>() + i * k, vh, u);
   });
   check_converged(name, batch, info);
-
   return f;
 }
 
@@ -157,7 +156,6 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
     return lapack::eigh(vectors, !upper, int(n), w, f.values.data_as<T>() + i * n);
   });
   check_converged(name, batch, info);
-
   f.vectors = contiguous(mT(f.vectors));
   return f;
 }
@@ -192,7 +190,7 @@ Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>
 }  // namespace
 
 Qr qr(const Tensor& a, const std::string& mode) {
-  if (const Device* d = away(a)) return moved(qr(here(a), mode), *d);
+  if (away(a)) return back(qr(here(a), mode), a);
   if (mode != "reduced" && mode != "complete" && mode != "r")
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
   check_matrices("qr", a);
@@ -209,7 +207,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
 }
 
 Svd svd(const Tensor& a, bool full_matrices, const char* name) {
-  if (const Device* d = away(a)) return moved(svd(here(a), full_matrices, name), *d);
+  if (away(a)) return back(svd(here(a), full_matrices, name), a);
   check_matrices(name, a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
@@ -225,13 +223,13 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
 }
 
 Tensor svdvals(const Tensor& a, const char* name) {
-  if (const Device* d = away(a)) return to(svdvals(here(a), name), *d);
+  if (away(a)) return back(svdvals(here(a), name), a);
   check_matrices(name, a);
   return wants_grad(a) ? svd(a, false, name).s : svd_values(name, a, 'N').s;
 }
 
 Eigh eigh(const Tensor& a, bool upper, const char* name) {
-  if (const Device* d = away(a)) return moved(eigh(here(a), upper, name), *d);
+  if (away(a)) return back(eigh(here(a), upper, name), a);
   check_square(name, a);
   const Eigh f = eigh_values(name, a, upper, true);
   if (!wants_grad(a)) return f;
@@ -243,7 +241,7 @@ Eigh eigh(const Tensor& a, bool upper, const char* name) {
 }
 
 Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
-  if (const Device* d = away(a)) return to(eigvalsh(here(a), upper, name), *d);
+  if (away(a)) return back(eigvalsh(here(a), upper, name), a);
   check_square(name, a);
   return wants_grad(a) ? eigh(a, upper, name).values : eigh_values(name, a, upper, false).values;
 }
@@ -304,12 +302,12 @@ Tensor pinv_named(const char* name, const Tensor& a, const Tolerance& t, bool he
 }  // namespace
 
 Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian) {
-  if (const Device* d = away(a)) return to(pinv(here(a), t, hermitian), *d);
+  if (away(a)) return back(pinv(here(a), t, hermitian), a);
   return pinv_named("pinv", a, t, hermitian);
 }
 
 Tensor matrix_rank(const Tensor& a, const Tolerance& t, bool hermitian) {
-  if (const Device* d = away(a)) return to(matrix_rank(here(a), t, hermitian), *d);
+  if (away(a)) return back(matrix_rank(here(a), t, hermitian), a);
   if (hermitian) check_square("matrix_rank", a);
   check_matrices("matrix_rank", a);
   NoGrad off;
@@ -388,7 +386,7 @@ const NodeType kLstsq{"lstsq", lstsq_backward};
 
 Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
             const std::string& driver) {
-  if (const Device* d = away(a0, b0)) return moved(lstsq(here(a0), here(b0), rcond, driver), *d);
+  if (away(a0, b0)) return back(lstsq(here(a0), here(b0), rcond, driver), a0);
   const lapack::LeastSquares how = driver_named(driver);
   const Dtype dtype = promote(a0.dtype(), b0.dtype());
   Tensor a = to(a0, dtype), b = to(b0, dtype);

@@ -27,12 +27,6 @@ Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   return info;
 }
 
-Lu factor_regular(const char* name, const Tensor& a) {
-  Lu lu = factor(name, a);
-  check_regular(name, lu);
-  return lu;
-}
-
 /// Both with the same batch; b a matrix. With `info` singular matrices are not refused.
 Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
 
@@ -45,7 +39,8 @@ const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
 Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
-  const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+  const Lu lu = factor(name, a);
+  if (!info) check_regular(name, lu);
   const Tensor x = clone(mT(b.detach()));
   each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
     using T = decltype(zero);
@@ -54,7 +49,6 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor
   });
   const Tensor out = contiguous(mT(x));
   if (info) *info = info_of(lu, batch, out);
-
   if (wants_grad(a, b)) {
     Node& node = record(kSolve, out, {&a, &b});
     node.save(0, a, 0);
@@ -95,13 +89,13 @@ Tensor answer(const System& s, bool left, const Tensor& x) {
 }  // namespace
 
 Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
-  if (const Device* d = away(a, b)) return to(solve(here(a), here(b), left, name), *d);
+  if (away(a, b)) return back(solve(here(a), here(b), left, name), a);
   const System s = system_of(name, a, b, left, left);
   return answer(s, left, solve_matrices(name, s.a, s.b));
 }
 
 Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
-  if (const Device* d = away(a, b)) return moved(solve_ex(here(a), here(b), left, check), *d);
+  if (away(a, b)) return back(solve_ex(here(a), here(b), left, check), a);
   const System s = system_of("solve_ex", a, b, left, left);
   Checked out;
   if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
@@ -115,7 +109,8 @@ namespace {
 Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   check_square(name, a);
   const int64_t n = rows_of(a);
-  const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+  const Lu lu = factor(name, a);
+  if (!info) check_regular(name, lu);
   const Tensor out = lu.factors;
   each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
     using T = decltype(zero);
@@ -123,7 +118,6 @@ Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
                               lu.pivots.data_as<int>() + i * n);
   });
   if (info) *info = info_of(lu, batch_of(a), out);
-
   if (wants_grad(a)) {
     static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor back = mT(node.get(0));
@@ -137,16 +131,15 @@ Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
 }  // namespace
 
 Tensor inv(const Tensor& a, const char* name) {
-  if (const Device* d = away(a)) return to(inv(here(a), name), *d);
+  if (away(a)) return back(inv(here(a), name), a);
   return inverse(name, a);
 }
 
 Checked inv_ex(const Tensor& a, bool check) {
-  if (const Device* d = away(a)) return moved(inv_ex(here(a), check), *d);
-  check_square("inv_ex", a);
+  if (away(a)) return back(inv_ex(here(a), check), a);
   Checked out;
-  if (check) out.info = zeros(batch_of(a), Dtype::i32);
   out.result = inverse("inv_ex", a, check ? nullptr : &out.info);
+  if (check) out.info = zeros(batch_of(a), Dtype::i32);
   return out;
 }
 
@@ -154,40 +147,26 @@ Checked inv_ex(const Tensor& a, bool check) {
 
 namespace {
 
-/// sign and log |det| of every matrix, in double.
-struct Logs {
-  std::vector<double> sign, log;
-};
-Logs logs_of(const Lu& lu, const Tensor& a) {
-  const int64_t n = rows_of(a), count = lu.factors.numel() / std::max<int64_t>(1, n * n);
-  Logs out{std::vector<double>(size_t(count), 1.0), std::vector<double>(size_t(count), 0.0)};
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t k = 0; k < n; ++k) {
-      const double u = lu.factors.at(i * n * n + k * (n + 1));
-      double& sign = out.sign[size_t(i)];
-      if (u == 0) sign = 0;
-      else if (u < 0) sign = -sign;
-      if (u != u) sign = u;
-      if (lu.pivots.data_as<int>()[i * n + k] != k + 1) sign = -sign;
-      out.log[size_t(i)] += std::log(std::fabs(u));
-    }
-  return out;
+/// Calls f(matrix, element, whether its row was exchanged) for the elements of U's diagonals.
+template <class F> void each_pivot(const Lu& lu, const F& f) {
+  const int64_t n = rows_of(lu.factors);
+  for (int64_t i = 0; i < lu.pivots.numel(); ++i)
+    f(size_t(i / n), lu.factors.at(i / n * n * n + i % n * (n + 1)),
+      lu.pivots.data_as<int>()[i] != i % n + 1);
 }
 
 /// Whether no matrix is nearly singular, by the pivots: then A^-T det A keeps two thirds of the
 /// digits of a gradient.
-bool regular(const Lu& lu, const Tensor& a) {
-  const int64_t n = rows_of(a), count = n ? lu.factors.numel() / (n * n) : 0;
-  const double limit = std::cbrt(a.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
-  for (int64_t i = 0; i < count; ++i) {
-    double least = HUGE_VAL, most = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      const double u = std::fabs(lu.factors.at(i * n * n + k * (n + 1)));
-      if (!(u >= least)) least = u;
-      if (!(u <= most)) most = u;
-    }
-    if (least <= limit * most) return false;
-  }
+bool regular(const Lu& lu, size_t count) {
+  const double limit = std::cbrt(lu.factors.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
+  std::vector<double> least(count, HUGE_VAL), most(count, 0.0);
+  each_pivot(lu, [&](size_t i, double pivot, bool) {
+    const double u = std::fabs(pivot);
+    if (!(u >= least[i])) least[i] = u;
+    if (!(u <= most[i])) most[i] = u;
+  });
+  for (size_t i = 0; i < count; ++i)
+    if (least[i] <= limit * most[i]) return false;
   return true;
 }
 
@@ -225,7 +204,7 @@ Tensor cofactors_by_minors(const Tensor& a) {
 void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
   const Tensor grad = for_matrices(g);
-  const bool good = regular(factor("det", a), a);
+  const bool good = regular(factor("det", a), size_t(g.numel()));
   dx[0] = good ? grad * for_matrices(d) * inv(mT(a), "det")
                : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
 }
@@ -243,16 +222,11 @@ Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& v
 }  // namespace
 
 Tensor det(const Tensor& a) {
-  if (const Device* d = away(a)) return to(det(here(a)), *d);
+  if (away(a)) return back(det(here(a)), a);
   check_square("det", a);
   const Lu lu = factor("det", a);
-  const int64_t n = rows_of(a);
   std::vector<double> values(size_t(checked_count("det", batch_of(a))), 1.0);
-  for (size_t i = 0; i < values.size(); ++i)
-    for (int64_t k = 0; k < n; ++k) {
-      values[i] *= lu.factors.at(int64_t(i) * n * n + k * (n + 1));
-      if (lu.pivots.data_as<int>()[int64_t(i) * n + k] != k + 1) values[i] = -values[i];
-    }
+  each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
   Tensor out = from_values(batch_of(a), a.dtype(), values);
   if (wants_grad(a)) {
     Node& node = record(kDet, out, {&a});
@@ -262,14 +236,18 @@ Tensor det(const Tensor& a) {
 }
 
 Slogdet slogdet(const Tensor& a) {
-  if (const Device* d = away(a)) return moved(slogdet(here(a)), *d);
+  if (away(a)) return back(slogdet(here(a)), a);
   check_square("slogdet", a);
   const Lu lu = factor("slogdet", a);
   const Shape batch = batch_of(a);
-  Logs logs = logs_of(lu, a);
   const size_t count = size_t(checked_count("slogdet", batch));
-  logs.sign.resize(count, 1.0), logs.log.resize(count, 0.0);
-  Slogdet out{from_values(batch, a.dtype(), logs.sign), from_values(batch, a.dtype(), logs.log)};
+  std::vector<double> sign(count, 1.0), log(count, 0.0);
+  each_pivot(lu, [&](size_t i, double u, bool exchanged) {
+    sign[i] = u == 0 ? 0 : u != u ? u : u < 0 ? -sign[i] : sign[i];
+    if (exchanged) sign[i] = -sign[i];
+    log[i] += std::log(std::fabs(u));
+  });
+  Slogdet out{from_values(batch, a.dtype(), sign), from_values(batch, a.dtype(), log)};
   if (wants_grad(a)) {
     static const NodeType type{"slogdet", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] =
@@ -372,14 +350,14 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
                         const char* name) {
   if (b.dim() < 2)
     fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name, b.shape());
-  if (const Device* d = away(a, b))
-    return to(solve_triangular(here(a), here(b), upper, left, unitriangular, name), *d);
+  if (away(a, b))
+    return back(solve_triangular(here(a), here(b), upper, left, unitriangular, name), a);
   const System s = system_of(name, a, b, left, false);
   return answer(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
 }
 
 Tensor cholesky(const Tensor& a, bool upper) {
-  if (const Device* d = away(a)) return to(cholesky(here(a), upper), *d);
+  if (away(a)) return back(cholesky(here(a), upper), a);
   check_square("cholesky", a);
   return upper ? mT(cholesky_lower(mT(a))) : cholesky_lower(a);
 }

@@ -18,7 +18,7 @@ Tensor rows_in(const Tensor& x, const Tensor& order) {
 
 /// How P orders m rows, from its exchanges: row i of P' A is row order[i] of A; or of P A, inverted.
 Tensor order_of(const Tensor& pivots, int64_t m, bool inverted) {
-  const int64_t k = pivots.size(pivots.dim() - 1), count = checked_count("lu", batch_of(pivots, 1));
+  const int64_t k = pivots.size(-1), count = checked_count("lu", batch_of(pivots, 1));
   const Tensor dense = contiguous(pivots);
   Tensor order = empty(joined(batch_of(pivots, 1), {m}), Dtype::i64);
   std::vector<int64_t> at(static_cast<size_t>(m));
@@ -75,7 +75,6 @@ LuFactors factored(const char* name, const Tensor& a, bool regular) {
   const Lu lu = factor_columns(name, clone(mT(a.detach())));
   if (regular) check_regular(name, lu);
   const LuFactors f{contiguous(mT(lu.factors)), lu.pivots};
-
   if (wants_grad(a)) {
     Node& node = record(kLu, f.packed, {&a});
     node.save(0, f.packed, Node::kOutput);
@@ -87,12 +86,12 @@ LuFactors factored(const char* name, const Tensor& a, bool regular) {
 }  // namespace
 
 LuFactors lu_factor(const Tensor& a) {
-  if (const Device* d = away(a)) return moved(lu_factor(here(a)), *d);
+  if (away(a)) return back(lu_factor(here(a)), a);
   return factored("lu_factor", a, true);
 }
 
 Plu lu(const Tensor& a) {
-  if (const Device* d = away(a)) return moved(lu(here(a)), *d);
+  if (away(a)) return back(lu(here(a)), a);
   const LuFactors f = factored("lu", a, false);
   const int64_t m = rows_of(a);
   const Tensor p = rows_in(expand(eye(m, m, a.dtype()), joined(batch_of(a), {m, m})),
@@ -103,8 +102,8 @@ Plu lu(const Tensor& a) {
 Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, bool left,
                 bool adjoint) {
   const char* name = "lu_solve";
-  if (const Device* d = away(packed, b))
-    return to(lu_solve(here(packed), here(pivots), here(b), left, adjoint), *d);
+  if (away(packed, b))
+    return back(lu_solve(here(packed), here(pivots), here(b), left, adjoint), packed);
   check_square(name, packed);
   check_matrices(name, b);
   const int64_t n = rows_of(packed);

@@ -55,7 +55,6 @@ const NodeType kExp{
       const Tensor at = mT(node.get(0));
       const int64_t n = rows_of(at);
       double size = amax(abs(g.detach())).item();
-
       if (!(size > 0) || std::isinf(size)) size = 1;
       const Tensor none = zeros(at.shape(), at.dtype());
       const Tensor both = cat({cat({at, g * (1 / size)}, -1), cat({none, at}, -1)}, -2);
@@ -70,7 +69,7 @@ int64_t product(const char* name, const Tensor& x, int from, int to) {
 }  // namespace
 
 Tensor matrix_exp(const Tensor& a) {
-  if (const Device* d = away(a)) return to(matrix_exp(here(a)), *d);
+  if (away(a)) return back(matrix_exp(here(a)), a);
   check_square("matrix_exp", a);
   if (a.numel() == 0) return clone(a);
   const Tensor out = exp_values(a);
@@ -86,11 +85,10 @@ Tensor vecdot(const Tensor& x, const Tensor& y, Dim dim) {
 
 Tensor vander(const Tensor& x, std::optional<int64_t> n) {
   if (x.dim() == 0) fail("vander: a vector is needed, got a 0-d tensor");
-  const int64_t columns = n.value_or(x.size(x.dim() - 1));
+  const int64_t columns = n.value_or(x.size(-1));
   if (columns < 1) fail("vander: N is {}, it must be at least 1", columns);
   const Tensor values = x.dtype() == Dtype::b8 || !is_float(x.dtype()) ? to(x, Dtype::i64) : x;
   Shape shape = joined(x.shape(), {1});
-
   const Tensor first = ones(shape, values.dtype(), x.device());
   shape[x.dim()] = columns - 1;
   checked_count("vander", shape);
@@ -131,16 +129,16 @@ Tensor tensorinv(const Tensor& a, int64_t ind) {
 }
 
 Tensor cholesky_inverse(const Tensor& factor, bool upper) {
-  if (const Device* d = away(factor)) return to(cholesky_inverse(here(factor), upper), *d);
+  if (away(factor)) return back(cholesky_inverse(here(factor), upper), factor);
   check_square("cholesky_inverse", factor);
   return cholesky_solve(eye(rows_of(factor), rows_of(factor), factor.dtype()), factor, upper);
 }
 
 Tensor matrix_power(const Tensor& x, int64_t n) {
-  if (x.dim() < 2 || x.size(x.dim() - 2) != x.size(x.dim() - 1))
+  if (x.dim() < 2 || x.size(-2) != x.size(-1))
     fail("matrix_power: square matrices are needed, got {}", x.shape());
   if (n == 0) {
-    const int64_t size = x.size(x.dim() - 1);
+    const int64_t size = x.size(-1);
     return clone(expand(eye(size, size, x.dtype(), x.device()), x.shape()));
   }
   Tensor square = n < 0 ? inv(x, "matrix_power") : x, result;

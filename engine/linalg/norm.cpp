@@ -31,7 +31,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
     fail("{}: matrices have no norm of order {}; use 'fro', 'nuc', 1, 2, inf or their negatives",
          name, show_order(o));
   const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
-  if (sizes.size(sizes.dim() - 1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
+  if (sizes.size(-1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
   if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
     fail("{}: {} is empty; of none there is no norm of order {}", name, x.shape(), show_order(o));
   return sum(sizes, {-1});
@@ -46,7 +46,6 @@ Tensor matrix_norm(const Tensor& x, const Order& o, const Dims& dims, bool keepd
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   const Shape pair = wrap_dims(name, dims, x.dim());
   const int a = int(pair[0]), b = int(pair[1]);
-
   Shape order;
   for (int d = 0; d < x.dim(); ++d)
     if (d != a && d != b) order.push(d);
@@ -69,7 +68,7 @@ Tensor norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim) {
 }
 
 Tensor cond(const Tensor& a, const Order& o) {
-  if (const Device* d = away(a)) return to(cond(here(a), o), *d);
+  if (away(a)) return back(cond(here(a), o), a);
   const bool by_values = o.kind == Order::none || (o.kind == Order::number && std::fabs(o.p) == 2);
   check_matrices("cond", a);
   if (by_values) {

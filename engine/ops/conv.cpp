@@ -8,7 +8,6 @@
 #include "engine/core/openblas.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/channels.h"
-#include "engine/ops/conv3d.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/onednn_conv.h"
 
@@ -39,10 +38,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
                             to_compute_dtype(given[kY])};
     return to(compute(result, held, to_compute_dtype(bias), g), one.dtype());
   }
-  Tensor out = empty(result == kX   ? g.x()
-                     : result == kW ? g.w()
-                                    : g.y(),
-                     one.dtype(), one.device());
+  Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);
   if (out.numel() == 0) return out;
   if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {
     fill_(out, 0);
@@ -60,7 +56,6 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   Conv c = g;
   constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
   c.part = kPart[result], c.dtype = out.dtype();
-
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
   const Tensor b = contiguous(bias);
   c.bias = bias.defined() ? b.data() : nullptr;
@@ -77,14 +72,19 @@ void conv_backward(Node& node, const Tensor& g, Tensor* dx);
 const NodeType kParts[3] = {
     {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
-Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, const Geometry& g) {
-  const Role first = result == kX ? kW : kX, second = result == kY ? kW : kY;
-  Tensor given[3];
-  given[first] = a, given[second] = b;
+/// The roles of the two tensors that are given, in order.
+struct Others {
+  Role role[2];
+  explicit Others(Role result) : role{result == kX ? kW : kX, result == kY ? kW : kY} {}
+};
+
+/// The tensor of a role from those at the two others, recorded.
+Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
+  const auto [role] = Others(result);
+  const Tensor &a = given[role[0]], &b = given[role[1]];
   Tensor out = compute(result, given, bias, g);
   if (!wants_grad(a, b, bias)) return out;
   Node& node = record(kParts[result], out, {&a, &b, &bias});
-
   if (node.wants(1)) node.save(0, a, 0);
   if (node.wants(0)) node.save(1, b, 1);
   node.keep(g);
@@ -93,17 +93,86 @@ Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, c
 
 /// The incoming gradient takes the place of the result in the sum.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
-  const Geometry& g = node.kept<Geometry>();
   const Role result = Role(node.type - kParts);
-  const Role role[2] = {result == kX ? kW : kX, result == kY ? kW : kY};
-  for (int i = 0; i < 2; ++i) {
-    if (!node.wants(i)) continue;
-    Tensor given[3];
-    given[result] = grad, given[role[1 - i]] = node.get(1 - i);
-    const Role wanted = role[i];
-    dx[i] = part(wanted, given[wanted == kX ? kW : kX], given[wanted == kY ? kW : kY], {}, g);
-  }
+  const auto [role] = Others(result);
+  Tensor given[3];
+  given[result] = grad, given[role[0]] = node.get(0), given[role[1]] = node.get(1);
+  for (int i = 0; i < 2; ++i)
+    if (node.wants(i)) dx[i] = part(role[i], given, {}, node.kept<Geometry>());
   if (node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
+}
+
+// ---- volumes as images --------------------------------------------------------------------------
+//
+// The windows of a volume along its depth become images whose channels are the window's slices;
+// conv2d sums over them as over other channels.
+
+/// A volume, and its windows along the depth.
+struct Volume {
+  int64_t n, c, h, w;
+  Window d;
+  Shape whole() const { return {n, c, d.size, h, w}; }
+  Shape slices() const { return {n * d.out, c * d.kernel, h, w}; }
+};
+
+Tensor windows_of(const Tensor& x, const Volume& v);
+Tensor sums_of(const Tensor& slices, const Volume& v);
+
+const NodeType kWindows{"depth_windows", [](Node& node, const Tensor& g, Tensor* dx) {
+                          dx[0] = sums_of(g, node.kept<Volume>());
+                        }};
+const NodeType kSums{"depth_sums", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = windows_of(g, node.kept<Volume>());
+                     }};
+
+void record_volume(const NodeType& type, const Tensor& out, const Tensor& x, const Volume& v) {
+  if (wants_grad(x)) record(type, out, {&x}).keep(v);
+}
+
+/// Calls f(slices, places) for each slice k of the windows: views of (n, windows, c, h, w) in both.
+template <class F>
+void each_slice(const Tensor& slices, const Tensor& whole, const Volume& v, const F& f) {
+  const Window& d = v.d;
+  const Tensor parts = reshape(slices, {v.n, d.out, v.c, d.kernel, v.h, v.w});
+  for (int64_t k = 0; k < d.kernel; ++k) {
+    const int64_t first = k * d.dilation + d.offset;
+    const int64_t from = first < 0 ? (-first + d.stride - 1) / d.stride : 0;
+    const int64_t to = first >= d.size ? 0 : std::min(d.out, (d.size - 1 - first) / d.stride + 1);
+    if (from >= to) continue;
+    f(slice(pick(parts, 3, k), 1, from, to - from),
+      transpose(slice(whole, 2, first + from * d.stride, to - from, d.stride), 1, 2));
+  }
+}
+
+Tensor windows_of(const Tensor& x, const Volume& v) {
+  const Tensor out = zeros(v.slices(), x);
+  each_slice(out, x.detach(), v,
+             [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
+  record_volume(kWindows, out, x, v);
+  return out;
+}
+
+Tensor sums_of(const Tensor& slices, const Volume& v) {
+  const Tensor out = zeros(v.whole(), slices);
+  each_slice(contiguous(slices.detach()), out, v,
+             [](const Tensor& part, const Tensor& places) { add_(places, part); });
+  record_volume(kSums, out, slices, v);
+  return out;
+}
+
+/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w): for each window along the depth its
+/// slices, zeros outside. Differentiable; d.dilation and d.stride are positive.
+Tensor depth_windows(const Tensor& x, const Window& d) {
+  const Volume v{x.size(0), x.size(1), x.size(3), x.size(4), d};
+  checked_count("conv3d", v.slices());
+  return windows_of(x, v);
+}
+
+/// The gradient of depth_windows as an operation: the sum of all slices at their places in n volumes.
+Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
+  const Volume v{n, slices.size(1) / d.kernel, slices.size(2), slices.size(3), d};
+  checked_count("conv_transpose3d", v.whole());
+  return sums_of(slices, v);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -120,7 +189,6 @@ Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w
     fail("{}: the weight is {}; expected {} dimensions: out, in and {} of the kernel", name,
          w.shape(), spatial + 2, spatial);
   check_float(name, w, "the weight is", "weight");
-
   for (int d = 2; d < w.dim(); ++d)
     if (w.size(d) == 0) fail("{}: the kernel has size 0, in the weight {}", name, w.shape());
   check_together(name, x, w);
@@ -141,14 +209,12 @@ Tensor finish(const Prepared& p, int spatial, const Tensor& y) {
 }
 
 /// The sum over height and width, of channels of one group.
-
 Geometry geometry_of(int64_t batch, int64_t groups, int64_t inputs, int64_t outputs,
                      const Window& h, const Window& w) {
   Geometry g{};
   g.batch = batch, g.groups = groups, g.inputs = inputs, g.outputs = outputs;
   for (int d = 0; d < 2; ++d) {
     const Window& a = d == 0 ? h : w;
-
     g.size[d] = a.size, g.kernel[d] = a.kernel, g.out[d] = a.out;
     g.stride[d] = a.stride, g.dilation[d] = a.dilation, g.offset[d] = a.offset;
   }
@@ -244,8 +310,8 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
   const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, w.size(1) * axis[0].kernel,
                                  w.size(0) / o.groups, axis[1], axis[2]);
   checked_count(name, g.y());
-  if (spatial < 3) return finish(p, spatial, part(kY, x, w, p.bias, g));
-  const Tensor y = part(kY, depth_windows(x, axis[0]), reshape(w, g.w()), p.bias, g);
+  if (spatial < 3) return finish(p, spatial, part(kY, {x, w, {}}, p.bias, g));
+  const Tensor y = part(kY, {depth_windows(x, axis[0]), reshape(w, g.w()), {}}, p.bias, g);
   const Tensor volumes = reshape(y, {x.size(0), axis[0].out, w.size(0), g.out[0], g.out[1]});
   return finish(p, spatial, contiguous(transpose(volumes, 1, 2)));
 }
@@ -285,13 +351,12 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   checked_count(name, g.x());
   Tensor y;
   if (spatial < 3) {
-    y = part(kX, w, x, {}, g);
+    y = part(kX, {{}, w, x}, {}, g);
   } else {
     const Tensor slices = reshape(transpose(x, 1, 2), g.y());
-    y = depth_sums(part(kX, reshape(w, g.w()), slices, {}, g), axis[0], n);
+    y = depth_sums(part(kX, {{}, reshape(w, g.w()), slices}, {}, g), axis[0], n);
   }
   if (p.bias.defined()) y = y + by_channel(p.bias, y);
-
   return finish(p, spatial, y);
 }
 
@@ -309,16 +374,14 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
     return Window{x.size(d), w.size(d), 1, reverse ? -1 : 1, 0, x.size(d)};
   };
   const Geometry g = geometry_of(x.size(0), 1, w.size(1), w.size(0), window(2), window(3));
-
   checked_count(name, g.y());
-  return finish(p, spatial, part(kY, x, w, {}, g));
+  return finish(p, spatial, part(kY, {x, w, {}}, {}, g));
 }
 
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
   const Geometry g = geometry_of(x.size(0), 1, 1, 1, h, w);
-
-  const Tensor one = ones({1, 1, h.kernel, w.kernel}, x.dtype(), x.device());
-  return squeeze(part(kY, unsqueeze(x, 1), one, {}, g), 1);
+  const Tensor one = ones({1, 1, h.kernel, w.kernel}, x);
+  return squeeze(part(kY, {unsqueeze(x, 1), one, {}}, {}, g), 1);
 }
 
 // ---- patches ------------------------------------------------------------------------------------
@@ -331,10 +394,10 @@ struct Patches {
   Shape columns() const { return {n, c * kernel[0] * kernel[1], out[0] * out[1]}; }
 };
 
-Tensor padded_image(const Patches& p, Dtype dtype, const Device& device) {
+Tensor padded_image(const Patches& p, const Tensor& like) {
   const Shape size{p.n, p.c, p.size[0] + 2 * p.padding[0], p.size[1] + 2 * p.padding[1]};
   checked_count("unfold", size);
-  return zeros(size, dtype, device);
+  return zeros(size, like);
 }
 Tensor inner(const Tensor& padded, const Patches& p) {
   return slice(slice(padded, 2, p.padding[0], p.size[0]), 3, p.padding[1], p.size[1]);
@@ -364,25 +427,22 @@ void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, co
 }
 
 Tensor unfolded(const Tensor& x, const Patches& p) {
-  Tensor out = empty(p.columns(), x.dtype(), x.device());
-  const Tensor image = padded_image(p, x.dtype(), x.device()), block = column_block(out, p);
+  Tensor out = empty(p.columns(), x);
+  const Tensor image = padded_image(p, x), block = column_block(out, p);
   copy_(inner(image, p), x.detach());
   for (int64_t i = 0; i < p.kernel[0]; ++i)
     for (int64_t j = 0; j < p.kernel[1]; ++j)
       copy_(pick(pick(block, 2, i), 2, j), places(image, p, i, j));
-
   record_patches(kUnfold, out, x, p);
   return out;
 }
 
 Tensor folded(const Tensor& columns, const Patches& p) {
-  const Tensor image = padded_image(p, columns.dtype(), columns.device()),
-               block = column_block(columns.detach(), p);
+  const Tensor image = padded_image(p, columns), block = column_block(columns.detach(), p);
   for (int64_t i = 0; i < p.kernel[0]; ++i)
     for (int64_t j = 0; j < p.kernel[1]; ++j)
       add_(places(image, p, i, j), pick(pick(block, 2, i), 2, j));
   const Tensor out = p.padding[0] + p.padding[1] > 0 ? clone(inner(image, p)) : image;
-
   record_patches(kFold, out, columns, p);
   return out;
 }

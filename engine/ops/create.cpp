@@ -61,7 +61,6 @@ Tensor zeros(const Shape& shape, Dtype dtype, const Device& device) {
 Tensor ones(const Shape& shape, Dtype dtype, const Device& device) {
   return full(shape, 1, dtype, device);
 }
-Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.device()); }
 
 Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
   Tensor out = zeros({rows, columns}, dtype, device);
@@ -143,7 +142,7 @@ Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
 }
 
 Tensor clone(const Tensor& x) {
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Tensor out = empty(x.shape(), x);
   copy_elements(out, x);
   if (wants_grad(x)) record(kClone, out, {&x});
   return out;

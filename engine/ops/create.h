@@ -11,7 +11,13 @@ namespace mt {
 Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor ones(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
-Tensor zeros_like(const Tensor&);
+// Of the dtype and on the device of another tensor.
+inline Tensor full(const Shape& shape, double value, const Tensor& like) {
+  return full(shape, value, like.dtype(), like.device());
+}
+inline Tensor zeros(const Shape& shape, const Tensor& like) { return full(shape, 0, like); }
+inline Tensor ones(const Shape& shape, const Tensor& like) { return full(shape, 1, like); }
+inline Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x); }
 Tensor eye(int64_t rows, int64_t columns, Dtype = default_dtype(), const Device& = cpu_device());
 /// first, first + step, .. up to last inclusive.
 Tensor range(double first, double last, double step, Dtype, const Device& = cpu_device());

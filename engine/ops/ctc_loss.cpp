@@ -141,7 +141,6 @@ void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (choices.zero_infinity && std::isinf(one.loss(one.forward()))) return;
     one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
   });
-
   if (wants_grad(g, x0)) record(kGradient, out, {&g, &x0});
   dx[0] = out;
 }
@@ -170,7 +169,7 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
     fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
          targets.shape(), n);
   const int base = host.index_base;
-  const int64_t most = targets.size(targets.dim() - 1);
+  const int64_t most = targets.size(-1);
   Spelling s;
   s.blank = blank;
   s.length = checked_lengths("target_lengths", lengths, n, most, "what the targets hold");
@@ -212,9 +211,9 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   if (log_probs.dim() != 2 && log_probs.dim() != 3)
     fail("{}: the log-probabilities are {}; expected (time x batch x classes) or (time x classes)",
          kName, log_probs.shape());
-  const bool single = log_probs.dim() == 2, half = is_half(log_probs.dtype());
-  const Tensor wide = half ? to(log_probs, Dtype::f32) : log_probs;
-  const Tensor x = single ? unsqueeze(wide, 1) : wide;
+  const bool single = log_probs.dim() == 2;
+  const Tensor given = to(log_probs, wide(log_probs.dtype()));
+  const Tensor x = single ? unsqueeze(given, 1) : given;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)
     fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + host.index_base,
@@ -228,7 +227,6 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     using T = std::decay_t<decltype(one.x[0])>;
     loss.template data_as<T>()[i] = T(one.loss(one.forward()));
   });
-
   if (wants_grad(x)) {
     Node& node = record(kCtc, loss, {&x});
     node.save(0, x, 0);
@@ -237,7 +235,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     node.keep(Choices{blank, zero_infinity});
   }
   if (zero_infinity) loss = where(isinf(loss), 0.0, loss);
-  if (half) loss = to(loss, log_probs.dtype());
+  loss = to(loss, log_probs.dtype());
   if (how == Reduction::none) return single ? squeeze(loss, 0) : loss;
   if (how == Reduction::sum) return sum(loss);
   return mean(loss / maximum(to(spelling.length, loss.dtype()), 1.0));

@@ -134,8 +134,7 @@ Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
   const bool inside = heads_inside(x);
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
   const Shape shape = inside ? Shape{b, n, h, features} : Shape{b, h, n, features};
-  const Tensor t =
-      cleared ? zeros(shape, x.dtype(), x.device()) : empty(shape, x.dtype(), x.device());
+  const Tensor t = cleared ? zeros(shape, x) : empty(shape, x);
   return inside ? transpose(t, 1, 2) : t;
 }
 
@@ -212,7 +211,6 @@ Tensor recorded(const Attention& a) {
   const Tensor p = made.size() > 1 ? made[1] : Tensor();
   Attention rest = a;
   rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
-
   const auto way_back = [=](const std::vector<Tensor>& g) -> std::vector<Tensor> {
     const std::vector<Tensor> saved = saved_tensors();
     Attention of = rest;
@@ -267,15 +265,15 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", kName,
          q.shape(), k.shape(), v.shape());
-  if (k.size(k.dim() - 1) != q.size(q.dim() - 1))
+  if (k.size(-1) != q.size(-1))
     fail("{}: the query {} and the key {} have different last sizes", kName, q.shape(), k.shape());
-  if (v.size(v.dim() - 2) != k.size(k.dim() - 2))
+  if (v.size(-2) != k.size(-2))
     fail("{}: the key {} and the value {} have different lengths", kName, k.shape(), v.shape());
   for (const Tensor& x : {q, k, v}) {
     check_float(kName, x, "an input is");
     check_together(kName, q, x);
   }
-  const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(mask.dim() - 2) == 1;
+  const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(-2) == 1;
   if (causal && mask.defined() && !of_keys)
     fail("{}: give attn_mask or is_causal, not both (but for a mask of keys, [.. x 1 x keys])",
          kName);
@@ -297,7 +295,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   // The tensor cores of a GPU take 16-bit floats as they are.
   const Dtype computed = is_cpu(q.device()) ? wide(dtype) : dtype;
-  const int64_t e = q.size(q.dim() - 1), l = q.size(q.dim() - 2), s = k.size(k.dim() - 2);
+  const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
   const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
               dropout_p, causal,  0,       0};
@@ -307,8 +305,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     a.seed = from.initial_seed(), a.counter = from.counter();
     from.set_counter(a.counter + uint64_t((checked_count(kName, a.scores()) + 3) / 4));
   }
-  const Shape shape = joined(lead, {l, v.size(v.dim() - 1)});
-
+  const Shape shape = joined(lead, {l, v.size(-1)});
   const Tensor out = recorded(a);
   return to(out.shape() == shape ? out : reshape(out, shape), dtype);
 }

@@ -233,10 +233,7 @@ Labels joined(const Labels& a, const Labels& b, const Labels& c) {
   if (a.size() + b.size() + c.size() > kMaxDims)
     fail("einsum: a product on the way has {} dimensions, a tensor has at most {}",
          a.size() + b.size() + c.size(), kMaxDims);
-  Labels all = a;
-  for (int64_t label : b) all.push(label);
-  for (int64_t label : c) all.push(label);
-  return all;
+  return mt::joined(mt::joined(a, b), c);
 }
 
 /// The dimensions `rows`, then `columns`, each joined into one, after those of the batch.

@@ -236,7 +236,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
       operand[0] = g;
       dx[i] = to(d.recorded(operand, params), g.dtype());  // a number beside is float32
     } else {
-      dx[i] = empty(g.shape(), g.dtype(), g.device());
+      dx[i] = empty(g.shape(), g);
       run_part(op, i + 1, g.dtype(), dx[i], given, n, params);
     }
   }
@@ -501,7 +501,7 @@ int op_named(std::string_view name) {
 
 Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* params) {
   const Tensor& g = *operands[0];
-  Tensor out = empty(g.shape(), g.dtype(), g.device());
+  Tensor out = empty(g.shape(), g);
   run_part(op, 0, g.dtype(), out, operands, n, params);
   return out;
 }

@@ -51,13 +51,6 @@ Tensor cumulative_trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
 
 namespace {
 
-/// Samples k, k + 1, .. of dimension d, n of them.
-struct Along {
-  const Tensor& x;
-  int d;
-  Tensor operator()(int64_t k, int64_t n = 1) const { return slice(x, d, k, n); }
-};
-
 /// The slope of the parabola through three samples u, v, w, which lie h and k apart, at a place that
 /// is t behind the middle one.
 Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h, const Tensor& k,
@@ -81,9 +74,10 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
     for (int k = 0; k < x.dim(); ++k) shape.push(k == d ? n - 1 : 1);
     step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), shape);
   }
-  const Along f{x, d}, steps{step, d};
+  // Samples k, k + 1, .. and the steps behind them.
+  const auto f = [&](int64_t k, int64_t count = 1) { return slice(x, d, k, count); };
   const auto h = [&](int64_t k, int64_t count = 1) {
-    return s.at.defined() ? steps(k, count) : step;
+    return s.at.defined() ? slice(step, d, k, count) : step;
   };
   std::vector<Tensor> parts;
   if (edge_order == 1) parts.push_back((f(1) - f(0)) / h(0));

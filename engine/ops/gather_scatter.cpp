@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/async_errors.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 #include "kernels/math/number.h"
@@ -17,7 +16,6 @@ namespace mt {
 
 Index integer_positions(const char* name, const Index& index) {
   check_integers(name, index.at, "positions", "index");
-
   return {to(index.at, Dtype::i64), index.first};
 }
 
@@ -79,6 +77,28 @@ bool ravel_index(const Index& index, int64_t extent, int64_t* out, int64_t step,
 void check_positions(const char* name, const Index& index, int64_t extent, int dim,
                      const Shape& shape) {
   found(ravel_index(index, extent, nullptr), name, index, extent, dim, shape);
+}
+
+void check_counted(IndexBound::Kind kind, const char* name, const Tensor& given, const Tensor& at,
+                   int64_t extent, std::optional<int64_t> ignore) {
+  const int base = host.index_base;
+  const int64_t last = extent - 1 + base;
+  if (at.numel() == 0) return;
+  if (!reports_synchronously(at.device()) && extent > 0 && extent < INT64_MAX) {
+    ravel_index({at}, extent, nullptr);
+    return defer_check(at.device(), {kind, name, base, last, base, 0, {}});
+  }
+  if (amin(at).at_integer(0) >= 0 && amax(at).at_integer(0) < extent) return;
+  const Tensor known = to(given, cpu_device());
+  for (int64_t i = 0; i < known.numel(); ++i) {
+    const int64_t k = known.at_integer(i);
+    if (k == ignore || (k >= base && k <= last)) continue;
+    if (kind == IndexBound::label)
+      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name, i + base, k,
+           base, last, base);
+    fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, k, i + base, base,
+         extent == INT64_MAX ? "" : std::to_string(last), base);
+  }
 }
 
 Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
@@ -149,8 +169,7 @@ void save_index(Node& node, const Index& index, int d, const Tensor& x) {
 
 const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
                          const Along& along = node.kept<Along>();
-                         dx[0] = scatter_add(zeros(along.whole, g.dtype(), g.device()), along.d,
-                                             saved_index(node), g);
+                         dx[0] = scatter_add(zeros(along.whole, g), along.d, saved_index(node), g);
                        }};
 
 }  // namespace
@@ -163,7 +182,7 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   check_ranks("gather", x, given.at, d);
   const Index index = integer_positions("gather", given);
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
-  Tensor out = empty(index.at.shape(), x.dtype(), x.device());
+  Tensor out = empty(index.at.shape(), x);
   found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
   if (wants_grad(x)) { save_index(record(kGather, out, {&x}), index, d, x); }
   return out;
@@ -200,7 +219,7 @@ Tensor stayed(const Shape& whole, int d, const Index& index) {
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int d = node.kept<Along>().d;
   const Index index = saved_index(node);
-  const Tensor none = zeros({}, g.dtype(), g.device());
+  const Tensor none = zeros({}, g);
   if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
   if (node.wants(1)) dx[1] = where(stayed(g.shape(), d, index), gather(g, d, index), none);
 }
@@ -240,7 +259,6 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
     fail(
         "scatter_reduce: two zeros of the source go to one place; their product has no second "
         "derivative here; leave create_graph out, or use mt.prod");
-
   const Tensor others = scatter_reduce(x, d, index, where(alone, 1.0, source), "prod");
   const Tensor safe = where(is_zero, 1.0, source);
   dx[1] = where(alone, gather(g * others, d, index), gather(g * product, d, index) / safe);
@@ -296,7 +314,7 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
     bump(x);
     return x;
   }
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Tensor out = empty(x.shape(), x);
   copy_elements(out, x);
   scatter_into(name, out, d, index, part, join);
   if (wants) record_scatter(join, out, x, d, index, part);

@@ -61,7 +61,7 @@ void check_grid(const Tensor& x, const Tensor& grid) {
   if (spatial != 2 && spatial != 3)
     fail("{}: the input is {}; expected (batch x channels x height x width), or with depth", name,
          x.shape());
-  if (grid.dim() != x.dim() || grid.size(grid.dim() - 1) != spatial || grid.size(0) != x.size(0))
+  if (grid.dim() != x.dim() || grid.size(-1) != spatial || grid.size(0) != x.size(0))
     fail("{}: the input is {}, the grid {}; expected ({} x .. x {})", name, x.shape(), grid.shape(),
          x.size(0), spatial);
   if (!is_float(x.dtype()) || grid.dtype() != x.dtype())
@@ -80,8 +80,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   const int64_t n = x.size(0), c = x.size(1);
   const Shape places = grid.shape().first(1 + spatial).from(1), result = joined({n, c}, places);
   const int64_t points = product(places), area = product(x.shape().from(2));
-
-  if (checked_count("grid_sample", result) == 0) return zeros(result, x.dtype(), x.device());
+  if (checked_count("grid_sample", result) == 0) return zeros(result, x);
   // From the last dimension, which the grid's first number is for.
   std::vector<Tap> all{{Tensor(), Tensor()}};  // place: int64 in the plane
   std::vector<Tensor> inside{Tensor()};
@@ -130,7 +129,6 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
          spatial + 1);
   const Shape points = size.from(2);  // (depth x) height x width
   checked_count(name, joined(points, {spatial + 1}));
-
   std::vector<Tensor> columns;
   for (int d = spatial - 1; d >= 0; --d) {  // x, y, z
     const int64_t n = points[d];
@@ -140,7 +138,7 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
     columns.push_back(
         expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along), points));
   }
-  columns.push_back(ones(points, theta.dtype(), theta.device()));
+  columns.push_back(ones(points, theta));
   const Tensor base = reshape(stack(columns, -1), {1, -1, spatial + 1});
   return reshape(matmul(base, transpose(theta, 1, 2)),
                  joined(joined({size[0]}, points), {spatial}));

@@ -1,5 +1,6 @@
 // index_checks.h -- what gather_scatter.cpp and indexing.cpp share: reading positions, refusing wrong ones
 #pragma once
+#include "engine/core/async_errors.h"
 #include "engine/ops/gather_scatter.h"
 
 namespace mt {
@@ -16,6 +17,10 @@ void found(bool there, const char* name, const Index&, int64_t extent, int dim, 
 void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
 /// out[i] = (or +=) index[i] * step, counted from 0; false: a position is not there.
 bool ravel_index(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
+/// Refuses labels or ids that lie outside as the user counts them, but those equal to `ignore`; `at`:
+/// the same from 0, below `extent`.
+void check_counted(IndexBound::Kind, const char* name, const Tensor& given, const Tensor& at,
+                   int64_t extent, std::optional<int64_t> ignore = {});
 /// The one number that masked_fill and index_fill put into x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
 /// Refuses a source of another dtype or on another device.

@@ -96,11 +96,7 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
   return g;
 }
 
-int64_t extent_of(const Shape& x, const Key& key) {
-  int d = 0;
-  while (!(key.dims >> d & 1)) ++d;
-  return x[d];
-}
+int64_t extent_of(const Shape& x, const Key& key) { return x[__builtin_ctz(key.dims)]; }
 
 /// Positions that no call would read must be there too.
 void check_unread(const char* name, const Shape& x, const Key& key, int64_t part) {
@@ -134,7 +130,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
 
 /// The elements that the key names.
 Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
-  Tensor out = empty(shape_at(x.shape(), key), x.dtype(), x.device());
+  Tensor out = empty(shape_at(x.shape(), key), x);
   check_unread(name, x.shape(), key, out.numel());
   if (out.numel() > 0) {
     Tensor offsets;
@@ -143,11 +139,10 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
       found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants_grad(x)) {
-    static const NodeType type{
-        "index", [](Node& node, const Tensor& g, Tensor* dx) {
-          dx[0] = put_at("index", zeros(node.kept<KeptKey>().whole, g.dtype(), g.device()),
-                         saved_key(node), g, ScatterReduce::add);
-        }};
+    static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 dx[0] = put_at("index", zeros(node.kept<KeptKey>().whole, g),
+                                                saved_key(node), g, ScatterReduce::add);
+                               }};
     save_key(record(type, out, {&x}), x, key, true);
   }
   return out;
@@ -170,7 +165,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   check_unread(name, x.shape(), key, source.numel());
   Tensor out = x;
   if (!in_place || wants) {
-    out = empty(x.shape(), x.dtype(), x.device());
+    out = empty(x.shape(), x);
     copy_elements(out, x);
   } else if (!key.several() && reports_synchronously(x.device())) {
     check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
@@ -191,7 +186,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Key key = saved_key(node);
                                  const bool adds = node.kept<KeptKey>().adds;
-                                 const Tensor none = zeros({}, g.dtype(), g.device());
+                                 const Tensor none = zeros({}, g);
                                  if (node.wants(0))
                                    dx[0] = adds ? g
                                                 : put_at("index_put", g, key,
@@ -288,7 +283,6 @@ class Region {
     if (rank == 0) {  // a new dimension, of size 1 or 0
       const bool on = mask.item() != 0;
       add_dimension();
-
       indices_.emplace_back(dim_ - 1, shown_, Index(zeros({on ? 1 : 0}, Dtype::i64, x_.device())));
       return;
     }

@@ -189,37 +189,15 @@ struct Labels {
   Tensor position, kept;
 };
 
-[[noreturn]] void bad_label(const char* name, const Tensor& labels, std::optional<int64_t> ignore,
-                            int64_t first, int64_t last) {
-  const Tensor host = to(labels, cpu_device());
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    const int64_t label = host.at_integer(i);
-    if (label != ignore && (label < first || label > last))
-      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name, i + first,
-           label, first, last, first);
-  }
-  fail("{}: the targets changed while they were read", name);
-}
-
 Labels labels_of(const char* name, const Tensor& target, int64_t classes,
                  std::optional<int64_t> ignore) {
   check_integers(name, target, "targets are class positions and", "target");
   const Tensor labels = to(target, Dtype::i64);
-  const int base = host.index_base;
   Labels l;
   l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
                   : ones(labels.shape(), Dtype::b8, labels.device());
-  l.position = where(l.kept, labels - scalar(base, Dtype::i64), scalar(0, Dtype::i64));
-  if (l.position.numel() == 0) return l;
-  if (!reports_synchronously(target.device()) && classes > 0) {
-    ravel_index({l.position}, classes, nullptr);
-    defer_check(target.device(), {IndexBound::label, name, base, classes - 1 + base, base, 0, {}});
-    return l;
-  }
-  if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {
-    if (classes > 0 || any(l.kept).item() != 0)
-      bad_label(name, labels, ignore, base, classes - 1 + base);
-  }
+  l.position = where(l.kept, labels - scalar(host.index_base, Dtype::i64), scalar(0, Dtype::i64));
+  check_counted(IndexBound::label, name, labels, l.position, classes, ignore);
   return l;
 }
 
@@ -255,7 +233,7 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
     share = to(l.kept, logp.dtype());
   }
   Tensor loss = nothing
-                    ? zeros(l.position.shape(), logp.dtype(), logp.device())
+                    ? zeros(l.position.shape(), logp)
                     : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), 0.0);
   if (weight.defined()) loss = loss * share;
   if (smoothing > 0 && !nothing) {
@@ -309,7 +287,7 @@ void check_rows(const char* name, const Tensor& x, const Tensor& target, const S
   if (target.shape() != expected)
     fail("{}: the scores are {}, the targets {}; expected {}", name, x.shape(), target.shape(),
          expected);
-  if (x.size(x.dim() - 1) == 0) fail("{}: the scores {} have no classes", name, x.shape());
+  if (x.size(-1) == 0) fail("{}: the scores {} have no classes", name, x.shape());
 }
 
 Shape batch_of_rows(const Tensor& x) { return x.dim() == 2 ? Shape{x.size(0)} : Shape{}; }
@@ -358,7 +336,6 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
   const Tensor listed = slice(ne(counts, 0.0), 1, 0, most);  // which targets count
   const Tensor none = zeros({n, classes}, Dtype::i64, x.device());
   const Tensor outside = eq(scatter_add(none, 1, l.position, counts), 0.0);  // classes not listed
-
   const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
   const Tensor cost = relu(unsqueeze(x, 1) - own + 1.0);
   const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));

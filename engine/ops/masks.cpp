@@ -45,14 +45,12 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Counted c(expand(mask, shape));
   const Tensor wide = expand(x, shape);
   const Tensor whole = contiguous(wide.detach());
-
-  Tensor out = empty({c.total}, x.dtype(), x.device());
+  Tensor out = empty({c.total}, x);
   x.device().compress({c.mask, x.dtype(), whole.data(), out.data(), false});
   if (wants_grad(wide)) {
     static const NodeType type{"masked_select", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor mask = node.get(0);
-                                 dx[0] = masked_scatter(zeros(mask.shape(), g.dtype(), g.device()),
-                                                        mask, g);
+                                 dx[0] = masked_scatter(zeros(mask.shape(), g), mask, g);
                                }};
     record(type, out, {&wide}).save(0, c.set, Node::kOther);
   }
@@ -76,7 +74,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   if (source.numel() < c.total)
     fail("{}: the mask sets {} elements, the source has {}", name, c.total, source.numel());
   const Tensor wide = expand(x, shape);
-  const Tensor out = empty(shape, x.dtype(), x.device()), packed = contiguous(source.detach());
+  const Tensor out = empty(shape, x), packed = contiguous(source.detach());
   copy_elements(out, wide);
   out.device().compress({c.mask, out.dtype(), out.data(), packed.data(), true});
   if (wants_grad(wide, source)) {
@@ -88,8 +86,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
                                  Tensor part = masked_select(g, mask);
                                  const int64_t n = checked_count("masked_scatter", full);
                                  if (part.numel() < n) {  // the rest of the source took no part
-                                   const Tensor rest =
-                                       zeros({n - part.numel()}, g.dtype(), g.device());
+                                   const Tensor rest = zeros({n - part.numel()}, g);
                                    part = cat({part, rest}, 0);
                                  }
                                  dx[1] = reshape(part, full);
@@ -148,8 +145,8 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
   if (out.numel() == 0) return out;
   Search call;
   call.dtype = s.dtype(), call.sorted = s.data(), call.value = v.data();
-  call.sorted_size = s.size(s.dim() - 1), call.sorted_row = one ? 0 : call.sorted_size;
-  call.values = one ? v.numel() : v.size(v.dim() - 1), call.rows = v.numel() / call.values;
+  call.sorted_size = s.size(-1), call.sorted_row = one ? 0 : call.sorted_size;
+  call.values = one ? v.numel() : v.size(-1), call.rows = v.numel() / call.values;
   call.out = out.data_as<int64_t>(), call.first = first, call.right = right;
   out.device().search(call);
   return out;

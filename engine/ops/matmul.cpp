@@ -122,7 +122,7 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
   if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b, target);
   const bool row = a.dim() == 1, column = b.dim() == 1;
-  if (a.size(a.dim() - 1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
+  if (a.size(-1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
   Tensor matrix;  // the target as the product of matrices sees it
@@ -156,15 +156,14 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (weight.dim() == 1 && x.dim() > 0 &&
-      x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
+  if (weight.dim() == 1 && x.dim() > 0 && x.size(-1) == weight.size(0)) {  // one feature out
     if (bias.defined() && bias.dim() != 0)
       fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
            bias.shape(), weight.shape());
     const Tensor y = matmul(x, weight, "linear");
     return bias.defined() ? y + bias : y;
   }
-  if (weight.dim() != 2 || x.dim() == 0 || x.size(x.dim() - 1) != weight.size(1))
+  if (weight.dim() != 2 || x.dim() == 0 || x.size(-1) != weight.size(1))
     fail(
         "linear: the input is {}, the weight {}; the input's last size must be the weight's second",
         x.shape(), weight.shape());

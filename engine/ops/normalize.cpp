@@ -57,21 +57,19 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
 void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
   const Tensor weight = node.get(1);
-
   const Rows& kept = node.kept<Rows>();
   Sizes n{kept.outer, rate.size(0), rate.size(1), kept.channels_per_group, 1};
   n.spatial = given.numel() / (n.outer * n.batch * n.groups * n.channels_per_group);
   if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
   const Tensor x = contiguous(given), slope = contiguous(g);
   const Tensor w = contiguous(weight);
-
-  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  const Tensor out = empty(x.shape(), x);
   Normalize c = call(x, n, kept.eps, kept.centred, out, mean, rate);
   c.weight = data_of(w), c.grad = slope.data();
   const Shape parts{normalize_parts(c), n.groups * n.channels_per_group};
   Tensor part[3];
   for (int i = 1; i < 3; ++i)
-    if (node.wants(i)) part[i] = zeros(parts, x.dtype(), x.device());
+    if (node.wants(i)) part[i] = zeros(parts, x);
   c.weight_grad = const_cast<void*>(data_of(part[1]));
   c.bias_grad = const_cast<void*>(data_of(part[2]));
   x.device().normalize(c);
@@ -155,9 +153,9 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     NoGrad off;
     const Tensor x = contiguous(given), near_w = contiguous(w), near_b = contiguous(b);
     const Shape rows{n.batch, n.groups};
-    out = empty(x.shape(), x.dtype(), x.device());
-    mean = empty(rows, x.dtype(), x.device()), rate = empty(rows, x.dtype(), x.device());
-    variance = empty(rows, x.dtype(), x.device());
+    out = empty(x.shape(), x);
+    mean = empty(rows, x), rate = empty(rows, x);
+    variance = empty(rows, x);
     Normalize c = call(x, n, eps, centred, out, mean, rate);
     c.variance = variance.data(), c.weight = data_of(near_w), c.bias = data_of(near_b);
     x.device().normalize(c);
@@ -192,13 +190,13 @@ const NodeType kGiven{"batch_norm", given_backward};
 /// x by each channel's mean and variance, times weight, plus bias; all of one dtype, not of 16 bits.
 Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
                 const Tensor& bias, double eps) {
-  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  const Tensor out = empty(x.shape(), x);
   {
     NoGrad off;
     const Tensor all[] = {contiguous(x), contiguous(mean), contiguous(variance), contiguous(weight),
                           contiguous(bias)};
     const int64_t channels = x.size(1);
-    const Tensor rate = empty({channels}, x.dtype(), x.device());
+    const Tensor rate = empty({channels}, x);
     const Sizes n{1, x.size(0), channels, 1, x.numel() / (x.size(0) * channels)};
     Normalize c = call(all[0], n, eps, true, out, all[1], rate);
     c.given = true, c.variance = all[2].data();
@@ -207,7 +205,6 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
   }
   if (!wants_grad(x, weight, bias)) return out;
   Node& node = record(kGiven, out, {&x, &weight, &bias});
-
   node.keep(eps);
   if (node.wants(1)) node.save(0, x, 0);
   node.save(1, weight, 1);
@@ -261,7 +258,6 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     for (const Tensor& t : {weight, bias})
       if (t.defined()) dtype = promote(dtype, t.dtype());
     const auto wider = [&](const Tensor& t) { return to(t, wide(dtype)); };
-
     return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
                        wider(bias), eps),
               dtype);
@@ -291,7 +287,6 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (!use_input_stats)
     return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
   const int64_t n = product(x.shape().from(2));
-
   if (n == 1) fail("{}: one value for each channel has no variance: {}", name, x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   const Shape each{x.size(0), x.size(1)};

@@ -5,7 +5,6 @@
 #pragma once
 #include "engine/autograd/inplace.h"
 #include "engine/core/checks.h"
-
 #include "engine/ops/attention.h"
 #include "engine/ops/conv.h"
 #include "engine/ops/create.h"

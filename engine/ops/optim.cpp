@@ -154,8 +154,7 @@ void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const T
           "run the function before it records, warmup=1 or more",
           name(), i + 1);
     const int start = row.start[k];
-    state = full(value.shape(), start < 0 ? 0 : group.options[size_t(start)], value.dtype(),
-                 value.device());
+    state = full(value.shape(), start < 0 ? 0 : group.options[size_t(start)], value);
     p.progress.first = true;
     return;
   }

@@ -53,7 +53,6 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
   Windows all;
   all.result = x.shape();
   const int64_t planes = product(x.shape().first(x.dim() - spatial));
-
   for (int i = 0; i < spatial; ++i) {
     const int d = x.dim() - spatial + i;
     if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
@@ -145,8 +144,7 @@ const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) 
 const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tensor* dx) {
                          const PooledFrom& x = node.kept<PooledFrom>();
                          const Tensor index = node.get(0);
-                         if (index.numel() == 0)
-                           return void(dx[0] = zeros(index.shape(), g.dtype(), g.device()));
+                         if (index.numel() == 0) return void(dx[0] = zeros(index.shape(), g));
                          const Shape flat{x.planes, -1};
                          dx[0] = reshape(gather(reshape(g, flat), 1, reshape(index, flat)),
                                          index.shape());
@@ -154,10 +152,10 @@ const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tens
 
 /// Each value's gradient goes where the value lay; those that meet are added.
 Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
-  if (index.numel() == 0) return zeros(x.shape, g.dtype(), g.device());
+  if (index.numel() == 0) return zeros(x.shape, g);
   const Shape flat{x.planes, index.numel() / x.planes};
   if (!is_cpu(g.device()) || !index.is_contiguous()) {
-    const Tensor none = reshape(zeros(x.shape, g.dtype(), g.device()), {x.planes, -1});
+    const Tensor none = reshape(zeros(x.shape, g), {x.planes, -1});
     return reshape(scatter_add(none, 1, reshape(index, flat), reshape(g, flat)), x.shape);
   }
   const Tensor from = contiguous(to_compute_dtype(g.detach())),
@@ -169,7 +167,6 @@ Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
   m.x = sums.data(), m.values = from.data(), m.index = index.data_as<int64_t>();
   g.device().max_pool(m);
   const Tensor out = to(sums, g.dtype());
-
   if (wants_grad(g)) record_pool(kUnpool, out, g, index, x);
   return out;
 }
@@ -285,7 +282,7 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
 
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
-  if (checked_count(name, result) == 0) return zeros(result, x.dtype(), x.device());
+  if (checked_count(name, result) == 0) return zeros(result, x);
   Tensor y = x;
   for (int i = spatial - 1; i >= 0; --i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
   return y;
@@ -294,11 +291,10 @@ Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const S
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
   check_channels(name, spatial, x);
-  const int64_t width = x.size(x.dim() - 1), height = spatial == 2 ? x.size(x.dim() - 2) : 1;
+  const int64_t width = x.size(-1), height = spatial == 2 ? x.size(-2) : 1;
   const int64_t planes = product(x.shape().first(x.dim() - spatial));
-
   if (checked_count(name, result) == 0)
-    return {zeros(result, x.dtype(), x.device()), zeros(result, Dtype::i64, x.device())};
+    return {zeros(result, x), zeros(result, Dtype::i64, x.device())};
   const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
   const int64_t places = h.out * w.out, taps = h.most * w.most;
   checked_count(name, {planes, places, taps});
@@ -335,7 +331,6 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
     fail("{}: output_size is {}; give the height and width", name, output_size);
   Shape size;
   const int64_t planes = product(x.shape().first(x.dim() - 2));
-
   for (int i = 0; i < 2; ++i) {
     const int64_t n = (x.size(x.dim() - 2 + i) - 1) * s[i] + k[i] - 2 * p[i];
     size.push(given.size() ? given[i] : n);
@@ -345,11 +340,11 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   }
   const Shape result = at_size(x, size);
   checked_count(name, result);
-  const int64_t area = size[0] * size[1], count = x.size(x.dim() - 1) * x.size(x.dim() - 2);
+  const int64_t area = size[0] * size[1], count = x.size(-1) * x.size(-2);
   Tensor at = index;
   if (is_integer(index.dtype()))
     at = to(index, Dtype::i64) - scalar(double(host.index_base), Dtype::i64, index.device());
-  const Tensor none = zeros({planes, area}, x.dtype(), x.device());
+  const Tensor none = zeros({planes, area}, x);
   return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
                  result);
 }
@@ -386,7 +381,6 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
     double p = sample_at(i, from, size, scale, corners);
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
-
     for (int k = 0; k < taps; ++k) {
       at[k][size_t(i)] = held(low + k - (taps == 4 ? 1 : 0));
       weight[k][size_t(i)] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;

@@ -10,7 +10,7 @@ bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.nume
 /// in the way.
 Tensor others_of(const Tensor& x, unsigned mask) {
   const Shape dims = dims_of(mask, x.dim());
-  if (dims.size() == 0) return ones(x.shape(), x.dtype(), x.device());
+  if (dims.size() == 0) return ones(x.shape(), x);
   const Tensor is_zero = eq(x, 0.0);
   const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
   const Tensor safe = where(is_zero, 1.0, x);

@@ -58,9 +58,8 @@ Tensor dot(const Tensor& a, const Tensor& b, const char* name) {
 
 Tensor inner(const Tensor& x, const Tensor& y) {
   if (x.dim() == 0 || y.dim() == 0) return x * y;
-  const int64_t k = x.size(x.dim() - 1);
-  if (k != y.size(y.dim() - 1))
-    fail("inner: the last sizes differ: {} and {}", x.shape(), y.shape());
+  const int64_t k = x.size(-1);
+  if (k != y.size(-1)) fail("inner: the last sizes differ: {} and {}", x.shape(), y.shape());
   return tensordot(x, y, {-1}, {-1});
 }
 

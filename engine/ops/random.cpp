@@ -156,8 +156,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   if (weights.dim() < 1 || weights.dim() > 2)
     fail("multinomial: the weights are {}; one row or a matrix of rows is needed", weights.shape());
   if (n < 1) fail("multinomial: {} positions are asked for; at least 1", n);
-  const int64_t classes = weights.size(weights.dim() - 1),
-                rows = weights.dim() == 2 ? weights.size(0) : 1;
+  const int64_t classes = weights.size(-1), rows = weights.dim() == 2 ? weights.size(0) : 1;
   if (classes == 0) fail("multinomial: there are no weights in {}", weights.shape());
   if (!replacement && n > classes)
     fail("multinomial: {} of {} cannot be drawn without replacement", n, classes);

@@ -29,11 +29,10 @@ Tensor flip(const Tensor& x, const Dims& dims) {
     const int d = int(dim);
     seen |= 1u << d;
     if (x.dim() == 0 || x.numel() == 0) continue;
-
     offset += (x.size(d) - 1) * x.stride(d);
     stride[d] = -x.stride(d);
   }
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Tensor out = empty(x.shape(), x);
   copy_elements(out, view_of(x, x.shape(), stride, offset));
   if (wants_grad(x)) {
     static const NodeType type{"flip", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -51,7 +50,7 @@ namespace {
 
 /// by[d] positions along every dimension, 0 <= by[d] < size[d]: each of the blocks is copied once.
 Tensor rolled(const Tensor& x, const int64_t* by) {
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Tensor out = empty(x.shape(), x);
   const std::function<void(Tensor, Tensor, int)> copy = [&](Tensor to, Tensor from, int d) {
     while (d < x.dim() && by[d] == 0) ++d;
     if (d == x.dim()) return copy_elements(to, from);
@@ -195,7 +194,7 @@ namespace {
 
 /// Row by row of all matrices: what is kept is copied, the rest is zeros.
 void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
-  const int64_t rows = to.size(to.dim() - 2), columns = to.size(to.dim() - 1);
+  const int64_t rows = to.size(-2), columns = to.size(-1);
   const int64_t item = item_size(to.dtype());
   const char* in = static_cast<const char*>(from.data());
   char* out = static_cast<char*>(to.data());
@@ -217,35 +216,40 @@ void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool 
   });
 }
 
-Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lower) {
+struct Triangle {
+  int64_t diagonal;
+  bool lower;
+};
+
+Tensor triangle(const NodeType& type, const Tensor& x, Triangle t);
+
+void triangle_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = triangle(*node.type, g, node.kept<Triangle>());
+}
+const NodeType kTril{"tril", triangle_backward}, kTriu{"triu", triangle_backward};
+
+Tensor triangle(const NodeType& type, const Tensor& x, Triangle t) {
   if (x.dim() < 2) fail("{}: {} is no matrix", type.name, x.shape());
-  const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
-  diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
+  const int64_t rows = x.size(-2), columns = x.size(-1);
+  t.diagonal = std::clamp(t.diagonal, -rows - 1, columns + 1);
   Tensor out;
-  {
-    if (is_cpu(x.device()) && !step_recorder) {  // beside the verbs
-      out = empty(x.shape(), x.dtype(), x.device());
-      if (x.numel() > 0) cut_triangles(contiguous(x.detach()), out, diagonal, lower);
-    } else {
-      const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
-      const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
-      const Tensor end = i + double(diagonal);
-      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), 0.0);
-    }
+  if (is_cpu(x.device()) && !step_recorder) {  // beside the verbs
+    out = empty(x.shape(), x);
+    if (x.numel() > 0) cut_triangles(contiguous(x.detach()), out, t.diagonal, t.lower);
+  } else {
+    const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
+    const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
+    const Tensor end = i + double(t.diagonal);
+    out = masked_fill(x.detach(), t.lower ? gt(j, end) : lt(j, end), 0.0);
   }
-  if (wants_grad(x)) record(type, out, {&x}).keep(diagonal);
+  if (wants_grad(x)) record(type, out, {&x}).keep(t);
   return out;
 }
 
-const NodeType kTril{
-    "tril", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = tril(g, node.kept<int64_t>()); }};
-const NodeType kTriu{
-    "triu", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = triu(g, node.kept<int64_t>()); }};
-
 }  // namespace
 
-Tensor tril(const Tensor& x, int64_t diagonal) { return triangle(kTril, x, diagonal, true); }
-Tensor triu(const Tensor& x, int64_t diagonal) { return triangle(kTriu, x, diagonal, false); }
+Tensor tril(const Tensor& x, int64_t diagonal) { return triangle(kTril, x, {diagonal, true}); }
+Tensor triu(const Tensor& x, int64_t diagonal) { return triangle(kTriu, x, {diagonal, false}); }
 
 Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offset) {
   const char* name = lower ? "tril_indices" : "triu_indices";
@@ -303,7 +307,7 @@ Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
   Shape size = x.shape();
   for (int d = 0; d < x.dim(); ++d) size[d] += s.before[d] + s.after[d];
   checked_count("pad", size);
-  Tensor out = full(size, value, x.dtype(), x.device());
+  Tensor out = full(size, value, x);
   Tensor from = x.detach(), to = out;
   overlap(x, s, from, to);
   copy_elements(to, from);

@@ -109,9 +109,7 @@ Cell step_of(const Layer& l, const Steps& r, const Stretch& s, bool backward) {
 
 Steps forward(const Layer& l) {
   const Tensor& x = l[kX];
-  const auto room = [&](int64_t n, int64_t columns) {
-    return empty({n, columns}, x.dtype(), x.device());
-  };
+  const auto room = [&](int64_t n, int64_t columns) { return empty({n, columns}, x); };
   const int64_t all = l.all(), hidden = l.hidden(), columns = l.gates() * hidden;
   Steps r;
   r.gates = room(all, l.kept() * hidden), r.hidden = room(all, hidden);
@@ -142,9 +140,9 @@ std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_g
   const int64_t hidden = l.hidden();
   const Tensor dh = clone(contiguous(out_grad)),
                dc = c_grad.defined() ? clone(contiguous(c_grad)) : c_grad;
-  const Tensor dg = empty(r.gates.shape(), r.gates.dtype(), r.gates.device());
+  const Tensor dg = empty(r.gates.shape(), r.gates);
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // those that the state enters
-  const Tensor state = empty(r.out.shape(), r.out.dtype(), r.out.device());
+  const Tensor state = empty(r.out.shape(), r.out);
   const Tensor weight = for_steps(l[kWeightH]);
   std::vector<Tensor> dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
@@ -264,7 +262,7 @@ void check_weights(const Layer& l) {
            l[i].shape(), l.gates());
   const int64_t columns = l.gates() * l.hidden();
   check(l, kX, l[kX].shape());
-  check(l, kWeightX, {columns, l[kX].size(l[kX].dim() - 1)});
+  check(l, kWeightX, {columns, l[kX].size(-1)});
   check(l, kWeightH, {columns, l[kProjection].defined() ? l.state() : l.hidden()});
   check(l, kBiasX, {columns}), check(l, kBiasH, {columns});
   check(l, kProjection, {l.state(), l.hidden()});
@@ -335,7 +333,7 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   for (Tensor& t : l.in) t = contiguous(to(t, wide(dtype)));
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
-  l.in[kX] = reshape(l[kX], {-1, x.size(x.dim() - 1)});
+  l.in[kX] = reshape(l[kX], {-1, x.size(-1)});
   const Steps r = recorded(l);
   Shape shape = x.shape();
   shape[shape.size() - 1] = l.state();

@@ -127,7 +127,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   r.op = how.op, r.dtype = x.dtype();
   r.out = out.data(), r.in = x.data(), r.out2 = nullptr;
   std::memcpy(r.param, how.param, sizeof r.param);
-  if (second) *second = empty(shape, x.dtype(), x.device()), r.out2 = second->data();
+  if (second) *second = empty(shape, x), r.out2 = second->data();
   r.kept = r.reduced = 0;
   for (int d = 0, o = 0; d < x.dim(); ++d) {
     if (how.mask >> d & 1) {
@@ -222,7 +222,7 @@ struct KeptDim {
 
 void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [d, shape] = node.kept<KeptDim>();
-  dx[0] = scatter_add(zeros(shape, g.dtype(), g.device()), d, node.get(1), g);
+  dx[0] = scatter_add(zeros(shape, g), d, node.get(1), g);
 }
 
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,

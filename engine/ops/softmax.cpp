@@ -7,14 +7,13 @@
 namespace mt {
 namespace {
 
-Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nullptr) {
-  if (is_half(input.dtype())) {
-    const Tensor g = grad ? to_compute_dtype(*grad) : Tensor();
-    return cast_no_grad(run(part, to_compute_dtype(input), d, grad ? &g : nullptr), input.dtype());
-  }
-  const Tensor in = contiguous(input), g = grad ? contiguous(*grad) : Tensor();
-  Tensor out = empty(in.shape(), in.dtype(), in.device());
-  in.device().softmax({part, in.dtype(), out.data(), in.data(), grad ? g.data() : nullptr,
+Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor& grad = {}) {
+  if (is_half(input.dtype()))
+    return cast_no_grad(run(part, to_compute_dtype(input), d, to_compute_dtype(grad)),
+                        input.dtype());
+  const Tensor in = contiguous(input), g = contiguous(grad);
+  Tensor out = empty(in.shape(), in);
+  in.device().softmax({part, in.dtype(), out.data(), in.data(), g.defined() ? g.data() : nullptr,
                        product(in.shape().first(d)), in.size(d), product(in.shape().from(d + 1))});
   return out;
 }
@@ -22,23 +21,21 @@ Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nu
 const NodeType kSoftmax{"softmax", [](Node& node, const Tensor& g, Tensor* dx) {
                           const Tensor y = node.get(0);
                           const int d = node.kept<int>();
-                          if (!grad_enabled()) dx[0] = run(SoftmaxPart::softmax_gradient, y, d, &g);
+                          if (!grad_enabled()) dx[0] = run(SoftmaxPart::softmax_gradient, y, d, g);
                           else dx[0] = y * (g - sum(g * y, {d}, true));
                         }};
 const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor* dx) {
                              const Tensor y = node.get(0);
                              const int d = node.kept<int>();
                              if (!grad_enabled())
-                               dx[0] = run(SoftmaxPart::log_softmax_gradient, y, d, &g);
+                               dx[0] = run(SoftmaxPart::log_softmax_gradient, y, d, g);
                              else dx[0] = g - exp(y) * sum(g, {d}, true);
                            }};
 
 Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim dim) {
   const int d = wrap_dim(type.name, dim, input.dim());
   if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
-  const Tensor x = as_float(input);
-  const Tensor out = run(part, x.detach(), d);
-
+  const Tensor x = as_float(input), out = run(part, x.detach(), d);
   if (wants_grad(x)) {
     Node& node = record(type, out, {&x});
     node.save(0, out, Node::kOutput);
@@ -50,7 +47,7 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim di
 }  // namespace
 
 Tensor softmax_gradient(const Tensor& y, const Tensor& g) {
-  return run(SoftmaxPart::softmax_gradient, y, y.dim() - 1, &g);
+  return run(SoftmaxPart::softmax_gradient, y, y.dim() - 1, g);
 }
 Tensor softmax(const Tensor& x, Dim dim) { return along(kSoftmax, SoftmaxPart::softmax, x, dim); }
 Tensor log_softmax(const Tensor& x, Dim dim) {

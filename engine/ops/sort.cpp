@@ -28,7 +28,7 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
     const int line = along ? d : last;
     Shape shape = x.shape();
     shape[line] = keep;
-    p = {empty(shape, x.dtype(), x.device()), empty(shape, Dtype::i64, x.device())};
+    p = {empty(shape, x), empty(shape, Dtype::i64, x.device())};
     Sort s{x.dtype(),       descending,
            p.values.data(), p.index.data_as<int64_t>(),
            x.data(),        along_dim(x, p.values, line),
@@ -54,7 +54,6 @@ Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
 /// The elements of x at positions along d, with the gradient going back there.
 ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
   const ValuesIndices p{gather(x.detach(), d, index), index};
-
   record_gather(type, x, p.values, d, index);
   return p;
 }
@@ -76,10 +75,7 @@ ValuesIndices middle(const NodeType& type, const Tensor& x, Dim dim, bool keepdi
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
     const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
-    if (!holds_nan(y)) {
-      if (n > 0) return without(places(type, y, d, at, keep, false), d, tail);
-      return without(places(type, slice(y, d, 0, 0), d, 0, 0, false), d, tail);
-    }
+    if (!holds_nan(y)) return without(places(type, y, d, at, keep, false), d, tail);
     Tensor index;
     const Tensor z = y.detach(), bad = isnan(z);
     const ValuesIndices all = sort(z, d);
@@ -101,7 +97,6 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
   const Tensor out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
                      : skip           ? clone(nanmedian(all, 0).values)
                                       : clone(median(all, 0).values);
-
   if (wants_grad(x)) {
     static const NodeType type{"median", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor x = node.get(0), out = node.get(1);
@@ -198,7 +193,6 @@ Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, Q
   else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / 2.0;
   const Tensor low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
   Tensor weight = to(rank - floor(rank), sorted.dtype());
-
   if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
   return between(gather(sorted, d, low), gather(sorted, d, high), weight);
 }
@@ -209,7 +203,7 @@ Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
   if (!d) shape = {};
   else if (input.dim() > 0) shape.erase(*d);
   shape.insert(0, 0);
-  return empty(shape, input.dtype(), input.device());
+  return empty(shape, input);
 }
 
 }  // namespace

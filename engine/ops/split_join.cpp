@@ -106,7 +106,7 @@ int64_t count_choices(int64_t n, int64_t r) {
 Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   if (x.dim() != 1) fail("combinations: {} is no vector; it must have one dimension", x.shape());
   if (r < 0) fail("combinations: r is {}; it must be 0 or more", r);
-  if (r == 0) return empty({0}, x.dtype(), x.device());
+  if (r == 0) return empty({0}, x);
   // Choices with repetition are those of n + r - 1 elements, each place less its number.
   const int64_t n = x.numel() == 0 ? 0 : x.numel() + (repeats ? r - 1 : 0);
   if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});

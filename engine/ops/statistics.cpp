@@ -145,7 +145,6 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   if (std::isinf(p)) return p > 0 ? reduced(op::NormMax{}, x) : reduced(op::Amin{}, abs(x));
   const Tensor out = p == 0 ? to(reduced(op::CountNonzero{}, x), x.dtype())
                             : power_norm(x.detach(), p, mask, keepdim);
-
   if (wants_grad(x)) {
     static const NodeType type{"norm", norm_backward};
     Node& node = record(type, out, {&x});
@@ -239,17 +238,24 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 
+namespace {
+
+void check_bins(const char* name, int64_t bins) {
+  if (bins < 1 || bins > int64_t(1) << 40) fail("{}: bins is {}; it must be 1 to 2^40", name, bins);
+}
+
+}  // namespace
+
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   check_float("histc", input, "the values are");
-  constexpr int64_t kMost = int64_t(1) << 40;
-  if (bins < 1 || bins > kMost) fail("histc: bins is {}; it must be 1 to 2^40", bins);
+  check_bins("histc", bins);
   const Tensor x = reshape(input.detach(), {-1});
   if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
   if (low == high) low -= 1, high += 1;
   if (!std::isfinite(low) || !std::isfinite(high))
     fail("histc: the range {} to {} is not finite; give min and max", show(low), show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
-  if (x.numel() == 0) return zeros({bins}, x.dtype(), x.device());
+  if (x.numel() == 0) return zeros({bins}, x);
   const Tensor inside = logical_and(ge(x, low), le(x, high));
   const Tensor place = (to(x, Dtype::f64) - low) / (high - low) * double(bins);
   const Tensor bin = minimum(to(where(inside, place, 0.0), Dtype::i64), double(bins - 1));
@@ -290,8 +296,7 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
 Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Tensor& weight,
                     bool density) {
   check_float("histogram", x, "the values are");
-  constexpr int64_t kMost = int64_t(1) << 40;
-  if (bins < 1 || bins > kMost) fail("histogram: bins is {}; it must be 1 to 2^40", bins);
+  check_bins("histogram", bins);
   double low = 0, high = 1;
   if (range) low = range[0], high = range[1];
   else if (x.numel() > 0) low = amin(x.detach()).item(), high = amax(x.detach()).item();

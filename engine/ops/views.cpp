@@ -97,7 +97,6 @@ Tensor permute(const Tensor& x, const Dims& dims) {
   const Shape order = wrap_dims("permute", dims, x.dim());
   Shape size, stride;
   for (int64_t d : order) size.push(x.size(int(d))), stride.push(x.stride(int(d)));
-
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
     static const NodeType type{
@@ -211,22 +210,21 @@ struct CatPart {
 
 }  // namespace
 
-Tensor cat(const std::vector<Tensor>& all, Dim dim) {
-  if (all.empty()) fail("cat: at least one tensor is needed");
+Tensor cat(const std::vector<Tensor>& parts, Dim dim) {
+  if (parts.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a list of no elements (0) joins with anything.
   const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
-  const auto real = std::find_if_not(all.begin(), all.end(), nothing);
-  if (real != all.end() && real->dim() != 1 && std::any_of(all.begin(), all.end(), nothing)) {
+  const auto real = std::find_if_not(parts.begin(), parts.end(), nothing);
+  if (real != parts.end() && real->dim() != 1 && std::any_of(parts.begin(), parts.end(), nothing)) {
     Dtype dtype = Dtype::none;
     std::vector<Tensor> rest;
-    for (const Tensor& x : all) {
+    for (const Tensor& x : parts) {
       dtype = promote(dtype, x.dtype());
       if (!nothing(x)) rest.push_back(x);
     }
     rest[0] = to(rest[0], dtype);
     return cat(rest, dim);
   }
-  const std::vector<Tensor>& parts = all;
   const Tensor& first = parts[0];
   const int d = wrap_dim("cat", dim, first.dim());
   if (first.dim() == 0) fail("cat: 0-d tensors have no dimension to join along; use stack");

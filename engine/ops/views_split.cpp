@@ -195,9 +195,8 @@ struct Diagonal {
 
 /// Zeros of a shape, but for the diagonal.
 Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
-  Tensor out = zeros(shape, x.dtype(), x.device());
+  Tensor out = zeros(shape, x);
   copy_elements(diagonal_at(out, offset, a, b), x);
-
   if (wants_grad(x)) {
     static const NodeType type{"diag_embed", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const auto& [offset, a, b] = node.kept<Diagonal>();
@@ -220,7 +219,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, Dim a, Dim b) {
   if (x.dim() == 0) fail("diag_embed: a 0-d tensor has no elements to lay out");
   if (x.dim() == kMaxDims) fail("diag_embed: a tensor has at most {} dimensions", kMaxDims);
   const Shape dims = wrap_dims("diag_embed", {a, b}, x.dim() + 1);
-  const int64_t last = x.size(x.dim() - 1);
+  const int64_t last = x.size(-1);
   if (offset > (int64_t(1) << 46) || offset < -(int64_t(1) << 46))
     fail("diag_embed: the offset {} needs more elements than memory can hold", offset);
   const int64_t n = last + std::abs(offset);
@@ -282,8 +281,8 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto at = [&](const TensorGeometry& r) {
     return to(reshape(places(r.size, r.stride, r.offset), {-1}), g.device());
   };
-  const Tensor target = at(from), none = zeros({n}, g.dtype(), g.device());
-  const Tensor one = ones(target.shape(), g.dtype(), g.device());
+  const Tensor target = at(from), none = zeros({n}, g);
+  const Tensor one = ones(target.shape(), g);
   // Elements of x that share a place share its gradient.
   const Tensor storage = scatter_add(none, 0, at(view), reshape(g, {-1})) /
                          maximum(scatter_add(none, 0, target, one), 1.0);
