@@ -44,7 +44,7 @@ Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accum
   const int rank = out.dim(), batch = rank - 2;
   Matmul m;
   m.dtype = out.dtype();
-  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
+  m.m = out.size(-2), m.n = out.size(-1), m.k = a.size(-1);
   m.a = a.data(), m.b = b.data(), m.c = out.data();
   m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
   m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
@@ -122,7 +122,7 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
   if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b, target);
   const bool row = a.dim() == 1, column = b.dim() == 1;
-  if (a.size(-1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
+  if (a.size(-1) != b.size(std::max(b.dim() - 2, 0))) inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
   Tensor matrix;  // the target as the product of matrices sees it
