@@ -180,7 +180,7 @@ test('a == b is identity', function()
 end)
 
 test('unknown names are errors with the nearest', function()
-  raises(function() return mt.dist end, "mt has no 'dist', which is a method: x:dist%(%.%.%)")
+  raises(function() return mt.storage end, "mt has no 'storage', which is a method: x:storage%(%.%.%)")
   raises(function() return mt.zeroes end, "mt has no 'zeroes' %(did you mean 'zeros'%?%)")
   raises(function() return mt.zeros(1).relux end,
     "no field or method 'relux' %(did you mean 'relu'%?%)")
