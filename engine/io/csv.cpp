@@ -296,8 +296,9 @@ std::vector<Tensor> read_columns(std::vector<Piece>& pieces, size_t n,
   for (size_t k = 0; k < n; ++k) {
     if (!numbers[k]) columns[k].reset();
     else if (rows != most) {
-      columns[k] = empty({int64_t(rows)}, Dtype::f64);
-      std::copy_n(numbers[k], rows, columns[k].data_as<double>());
+      const Tensor shorter = empty({int64_t(rows)}, Dtype::f64);
+      std::copy_n(numbers[k], rows, shorter.data_as<double>());
+      columns[k] = shorter;
     }
   }
   return columns;
