@@ -13,8 +13,11 @@ Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor& grad = {}
                         input.dtype());
   const Tensor in = contiguous(input), g = contiguous(grad);
   Tensor out = empty(in.shape(), in);
-  in.device().softmax({part, in.dtype(), out.data(), in.data(), g.defined() ? g.data() : nullptr,
-                       product(in.shape().first(d)), in.size(d), product(in.shape().from(d + 1))});
+  Softmax s{part, in.dtype(), out.data(), in.data(), g.defined() ? g.data() : nullptr,
+            1,    in.size(d), 1};
+  for (int k = 0; k < d; ++k) s.outer *= in.size(k);
+  for (int k = d + 1; k < in.dim(); ++k) s.inner *= in.size(k);
+  in.device().softmax(s);
   return out;
 }
 
@@ -35,7 +38,7 @@ const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor
 Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim dim) {
   const int d = wrap_dim(type.name, dim, input.dim());
   if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
-  const Tensor x = as_float(input), out = run(part, x.detach(), d);
+  const Tensor x = as_float(input), out = run(part, x, d);
   if (wants_grad(x)) {
     Node& node = record(type, out, {&x});
     node.save(0, out, Node::kOutput);
