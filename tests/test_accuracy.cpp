@@ -52,11 +52,11 @@ const Function kFunctions[] = {
     MT_LINE(log1p, 1.5, 1.5),   MT_LINE(sin, 1.25, 1),      MT_LINE(cos, 1.25, 1),
     MT_LINE(tan, 1.35, 1),      MT_LINE(asin, 0.55, 1),     MT_LINE(acos, 0.55, 1),
     MT_LINE(atan, 1.2, 1),      MT_LINE(sinh, 0.55, 2),     MT_LINE(cosh, 0.55, 2),
-    MT_LINE(tanh, 1.5, 1.5),    MT_LINE(asinh, 0.55, 2),    MT_LINE(acosh, 0.55, 2),
+    MT_LINE(tanh, 1.51, 1.5),    MT_LINE(asinh, 0.55, 2),    MT_LINE(acosh, 0.55, 2),
     MT_LINE(atanh, 0.55, 2),    MT_LINE(erf, 1.15, 1),      MT_LINE(erfc, 0.55, 5),
     MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.5, 1.5),
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.75, 2),
-    MT_OWN(gelu, gelu_of, 1.8, 16),  // float64 near -38: erfc is denormal
+    MT_OWN(gelu, gelu_of, 2.05, 16),  // float64 near -38: erfc is denormal
     MT_OWN(ndtr, ndtr_of, 2.4, 16),
     MT_OWN(sinc, sinc_of, 2.3, 4),
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),

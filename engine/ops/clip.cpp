@@ -40,7 +40,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double most, doubl
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double most) {
   const NoGrad off;
-  const double range[] = {-most, most};
+  const double range[op::kMaxParams] = {-most, most};
   for (const Tensor& g : gradients_of(parameters)) {
     const Tensor* inputs[] = {&g};
     elementwise_(op::id<op::Clamp>, inputs, range);

@@ -166,7 +166,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   };
   if (is_half(dtype)) [[unlikely]]
     for (int k = 1; k <= n; ++k) m.plain |= unsigned(type_of(k) == Dtype::f32) << k;
-  if (params) std::copy_n(params, op_entries[op].row.params, m.scalar);
+  if (params) std::copy_n(params, op::kMaxParams, m.scalar);
   const TensorImpl& o = *out.impl();
   const bool on_cpu = is_cpu(out.device());
   Numbers numbers;

@@ -468,8 +468,7 @@ template <class T> MT_HD T tanh(T x) {
     const T round(R::round + R::bias);
     T n = fma(a - T(0.0833f), T(2 * R::log2e), round);
     T r = fma(n - round, T(-0.346573591f), a), z = r * r;
-    T p = poly_pairs(r, z, 1.0f, 0.666666448f, 0.333336592f, 0.133347288f, 0.0440211445f,
-                     0.0148561811f);
+    T p = poly_pairs(r, z, 1.0f, 0.66666669f, 0.3333355f, 0.13332318f, 0.04421531f, 0.014475087f);
     T s = power_of_two(n), e = fma(s, fma(z, p, r), fma(s, T(0.5), T(-0.5)));
     T inverse = about_inverse(T(1) + e), q = e * inverse;
     return copysign(fma(fma(-e, q, e - q), inverse, q), x);
@@ -521,8 +520,8 @@ template <class T> MT_HD Angle<T> near_angle(T x) {
   static_assert(is_single<T>);
   const T round(Real<T>::round);
   T shifted = fma(x, T(0x1.45f306p-1f), round), n = shifted - round;
-  T r1 = fused(n, T(-kQuarter1), x), r = fused(n, T(-kQuarter2), r1);
-  T rest = fma(n, T(-kQuarter3), fused(n, T(-kQuarter2), r1 - r));
+  T r1 = fused(n, T(-kQuarter1), x), p = n * T(-kQuarter2), r = r1 + p;
+  T rest = fma(n, T(-kQuarter3), fused(n, T(-kQuarter2), -p) + ((r1 - r) + p));
   return {r, rest, to_bits(shifted)};
 }
 /// A reduction that is exact for every float. a * 2/pi is taken modulo 4, by those 111 bits of 2/pi
