@@ -77,8 +77,12 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   Shape sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
     const Shape batch = broadcast(name, sa.first(ra - 2), sb.first(rb - 2));
-    sa = joined(batch, sa.from(ra - 2)), sb = joined(batch, sb.from(rb - 2));
-    size = joined(batch, size);
+    Shape so = batch;
+    sa = sb = batch;
+    sa.push(a.size(-2)), sa.push(a.size(-1));
+    sb.push(b.size(-2)), sb.push(b.size(-1));
+    so.push(size[0]), so.push(size[1]);
+    size = so;
   }
   const auto whole = [](const Tensor& x, const Shape& shape) {
     NoGrad off;

@@ -85,10 +85,13 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 Tensor flatten(const Tensor& x, Dim first, Dim last) {
   const int a = wrap_dim("flatten", first, x.dim()), b = wrap_dim("flatten", last, x.dim());
   if (a > b) fail("flatten: the first dimension {} comes after the last {}", a + 1, b + 1);
-  if (x.dim() == 0) return reshape(x, {1});
-  const Shape size = x.shape();
-  return reshape(
-      x, joined(joined(size.first(a), {product(size.first(b + 1).from(a))}), size.from(b + 1)));
+  Shape size;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (d <= a || d > b) size.push(x.size(d));
+    else size[a] *= x.size(d);
+  }
+  if (x.dim() == 0) size.push(1);
+  return reshape(x, size);
 }
 
 Tensor permute(const Tensor& x, const Dims& dims) {
