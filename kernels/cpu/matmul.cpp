@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
@@ -271,15 +272,21 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
 // Floats of a copied operand, half of an L2, and how often each must be used for a copy to pay.
 constexpr int64_t kCopyRoom = 1 << 18, kCopyUses = 256;
 
+/// Memory of a thread for two copied operands.
+struct CopyRoom {
+  float* const at = static_cast<float*>(std::aligned_alloc(64, (2 * kCopyRoom + 1024) * 4));
+  ~CopyRoom() { std::free(at); }
+};
+
 /// x, whose memory may be transposed, by rows: oneDNN is ahead with those (512 x 512 x 512: 153 to 168
 /// GFLOP/s). They lie no power of two apart, since such fall into few sets of a cache.
 Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
                          bool second) {
   const int64_t step = ceil_div(cols, 16) * 16 + 16;
   if (x.col == 1 || uses < kCopyUses || rows * step > kCopyRoom) return x;
-  thread_local std::vector<float> room(2 * kCopyRoom + 2048);
-  float* to = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64) / 4;
-  if (second) to += kCopyRoom + 1024;
+  thread_local CopyRoom room;
+  if (!room.at) return x;
+  float* const to = room.at + (second ? kCopyRoom + 1024 : 0);
   transpose(to, step, x.at, x.col, rows, cols);
   return {to, step, 1};
 }

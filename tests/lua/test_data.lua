@@ -38,6 +38,13 @@ for name, rule in pairs(rules) do
   end)
 end
 
+test('the inputs and targets of a point set may be assigned', function()
+  local set = data.xor(6)
+  set.x = mt.ones(6, 3)
+  eq({set.x.shape[2], #{set:get(1)}, (set:get(2)):tolist()}, {3, 2, {1, 1, 1}})
+  for x in data.DataLoader(set, {batch_size = 6}):iter() do eq(x.shape[2], 3) end
+end)
+
 test('spiral', function()
   local set = data.spiral(10)
   eq({set:size(), tostring(set.x.shape)}, {10, '(10, 2)'})

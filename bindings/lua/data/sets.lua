@@ -85,10 +85,21 @@ function TensorDataset:describe()
   return ('TensorDataset(%d examples of %s%s)'):format(self:size(), rows_text(self.tensors), text)
 end
 
+-- In a set with a name, .x and .y are its tensors, also where they are assigned.
+local place = {x = 1, y = 2}
+local members = TensorDataset.__index
+function TensorDataset.__index(self, key)
+  if place[key] and rawget(self, 'name') then return self.tensors[place[key]] end
+  return members(self, key)
+end
+function TensorDataset.__newindex(self, key, value)
+  if place[key] and rawget(self, 'name') then self.tensors[place[key]] = value else rawset(self, key, value) end
+end
+
 --- A set of inputs and targets, .x and .y, under a name.
 function sets.named(name, x, y)
   local set = TensorDataset(x, y)
-  set.name, set.x, set.y = name, x, y
+  set.name = name
   return set
 end
 
