@@ -1,4 +1,7 @@
 // step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, what must not have changed
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <pthread.h>
 
 #include <algorithm>
@@ -71,6 +74,11 @@ constexpr const char* kAsks =
     "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
 
 bool on_stack(const void* p) {
+#ifdef __SANITIZE_ADDRESS__  // which keeps locals of functions elsewhere
+  if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
+                                   nullptr))
+    return true;
+#endif
   static thread_local const char* const top = [] {
     pthread_attr_t a;
     void* low = nullptr;
