@@ -3,6 +3,7 @@
 // A lane is a thread. Control flow that is the same in all lanes is followed as it stands; where lanes
 // differ, both ways are walked with the lanes that go there (Active). Lanes that leave a loop or scope
 // wait in its `left` mask until it ends.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -542,7 +543,7 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;
   char* next = shared;
-  std::memcpy(m.tensor, m.grid.tensors, sizeof(GridTensor) * size_t(p.tensors + p.shared));
+  std::copy_n(m.grid.tensors, p.tensors + p.shared, m.tensor);
   for (int k = p.tensors; k < p.tensors + p.shared; ++k) {
     GridTensor& t = m.tensor[k];
     t.data = next;
