@@ -24,7 +24,7 @@ const Entry kDist[] = {
     {"broadcast_([x], root=0)",
      "x, a tensor or a list, becomes what it is in process root (from 0), in place. Returns x.",
      takes<OneOrMore, int64_t>([](Args& a) {
-       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, int(a.integer(2)));
+       dist::broadcast_(Arg<OneOrMore>::get(a, 1).list, a.integer(2));
        return a.self();
      })},
     {"all_gather(x)",

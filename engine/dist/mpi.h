@@ -21,8 +21,6 @@ struct Mpi : Library {
   Call<int, char*, int*>* error_string = find<Call<int, char*, int*>>("MPI_Error_string");
   using Reduce = Call<const void*, void*, int, Object, Object, Object>;
   Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
-  using Gather = Call<const void*, int, Object, void*, int, Object, Object>;
-  Gather* all_gather = find<Gather>("MPI_Allgather");
   using Broadcast = Call<void*, int, Object, int, Object>;
   Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
 

@@ -98,12 +98,11 @@ void agree(const char* operation, const std::string& call) {
   agree(operation, call, none);
 }
 
-/// "float32 [2, 3], int64 []"
+/// "float32 (2 x 3), int64 (3)"
 std::string described(const std::vector<Tensor>& list) {
   std::string text;
   for (const Tensor& x : list)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", dtype_name(x.dtype()),
-                        to_string(x.shape()));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", x.dtype(), x.shape());
   return text;
 }
 
@@ -151,13 +150,13 @@ void reduce(const char* operation, const std::vector<Tensor>& list, Reduction ho
   });
 }
 
-void broadcast(const char* operation, const std::vector<Tensor>& list, int root) {
+void broadcast(const char* operation, const std::vector<Tensor>& list, int64_t root) {
   by_dtype(list, [&](const std::vector<Tensor>& some) {
     const Buffer buffer(some);
     const Tensor& all = buffer.data;
     in_parts(all.numel(), [&](int64_t at, int n) {
       check(operation, mpi().broadcast(static_cast<char*>(all.data()) + at * item_size(all.dtype()),
-                                       n, datatype(all.dtype()), root, mpi().world));
+                                       n, datatype(all.dtype()), int(root), mpi().world));
     });
     if (group().rank != root) buffer.copy_to(some);
   });
@@ -174,8 +173,7 @@ void all_reduce_(const std::vector<Tensor>& list, Reduction how) {
   for (const Tensor& x : list) {
     check_writable(kName, x);
     if (how == Reduction::mean && !is_float(x.dtype()))
-      fail("{}: the mean of {} is no whole number; use op='sum', or x:float()", kName,
-           dtype_name(x.dtype()));
+      fail("{}: the mean of {} is no whole number; use op='sum', or x:float()", kName, x.dtype());
     if (how == Reduction::sum && x.dtype() == Dtype::b8)
       fail("{}: bool has no sum; use op='max' for any, op='min' for all, or x:int()", kName);
   }
@@ -184,7 +182,7 @@ void all_reduce_(const std::vector<Tensor>& list, Reduction how) {
   reduce(kName, list, how);
 }
 
-void broadcast_(const std::vector<Tensor>& list, int root) {
+void broadcast_(const std::vector<Tensor>& list, int64_t root) {
   constexpr const char* kName = "broadcast_";
   if (root < 0 || root >= size())
     fail("{}: root is {}; the processes are 0 to {}", kName, root, size() - 1);

@@ -23,7 +23,7 @@ constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean"
 /// number of processes alone. 16-bit floats are added in float32; mean is for floats.
 void all_reduce_(const std::vector<Tensor>&, Reduction);
 /// Each tensor becomes what it is in process `root`, in place.
-void broadcast_(const std::vector<Tensor>&, int root);
+void broadcast_(const std::vector<Tensor>&, int64_t root);
 /// The processes' tensors by rank.
 std::vector<Tensor> all_gather(const Tensor&);
 /// Returns when all processes have called it.
