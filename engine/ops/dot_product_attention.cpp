@@ -46,7 +46,7 @@ struct Block {
 
 /// Blocks whose scores stay in a CPU's cache, or fill a GPU.
 std::vector<Block> blocks_of(const Attention& a) {
-  const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 24,
+  const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 26,
                 row = std::max<int64_t>(a.keys(), 1);
   const int64_t all[] = {a.batch(), a.heads(), a.queries()};
   if (all[0] * all[1] * all[2] == 0) return {};

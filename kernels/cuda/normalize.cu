@@ -24,16 +24,16 @@ template <class T, class Team> struct Row {
   const Normalize& c;
   const Team& team;
   const int64_t row, inner, step;
-  const double n;
+  const double share;     // of an element in a mean
   const int64_t channel;  // the first one
 
-  __device__ Row(const Normalize& c, const Team& team, int64_t row)
+  __device__ Row(const Normalize& c, const Team& team, int64_t row, double share)
       : c(c),
         team(team),
         row(row),
         inner(c.channels_per_group * c.spatial),
         step(c.batch * c.groups * inner),
-        n(double(c.outer * inner)),
+        share(share),
         channel(row % c.groups * c.channels_per_group) {}
 
   /// Calls `body(where in memory, where in the piece)` for this thread's share of what lies in the
@@ -62,7 +62,7 @@ template <class T, class Team> struct Row {
 
   /// Stores the row's statistics; returns 1 / sqrt(variance + eps).
   __device__ T store_statistics(T mean, double variance) const {
-    const T rate = T(1 / math::sqrt(variance + c.eps));
+    const T rate = 1 / math::sqrt(T(variance + c.eps));
     if (team.number() == 0) {
       static_cast<T*>(c.mean)[row] = mean;
       static_cast<T*>(c.variance)[row] = T(variance);
@@ -78,7 +78,10 @@ template <class T, class Team> struct Row {
     return y * weight(p) + (bias ? bias[channel + p] : T(0));
   }
 
-  /// Of a row that is one piece a thread may hold K elements: the same sums in the same order.
+  /// What a thread sums K elements in: conversions to double, and its divisions, take longer than all else.
+  template <int K> using Sum = std::conditional_t<(K > 0), T, double>;
+
+  /// Of a row that is one piece a thread may hold K elements.
   template <int K> __device__ void forward() const {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
@@ -89,17 +92,14 @@ template <class T, class Team> struct Row {
         held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
     };
-    double sum = 0, squares = 0;
-    if (c.centred) {
-      each_x([&](T v, int64_t, int64_t) { sum += double(v); });
-      sum = team.total(sum);
-    }
-    const T mean = T(sum / n);
+    Sum<K> sum = 0, squares = 0;
+    if (c.centred) each_x([&](T v, int64_t, int64_t) { sum += v; });
+    const T mean = c.centred ? T(team.total(double(sum)) * share) : T(0);
     each_x([&](T v, int64_t, int64_t) {
       const T d = v - mean;
-      squares += double(d * d);
+      squares += d * d;
     });
-    const T rate = store_statistics(mean, team.total(squares) / n);
+    const T rate = store_statistics(mean, team.total(double(squares)) * share);
     each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
 
@@ -110,13 +110,13 @@ template <class T, class Team> struct Row {
     cuda::Held<K, T> x(team, static_cast<const T*>(c.x) + base, size),
         g(team, static_cast<const T*>(c.grad) + base, size);
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
-    double a = 0, b = 0;
+    T a = 0, b = 0;
     g.each(team, size, [&](T& v, int i, int k) {
       v = v * weight(i), x.v[k] = (x.v[k] - mean) * rate;
-      a += double(v), b += double(v * x.v[k]);
+      a += v, b += v * x.v[k];
     });
-    a = team.total(a), b = team.total(b);
-    const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
+    const T middle = c.centred ? T(team.total(double(a)) * share) : T(0),
+            slope = T(team.total(double(b)) * share);
     T* const dx = static_cast<T*>(c.out) + base;
     g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - middle - x.v[k] * slope) * rate; });
   }
@@ -148,7 +148,7 @@ template <class T, class Team> struct Row {
       });
       a = team.total(a), b = team.total(b);
     }
-    const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
+    const T middle = c.centred ? T(a * share) : T(0), slope = T(b * share);
     each(0, inner, [&](int64_t at, int64_t i) {
       const T w = c.weight ? weight(channel_of(i)) : T(1);
       dx[at] = (g[at] * w - middle - (x[at] - mean) * rate * slope) * rate;
@@ -159,11 +159,11 @@ template <class T, class Team> struct Row {
 /// K: how many elements of a row a thread holds; 0: none, it reads them several times. Each way has a
 /// kernel of its own: the way back takes twice the registers.
 template <class T, class Team, int K, bool Backward>
-__global__ void rows(const __grid_constant__ Normalize c) {
+__global__ void rows(const __grid_constant__ Normalize c, double share) {
   const Team team;
   const int64_t rows = c.batch * c.groups;
   for (const int64_t i : team.lines(rows)) {
-    const Row<T, Team> row(c, team, i);
+    const Row<T, Team> row(c, team, i, share);
     if constexpr (K > 0 && Backward) row.template backward_held<K>();
     else if constexpr (Backward) row.backward();
     else row.template forward<K>();
@@ -208,7 +208,8 @@ template <class T> __global__ void shift(const __grid_constant__ Normalize c, in
 
 template <class T, class Team, bool Backward> void run_rows(const Normalize& c) {
   const auto start = [&](auto k) {
-    cuda::launch_teams<Team>("normalize", rows<T, Team, k.value, Backward>, c.batch * c.groups, c);
+    cuda::launch_teams<Team>("normalize", rows<T, Team, k.value, Backward>, c.batch * c.groups, c,
+                             1 / double(c.outer * c.channels_per_group * c.spatial));
   };
   if (c.outer == 1 && (!Backward || c.spatial == 1) &&
       cuda::held<Team>(c.channels_per_group * c.spatial, start))

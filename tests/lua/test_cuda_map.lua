@@ -14,7 +14,7 @@ local same = {
   function(a, b) return mt.relu(2.5 * a + 1.5) * b end,
   function(a, b) return a < b and a * a or b % 1.5 end,
   function(a, b) return math.max(a, b) - math.min(a, 0.5) + math.floor(a) + math.abs(b) end,
-  function(a, b) return math.exp(a) + mt.sigmoid(b) end,
+  function(a, b) return math.exp(a) + math.exp(b * 0.5) end,
   function(a, b) return math.sqrt(a * a + b * b) + math.log(a * a + 1) end,
   function(a, b) return a < b, a + b, a end,
 }
@@ -22,6 +22,7 @@ local same = {
 local near_by = {
   function(a, b) return 0.5 * a * (1 + math.tanh(0.7978845608 * (a + 0.044715 * a ^ 3))) + b end,
   function(a, b) return math.sin(a) * math.cos(b) end,
+  function(a, b) return mt.sigmoid(a) * mt.silu(b) end,
   function(a, b) return math.atan2(a, b) + math.abs(a) ^ b end,
 }
 
