@@ -1,22 +1,24 @@
 #!/bin/sh
 # gpu_check.sh -- everything on a GPU in under 9 minutes: benchmarks beside PyTorch, tests, compute-sanitizer
 #
-#   sh scripts/gpu_check.sh [--emulated] [--quick] [--out DIR] [--minutes N] [--jobs N]
+#   sh scripts/gpu_check.sh [--emulated] [--quick] [--only GROUP,..] [--out DIR] [--minutes N] [--jobs N]
 #
 # In the bundle, or beside a build. Writes DIR/gpu_check.json and DIR/gpu_check.md (DIR is
 # `gpu_check` in the present folder) and what each part printed (DIR/log/PART). A part that fails,
 # takes too long or comes too late is one line, not the end. Status: 0 if all that ran passed, or if
 # there is no GPU ("skipped"); 1 if not. --emulated runs the same parts with the kernels on the CPU:
 # sizes are cut, and what only hardware can do is "not run: emulated". --quick: a few parts, small
-# sizes. MTORCH_CUDA_PLUGIN may name the plug-in.
+# sizes. --only: of the groups here, bench, large, cuda, device, waiting, cpu, cudnn, sanitizer, races,
+# script. MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
-quick=no emulated=no out=$PWD/gpu_check minutes='' jobs=''
+quick=no emulated=no out=$PWD/gpu_check minutes='' jobs='' only=''
 while [ $# -gt 0 ]; do
   case $1 in
     --emulated) emulated=yes ;;
     --quick) quick=yes ;;
+    --only) only=$2 && shift ;;
     --out) out=$2 && shift ;;
     --minutes) minutes=$2 && shift ;;
     --jobs) jobs=$2 && shift ;;
@@ -95,14 +97,15 @@ fi
 printf '%s\t%s\t%s\t%s\t%s\n' "$group" "$name" "$outcome" "$seconds" "$words" >"$out/result/$group.$name"
 [ "$outcome" = passed ] || printf '%-9s %s %s (%s s) %s\n' "$outcome" "$group" "$name" "$seconds" "$words"
 END
-part() { sh "$out/part.sh" "$@"; }
+wanted() { case ",here,${only:-$1}," in *",$1,"*) ;; *) return 1 ;; esac; }
+part() { ! wanted "$1" || sh "$out/part.sh" "$@"; }
 # Runs the parts that stand in the file $1, four lines each, `jobs` at a time.
-parts() { tr '\n' '\0' <"$1" | xargs -0 -n 4 -P "$jobs" sh "$out/part.sh"; }
-list() { printf '%s\n' "$@" >>"$out/parts"; }
+parts() { tr '\n' '\0' <"$1" | xargs -r -0 -n 4 -P "$jobs" sh "$out/part.sh"; }
+list() { ! wanted "$1" || printf '%s\n' "$@" >>"$out/parts"; }
 
 # What only hardware can do.
 hardware() {
-  if [ $emulated = no ]; then part "$@"; else
+  if [ $emulated = no ]; then part "$@"; elif wanted "$1"; then
     printf '%s\t%s\tnot run: emulated\t0\t\n' "$1" "$2" >"$out/result/$1.$2"
   fi
 }
@@ -134,7 +137,7 @@ cat >"$out/peer.sh" <<'END'
 "$2" -c 'import torch; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA ($2)" && exit 77; }
 MTORCH_PEER_PYTHON=$2 "$1" scripts/bench.lua --device cuda --alone --peer torch --only "$3" $4 --save "$out/torch.tsv"
 END
-hardware bench torch 120 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' $flags"
+hardware bench torch 170 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' $flags"
 
 # ---- large, and whole grids ----
 if [ $emulated = yes ] || [ $quick = yes ]; then
@@ -170,7 +173,10 @@ else
     name=$(basename "$file" .lua)
     case ${name#test_} in
       cuda_* | profile | indexing | linalg | memory | reduce | neural | conv | snippets) continue ;;
-      args | readme | reference | print | plot) continue ;; # about the program, files and text
+      # About the program, files, text, other processes, and what the CPU alone does.
+      args | readme | reference | print | plot | bench | bf16_products | checkpoint | dist | download) continue ;;
+      explain | files | onednn | scripts | signature | thin_products | topics) continue ;;
+      train_mnist | watch_* | workers) continue ;;
       sort) [ $emulated = no ] || continue ;;                # lines of millions
     esac
     list device "${name#test_}" 120 "$sync \"\$program\" tests/on_device.lua cuda $file"
@@ -188,7 +194,9 @@ fi
 
 # ---- convolutions by cuDNN, where it can be opened ----
 cudnn_words=$(MTORCH_CUDNN=$cudnn "$program" doctor 2>&1 | sed -n 's/^cudnn *//p' | tail -n 1)
+wanted cudnn || cudnn_words='not asked for'
 case $cudnn_words in
+  'not asked for') ;;
   "ok "*)
     : >"$out/parts"
     list cudnn cuda_cudnn 120 "$sync MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/lua/test_cuda_cudnn.lua"
