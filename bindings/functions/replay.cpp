@@ -34,7 +34,21 @@ std::vector<Tensor> rest(const Args& a) {
   return list;
 }
 
+/// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the default dtype
+/// and device. Null where a graph records: then a step runs as it is.
+int mode_of_thread(Args& a) {
+  if (capturing) return lua_pushnil(a.L), 1;
+  const ThreadState& t = thread_state;
+  const Device& d = default_device();
+  int64_t mode = is_cpu(d) ? 0 : 1 + std::atoi(d.name + sizeof "cuda:" - 1);
+  for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
+    mode = mode * 32 + int(dtype);
+  return a.push(mode * 2 + t.grad_enabled);
+}
+
 const Entry kReplay[] = {
+    {"step_mode()", "What operations depend on beside their arguments; nil while a graph records.",
+     mode_of_thread},
     {"step_record([inputs], [arguments], fuse)",
      "Begins a recording with copies of the arguments, without Lua's collector. fuse: 0 no, 1 yes, 2 where "
      "the step has numbers among its arguments.",

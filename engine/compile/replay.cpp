@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/error.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
@@ -60,7 +61,7 @@ bool StepReplay::Outgoing::is_held() const {
 }
 
 void StepReplay::renew(Outgoing& o) {
-  const Tensor fresh = empty({int64_t(o.bytes)}, Dtype::u8);
+  const Tensor fresh = empty({int64_t(o.bytes)}, Dtype::u8, *o.device);
   Storage* const s = fresh.impl()->storage;
   for (const Outgoing::Own& own : o.own) {
     Tensor now;
@@ -132,7 +133,9 @@ bool StepReplay::run(size_t part) {
     check_interrupt();
     const Call& c = calls_[i];
     if (c.random) c.random->seed = seed, c.random->offset = begun_ + c.place;
-    if (c.run(c.argument)) continue;
+    const bool there = c.run(*c.device, c.argument);
+    if (c.bound) defer_again(*c.device, *c.bound);
+    if (there) continue;
     if (i < first_change_) return false;
     fail("compile: a position is not there; what the step did before stays done");
   }

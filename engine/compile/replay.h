@@ -1,9 +1,9 @@
 // replay.h -- a step that was recorded: the verbs that it called, and the memory that they work on
 //
-// A StepRecorder stands in the CPU's table of verbs while a step runs, and keeps each call with its
-// argument. The step's own memory is then planned once, so that the calls can be repeated without
-// Lua, without a graph, without allocation. A replay is right where the step would call the same
-// verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
+// A StepRecorder stands in the tables of verbs while a step runs, the CPU's and that of the GPU that it
+// works on, and keeps each call with its argument. The step's own memory is then planned once, so that
+// the calls can be repeated without Lua, without a graph, without allocation. A replay is right where
+// the step would call the same verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -64,10 +64,12 @@ class StepReplay {
  private:
   friend class StepRecorder;
   struct Call {
-    bool (*run)(const void* argument);
+    const Device* device;
+    StepCall::Run run;
     void* argument;
     Random* random;
     uint64_t place;
+    std::shared_ptr<const IndexBound> bound;
   };
   struct Grad {
     Tensor leaf, grad;
@@ -99,6 +101,7 @@ class StepReplay {
   struct Outgoing {
     int buffer;
     size_t bytes;
+    const Device* device;
     std::vector<BufferUse> uses;
     std::vector<size_t> results;
     std::vector<Grad*> grads;
@@ -152,7 +155,7 @@ std::vector<Tensor> copies_of(const std::vector<Tensor>&);
 /// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
-/// Records this thread's calls while it lives, on the CPU.
+/// Records this thread's calls while it lives, on the CPU and one GPU.
 class StepRecorder : public Recording {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls.
@@ -173,9 +176,10 @@ class StepRecorder : public Recording {
   void freed(Storage*) override;
   void made_constant(Storage*) override;
   void computes_beside() override;
+  void checks(const IndexBound&) override;
   void reads_element() override;
   /// A verb is called with this argument.
-  template <class Argument> void add(Verb, bool (*run)(const void*), const Argument&);
+  template <class Argument> void add(Verb, StepCall::Run, const Device&, const Argument&);
   /// It was called.
   void called() {
     if (argument_changed_) [[unlikely]]
@@ -190,6 +194,12 @@ class StepRecorder : public Recording {
     int buffer;                     // its number
     std::byte* constant = nullptr;  // a copy of what was written without a verb
   };
+  /// The recorder's verbs into a device's table; false where a step on another GPU is being recorded.
+  static bool stand_in(const Device&);
+  static void leave(const Device&);
+  static bool run_program(const Device&, const void* run);
+  void leave_tables();
+  bool takes(const Device&);
   void stop();
   void keep_grads();
   void refuse(std::string why);
@@ -221,6 +231,7 @@ class StepRecorder : public Recording {
   bool argument_changed_ = false;
   bool asked_ = false;  // for an element
   const StepFusion fuse_;
+  const Device* gpu_ = nullptr;                // that the step works on
   uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came
   std::string why_;
   std::vector<Ref<Storage>> paused_;  // what lives in a pause stays

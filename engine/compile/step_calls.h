@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,26 @@
 
 namespace mt {
 
+struct IndexBound;
+
+/// A GPU's map with operands in the CPU's memory: bit k of `numbers`.
+struct MapNumbers : Map {
+  unsigned numbers;
+};
+/// A copy from the CPU's memory to a GPU's, or back.
+struct Move {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
 #define MT_ENUMERATOR(result, verb, Argument) verb,
-enum class Verb : uint8_t { MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) };
+enum class Verb : uint8_t {
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) map_numbers,
+  fill,
+  upload,
+  download
+};
 #undef MT_ENUMERATOR
 
 /// A pointer inside a call's argument, and what it points to.
@@ -28,13 +47,16 @@ struct BufferUse {
 };
 
 struct StepCall {
+  using Run = bool (*)(const Device&, const void* argument);
   Verb verb;
-  bool (*run)(const void* argument);
+  Run run;
+  const Device* device;
   std::byte* argument;
   Random* random;  // of a call that draws numbers: its place in the stream is set anew
   uint64_t place;
   std::vector<BufferUse> uses;
   std::string where = {};  // the script's line, of what may become a part of a program
+  std::shared_ptr<const IndexBound> bound = {};  // of positions, which a GPU looks at later
 };
 
 /// Memory that a step works on. One storage of the recording is one buffer: where blocks were used
@@ -47,6 +69,7 @@ struct StepBuffer {
     outside,   // from before the step
   };
   size_t bytes;
+  const Device* device;
   Kind kind = Kind::inner;
   int first = INT_MAX, last = -1;  // the calls between which it is needed
   bool kept = false;               // for what comes between two parts
@@ -56,9 +79,9 @@ struct StepBuffer {
 
 /// Lets results of elementwise calls take over the place of an operand that nobody needs afterwards.
 void share_in_place(const std::vector<StepCall>&, std::vector<StepBuffer>&);
-/// Gives inner buffers their places in one arena, so that those that are needed at once do not overlap.
-/// Returns the arena's size.
-size_t plan_memory(std::vector<StepBuffer>&, size_t calls);
+/// Gives a device's inner buffers their places in one arena, so that those that are needed at once do not
+/// overlap. Returns the arena's size.
+size_t plan_memory(std::vector<StepBuffer>&, size_t calls, const Device&);
 /// Bytes that inner buffers take together.
 size_t inner_bytes(const std::vector<StepBuffer>&);
 

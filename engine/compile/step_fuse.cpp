@@ -320,7 +320,7 @@ struct StepFuser {
   std::vector<StepBuffer>& buffers;
   std::deque<std::vector<std::byte>>& kept;
   const bool parameters;
-  bool (*const run)(const void*);
+  const StepCall::Run run;
   std::vector<std::unique_ptr<Group>> open = {};
   std::map<size_t, StepCall> made = {};  // by the last call that they stand for
   std::vector<bool> gone = {};
@@ -421,7 +421,7 @@ bool StepFuser::emit(Group& g) {
   r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
     std::memcpy(numbers + k * sizeof(double), &g.numbers[size_t(read[k])], sizeof(double));
-  StepCall c{Verb::run, run, argument, nullptr, 0, {}};
+  StepCall c{Verb::run, run, &cpu_device(), argument, nullptr, 0, {}};
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
     std::memcpy(&r.data[k], u.slot, sizeof(void*));
@@ -439,7 +439,7 @@ bool StepFuser::emit(Group& g) {
     const int64_t row = g.size[g.size.size() - 1];
     const size_t bytes = size_t(cpu_threads() * row_scratch(p, item_size(g.dtype), row));
     c.uses.push_back({reinterpret_cast<std::byte*>(&r.scratch), int(buffers.size()), 0, true});
-    buffers.push_back({bytes});
+    buffers.push_back({bytes, &cpu_device()});
     r.scratch = reinterpret_cast<char*>(argument);  // until memory is planned
   }
   std::string text =
@@ -497,7 +497,7 @@ std::vector<std::string> StepFuser::all() {
 std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>& buffers,
                                     std::deque<std::vector<std::byte>>& kept, bool parameters,
-                                    bool (*run)(const void*)) {
+                                    StepCall::Run run) {
   return StepFuser{calls, ends, buffers, kept, parameters, run}.all();
 }
 

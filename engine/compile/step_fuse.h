@@ -14,6 +14,6 @@ namespace mt {
 std::vector<std::string> fuse_calls(std::vector<StepCall>&, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>&,
                                     std::deque<std::vector<std::byte>>& kept, bool parameters,
-                                    bool (*run)(const void*));
+                                    StepCall::Run);
 
 }  // namespace mt

@@ -49,6 +49,10 @@ Content content_of(const StepCall& call, const std::vector<StepBuffer>& memory) 
   case Verb::verb: return content_of(*reinterpret_cast<Argument*>(call.argument), call, memory);
     MT_VERBS(MT_CONTENT)
     MT_CPU_VERBS(MT_CONTENT)
+    MT_CONTENT(void, map_numbers, MapNumbers)
+    MT_CONTENT(void, fill, Copy)
+    MT_CONTENT(void, upload, Move)
+    MT_CONTENT(void, download, Move)
 #undef MT_CONTENT
   }
   return {};
@@ -106,7 +110,8 @@ std::vector<int> StepReplay::find_numbers(const StepReplay& other, const std::ve
   if (!looks_like(other)) return differs("decides what is calculated");
   for (size_t i = 0; i < recorded_.size(); ++i) {
     const StepCall &a = recorded_[i], &b = other.recorded_[i];
-    if (a.verb != b.verb || a.place != b.place) return differs("decides what is calculated");
+    if (a.verb != b.verb || a.device != b.device || a.place != b.place)
+      return differs("decides what is calculated");
     const Content x = content_of(a, memory_), y = content_of(b, other.memory_);
     if (x.fixed != y.fixed || x.numbers.size() != y.numbers.size())
       return differs("decides what is calculated");

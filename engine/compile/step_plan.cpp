@@ -7,15 +7,21 @@
 #include <map>
 
 #include "engine/compile/step_calls.h"
+#include "engine/core/device.h"
 
 namespace mt {
 namespace {
 
-constexpr size_t kLine = 64;
-size_t lines(size_t bytes) { return bytes == 0 ? kLine : (bytes + kLine - 1) / kLine * kLine; }
-/// With a gap after large ones, so that not all begin at the same place of a page: loads would wait for
-/// stores 4 KiB apart.
-size_t room(size_t bytes) { return lines(bytes) + (bytes >= 4096 ? 5 * kLine : 0); }
+/// Places are those that eager memory has: a line of the CPU's cache, a block of a GPU's allocator.
+size_t lines(const StepBuffer& b) {
+  const size_t line = is_cpu(*b.device) ? 64 : 512;
+  return b.bytes == 0 ? line : (b.bytes + line - 1) / line * line;
+}
+/// With a gap after large ones, so that not all begin at the same place of a page: the CPU's loads would
+/// wait for stores 4 KiB apart.
+size_t room(const StepBuffer& b) {
+  return lines(b) + (b.bytes >= 4096 && is_cpu(*b.device) ? 5 * 64 : 0);
+}
 
 /// Gaps below `top`, by where they begin.
 struct Arena {
@@ -61,7 +67,7 @@ struct Elementwise {
   const int64_t (*stride)[kMaxDims] = nullptr;
 };
 Elementwise elementwise_of(const StepCall& c) {
-  if (c.verb == Verb::map) {
+  if (c.verb == Verb::map || c.verb == Verb::map_numbers) {
     const Map& m = *reinterpret_cast<const Map*>(c.argument);
     return {1, m.inputs + 1, m.ndim, m.data, m.stride};
   }
@@ -95,7 +101,8 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
       for (int j = e.outputs; j < e.operands; ++j) {
         const int from = use[size_t(j)] ? use[size_t(j)]->buffer : -1;
         if (!is_free(from, i) || from == to || buffers[size_t(from)].first >= i ||
-            buffers[size_t(from)].bytes != buffers[size_t(to)].bytes)
+            buffers[size_t(from)].bytes != buffers[size_t(to)].bytes ||
+            buffers[size_t(from)].device != buffers[size_t(to)].device)
           continue;
         bool same = std::find(taken.begin(), taken.end(), from) == taken.end();
         for (int o = 0; o < e.operands; ++o)
@@ -110,22 +117,22 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
   }
 }
 
-size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls) {
+size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls, const Device& device) {
   std::vector<std::vector<StepBuffer*>> begin(calls), end(calls);
   std::vector<bool> goes_on(buffers.size(), false);
   for (StepBuffer& b : buffers)
     if (b.shares >= 0) goes_on[size_t(b.shares)] = true;
   for (size_t k = 0; k < buffers.size(); ++k) {
     StepBuffer& b = buffers[k];
-    if (b.kind != StepBuffer::Kind::inner || b.first > b.last) continue;
+    if (b.kind != StepBuffer::Kind::inner || b.device != &device || b.first > b.last) continue;
     begin[size_t(b.first)].push_back(&b);
     if (!goes_on[k]) end[size_t(b.last)].push_back(&b);
   }
   Arena arena;
   for (size_t i = 0; i < calls; ++i) {
     for (StepBuffer* b : begin[i])
-      b->offset = b->shares >= 0 ? buffers[size_t(b->shares)].offset : arena.take(room(b->bytes));
-    for (StepBuffer* b : end[i]) arena.give(b->offset, room(b->bytes));
+      b->offset = b->shares >= 0 ? buffers[size_t(b->shares)].offset : arena.take(room(*b));
+    for (StepBuffer* b : end[i]) arena.give(b->offset, room(*b));
   }
   return arena.top;
 }
@@ -133,7 +140,7 @@ size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls) {
 size_t inner_bytes(const std::vector<StepBuffer>& buffers) {
   size_t sum = 0;
   for (const StepBuffer& b : buffers)
-    if (b.kind == StepBuffer::Kind::inner && b.first <= b.last) sum += lines(b.bytes);
+    if (b.kind == StepBuffer::Kind::inner && b.first <= b.last) sum += lines(b);
   return sum;
 }
 

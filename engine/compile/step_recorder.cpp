@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "engine/autograd/graph.h"
 #include "engine/compile/replay.h"
 #include "engine/compile/step_fuse.h"
-#include "engine/compile/verb_fields.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/core/host.h"
@@ -22,53 +21,6 @@
 
 namespace mt {
 namespace {
-
-// ---- the table of verbs while somebody records --------------------------------------------------------
-
-Device verbs;  // what it holds otherwise
-int recorders = 0;
-std::mutex guard;  // of the two; other threads' calls pass through
-
-template <class T> struct Recorded;
-template <class R, class A> struct Recorded<R (*Device::*)(const A&)> {
-  template <R (*Device::*verb)(const A&)> static bool run(const void* argument) {
-    const A& a = *static_cast<const A*>(argument);
-    if constexpr (std::is_same_v<R, bool>) return (cpu_device().*verb)(a);
-    else return (cpu_device().*verb)(a), true;
-  }
-  template <R (*Device::*verb)(const A&), Verb v> static R call(const A& a) {
-    StepRecorder* const r = StepRecorder::current();
-    if (r) r->add(v, run<verb>, a);
-    if constexpr (std::is_same_v<R, bool>) {
-      const bool there = (verbs.*verb)(a);
-      if (r && !there) fail("a position is not there; call the step itself to see which");
-      if (r) r->called();
-      return there;
-    } else {
-      (verbs.*verb)(a);
-      if (r) r->called();
-    }
-  }
-};
-constexpr auto recorded_map = Recorded<decltype(&Device::map)>::call<&Device::map, Verb::map>;
-void record_verbs() {
-  Device& table =
-      const_cast<Device&>(cpu_device());  // its maker keeps it in memory that is not constant
-  const std::lock_guard lock(guard);
-  // The profiler may have put the recorder's verbs back after the last recording.
-  if (recorders++ > 0 || table.map == recorded_map) return;
-  verbs = table;
-#define MT_RECORD(result, verb, Argument) \
-  table.verb = Recorded<decltype(&Device::verb)>::call<&Device::verb, Verb::verb>;
-  MT_VERBS(MT_RECORD)
-  MT_CPU_VERBS(MT_RECORD)
-#undef MT_RECORD
-}
-void leave_verbs() {
-  const std::lock_guard lock(guard);
-  Device& table = const_cast<Device&>(cpu_device());
-  if (--recorders == 0 && table.map == recorded_map) table = verbs;
-}
 
 constexpr const char* kAsks =
     "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
@@ -105,16 +57,21 @@ StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<
   for (const Tensor& x : arguments) versions_.push_back(x.impl()->storage->version);
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
+  stand_in(cpu_device());
   for (const Tensor& x : inputs) see(x);
-  record_verbs();
   resume();
 }
 StepRecorder::~StepRecorder() { stop(); }
 
 void StepRecorder::stop() {
   if (active_) pause();
-  if (replay_) leave_verbs();
+  leave_tables();
   replay_.reset();
+}
+void StepRecorder::leave_tables() {
+  if (!replay_) return;
+  leave(cpu_device());
+  if (gpu_) leave(*gpu_);
 }
 void StepRecorder::pause() {
   for (const auto& [at, m] : memory_)
@@ -160,14 +117,24 @@ void StepRecorder::refuse(std::string why) {
   if (why_.empty()) why_ = std::move(why);
 }
 
+/// Whether the step may work on the device: on the CPU, and on one GPU.
+bool StepRecorder::takes(const Device& d) {
+  if (is_cpu(d) || &d == gpu_) return true;
+  if (gpu_) return refuse(fmt::format("tensors lie on {} and {}", gpu_->name, d.name)), false;
+  if (!stand_in(d)) return refuse("a step on another GPU is being recorded"), false;
+  gpu_ = &d;
+  return true;
+}
+
 void StepRecorder::allocated(Storage* s) {
+  if (!takes(*s->device)) return;
   memory_[uintptr_t(s->data)] = {s->bytes, s, false, false, int(buffers_.size())};
-  buffers_.push_back({s->bytes});
+  buffers_.push_back({s->bytes, s->device});
 }
 StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
   const auto [at, is_new] = memory_.try_emplace(
       uintptr_t(s->data), Memory{s->bytes, s, true, true, int(buffers_.size())});
-  if (is_new) buffers_.push_back({s->bytes, StepBuffer::Kind::outside});
+  if (is_new) buffers_.push_back({s->bytes, s->device, StepBuffer::Kind::outside});
   return at->second;
 }
 void StepRecorder::freed(Storage* s) { memory_.erase(uintptr_t(s->data)); }
@@ -181,6 +148,9 @@ void StepRecorder::computes_beside() {
   const char* const name = host.function();
   refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
 }
+void StepRecorder::checks(const IndexBound& e) {
+  if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
+}
 void StepRecorder::reads_element() {
   asked_ = true;  // the step may catch the error
   fail(kAsks);
@@ -189,8 +159,7 @@ void StepRecorder::reads_element() {
 void StepRecorder::see(const Tensor& x) {
   Storage* const s = x.impl()->storage;
   if (!s || x.impl()->number) return;
-  if (!is_cpu(x.device())) return refuse("a tensor lies on " + std::string(x.device().name));
-  if (!add_outside(s).outside) return;
+  if (!takes(x.device()) || !add_outside(s).outside) return;
   outside_.try_emplace(s, x.detach(), s->version);
   if (!x.is_leaf() || leaves_.count(x.impl())) return;
   const Tensor g = x.requires_grad() ? x.grad() : Tensor();
@@ -237,52 +206,6 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
   m->written = true;
   call.uses.push_back({slot, m->buffer, offset, out});
   return true;
-}
-
-struct StepRecorder::PointerCheck : AnyField {
-  StepRecorder& recorder;
-  StepCall& call;
-  bool known = true;
-  template <class T> void pointer(T*& p, bool out) {
-    known = known && (!p || recorder.check(reinterpret_cast<std::byte*>(&p), out, call));
-  }
-  template <class... T> void in(T*&... p) { (pointer(p, false), ...); }
-  template <class... T> void out(T*&... p) { (pointer(p, true), ...); }
-};
-
-template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), const A& given) {
-  if (!why_.empty()) return;
-  const char* const name = host.function();
-  const std::string by = name ? name : "an operation";
-  if constexpr (!kRecords<A>) {
-    return refuse(by + " cannot be recorded");
-  } else {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&given);
-    std::byte* const kept = replay_->arguments_.emplace_back(bytes, bytes + sizeof given).data();
-    StepCall call{verb, run, kept, nullptr, 0, {}};
-    A& a = *reinterpret_cast<A*>(kept);
-    PointerCheck pointers{{}, *this, call};
-    fields(a, pointers);
-    if (!pointers.known)
-      return refuse(by + " reads numbers that no verb of the device has written in the step");
-    if constexpr (requires { a.program->numbers; }) {
-      if (a.numbers) {
-        const auto* const from = reinterpret_cast<const std::byte*>(a.numbers);
-        const size_t size = sizeof(double) * size_t(a.program->numbers);
-        a.numbers =
-            reinterpret_cast<const double*>(numbers_.emplace_back(from, from + size).data());
-      }
-    } else if constexpr (std::is_same_v<A, Random>) {
-      if (a.seed != default_generator().initial_seed())
-        return refuse(by + " draws from a generator of its own");
-      check_generator(a.offset);
-      drawn_ = std::max(drawn_, default_generator().counter());
-      call.random = &a, call.place = a.offset - begun_;
-    }
-    if constexpr (std::is_same_v<A, Map> || std::is_same_v<A, Reduce>)
-      if (host.where && fuse_ != StepFusion::none) call.where = host.where();
-    calls_.push_back(std::move(call));
-  }
 }
 
 // ---- the end of a recording -----------------------------------------------------------------------------
@@ -346,7 +269,7 @@ void StepRecorder::find_outgoing(StepReplay& made) {
     const Memory* const m = own_memory(x);
     if (!m || !places.try_emplace(m->buffer, made.outgoing_.size()).second) return;
     StepReplay::Outgoing& o = made.outgoing_.emplace_back();
-    o.buffer = m->buffer, o.bytes = m->bytes;
+    o.buffer = m->buffer, o.bytes = m->bytes, o.device = m->storage->device;
     if (m->constant) o.numbers.assign(m->constant, m->constant + m->bytes);
     buffers_[size_t(m->buffer)].kind = StepBuffer::Kind::outgoing;
   };
@@ -394,18 +317,24 @@ void StepRecorder::plan(StepReplay& made) {
   }
   for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
   share_in_place(calls_, buffers_);
-  made.planned_ = plan_memory(buffers_, calls_.size());
   made.bytes_ = inner_bytes(buffers_);
-  const Tensor arena = empty({int64_t(made.planned_)}, Dtype::u8);
-  auto* const first = static_cast<std::byte*>(arena.data());
+  std::map<const Device*, Tensor> arenas;
+  for (const Device* d : {&cpu_device(), gpu_}) {
+    if (!d) continue;
+    const size_t bytes = plan_memory(buffers_, calls_.size(), *d);
+    const Tensor& arena = arenas[d] = empty({int64_t(bytes)}, Dtype::u8, *d);
+    made.planned_ += bytes;
+    made.kept_.push_back(Ref<Storage>::share(arena.impl()->storage));
+  }
   for (StepCall& c : calls_) {
     for (const BufferUse& u : c.uses) {
       if (u.buffer < 0) continue;
       const StepBuffer& b = buffers_[size_t(u.buffer)];
-      if (b.kind == StepBuffer::Kind::inner) u.set(first + b.offset);
+      if (b.kind == StepBuffer::Kind::inner)
+        u.set(static_cast<std::byte*>(arenas.at(b.device).data()) + b.offset);
       else if (auto* const list = movable[size_t(u.buffer)]) list->push_back(u);
     }
-    made.calls_.push_back({c.run, c.argument, c.random, c.place});
+    made.calls_.push_back({c.device, c.run, c.argument, c.random, c.place, c.bound});
   }
   for (const StepBuffer& b : buffers_)
     made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
@@ -415,16 +344,15 @@ void StepRecorder::plan(StepReplay& made) {
       if (!m || m->constant) continue;
       const StepBuffer& b = buffers_[size_t(m->buffer)];
       if (b.kind == StepBuffer::Kind::inner)
-        g.grad = placed(g.grad, arena.impl()->storage, int64_t(b.offset));
+        g.grad = placed(g.grad, arenas.at(b.device).impl()->storage, int64_t(b.offset));
     }
-  made.kept_.push_back(Ref<Storage>::share(arena.impl()->storage));
   made.recorded_ = std::move(calls_);
   made.memory_ = std::move(buffers_);
 }
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& results) {
   pause();
-  leave_verbs();
+  leave_tables();
   std::unique_ptr<StepReplay> made = std::move(replay_);
   if (asked_) fail(kAsks);
   check_generator(default_generator().counter());
@@ -433,10 +361,9 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);
-  if (fuse_ != StepFusion::none)
-    made->fused_ =
-        fuse_calls(calls_, made->ends_, buffers_, made->arguments_, fuse_ == StepFusion::parameters,
-                   Recorded<decltype(&Device::run)>::run<&Device::run>);
+  if (fuse_ != StepFusion::none && !gpu_)
+    made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_,
+                              fuse_ == StepFusion::parameters, run_program);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

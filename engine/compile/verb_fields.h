@@ -3,7 +3,7 @@
 // fields(argument, f) calls f.in(pointers..) and f.out(pointers..), or f.pointer(p, whether it is written to),
 // where a null pointer is none; f.same(fields that fix the work..) and f.number(a number).
 #pragma once
-#include "kernels/device.h"
+#include "engine/compile/step_calls.h"
 #include "kernels/table.h"
 
 namespace mt {
@@ -36,6 +36,10 @@ template <class F> void fields(Map& m, F& f) {
   for (int k = 0; k <= m.inputs; ++k) same(m.stride[k], m.ndim, f);
   numbers(m.scalar, mapped_params(m.op, op::Mapped{}), f);
 }
+template <class F> void fields(MapNumbers& m, F& f) {
+  fields(static_cast<Map&>(m), f), f.same(m.numbers);
+}
+template <class F> void fields(Move& m, F& f) { f.in(m.from), f.out(m.to), f.same(m.bytes); }
 template <class F> void fields(Copy& c, F& f) {
   f.in(c.in), f.out(c.out);
   f.same(c.to, c.from, c.ndim, c.streams);
@@ -152,6 +156,8 @@ template <class A> constexpr bool kRecords = requires(A& a, AnyField& f) { field
 
 /// The dtype of elements that one number stands for, of verbs that take such.
 inline Dtype number_dtype(const Map& m) { return m.dtype; }
+/// Beside 16-bit floats it is float32 for some operations.
+inline Dtype number_dtype(const MapNumbers& m) { return is_half(m.dtype) ? Dtype::none : m.dtype; }
 inline Dtype number_dtype(const Copy& c) { return c.from; }
 template <class A> Dtype number_dtype(const A&) { return Dtype::none; }
 

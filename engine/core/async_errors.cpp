@@ -69,9 +69,9 @@ GpuCall* new_gpu_call() {
 }
 
 bool reports_synchronously(const Device& d) {
-  if (is_cpu(d))
-    return !step_recorder;  // a replay cannot look at values: the verbs say what is not there
-  return gpu_of(d).synchronous && !capturing;
+  if (step_recorder)
+    return false;  // a replay cannot look at values: the verbs say what is not there
+  return is_cpu(d) || (gpu_of(d).synchronous && !capturing);
 }
 
 std::string describe_violation(const IndexBound& e, int64_t value) {
@@ -90,11 +90,16 @@ std::string describe_violation(const IndexBound& e, int64_t value) {
   }
 }
 
-void defer_check(const Device& d, const IndexBound& e) {
-  if (is_cpu(d) || reports_synchronously(d)) return;
+void defer_check(const Device& d, IndexBound e) {
+  if (is_cpu(d)) return;
+  if (const char* name = host.function ? host.function() : nullptr) e.name = name;
+  if (step_recorder) step_recorder->checks(e);
+  defer_again(d, e);
+}
+void defer_again(const Device& d, const IndexBound& e) {
+  if (reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
-  Asked asked{gpu.last_check(), e};
-  if (const char* name = host.function ? host.function() : nullptr) asked.what.name = name;
+  const Asked asked{gpu.last_check(), e};
   if (current_capture) return current_capture->bounds.emplace_back(asked.check, asked.what), void();
   Ring& ring = rings[&gpu];
   if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first is forgotten

@@ -23,7 +23,9 @@ struct IndexBound {
 
 /// After such a verb was launched on a GPU: keeps its bounds until a synchronisation has read
 /// whether they held. With MTORCH_CUDA_SYNC the verb has reported already.
-void defer_check(const Device&, const IndexBound&);
+void defer_check(const Device&, IndexBound);
+/// The same at a replay of what was recorded then.
+void defer_again(const Device&, const IndexBound&);
 /// Calls `look`, which may throw, once somebody has waited for what the GPU was given until now.
 void when_done(const Gpu&, std::function<void()> look);
 /// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"

@@ -198,13 +198,13 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   s->bytes = bytes;
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
   free_list.allocated += int64_t((is_cpu(device) ? bytes : bytes / 32) + kAround);
+  if (step_recorder) [[unlikely]]
+    step_recorder->allocated(s);
   if (!is_cpu(device)) {
     gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
     return Ref<Storage>::adopt(s);
   }
   ++free_list.count;
-  if (step_recorder) [[unlikely]]
-    step_recorder->allocated(s);
   const int64_t now =
       host_live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
   if (now > host_peak.load(std::memory_order_relaxed))

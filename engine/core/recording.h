@@ -3,10 +3,11 @@
 
 namespace mt {
 
+struct IndexBound;
 struct Storage;
 class Tensor;
 
-/// Hears of this thread's storages on the CPU, and of decisions by values.
+/// Hears of this thread's storages, and of decisions by values.
 struct Recording {
   virtual void allocated(Storage*) = 0;
   /// Its memory stays with the recording.
@@ -15,6 +16,8 @@ struct Recording {
   virtual void made_constant(Storage*) = 0;
   /// Numbers are computed from tensors without a verb: there is nothing that a replay could repeat.
   virtual void computes_beside() = 0;
+  /// The last verb looks on a GPU whether positions are there.
+  virtual void checks(const IndexBound&) = 0;
   /// An element of a tensor is asked for: throws, since what comes next may depend on it.
   virtual void reads_element() = 0;
 

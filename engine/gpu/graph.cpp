@@ -3,6 +3,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/profile_scope.h"
+#include "engine/core/recording.h"
 #include "engine/ops/generator.h"
 
 namespace mt {
@@ -10,6 +11,7 @@ namespace mt {
 Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
   if (is_cpu(d)) fail("a graph records what a GPU does; this is the CPU");
   if (current_capture) fail("a graph is being recorded already");
+  tell_beside();
   synchronize(d);
   if (!gpu_.capture()) {
     check_device(d);
@@ -37,6 +39,7 @@ void Graph::replay() {
   if (!handle_) fail("this graph recorded nothing that can be replayed");
   if (capturing) fail("a graph cannot be replayed while another is recorded");
   check_alive(gpu_);
+  tell_beside();
   for (const bool commit : {false, true})
     for (const auto& prepare : capture_->before_replay) prepare(commit);
   Generator& generator = default_generator();

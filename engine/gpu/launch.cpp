@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/core/recording.h"
 
 namespace mt {
 
@@ -37,6 +38,7 @@ void check_threads(const std::string& name, const LoadedKernel& kernel, const La
 
 void queue_kernel(const LoadedKernel& kernel, const char* name, const LaunchSize& size,
                   KernelArguments& arguments, const Device& d) {
+  tell_beside();
   std::vector<void*> place;
   std::vector<unsigned> bytes;
   for (size_t i = 0; i < arguments.ends.size(); ++i) {

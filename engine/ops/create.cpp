@@ -7,6 +7,7 @@
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/math/number.h"
 
 namespace mt {
 
@@ -14,11 +15,19 @@ namespace {
 
 /// One element of the CPU's memory, everywhere in a GPU's.
 void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
-  const Tensor one = to(view_of(in.detach(), {}, {}, in.offset()), out.dtype());
-  alignas(8) unsigned char value[8] = {};
-  std::memcpy(value, one.data(), size_t(item_size(one.dtype())));
+  Tensor one;
+  alignas(8) unsigned char number[8];
   c.from = c.to;
-  c.in = value;
+  if (in.impl()->number) {
+    with_dtype(c.to, [&](auto x) {
+      x = math::convert<decltype(x)>(in.at(0));
+      std::memcpy(number, &x, sizeof x);
+    });
+    c.in = number;
+  } else {
+    one = to(view_of(in.detach(), {}, {}, in.offset()), c.to);
+    c.in = one.data();
+  }
   gpu_of(out.device()).fill(c);
 }
 

@@ -115,22 +115,16 @@ struct Numbers {
   unsigned which = 0;
   alignas(8) unsigned char value[kMaxOperands + 1][8];
 
-  void take(Map& m, int k, const Tensor& x) {
-    std::memcpy(value[k], x.data(), size_t(item_size(x.dtype())));
-    set(m, k);
+  void take(Map& m, int k, void* element) {
+    m.data[k] = element;
+    which |= 1u << k;
   }
   void take(Map& m, int k, double number, Dtype dtype) {
     with_dtype(dtype, [&](auto zero) {
       zero = math::convert<decltype(zero)>(number);
       std::memcpy(value[k], &zero, sizeof zero);
     });
-    set(m, k);
-  }
-
- private:
-  void set(Map& m, int k) {
-    m.data[k] = value[k];
-    which |= 1u << k;
+    take(m, k, value[k]);
   }
 };
 
@@ -175,7 +169,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   for (int k = 1; k <= n; ++k) {
     const Tensor& x = *operand[k - 1];
     if (x.impl()->number) numbers.take(m, k, x.at(0), type_of(k));
-    else if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x);
+    else if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x.data());
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;

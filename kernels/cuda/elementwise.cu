@@ -48,12 +48,14 @@ Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
     o.data[k] = m.data[k];
     o.step[k] = int32_t(m.stride[k][m.ndim - 1]);
     o.stored[k] = m.plain >> k & 1 ? Dtype::f32 : m.dtype;
-    if (!(numbers >> k & 1)) continue;
-    std::memcpy(o.number[k], m.data[k], sizeof o.number[k]);
-    o.data[k] = nullptr;
   }
   if (row.mask_first) o.stored[m.part == 0 ? 1 : 2] = Dtype::b8;
   if (row.answers_bool && m.part == 0) o.stored[0] = Dtype::b8;
+  for (int k = 1; k <= m.inputs; ++k) {
+    if (!(numbers >> k & 1)) continue;
+    std::memcpy(o.number[k], m.data[k], size_t(item_size(o.stored[k])));
+    o.data[k] = nullptr;
+  }
   std::memcpy(o.scalar, m.scalar, sizeof o.scalar);
   return o;
 }

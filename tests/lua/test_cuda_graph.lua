@@ -408,7 +408,7 @@ t.test('memory is used again inside a recording', function()
   t.near(g():item(), 100 * mt.cross_entropy(x, labels):item(), 1e-2)
 end)
 
-t.test('mt.compile records a graph', function()
+t.test('mt.compile beside graphs', function()
   local function twin()
     mt.manual_seed(2)
     local net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 2))

@@ -1,4 +1,4 @@
--- step.lua -- mt.compile: a step that is recorded once and replayed, on the CPU without Lua and allocation
+-- step.lua -- mt.compile: a step that is recorded once and replayed, without Lua and allocation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
@@ -261,7 +261,7 @@ end
 local function join_numbers(self, entry, arguments)
   for k, other in ipairs(self.entries) do
     local before = other.program
-    if other ~= entry and before and before.step and not other.free and other.mode == entry.mode and
+    if other ~= entry and before and not other.free and other.mode == entry.mode and
       same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) then
       local others = {n = other.n}
       for i = 1, other.n do
@@ -337,31 +337,14 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', place_of(self.f), why)
 end
 
---- A call with tensors of a GPU: a CUDA graph, recorded at the second call.
-local function graph_call(self, entry, device, arguments)
-  if entry.calls == 1 then return self.f(unpack(arguments, 1, arguments.n)) end
-  local program = entry.program
-  if not program then
-    local inputs = map_tensors(arguments, copied)
-    program = {inputs = inputs, captured = captured.of(self.f),
-      graph = mt.cuda.graph(function() return self.f(unpack(inputs, 1, inputs.n)) end, 0, device)}
-    entry.program = program
-  end
-  map_tensors(arguments, function(x, i) program.inputs[i]:copy_(x) end)
-  local results = map_tensors(pack(program.graph()), copied)
-  return unpack(results, 1, results.n)
-end
-
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
-  local arguments, gpu, why_not = pack(...), nil, nil
+  local arguments, why_not = pack(...), nil
   map_tensors(arguments, function(x, i)
-    if x.device ~= 'cpu' then gpu = gpu or x.device end
     why_not = why_not or x.requires_grad and ('argument %d requires a gradient'):format(i) or
-      x.device == 'cpu' and is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
+      is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
   end)
-  if gpu and not why_not then return graph_call(self, entry, gpu, arguments) end
   if not why_not and entry.calls == 1 then return self.f(...) end
   why_not = why_not or not entry.program and captured.of(self.f).why
   if why_not then
@@ -410,25 +393,19 @@ local function run(self, entry, ...)
   return results_of(entry.program)
 end
 
---- What operations depend on beside their arguments: gradients (1), mixed precision (2), the default dtype.
-local default_dtypes = {float32 = 0, float64 = 4, float16 = 8, bfloat16 = 12}
-local function mode_now()
-  return (mt.is_grad_enabled() and 1 or 0) + (mt.is_autocast_enabled() and 2 or 0) +
-    default_dtypes[mt.get_default_dtype()]
-end
-
 local function call(self, ...)
   if self.eager or core.step_recording then return self.f(...) end
-  local mode, n, entry = mode_now(), select('#', ...), self.entries[1]
+  local mode, n, entry = parts.step_mode(), select('#', ...), self.entries[1]
+  if not mode then return self.f(...) end
   local program = entry and entry.program
-  if program and program.step and entry.mode == mode and same_values(entry, n, ...) and
+  if program and entry.mode == mode and same_values(entry, n, ...) and
     not captured.changed(program.captured) and runs_alone(self, entry) and start(entry, ...) then
     return run(self, entry, ...)
   end
   entry = entry_for(self, mode, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
-  if program and program.step then
+  if program then
     local fits, changes_argument = start(entry, ...)
     if changes_argument then return self.f(...) end
     if not fits then
@@ -460,7 +437,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'given or captured are parameters unless the Lua code decides by them. item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
   'N calls. What else the Lua code does ' ..
-  '(printing, counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
+  '(printing, counting) happens in the calls that are not replayed alone. It may work on the CPU and one GPU.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
@@ -499,14 +476,13 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
     end
     local program, how = entry.program, 'not recorded yet'
     if entry.eager then how = 'runs as it is: ' .. entry.eager
-    elseif program and program.graph then how = tostring(program.graph)
     elseif program then
       local count, calls = parts.step_facts(program.step)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
         count, captured.count(program.captured), entry.replays)
     end
     text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.mode % 2 == 1 and '' or ' in no_grad', how)
-    if program and program.step then describe_program(text, entry) end
+    if program then describe_program(text, entry) end
   end
   if select('#', ...) == 0 then return true end
   text:run(f, ...)

@@ -1,0 +1,97 @@
+-- test_cuda_compile.lua -- mt.compile on a GPU: what the CPU gives a step, kernels of the user's, graphs
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq = t.test, t.eq
+t.needs_cuda()
+
+--- What fn() writes to standard error.
+local function told(fn)
+  local lines, kept = {}, io.stderr
+  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
+  local ok, why = pcall(fn)
+  io.stderr = kept -- luacheck: ignore 122
+  if not ok then error(why, 0) end
+  return table.concat(lines)
+end
+local gpu = {device = 'cuda'}
+local function ramp(n) return mt.range(1, n):float():to('cuda') end
+--- Calls of f and of its compiled form give the same; `change` is called before each.
+local function alike(f, change)
+  local compiled = mt.compile(f)
+  return told(function()
+    for i = 1, 8 do
+      if change then change(i) end
+      local x = ramp(5) * i
+      eq(compiled(x):tolist(), f(x):tolist())
+    end
+  end)
+end
+
+test('constants made inside a step', function()
+  eq(alike(function(x) return x * mt.tensor({1, 2, 3, 4, 5}, gpu) + mt.range(1, 5):float():to('cuda') * 2 end), '')
+  eq(alike(function(x)
+    local y = mt.tensor({1, 2, 3, 4, 5}, gpu) -- written after it came
+    y:add_(x)
+    return y * 2 + mt.eye(5):sum(1):to('cuda')
+  end), '')
+  eq(alike(function(x) return mt.tensor({1, 2, 3, 4, 5}, gpu), x end), '')
+end)
+
+test('numbers of the CPU beside tensors of the GPU are read at each call', function()
+  local scale, list = mt.tensor(2), mt.ones(5)
+  eq(alike(function(x) return x * scale end, function(i) scale:fill_(i) end), '')
+  eq(alike(function(x) return mt.zeros(5, gpu):copy_(scale) + x end, function(i) scale:fill_(i) end), '')
+  eq(alike(function(x) return x + list:to('cuda') end, function(i) list:fill_(i) end), '')
+  eq(alike(function(x) return (x:cpu() * list + 1):to('cuda') * x end, function(i) list:fill_(i) end), '')
+end)
+
+test('what writes a GPU beside its verbs runs as it is', function()
+  local ok, double = pcall(function()
+    local kernel = mt.cuda.kernel{name = 'twice', source = [[
+      extern "C" __global__ void twice(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }]]}
+    kernel(1, 32)(ramp(5), 5)
+    return kernel
+  end)
+  if not ok then return end -- no compiler
+  local text = alike(function(x)
+    local y = x * 1
+    double(1, 32)(y, 5)
+    return y
+  end)
+  assert(text:find 'computes beside the verbs of the device', text)
+end)
+
+test('a program of mt.map is a call like others', function()
+  local swish = mt.map(function(x) return x / (1 + math.exp(-x)) end)
+  eq(alike(function(x) return swish(x) * 2 end), '')
+end)
+
+test('a compiled step that a graph records runs as it is', function()
+  local step = mt.compile(function(x) return x * 2 + 1 end)
+  local x = ramp(3)
+  local g = mt.cuda.graph(function() return step(x) end, 5)
+  x:mul_(3)
+  eq(g():tolist(), {7, 13, 19})
+  eq(step(x):tolist(), {7, 13, 19})
+end)
+
+test('where new tensors are made, and in which floats, is a part of the key', function()
+  local step = mt.compile(function(x) return x * 2, mt.ones(2) end)
+  told(function()
+    for i = 1, 10 do
+      mt.set_default_device(i > 5 and 'cuda' or 'cpu')
+      local _, ones = step(ramp(2))
+      mt.set_default_device 'cpu'
+      eq(ones.device, i > 5 and 'cuda:0' or 'cpu')
+    end
+  end)
+  local w = mt.ones(4, 4, gpu)
+  local product = mt.compile(function(x) return x:matmul(w) end)
+  for _ = 1, 5 do
+    for _, dtype in ipairs{'float16', 'bfloat16'} do
+      eq(mt.autocast{product, mt.ones(4, 4, gpu), device = 'cuda', dtype = dtype}.dtype, dtype)
+    end
+  end
+end)
+
+t.finish()
