@@ -19,7 +19,7 @@ struct LuaKernel {
     std::unique_ptr<ast::Function> tree;
     const void* address;  // of the Lua function
   };
-  explicit LuaKernel(bool check) : kernel(check) {}
+  LuaKernel(bool check, std::vector<grid::Slope> slopes) : kernel(check, std::move(slopes)) {}
   GridKernel kernel;
   std::vector<Function> functions;
   std::vector<grid::Path> numbers, tensors;  // that were captured
@@ -173,7 +173,14 @@ class Script : public KernelScript {
 
 int grid_make(Args& a) {
   a.function(1), a.function(2), a.table(3);
-  LuaKernel* const k = Held<LuaKernel>::push(a.L, std::make_unique<LuaKernel>(a.boolean(4)));
+  std::vector<grid::Slope> slopes;
+  for (size_t i = 1; a.given(5) && i <= lua_objlen(a.L, 5); i += 2) {
+    lua_rawgeti(a.L, 5, int(i)), lua_rawgeti(a.L, 5, int(i) + 1);
+    slopes.push_back({int(lua_tointeger(a.L, -2)) - 1, int(lua_tointeger(a.L, -1)) - 1});
+    lua_pop(a.L, 2);
+  }
+  LuaKernel* const k =
+      Held<LuaKernel>::push(a.L, std::make_unique<LuaKernel>(a.boolean(4), std::move(slopes)));
   lua_createtable(a.L, 1, 2);
   lua_pushvalue(a.L, 2), lua_setfield(a.L, -2, "locate");
   lua_pushvalue(a.L, 3), lua_setfield(a.L, -2, "builtins");
@@ -219,7 +226,9 @@ int grid_find(Args& a) {
 }
 
 const Entry kParts[] = {
-    {"grid_make(fn, locate, builtins, check)", "A kernel.", grid_make},
+    {"grid_make(fn, locate, builtins, check, ..)",
+     "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
+     grid_make},
     {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
     {"grid_find(text, first, last)", "The functions in a source that begin and end on these lines.",
      grid_find},

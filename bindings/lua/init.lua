@@ -136,7 +136,7 @@ local function library()
   lazy.checkpoint = function() return core.strict(require 'mtorch.io.checkpoint', 'mt.checkpoint') end
   lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.compile = function() return require 'mtorch.compile.step' end
-  lazy.kernel = function() return require 'mtorch.compile.kernel' end
+  lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
   lazy.report = function() return require('mtorch.tools.report').report end
   lazy.Report = function() return require('mtorch.tools.report_run').Report end

@@ -150,6 +150,13 @@ void build(Kernel&, Outside&, const std::vector<Outer>& arguments);
 /// Gives every value and variable its type, and puts conversions where they are needed.
 void infer_types(Kernel&);
 
+/// Which argument, a tensor, holds the derivative of what is written into it, by the elements of which other.
+struct Slope {
+  int result, input;
+};
+/// Makes a typed kernel one of derivatives.
+void differentiate(Kernel&, const std::vector<Slope>&);
+
 [[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
 /// "kernel: train.lua:12: .."; arguments as fmt::format's.
 template <class... A>

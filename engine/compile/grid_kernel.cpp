@@ -98,7 +98,9 @@ struct GridKernel::Variant {
   }
 };
 
-GridKernel::GridKernel(bool check) : check_(check) {}
+GridKernel::GridKernel(bool check, std::vector<grid::Slope> slopes)
+    : check_(check),
+      slopes_(std::move(slopes)) {}
 GridKernel::~GridKernel() = default;
 const Kernel& GridKernel::last() const {
   if (variants_.empty()) fail("kernel: it was not launched yet; its types are those of a launch");
@@ -118,6 +120,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& scrip
   Recorder recorder(script);
   grid::build(v->program, recorder, arguments);
   grid::infer_types(v->program);
+  if (!slopes_.empty()) grid::differentiate(v->program, slopes_);
   grid::find_needs(v->program);
   v->arguments = arguments;
   v->looked = std::move(recorder.looked), v->numbers = std::move(recorder.numbers);

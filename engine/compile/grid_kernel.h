@@ -42,7 +42,8 @@ class KernelScript : public grid::Outside {
 
 class GridKernel {
  public:
-  explicit GridKernel(bool check);
+  /// `slopes`: it writes derivatives.
+  explicit GridKernel(bool check, std::vector<grid::Slope> slopes = {});
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
@@ -56,6 +57,7 @@ class GridKernel {
   struct Run;
   std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::Outer>&);
   bool check_;
+  const std::vector<grid::Slope> slopes_;
   std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
 };
 

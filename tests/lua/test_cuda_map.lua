@@ -81,6 +81,16 @@ test('gradients, captured numbers, reductions, fused functions', function()
   near(f(u, v):cpu():tolist()[1], f(x, y):tolist()[1], 1e-6)
   local largest = mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)
   eq(largest(x:detach():to('cuda')):item(), x:max():item())
+  if compiled then
+    local newton = mt.map(function(a)
+      local r = a
+      while math.abs(r * r - a) > 1e-6 * a do r = 0.5 * (r + a / r) end
+      return r
+    end)
+    local p = (mt.rand(40) + 0.5):to('cuda'):requires_grad_()
+    newton(p):sum():backward()
+    near(p.grad:cpu():tolist(), (0.5 / p:detach():cpu():sqrt()):tolist(), 1e-5)
+  end
   local function softmax(a) local e = (a - a:max(-1, true)):exp() return e / e:sum(-1, true) end
   near(mt.fuse(softmax)(x:detach():to('cuda')):cpu():tolist()[1], softmax(x):tolist()[1], 1e-6)
 end)

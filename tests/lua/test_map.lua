@@ -330,7 +330,6 @@ test('loops whose end depends on an element run as grid kernels', function()
   eq(found:reshape(-1):tolist(), plainly(escape, a:expand(3, 5), b:expand(3, 5)))
   local into = mt.zeros(3, 5)
   eq(mt.zip(escape)(a, b, {out = into}) == into, true)
-  raises(function() f(z:float():requires_grad_()) end, 'map: a function with a loop .* has no gradient')
   local halve = mt.map(function(v)
     local n = 0
     while v > 1 do v, n = v / 2, n + 1 end
@@ -340,6 +339,65 @@ test('loops whose end depends on an element run as grid kernels', function()
   eq({n:tolist(), rest:tolist(), large:tolist()}, {{2, 3, 0}, {0.75, 1, 0.5}, {true, true, false}})
   eq(halve(mt.empty(0)).shape, mt.empty(0).shape)
   raises(function() halve(z:float(), {out = mt.zeros(4, 3)}) end, 'map: it has several results; out= takes one')
+end)
+
+test('gradients of loops whose end depends on an element', function()
+  local function newton(a)
+    local x = a
+    while math.abs(x * x - a) > 1e-13 * a do x = 0.5 * (x + a / x) end
+    return x
+  end
+  local x = (mt.rand(3, 4, 'float64') + 0.5):t():requires_grad_()
+  mt.map(newton)(x):sum():backward()
+  eq(x.grad:allclose(0.5 / x:detach():sqrt()), true)
+  local scale = 1.5
+  local function inner(u, v) return u > v and u * v or u - v * scale end
+  local function walk(a, b, k)
+    local sum, steps, large = 0, 0, false
+    for t = a, 4, 0.75 do
+      if t * t > 9 + b then break end
+      sum, steps = sum + inner(t, b) * k + math.max(a, t - b) - math.min(b, 0.3 * t) + t % b, steps + 1
+    end
+    repeat
+      local low = sum
+      sum = -low / 3 + b
+      large = sum > 1
+    until math.abs(sum) < 2
+    return sum * steps, steps, large, a
+  end
+  local a, b = (mt.rand(6, 'float64') * 2 - 1):requires_grad_(), (mt.rand(2, 1, 'float64') + 0.4):requires_grad_()
+  local f = mt.zip(walk)
+  assert(mt.gradcheck(function(p, q) return (f(p, q, 2)) end, {a, b}))
+  assert(mt.gradcheck(function(p) return select(4, f(p, b:detach(), 2)) end, {a}))
+  local _, steps, large = f(a, b, 2)
+  eq(steps.requires_grad and mt.grad(steps:sum(), a):equal(mt.zeros(6, 'float64')), true)
+  eq({large.dtype, large.requires_grad}, {'bool', false})
+  eq(mt.no_grad(function() return f(a, b, 2) end).requires_grad, false)
+  local y = mt.map(newton)(x)
+  raises(function() mt.grad(y:sum(), x, {create_graph = true}) end, 'map: .* has first derivatives alone')
+end)
+
+test('derivatives of every function that such a loop may call', function()
+  local names = {'abs', 'sqrt', 'exp', 'log', 'log10', 'sin', 'cos', 'tan', 'asin', 'acos', 'atan', 'sinh', 'cosh',
+    'tanh'}
+  local x = (mt.rand(4, 'float64') * 0.4 + 0.3):requires_grad_()
+  local y = (mt.rand(4, 'float64') * 0.4 + 0.8):requires_grad_()
+  for _, name in ipairs(names) do
+    local of = math[name]
+    assert(mt.gradcheck(mt.map(function(a)
+      while a > 0.9 do a = a - 1 end
+      return of(a) + math.floor(a * 3)
+    end), {x}), name)
+  end
+  for name, of in pairs {atan2 = math.atan2, fmod = math.fmod, pow = math.pow, modulo = function(a, b) return a % b end,
+    least = math.min, most = math.max} do
+    for _, order in ipairs {{x, y}, {y, x}} do
+      assert(mt.gradcheck(mt.zip(function(a, b)
+        while a > 2 do a = a - 1 end
+        return of(a, b) * (a > b and a or b)
+      end), order), name)
+    end
+  end
 end)
 
 test('reduce: trees of any associative function', function()

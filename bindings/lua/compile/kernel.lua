@@ -51,11 +51,16 @@ end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'name') end
 Kernel.__metatable = false
 
-return core.declare('kernel(fn: function, check: bool = false)',
+--- A kernel; `slopes`: {argument, by which one, ..}, the tensors that it writes derivatives of what fn writes into.
+local function make(fn, check, slopes)
+  local handle = parts.grid_make(fn, source.locate, builtins, check, slopes)
+  return setmetatable({[HANDLE] = handle, name = parts.grid_name(handle)}, Kernel)
+end
+
+local kernel = core.declare('kernel(fn: function, check: bool = false)',
   'A grid kernel from a Lua function, compiled from its source: k[{blocks, threads}](..) runs it for each thread, ' ..
   "k:over(x)(..) for each element of x. mt.help('kernels') says what such a function may contain. check=true finds " ..
   'accesses out of bounds, races, divergent barriers and uninitialised shared memory, with the line of the kernel.',
-  function(fn, check)
-    local handle = parts.grid_make(fn, source.locate, builtins, check)
-    return setmetatable({[HANDLE] = handle, name = parts.grid_name(handle)}, Kernel)
-  end)
+  function(fn, check) return make(fn, check) end)
+
+return {kernel = kernel, make = make}

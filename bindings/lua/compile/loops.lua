@@ -21,46 +21,95 @@ end
 
 local most_results = 8
 
---- A kernel that calls f for each element, takes `count` values of it and writes them into tensors; `kinds` says which
---- arguments are tensors.
-local function kernel_of(f, kinds, count)
-  local parameters, arguments, values, writes = {}, {}, {}, {}
-  for k = 1, count do
-    parameters[k], values[k], writes[k] = 'result' .. k, 'v' .. k, ('result%d[i] = v%d'):format(k, k)
+--- A kernel that calls f for each element, takes `count` values of it and writes those of `written` into tensors;
+--- `kinds` says which arguments are tensors. `by`: it writes derivatives, and by which tensors.
+local function kernel_of(f, kinds, count, written, by)
+  local parameters, arguments, values, writes, slopes = {}, {}, {}, {}, by and {}
+  for k = 1, count do values[k] = 'v' .. k end
+  for k, value in ipairs(written) do
+    parameters[k], writes[k] = 'result' .. k, ('result%d[i] = v%d'):format(k, value)
+    if by then slopes[2 * k - 1], slopes[2 * k] = k, #written + by[k] end
   end
   for i, kind in ipairs(kinds) do
-    parameters[count + i] = 'a' .. i
+    parameters[#written + i] = 'a' .. i
     arguments[i] = kind == 'tensor' and ('a%d[i]'):format(i) or 'a' .. i
   end
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return mt.kernel(assert(loadstring(text))(f))
+  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, slopes)
+end
+local function all_of(count)
+  local list = {}
+  for k = 1, count do list[k] = k end
+  return list
 end
 
 --- The kernel of f, whose number of results its compiler says at the first launch.
 function loops.kernel(f, kinds)
-  return {f = f, count = most_results + 1, is_bool = {}, kernel = kernel_of(f, kinds, most_results + 1)}
+  local count = most_results + 1
+  return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), slopes = {}}
+end
+
+local function call(kernel, results, arguments)
+  local flat = {}
+  for r, y in ipairs(results) do flat[r] = y:view(-1) end
+  for _, x in ipairs(arguments) do flat[#flat + 1] = x end
+  kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 
 --- Launches the kernel over elements; the results, whose dtypes are that of the numbers or bool.
 local function launch(name, k, kinds, shape, options, arguments)
-  local results, flat = {}, {}
+  local results = {}
   for r = 1, k.count do
     results[r] = mt.empty(shape, {dtype = k.is_bool[r] and 'bool' or options.dtype, device = options.device})
-    flat[r] = results[r]:view(-1)
   end
-  for _, x in ipairs(arguments) do flat[#flat + 1] = x end
-  local ok, trouble = pcall(k.kernel[{math.max(math.ceil(results[1]:numel() / 256), 1), 256}], unpack(flat))
+  local ok, trouble = pcall(call, k.kernel, results, arguments)
   if ok then return results end
+  k.slopes = {}
   local count = tostring(trouble):match "but the call gives (%d+) value"
   local number = tonumber(tostring(trouble):match "'result(%d+)' is a tensor of %w+ and takes a number, not a boolean")
   if count and k.count > most_results and tonumber(count) > 0 then
     k.count = tonumber(count)
-    k.kernel = kernel_of(k.f, kinds, k.count)
+    k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
   elseif number and not k.is_bool[number] then k.is_bool[number] = true
   else loops.refuse(name, trouble) end
   return launch(name, k, kinds, shape, options, arguments)
+end
+
+--- The results as an operation of these tensors: the kernel of derivatives computes those of each number by each
+--- tensor of `wanted`, which the backward multiplies by the gradients.
+local function recorded(name, k, kinds, results, arguments, tensors, wanted)
+  local values, by, slopes, bools = {}, {}, {}, {}
+  for r, y in ipairs(results) do
+    if k.is_bool[r] then bools[#bools + 1] = y end
+    for _, w in ipairs(k.is_bool[r] and {} or wanted) do
+      values[#values + 1], by[#by + 1], slopes[#slopes + 1] = r, w, mt.empty_like(y)
+    end
+  end
+  if #values == 0 then return results end
+  local key = table.concat(wanted, ' ')
+  k.slopes[key] = k.slopes[key] or kernel_of(k.f, kinds, k.count, values, by)
+  local ok, trouble = pcall(call, k.slopes[key], slopes, arguments)
+  if not ok then loops.refuse(name, trouble) end
+  return {mt.Function{name = name, forward = function(ctx)
+    ctx:save_for_backward(unpack(slopes))
+    ctx:mark_non_differentiable(unpack(bools))
+    return unpack(results)
+  end, backward = function(ctx, ...)
+    if mt.is_grad_enabled() then
+      core.fail('%s: a function with a loop whose end depends on an element has first derivatives alone', name)
+    end
+    local saved, dx = {ctx:saved_tensors()}, {}
+    for s, r in ipairs(values) do
+      local g = select(r, ...)
+      if g then
+        local part = (g * saved[s]):view(-1)
+        dx[by[s]] = dx[by[s]] and dx[by[s]] + part or part
+      end
+    end
+    return unpack(dx, 1, #tensors)
+  end}(unpack(tensors))}
 end
 
 local function common_shape(name, tensors)
@@ -73,25 +122,24 @@ end
 function loops.run(name, k, kinds, tensors, numbers, out)
   local dtype = tensors[1].dtype
   for _, x in ipairs(tensors) do
-    if x.requires_grad and mt.is_grad_enabled() then
-      core.fail('%s: a function with a loop whose end depends on an element has no gradient; give x:detach(), or ' ..
-        'wrap a kernel in mt.Function', name)
-    end
     if rank[x.dtype] > rank[dtype] then dtype = x.dtype end
   end
   if rank[dtype] == 0 then dtype = mt.get_default_dtype() end
   local all = common_shape(name, tensors)
-  local shape, arguments, t, n = all[1].shape, {}, 0, 0
+  local shape, arguments, flat, wanted, n = all[1].shape, {}, {}, {}, 0
   for i, kind in ipairs(kinds) do
     if kind == 'tensor' then
-      t = t + 1
-      arguments[i] = all[t]:to(dtype):reshape(-1)
+      local t = #flat + 1
+      flat[t] = all[t]:to(dtype):reshape(-1)
+      arguments[i] = flat[t]:detach()
+      if flat[t].requires_grad and mt.is_grad_enabled() then wanted[#wanted + 1] = t end
     else
       n = n + 1
       arguments[i] = numbers[n]
     end
   end
   local results = launch(name, k, kinds, shape, {dtype = dtype, device = all[1].device}, arguments)
+  if #wanted > 0 then results = recorded(name, k, kinds, results, arguments, flat, wanted) end
   if out == nil then return unpack(results) end
   if #results > 1 then core.fail('%s: it has several results; out= takes one', name) end
   if out.shape ~= shape then
