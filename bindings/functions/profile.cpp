@@ -3,6 +3,7 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/compile/builder.h"
+#include "engine/gpu/program_cuda.h"
 #include "engine/profile/verb_log.h"
 
 namespace mt::lua {
@@ -48,7 +49,10 @@ int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
     const Work& work = calls[i].work;
     lua_createtable(a.L, 0, 8);
     a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
-    if (const Program* const p = calls[i].program) a.set("program", ir::text_of(*p));
+    if (const std::optional<Run>& r = calls[i].run) {
+      a.set("program", ir::text_of(*r->program));
+      if (const std::string text = cuda_text(*r); !text.empty()) a.set("cuda", text);
+    }
     a.set("loops", work.loops), a.set("pieces", work.pieces), a.set("threads", work.threads);
     a.set("products", work.products), a.set("onednn", work.onednn);
     a.set("elements", work.elements);

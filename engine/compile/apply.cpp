@@ -109,12 +109,12 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * size_t(r.ndim));
     if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
   }
+  if (!is_cpu(device)) return host.run_on_gpu && host.run_on_gpu(r, device);
   Tensor scratch;
   if (p.by_rows) {
     scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
     r.scratch = static_cast<char*>(scratch.data());
   }
-  if (!is_cpu(device)) return host.run_on_gpu && host.run_on_gpu(r, device);
   device.run(r);
   return true;
 }
@@ -168,7 +168,7 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
   for (size_t k = 0; k < d.operands.size(); ++k)
     operands.push_back(kept.slot[k] < 0 ? g : node.get(kept.slot[k]));
   const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
-                                             g.dtype(), g.shape(), list + kKeptDoubles);
+                                             g.dtype(), g.shape(), g.device(), list + kKeptDoubles);
   for (size_t k = 0; k < d.inputs.size(); ++k)
     if (node.wants(d.inputs[k])) dx[d.inputs[k]] = found[k];
 }
@@ -213,12 +213,14 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
   std::vector<Shape> shapes;
   for (const Tensor& x : inputs) shapes.push_back(x.shape());
   const Dtype dtype = inputs[0].dtype();
-  const auto backward = [&d, place, kept, shapes, space, dtype](const std::vector<Tensor>& g) {
+  const Device* const device = &inputs[0].device();
+  const auto backward = [&d, place, kept, shapes, space, dtype,
+                         device](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
     std::vector<Tensor> operands, dx(shapes.size());
     for (int k : place) operands.push_back(k < 0 ? g[size_t(-1 - k)] : saved[size_t(k)]);
-    const std::vector<Tensor> found =
-        apply_in(*d.expression, "a compiled gradient", operands, dtype, space, kept.data());
+    const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
+                                               dtype, space, *device, kept.data());
     for (size_t k = 0; k < d.inputs.size(); ++k)
       dx[size_t(d.inputs[k])] = in_shape(found[k], shapes[size_t(d.inputs[k])]);
     return dx;
@@ -304,10 +306,9 @@ std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& i
 
 std::vector<Tensor> apply_in(const Expression& e, const char* name,
                              const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
-                             const double* numbers) {
+                             const Device& device, const double* numbers) {
   bool wants = false;
   for (const Tensor& x : inputs) wants |= wants_grad(x);
-  const Device& device = inputs.empty() ? cpu_device() : inputs[0].device();
   std::vector<Tensor> results = compute(e, inputs, dtype, space, device, numbers, nullptr);
   return wants ? recorded(e, name, space, inputs, std::move(results), numbers) : results;
 }

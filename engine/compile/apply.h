@@ -20,7 +20,8 @@ std::vector<Tensor> apply(const Expression&, const char* name, const std::vector
 /// The same for inputs that have the shape of `space`, or of one element a row of it (its last dimension 1),
 /// in `dtype`. Results that are the same in a row have one element a row.
 std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vector<Tensor>& inputs,
-                             Dtype dtype, const Shape& space, const double* numbers);
+                             Dtype dtype, const Shape& space, const Device& device,
+                             const double* numbers);
 
 /// The same, an operation after the other, each with a gradient of its own: for a program that is too large
 /// for devices, or has too large a gradient.

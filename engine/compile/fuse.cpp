@@ -37,10 +37,15 @@ bool fuses_rows(int reduction) {
 
 class Fusion : public std::enable_shared_from_this<Fusion> {
  public:
-  Fusion(const Shape& s, Dtype d, bool recorded) : space(s), dtype(d), recording(recorded) {}
+  Fusion(const Shape& s, Dtype d, const Device& on, bool recorded)
+      : space(s),
+        dtype(d),
+        device(on),
+        recording(recorded) {}
 
   const Shape space;
   const Dtype dtype;
+  const Device& device;
   const bool recording;
 
   struct Value : Deferred {
@@ -134,7 +139,8 @@ void Fusion::compute(const std::vector<Tensor>& list) {
   for (int k : used) operands.push_back(prepared(inputs[size_t(k)]));
   std::vector<double> given;
   for (int k : read) given.push_back(numbers[size_t(k)]);
-  const std::vector<Tensor> results = apply_in(e, "fuse", operands, dtype, space, given.data());
+  const std::vector<Tensor> results =
+      apply_in(e, "fuse", operands, dtype, space, device, given.data());
   for (size_t k = 0; k < list.size(); ++k) {
     if (!list[k].impl()->deferred) continue;
     Tensor y = results[size_t(place[k])];
@@ -181,9 +187,10 @@ Fuser::~Fuser() { thread_state.deferral = before_; }
 
 /// The space where operands meet, if one of them waits in one; else a new one.
 std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* const* inputs, int n,
-                                         Dtype dtype) {
+                                         const Meeting& at) {
   for (const std::shared_ptr<Fusion>& f : open_) {
-    bool here = false, fits = f->dtype == dtype && f->recording == grad_enabled();
+    bool here = false,
+         fits = f->dtype == at.dtype && &f->device == at.device && f->recording == grad_enabled();
     const Place place = place_in(f->space, result);
     fits = fits && f->has_room() && place != Place::none;
     for (int k = 0; k < n && fits; ++k) {
@@ -193,36 +200,45 @@ std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* cons
     if (fits && (here || (place == Place::elements && f->builder.count() < 2000))) return f;
   }
   if (result.size() == 0) return nullptr;
-  open_.push_back(std::make_shared<Fusion>(result, dtype, grad_enabled()));
+  open_.push_back(std::make_shared<Fusion>(result, at.dtype, *at.device, grad_enabled()));
   return open_.back();
 }
 
 namespace {
 
-/// The dtype in which operands meet; none where they do not: other devices, integers, several floats.
-Dtype meeting_dtype(const OpRow& row, const Tensor* const* inputs) {
-  Dtype dtype = Dtype::none;
+/// The device of a tensor, also of one that waits.
+const Device* device_of(const Tensor& x) {
+  if (!x.impl()->deferred) return &x.device();
+  const auto* v = dynamic_cast<const Fusion::Value*>(x.impl()->deferred);
+  return v ? &v->fusion->device : nullptr;
+}
+
+/// Where the operands of an operation meet.
+Meeting meeting_of(const OpRow& row, const Tensor* const* inputs) {
+  Meeting at;
   for (int k = 0; k < row.inputs; ++k) {
     const TensorImpl& x = *inputs[k]->impl();
     if (x.number) continue;
-    if (!x.deferred && x.storage->device != &cpu_device()) return Dtype::none;
+    const Device* const device = device_of(*inputs[k]);
+    if (at.device && device != at.device) return {};
+    at.device = device;
     if (x.dtype == Dtype::b8 && x.deferred && row.mask_first && k == 0) continue;
-    if (!is_plain_float(x.dtype) || (dtype != Dtype::none && dtype != x.dtype)) return Dtype::none;
-    if (x.ndim == 0 && x.deferred) return Dtype::none;
-    dtype = x.dtype;
+    if (!is_plain_float(x.dtype) || (at.dtype != Dtype::none && at.dtype != x.dtype)) return {};
+    if (x.ndim == 0 && x.deferred) return {};
+    at.dtype = x.dtype;
   }
-  return dtype;
+  return at;
 }
 
 }  // namespace
 
 Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = op_row(op);
-  const Dtype dtype =
-      row.info->accepts == op::Accepts::integer ? Dtype::none : meeting_dtype(row, inputs);
+  const Meeting at =
+      row.info->accepts == op::Accepts::integer ? Meeting() : meeting_of(row, inputs);
   Shape result = inputs[0]->shape();
   bool wants = false, several = false, waits = false;
-  for (int k = 0; k < row.inputs && dtype != Dtype::none; ++k) {
+  for (int k = 0; k < row.inputs && at.dtype != Dtype::none; ++k) {
     if (k > 0) result = broadcast(row.info->name, result, inputs[k]->shape());
     wants |= inputs[k]->requires_grad();
     several |= inputs[k]->dim() > 0;
@@ -234,9 +250,9 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
   const bool refused =
       wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool;
   std::shared_ptr<Fusion> f;
-  if (dtype != Dtype::none && several && large && !refused &&
+  if (at.dtype != Dtype::none && several && large && !refused &&
       (waits || result[result.size() - 1] > 1))
-    f = fusion_of(result, inputs, row.inputs, dtype);
+    f = fusion_of(result, inputs, row.inputs, at);
   if (!f) {
     for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
     return {};
@@ -252,12 +268,12 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const int last = shape.size() - 1;
   bool taken =
       fuses_rows(how.op) && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
-  taken = taken && (x.impl()->deferred || &x.device() == &cpu_device());
   if (x.numel() < least_rows_) least_ = least_rows_;
   taken = taken && x.numel() > 0 && x.numel() >= least_rows_;
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
-  const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;
+  const std::shared_ptr<Fusion> f =
+      taken ? fusion_of(shape, inputs, 1, {x.dtype(), device_of(x)}) : nullptr;
   const int id =
       f && f->space == shape
           ? f->builder.reduce(how.op, f->operand(x, Place::elements, false), how.param[0])

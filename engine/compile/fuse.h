@@ -20,6 +20,12 @@ inline Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1)
 
 class Fusion;  // one iteration space and its program
 
+/// Where operands meet: nowhere if they are integers, or of several floats or devices.
+struct Meeting {
+  Dtype dtype = Dtype::none;
+  const Device* device = nullptr;
+};
+
 /// Takes over the operations of this thread while it lives.
 class Fuser : public Deferral {
  public:
@@ -38,7 +44,7 @@ class Fuser : public Deferral {
 
  private:
   std::shared_ptr<Fusion> fusion_of(const Shape& result, const Tensor* const* inputs, int n,
-                                    Dtype dtype);
+                                    const Meeting&);
   Tensor wait(Tensor);
   std::vector<std::shared_ptr<Fusion>> open_;
   std::vector<Tensor> waiting_;

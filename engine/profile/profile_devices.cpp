@@ -94,7 +94,7 @@ void write_line(std::optional<VerbLine>& line, int device, Verb verb, const What
     return;
   const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a...);
   line.emplace(tables[device]->name + (' ' + name) + (text.empty() ? "" : " ") + text,
-               program_of(a...));
+               run_of(a...));
 }
 
 template <int D, auto function, Verb verb> struct Timed;
@@ -120,6 +120,16 @@ template <int D> void time_numbers(const Map& m, unsigned numbers) {
   const Scope scope(Kind::launch, key_of(D, Verb::map, w),
                     [&] { return "launch: " + name_of(Verb::map, w); });
   map_numbers[D](m, numbers);
+}
+
+/// A GPU's kernel of a program, told as its run.
+decltype(host.run_on_gpu) run_on_gpu = nullptr;
+bool tell_program(const Run& r, const Device& device) {
+  std::optional<VerbLine> line;
+  if (watched()) line.emplace(std::string(device.name) + " run " + describe(r), &r);
+  const bool done = run_on_gpu(r, device);
+  if (line && !done) line->drop();
+  return done;
 }
 
 template <int D> void take_time(Device& table) {
@@ -172,12 +182,14 @@ void watch_devices() {
   watch(cpu_device());
   for_each_cuda(watch);
   host.on_cuda_open = watch;
+  if (!run_on_gpu && host.run_on_gpu) run_on_gpu = std::exchange(host.run_on_gpu, tell_program);
 }
 
 void unwatch_devices() {
   if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
   if (logging) return;
   host.on_cuda_open = nullptr;
+  if (run_on_gpu) host.run_on_gpu = std::exchange(run_on_gpu, nullptr);
   for (int i = 0; i < kMostDevices; ++i)
     if (Device* table = std::exchange(tables[i], nullptr)) {
       *table = verbs[i];

@@ -20,12 +20,13 @@ VerbCalls::~VerbCalls() {
 }
 
 VerbLine::~VerbLine() {
+  if (text_.empty()) return;
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began_;
   if (VerbCalls* const all = VerbCalls::current()) {
     const Work now = work_so_far();
     all->calls.push_back(
         {std::move(text_),
-         program_,
+         run_ ? std::optional(*run_) : std::nullopt,
          took.count(),
          {now.loops - work_.loops, now.pieces - work_.pieces, now.products - work_.products,
           now.onednn - work_.onednn, now.elements - work_.elements, now.threads}});

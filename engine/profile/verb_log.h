@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,10 @@ namespace mt::profile {
 
 extern constinit bool logging;
 
-/// One call of a verb: its line, the program that it ran (null: none), and what the CPU did in it.
+/// One call of a verb: its line, the run of a program that it was, and what the CPU did in it.
 struct VerbCall {
   std::string text;
-  const Program* program;
+  std::optional<Run> run;
   double microseconds;
   Work work;
 };
@@ -105,25 +106,27 @@ inline std::string describe(size_t bytes) { return fmt::format("{} bytes", bytes
 inline std::string describe(const void*, size_t bytes) { return describe(bytes); }
 inline std::string describe(const void*, const void*, size_t bytes) { return describe(bytes); }
 
-template <class... A> const Program* program_of(const A&...) { return nullptr; }
-inline const Program* program_of(const Run& r) { return r.program; }
+template <class... A> const Run* run_of(const A&...) { return nullptr; }
+inline const Run* run_of(const Run& r) { return &r; }
 
 /// Writes its line when the call returns: `cpu map relu float32 (64 x 10) 1.3 us`. Of a GPU the time
 /// is that of queueing the work, unless MTORCH_CUDA_SYNC is set.
 class VerbLine {
  public:
-  VerbLine(std::string text, const Program* program)
+  VerbLine(std::string text, const Run* run)
       : text_(std::move(text)),
-        program_(program),
+        run_(run),
         work_(work_so_far()),
         began_(std::chrono::steady_clock::now()) {}
   VerbLine(const VerbLine&) = delete;
   VerbLine& operator=(const VerbLine&) = delete;
   ~VerbLine();
+  /// Nothing was done.
+  void drop() { text_.clear(); }
 
  private:
   std::string text_;
-  const Program* program_;
+  const Run* run_;
   Work work_;
   std::chrono::steady_clock::time_point began_;
 };

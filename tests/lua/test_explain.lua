@@ -83,6 +83,12 @@ test('the program and the machine code', function()
   has(explained(f, mt.ones(4), {show = 'cuda'}), '__global__', 'line ' .. line)
 end)
 
+test('the CUDA C of a fused function', function()
+  local f = mt.fuse(function(a) local e = (a - a:max(-1, true)):exp() return e / e:sum(-1, true) end)
+  has(explained(f, mt.randn(400, 100), {show = 'cuda'}), 'CUDA C of cpu run float32 %(400 x 100%)', 'op_exp',
+    '__shfl_xor_sync', '__global__')
+end)
+
 test('a loop that ends where an element says so', function()
   local x = mt.rand(50) * 100
   local halvings = mt.map(function(a)

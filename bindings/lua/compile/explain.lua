@@ -210,10 +210,13 @@ local function describe_compiled(f, record, text, options, ...)
   text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs))
 end
 
---- The programs that verbs ran.
-local function show_programs(text, verbs)
+--- The programs that verbs ran: as such, or as CUDA C.
+local function show_programs(text, verbs, show)
   for _, v in ipairs(verbs) do
-    if v.program then text:line('program of %s:\n%s', v.text, v.program) end
+    if v.program and show == 'program' then text:line('program of %s:\n%s', v.text, v.program)
+    elseif v.program and show == 'cuda' then
+      text:line('CUDA C of %s:\n%s', v.text, v.cuda or 'none: operations are composed there')
+    end
   end
 end
 
@@ -222,7 +225,7 @@ local function describe_fuse(f, record, text, options, ...)
   if select('#', ...) == 0 then return text:line 'give it arguments, mt.explain(f, x), to see what ran' end
   local fused, took = verbs_of(f, ...)
   describe_run(text, fused, took)
-  if options.show == 'program' then show_programs(text, fused) end
+  show_programs(text, fused, options.show)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
   if #fused >= #eager and #eager > 0 then
@@ -236,7 +239,7 @@ local function describe_call(f, text, options, ...)
     debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/' and 'a launch' or 'the function at ' .. source_of(f))
   local verbs, took = verbs_of(f, ...)
   describe_run(text, verbs, took)
-  if options.show then show_programs(text, verbs) end
+  show_programs(text, verbs, options.show)
 end
 
 -- ---- mt.explain ----------------------------------------------------------------------------------------
@@ -281,8 +284,8 @@ local function describe(f, options, ...)
   if type(f) ~= 'function' then core.fail('explain: it takes a function, got %s', core.describe(f)) end
   if record and record.name == 'fuse' then describe_fuse(f, record, text, options, ...)
   elseif record then describe_compiled(f, record, text, options, ...)
-  elseif options.show and options.show ~= 'program' then
-    core.fail("explain: show='%s' is for compiled functions: mt.map, mt.zip, mt.reduce", options.show)
+  elseif options.show == 'machine' then
+    core.fail("explain: show='machine' is for compiled functions: mt.map, mt.zip, mt.reduce")
   else describe_call(f, text, options, ...) end
   return text
 end
@@ -292,7 +295,7 @@ explain.explain = core.declare('explain(fn, ..)',
   'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function, also one that ' ..
   'mt.fuse made, the verbs of the device that ran, over how many pieces and threads. ' ..
   "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function; " ..
-  "'program' also the programs that verbs ran. " ..
+  "'program' and 'cuda' also the programs that verbs ran. " ..
   'mt.explain(mt.matmul, a, b)', function(f, ...)
     local options, n = options_of(...)
     local arguments = {...}
