@@ -7,7 +7,6 @@
 // in any case.
 #include <cuda_runtime.h>
 #include <execinfo.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #ifdef __SANITIZE_ADDRESS__
@@ -174,9 +173,13 @@ struct Warp {
   uint64_t meetings = 0, ordered = 0;  // meetings at all; the last that orders memory accesses
 };
 
+/// A place to go on from. The compiler's own setjmp and longjmp: before the library's, AddressSanitizer
+/// clears its notes of the whole stack.
+using Place = void* [5];
+
 struct Fiber {
   ucontext_t first;
-  jmp_buf at;
+  Place at;
   bool started = false, done = false;
   dim3 index;
   int number = 0;
@@ -189,7 +192,7 @@ struct Block {
   int alive = 0, arrived = 0;
   uint64_t barriers = 0, progress = 0;
   Fiber* current = nullptr;
-  jmp_buf scheduler;
+  Place scheduler;
   const void* stack = nullptr;  // the scheduler's, as AddressSanitizer found it
   size_t stack_size = 0;
   const std::function<void()>* kernel = nullptr;
@@ -208,6 +211,7 @@ std::vector<void*> stacks;
 
 // AddressSanitizer is told which stack comes next, and on it that it has come.
 #ifdef __SANITIZE_ADDRESS__
+#define MT_SWITCHES __attribute__((noinline, no_sanitize("address")))
 void start_switch(void** frames, const void* stack, size_t size) {
   __sanitizer_start_switch_fiber(frames, stack, size);
 }
@@ -215,20 +219,21 @@ void finish_switch(void* frames, const void** from = nullptr, size_t* size = nul
   __sanitizer_finish_switch_fiber(frames, from, size);
 }
 #else
+#define MT_SWITCHES __attribute__((noinline))
 void start_switch(void**, const void*, size_t) {}
 void finish_switch(void*, const void** = nullptr, size_t* = nullptr) {}
 #endif
 
 /// To the scheduler; a thread that has ended leaves no frames.
-[[noreturn]] void leave(Fiber& me) {
+MT_SWITCHES void leave(Fiber& me) {
   start_switch(me.done ? nullptr : &me.frames, block->stack, block->stack_size);
-  _longjmp(block->scheduler, 1);
+  __builtin_longjmp(block->scheduler, 1);
 }
 
 /// Lets the other threads of the block run.
-void yield() {
+MT_SWITCHES void yield() {
   Fiber* me = block->current;
-  if (_setjmp(me->at) == 0) leave(*me);
+  if (__builtin_setjmp(me->at) == 0) leave(*me);
   finish_switch(me->frames);
   threadIdx = me->index;
 }
@@ -248,16 +253,17 @@ void enter() {
   leave(*block->current);
 }
 
-void run(Fiber& f) {
+MT_SWITCHES void go_on(Fiber& f, void** frames) {
+  start_switch(frames, stacks[size_t(f.number)], kStack);
+  if (f.started) __builtin_longjmp(f.at, 1);
+  f.started = true;
+  setcontext(&f.first);
+}
+MT_SWITCHES void run(Fiber& f) {
   block->current = &f;
   threadIdx = f.index;
   static void* frames;
-  if (_setjmp(block->scheduler) == 0) {
-    start_switch(&frames, stacks[size_t(f.number)], kStack);
-    if (f.started) _longjmp(f.at, 1);
-    f.started = true;
-    setcontext(&f.first);
-  }
+  if (__builtin_setjmp(block->scheduler) == 0) go_on(f, &frames);
   finish_switch(frames);
 }
 
