@@ -11,7 +11,7 @@ for code in text:gmatch('```lua\n(.-)```') do examples[#examples + 1] = code end
 -- What examples write goes with the folder that they run in.
 local ffi = require 'ffi'
 ffi.cdef 'int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);'
-local home = ffi.string(ffi.C.getcwd(nil, 0))
+local home = ffi.string(ffi.C.getcwd(ffi.new('char[4096]'), 4096))
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-readme-XXXXXX')))
 ffi.C.chdir(folder)
 
