@@ -121,10 +121,10 @@ const Entry kReplay[] = {
     {"step_fused(step)", "A line on each program that its calls were joined to.",
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
-     "How many parts, calls and buffers it has, their bytes before and after planning.",
+     "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",
      bind<[](Step& s) {
        const StepReplay::Facts f = s.replay->facts();
-       return std::tuple(f.parts, f.calls, f.buffers, f.bytes, f.planned);
+       return std::tuple(f.parts, f.calls, f.buffers, f.bytes, f.planned, f.graphs);
      }>},
 };
 

@@ -14,8 +14,6 @@
 
 namespace mt {
 
-StepReplay::~StepReplay() = default;
-
 Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
   Tensor t = shape_of(like);
   TensorImpl &to = *t.impl(), &from = *like.impl();
@@ -75,6 +73,7 @@ void StepReplay::renew(Outgoing& o) {
   }
   for (const BufferUse& u : o.uses) u.set(static_cast<std::byte*>(s->data));
   o.count_own(results_);
+  drop_graphs();
 }
 
 // ---- replaying ----------------------------------------------------------------------------------------------
@@ -112,30 +111,37 @@ void StepReplay::set_grads(size_t part) const {
 
 void StepReplay::start(const std::vector<Tensor>& inputs) {
   const NoGrad off;
+  choose_graphs();
   for (size_t k = 0; k < inputs.size(); ++k) {
     Input& in = inputs_[k];
+    in.copied |= uses_graphs_ && inputs[k].data() != in.at;
     if (in.copied) copy_(in.tensor, inputs[k]);
     void* const at = in.copied ? in.tensor.data() : inputs[k].data();
     if (at == in.at) continue;
     in.at = at;
+    drop_graphs();
     for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));
   }
   for (Outgoing& o : outgoing_) {
-    if (!o.results.empty() || o.is_held()) renew(o);
+    if ((!o.results.empty() && !uses_graphs_) || o.is_held()) renew(o);
     if (!o.numbers.empty()) std::memcpy(o.own[0].grad->storage->data, o.numbers.data(), o.bytes);
   }
   begun_ = default_generator().counter();
 }
 
+bool StepReplay::call(const Call& c) const {
+  if (c.random)
+    c.random->seed = default_generator().initial_seed(), c.random->offset = begun_ + c.place;
+  const bool there = c.run(*c.device, c.argument);
+  if (c.bound) defer_again(*c.device, *c.bound);
+  return there;
+}
+
 bool StepReplay::run(size_t part) {
-  const uint64_t seed = default_generator().initial_seed();
-  for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part]; ++i) {
+  const bool launched = run_graph(part);
+  for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part] && !launched; ++i) {
     check_interrupt();
-    const Call& c = calls_[i];
-    if (c.random) c.random->seed = seed, c.random->offset = begun_ + c.place;
-    const bool there = c.run(*c.device, c.argument);
-    if (c.bound) defer_again(*c.device, *c.bound);
-    if (there) continue;
+    if (call(calls_[i])) continue;
     if (i < first_change_) return false;
     fail("compile: a position is not there; what the step did before stays done");
   }
@@ -150,11 +156,11 @@ std::vector<Tensor> StepReplay::finish() {
   std::vector<Tensor> list, outside;
   for (const Result& r : results_) {
     list.push_back(r.tensor);
-    if (r.copied) outside.push_back(r.tensor);
+    if (r.copied || uses_graphs_) outside.push_back(r.tensor);
   }
   outside = copies_of(outside);
   for (size_t k = 0, next = 0; k < list.size(); ++k)
-    if (results_[k].copied) list[k] = outside[next++];
+    if (results_[k].copied || uses_graphs_) list[k] = outside[next++];
   return list;
 }
 

@@ -57,9 +57,12 @@ class StepReplay {
     size_t parts, calls;
     size_t buffers, bytes;  // of the step's own memory, each buffer by itself
     size_t planned;         // the arena that they share
+    size_t graphs;          // of CUDA, that parts are
   };
   const std::vector<std::string>& fused() const { return fused_; }
-  Facts facts() const { return {ends_.size(), calls_.size(), buffers_, bytes_, planned_}; }
+  Facts facts() const {
+    return {ends_.size(), calls_.size(), buffers_, bytes_, planned_, graphs()};
+  }
 
  private:
   friend class StepRecorder;
@@ -114,11 +117,18 @@ class StepReplay {
     void count_own(const std::vector<Result>&);
     bool is_held() const;
   };
-  StepReplay() = default;
+  StepReplay();
   static bool has_hooks(const TensorImpl&);
   bool looks_like(const StepReplay& other) const;
   void set_grads(size_t part) const;
+  bool call(const Call&) const;
   void renew(Outgoing&);
+  struct PartGraph;
+  size_t graphs() const;
+  void choose_graphs();
+  void drop_graphs();
+  std::unique_ptr<PartGraph> capture(size_t part);
+  bool run_graph(size_t part);
 
   struct Number {
     std::byte* at;
@@ -144,6 +154,11 @@ class StepReplay {
   int threads_ = 0;                 // scratch is for so many
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
   size_t buffers_ = 0, bytes_ = 0, planned_ = 0;
+  const Device* gpu_ = nullptr;
+  std::vector<bool> graph_parts_;  // whether they have calls of the GPU alone
+  std::vector<std::unique_ptr<PartGraph>> graphs_;
+  bool uses_graphs_ = false;  // in this replay
+  int starts_ = 0, drops_ = 0;
 };
 
 /// Whether calls are joined to programs. `parameters`: the step has numbers among its arguments.
@@ -213,7 +228,9 @@ class StepRecorder : public Recording {
   void check_results(StepReplay&, const std::vector<Tensor>&);
   void make_guards(StepReplay&);
   void find_outgoing(StepReplay&);
+  void upload_constants(StepReplay&);
   void plan(StepReplay&);
+  void put_calls(StepReplay&);
 
   std::unique_ptr<StepReplay> replay_;
   std::vector<StepCall> calls_;

@@ -57,6 +57,7 @@ struct StepCall {
   std::vector<BufferUse> uses;
   std::string where = {};  // the script's line, of what may become a part of a program
   std::shared_ptr<const IndexBound> bound = {};  // of positions, which a GPU looks at later
+  bool done = false;                             // at the recording, for all replays
 };
 
 /// Memory that a step works on. One storage of the recording is one buffer: where blocks were used
@@ -67,6 +68,7 @@ struct StepBuffer {
     input,     // an argument
     outgoing,  // seen after the step: a result, or a gradient
     outside,   // from before the step
+    constant,  // a GPU's, of numbers that are the same at each replay
   };
   size_t bytes;
   const Device* device;

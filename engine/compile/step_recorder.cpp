@@ -290,6 +290,28 @@ void StepRecorder::find_outgoing(StepReplay& made) {
   for (StepReplay::Outgoing& o : made.outgoing_) o.count_own(made.results_);
 }
 
+/// Numbers in memory of a GPU that nothing else writes are uploaded now.
+void StepRecorder::upload_constants(StepReplay& made) {
+  std::map<int, int> writes;
+  for (const StepCall& c : calls_)
+    for (const BufferUse& u : c.uses) writes[u.buffer] += u.out;
+  std::map<int, std::byte*> places;
+  for (StepCall& c : calls_) {
+    if (c.verb != Verb::upload || c.uses[0].buffer >= 0) continue;
+    const BufferUse& to = c.uses[1];
+    StepBuffer& b = buffers_[size_t(to.buffer)];
+    if (b.kind != StepBuffer::Kind::inner || b.kept || writes[to.buffer] > 1) continue;
+    const Tensor memory = empty({int64_t(b.bytes)}, Dtype::u8, *b.device);
+    made.kept_.push_back(Ref<Storage>::share(memory.impl()->storage));
+    to.set(places[to.buffer] = static_cast<std::byte*>(memory.data()));
+    b.kind = StepBuffer::Kind::constant;
+    c.done = c.run(*c.device, c.argument);
+  }
+  for (const StepCall& c : calls_)
+    for (const BufferUse& u : c.uses)
+      if (const auto at = places.find(u.buffer); at != places.end()) u.set(at->second);
+}
+
 /// Gives the calls their memory.
 void StepRecorder::plan(StepReplay& made) {
   for (size_t i = 0; i < calls_.size(); ++i)
@@ -316,6 +338,7 @@ void StepRecorder::plan(StepReplay& made) {
     movable[size_t(m.buffer)] = &in.uses;
   }
   for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  upload_constants(made);
   share_in_place(calls_, buffers_);
   made.bytes_ = inner_bytes(buffers_);
   std::map<const Device*, Tensor> arenas;
@@ -334,8 +357,8 @@ void StepRecorder::plan(StepReplay& made) {
         u.set(static_cast<std::byte*>(arenas.at(b.device).data()) + b.offset);
       else if (auto* const list = movable[size_t(u.buffer)]) list->push_back(u);
     }
-    made.calls_.push_back({c.device, c.run, c.argument, c.random, c.place, c.bound});
   }
+  put_calls(made);
   for (const StepBuffer& b : buffers_)
     made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
   for (auto& part : made.grads_)
@@ -348,6 +371,27 @@ void StepRecorder::plan(StepReplay& made) {
     }
   made.recorded_ = std::move(calls_);
   made.memory_ = std::move(buffers_);
+}
+
+/// What a replay calls, and which parts are the GPU's alone.
+void StepRecorder::put_calls(StepReplay& made) {
+  std::vector<size_t> places = {0};  // of the calls, without those that are done
+  for (const StepCall& c : calls_) {
+    if (!c.done) made.calls_.push_back({c.device, c.run, c.argument, c.random, c.place, c.bound});
+    places.push_back(made.calls_.size());
+  }
+  made.gpu_ = gpu_;
+  made.first_change_ = places[made.first_change_];
+  size_t i = 0;
+  for (size_t& end : made.ends_) {
+    bool alone = true;
+    for (; i < end; ++i) {
+      const StepCall& c = calls_[i];
+      alone &= c.done || (c.device == gpu_ && c.verb != Verb::upload && c.verb != Verb::download);
+    }
+    made.graph_parts_.push_back(alone);
+    end = places[end];
+  }
 }
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& results) {

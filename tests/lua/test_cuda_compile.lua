@@ -66,6 +66,78 @@ test('a program of mt.map is a call like others', function()
   eq(alike(function(x) return swish(x) * 2 end), '')
 end)
 
+--- What mt.explain says of a compiled step.
+local function explained(f)
+  local print_before = print
+  print = function() end -- luacheck: ignore 121
+  local text = mt.explain(f)
+  print = print_before -- luacheck: ignore 121
+  return text
+end
+local waits = os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- else each kernel is waited for, and there are no graphs
+local function twins(batch, turns, after)
+  local nets, steps, losses = {}, {}, {{}, {}}
+  for k = 1, 2 do
+    mt.manual_seed(3)
+    local net = mt.nn.Sequential(mt.nn.Linear(6, 16), mt.nn.ReLU(), mt.nn.Dropout(0.3), mt.nn.Linear(16, 3)):to 'cuda'
+    local opt = mt.optim.Adam(net:parameters(), {lr = 0.01})
+    nets[k], steps[k] = net, function(x, y)
+      opt:zero_grad()
+      local scores = net(x) * mt.tensor({1, 2, 3}, gpu)
+      local loss = mt.cross_entropy(scores, y)
+      loss:backward()
+      opt:step()
+      return loss:detach(), scores:detach():t()
+    end
+  end
+  steps[2] = mt.compile(steps[2])
+  eq(told(function()
+    for i = 1, turns do
+      local x, y = batch(i)
+      for k = 1, 2 do
+        mt.manual_seed(100 + i)
+        losses[k][i] = {steps[k](x, y)}
+        losses[k][i].random = mt.get_rng_state()
+        if after then after(nets[k], losses[k][i]) end
+      end
+    end
+  end), '')
+  for i = 1, turns do
+    for name, x in pairs(losses[1][i]) do
+      local same = mt.is_tensor(x) and mt.equal(x, losses[2][i][name]) or x == losses[2][i][name]
+      assert(same, ('turn %d, %s'):format(i, name))
+    end
+  end
+  for name, x in pairs(nets[1]:state_dict()) do assert(mt.equal(x, nets[2]:state_dict()[name]), name) end
+  return explained(steps[2]), steps[2]
+end
+local function batch_of(i)
+  mt.manual_seed(i)
+  return mt.randn(8, 6):to 'cuda', mt.randint(1, 3, {8}):to 'cuda'
+end
+
+test('parts of a step are graphs: arguments that move, results and gradients that are kept', function()
+  local x, y = batch_of(1)
+  local text, step = twins(function() return x, y end, 9)
+  assert(waits == (text:find '1 parts are CUDA graphs' ~= nil), text)
+  if waits then
+    step(x, y * 0 + 7)
+    t.raises(mt.cuda.synchronize, 'an earlier cross_entropy on cuda:0: a target is 7, expected 1..3')
+  end
+  text = twins(batch_of, 9)
+  assert(waits == (text:find '1 parts are CUDA graphs' ~= nil), text)
+  local n = 0
+  twins(batch_of, 16, function(net, list)
+    n = n + 0.5 -- two networks in turn
+    if math.ceil(n) % 6 > 3 then list.grad = net[1].weight.grad end
+  end)
+  local kept = {}
+  twins(function(i)
+    kept[i] = {batch_of(i)}
+    return unpack(kept[i])
+  end, 12)
+end)
+
 test('a compiled step that a graph records runs as it is', function()
   local step = mt.compile(function(x) return x * 2 + 1 end)
   local x = ramp(3)

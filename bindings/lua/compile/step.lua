@@ -437,7 +437,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'given or captured are parameters unless the Lua code decides by them. item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
   'N calls. What else the Lua code does ' ..
-  '(printing, counting) happens in the calls that are not replayed alone. It may work on the CPU and one GPU.',
+  '(printing, counting) happens in the calls that are not replayed alone. It may work on the CPU and ' ..
+  'one GPU, where its parts become CUDA graphs.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
@@ -449,9 +450,10 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
 --- Its memory, its programs, its parameters.
 local function describe_program(text, entry)
   local step = entry.program.step
-  local _, _, buffers, own, planned = parts.step_facts(step)
+  local _, _, buffers, own, planned, graphs = parts.step_facts(step)
   text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, explain.bytes_text(own),
     explain.bytes_text(planned))
+  if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
   for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
   if entry.unfused then text:line('    not fused: the bits of a program were others') end
   if entry.free then
