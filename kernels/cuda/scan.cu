@@ -1,8 +1,8 @@
 // scan.cu -- the scan verb on CUDA: sums, products and extremes so far
 //
-// A team of threads goes along a line, each thread joining a few neighbours. Where there are few
-// lines, each is cut into parts: their totals are found first, then what comes before each part,
-// then the parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
+// A warp goes along a line, each of its threads joining a few neighbours. Where there are few lines,
+// each is cut into parts: their totals are found first, then what comes before each part, then the
+// parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
 #include "kernels/device.h"
@@ -14,9 +14,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMostParts =
-    8 * cuda::kThreads;  // enough for every processor; a block joins those of a line
-constexpr int64_t kLeastPart = 2048;
+constexpr int64_t kMostParts = 4096;     // of all lines: warps for every processor
+constexpr int64_t kPartMultiple = 1024;  // of a part's elements
 
 /// What the walk along lines asks of a struct.
 template <class Op, class Element> struct Rule {
@@ -24,11 +23,6 @@ template <class Op, class Element> struct Rule {
   using State = op::StateOf<Op, T>;
   static __device__ State nothing() { return Op::template identity<State>(); }
   __device__ State operator()(const State& a, const State& b) const { return Op::combine(a, b); }
-  static __device__ void write(const Scan& s, int64_t at, int64_t i, const State& state) {
-    static_cast<T*>(s.out)[at] =
-        T(Op::template finish<T>(state, op::ReduceCall{double(i + 1), s.param}));
-    if constexpr (Op::needs_index) s.index[at] = Op::index(state);
-  }
 };
 
 /// `parts` of `part` elements to a line; `state` (lines x parts) holds each part's total, then what
@@ -39,50 +33,61 @@ struct Job {
   void* state;
 };
 
-/// The elements [from, to) of a line, whose first one lies at `in_at`, after `state`; returns what all
-/// come to.
-template <class Op, class T, class Team>
-__device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in_at, int64_t out,
-                                   int64_t from, int64_t to, op::StateOf<Op, T> state, bool write) {
+/// The elements [from, to) of a line, whose first one lies at `in` and `out`: scanned after `state`, or
+/// joined with it: from the end, so that the cache holds what the scan reads first.
+template <bool write, class Op, class T, class Team>
+__device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, int64_t out,
+                                   int64_t from, int64_t to, op::StateOf<Op, T> state) {
   using State = op::StateOf<Op, T>;
-  constexpr int each = Team::kLines == cuda::kThreads ? 1 : 4;
-  using Elements = cuda::Group<T, each>;
+  constexpr bool alone = Team::kLines == cuda::kThreads;
+  constexpr int each = alone ? 1 : sizeof(T) == 8 ? 2 : 4, rows = alone ? 1 : 4;
   const Rule<Op, T> join;
-  const State nothing = Rule<Op, T>::nothing();
-  const T* const x = static_cast<const T*>(s.in) + in_at;
-  constexpr bool kCanGroup = each > 1 && sizeof(Elements) <= 16;
-  const bool grouped = kCanGroup && s.lines.in_step == 1 &&
-                       reinterpret_cast<uintptr_t>(x + from) % sizeof(Elements) == 0;
-  for (int64_t base = from; base < to; base += int64_t(team.size()) * each) {
-    const int64_t first = base + int64_t(team.number()) * each;
-    State mine[each], sum = nothing;
-    Elements in;
-    const bool whole = grouped && first + each <= to;
-    if constexpr (kCanGroup) {
-      if (whole) in = cuda::load_group<Elements>(x + first);
-    }
-    for (int k = 0; k < each && !whole; ++k)
-      in.v[k] = first + k < to ? x[(first + k) * s.lines.in_step] : T(0);
-    for (int k = 0; k < each; ++k) {
-      if (first + k < to) sum = join(sum, op::enter<Op, State>(in.v[k], first + k, s.param));
-      mine[k] = sum;
-    }
-    const cuda::Scanned<State> scanned = team.scan(sum, nothing, join);
-    if (write) {
-      const State before = join(state, scanned.before);
+  const cuda::Access<const T, each> x(static_cast<const T*>(s.in) + in, s.lines.in_step, from);
+  const cuda::Access<T, each> y(static_cast<T*>(s.out) + out, s.lines.out_step, from);
+  const cuda::Access<int64_t, each> index(s.index + out, s.lines.out_step, from);
+  const int64_t row = int64_t(team.size()) * each,
+                steps = (to - from + rows * row - 1) / (rows * row);
+  MT_ROLLED for (int64_t i = 0; i < steps; ++i) {
+    const int64_t base = from + (write ? i : steps - 1 - i) * rows * row;
+    cuda::Group<T, each> elements[rows];
+    MT_UNROLLED for (int r = 0; r < rows; ++r) elements[r] =
+        x.load(base + r * row + int64_t(team.number()) * each, to);
+    MT_UNROLLED for (int turn = 0; turn < rows; ++turn) {
+      const int r = write ? turn : rows - 1 - turn;
+      if (base + r * row >= to) continue;
+      const int64_t first = base + r * row + int64_t(team.number()) * each;
+      const auto element = [&](int k) {
+        return op::enter<Op, State>(elements[r].v[k], first + k, s.param);
+      };
+      State sum = Rule<Op, T>::nothing();
       for (int k = 0; k < each; ++k)
-        if (first + k < to)
-          Rule<Op, T>::write(s, out + (first + k) * s.lines.out_step, first + k,
-                             join(before, mine[k]));
+        if (first + k < to) sum = join(sum, element(k));
+      const cuda::Scanned<State> scanned = team.scan(sum, Rule<Op, T>::nothing(), join);
+      if constexpr (!write) {
+        state = join(scanned.all, state);
+      } else {
+        State so_far = join(state, scanned.before);
+        cuda::Group<T, each> results;
+        cuda::Group<int64_t, each> places;
+        for (int k = 0; k < each; ++k) {
+          so_far = join(so_far, element(k));
+          const op::ReduceCall call{double(first + k + 1), s.param};
+          results.v[k] = T(Op::template finish<T>(so_far, call));
+          if constexpr (Op::needs_index) places.v[k] = Op::index(so_far);
+        }
+        y.store(first, to, results);
+        if constexpr (Op::needs_index) index.store(first, to, places);
+        state = join(state, scanned.all);
+      }
     }
-    state = join(state, scanned.all);
   }
   return state;
 }
 
 /// The parts of all lines: `write` false finds their totals.
-template <class Op, class T, class Team>
-__global__ void scan_parts(const __grid_constant__ Job j, bool write) {
+template <bool write, class Op, class T, class Team>
+__global__ void __launch_bounds__(cuda::kThreads, Op::needs_index ? 2 : 3)
+    scan_parts(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
   const Team team;
   const AlongDim& l = j.s.lines;
@@ -90,9 +95,9 @@ __global__ void scan_parts(const __grid_constant__ Job j, bool write) {
   for (const int64_t p : team.lines(j.lines * j.parts)) {
     const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
     const State start = states && write ? states[p] : Rule<Op, T>::nothing();
-    const State all = walk<Op, T>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
-                                  offset_of(line, l.ndim, l.size, l.out_stride), from,
-                                  smaller(l.n, from + j.part), start, write);
+    const State all = walk<write, Op, T>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
+                                         offset_of(line, l.ndim, l.size, l.out_stride), from,
+                                         smaller(l.n, from + j.part), start);
     if (!write && team.number() == 0) states[p] = all;
   }
 }
@@ -127,22 +132,24 @@ template <class Op, class T> void run(const Scan& s) {
   j.lines = count(l.ndim, l.size), j.part = l.n;
   const bool apart = l.ndim > 0 && l.in_stride[l.ndim - 1] == 1 && l.out_stride[l.ndim - 1] == 1 &&
                      !(l.in_step == 1 && l.out_step == 1);
-  const cuda::Teams teams = cuda::team_for(j.lines, l.n, apart);
-  if (teams == cuda::Teams::alone)
-    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<Op, T, cuda::Alone>, j.lines, j,
-                                           true);
-  if (teams == cuda::Teams::warp)
-    return cuda::launch_teams<cuda::Warp>("scan", scan_parts<Op, T, cuda::Warp>, j.lines, j, true);
-  const auto kernel = scan_parts<Op, T, cuda::Block>;
-  if (j.lines >= 512 || l.n < 2 * kLeastPart)
-    return cuda::launch_teams<cuda::Block>("scan", kernel, j.lines, j, true);
-  const int64_t parts = smaller(kMostParts, (l.n + kLeastPart - 1) / kLeastPart);
-  j.part = (l.n + parts - 1) / parts, j.parts = (l.n + j.part - 1) / j.part;
-  const cuda::Scratch scratch(size_t(j.lines * j.parts) * sizeof(State));
+  if (cuda::team_for(j.lines, l.n, apart) == cuda::Teams::alone)
+    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<true, Op, T, cuda::Alone>, j.lines,
+                                           j);
+  const int64_t parts = smaller(kMostParts / j.lines, l.n / kPartMultiple);
+  if (parts >= 2 && l.n >= 4 * kPartMultiple) {
+    j.part = (l.n + parts * kPartMultiple - 1) / (parts * kPartMultiple) * kPartMultiple;
+    j.parts = (l.n + j.part - 1) / j.part;
+  }
+  const cuda::Scratch scratch(j.parts > 1 ? size_t(j.lines * j.parts) * sizeof(State) : 0);
   j.state = scratch.as<void>();
-  cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, false);
-  cuda::launch_teams<cuda::Block>("scan", join_parts<Op, T>, j.lines, j);
-  cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, true);
+  const auto start = [&](auto kernel) {
+    cuda::launch_teams<cuda::Warp>("scan", kernel, j.lines * j.parts, j);
+  };
+  if (j.parts > 1) {
+    start(scan_parts<false, Op, T, cuda::Warp>);
+    cuda::launch_teams<cuda::Block>("scan", join_parts<Op, T>, j.lines, j);
+  }
+  start(scan_parts<true, Op, T, cuda::Warp>);
 }
 
 /// Bools are scanned as uint8.

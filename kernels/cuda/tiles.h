@@ -9,16 +9,9 @@
 //   void write(entry, i, j, Sum)
 // How the inner sum is cut depends on the shape alone: the same bits on every run.
 #pragma once
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/load.h"
 #include "kernels/math/number.h"
 #include "kernels/view.h"
-
-// Arrays of registers become registers only if the loops over them are unrolled.
-#ifdef __CUDACC__
-#define MT_UNROLLED _Pragma("unroll")
-#else
-#define MT_UNROLLED
-#endif
 
 namespace mt {
 inline namespace MT_ISA {

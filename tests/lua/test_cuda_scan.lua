@@ -64,6 +64,19 @@ test('long lines, cut into parts', function()
   local b, place = mt.cummin(y, 1)
   same(a, b, 'cummin')
   same(at, place, 'positions of cummin')
+  local z = mt.randint(0, 4, {2, 9001}):to('float32')  -- ties; odd lines begin at odd addresses
+  z[{{}, {7000}}] = 0 / 0
+  for _, ties in ipairs {z, z:to('float64'), mt.randint(0, 4, {2, 9001}):to('uint8')} do
+    a, at = mt.cummax(ties:to('cuda'), 2)
+    b, place = mt.cummax(ties, 2)
+    same(a, b, 'cummax with ties')
+    same(at, place, 'positions of cummax with ties')
+  end
+  local w = mt.rand(2, 9001)  -- joined in any other order these would be others
+  same(mt.discounted_cumsum(w:to('cuda'), 2, 0.9), mt.discounted_cumsum(w, 2, 0.9), 'discounted', 1e-6)
+  local v = w:to('cuda')
+  same(mt.cumsum(v[{{}, {2, 9001}}], 2), mt.cumsum(w[{{}, {2, 9001}}], 2), 'cumsum from an odd address', 1e-6)
+  same(mt.cumsum(v[{{}, {1, 9001, 2}}], 2), mt.cumsum(w[{{}, {1, 9001, 2}}], 2), 'cumsum of every other', 1e-6)
 end)
 
 test('NaN, infinities, ties and views', function()
