@@ -2,10 +2,15 @@
 //
 // A key (kernels/math/sort_keys.h) travels with its position, which decides between equal keys: no two items
 // are alike, so whatever sorts them is stable. Where few places are wanted, each tile passes on no
-// more items than that, until one tile holds them all. Other lines longer than a tile are sorted all
+// more items than that, until one tile holds them all; of long lines only those of a few groups come
+// so far. One place beyond is found digit by digit. Other lines longer than a tile are sorted all
 // together (radix_sort.h): words of a position and, above it, of as many bits of the key and the
 // line as there is room for, the lowest first; what did not fit is sorted by in another round.
+#include <utility>
+
+#include "kernels/cuda/load.h"
 #include "kernels/cuda/radix_sort.h"
+#include "kernels/cuda/team.h"
 #include "kernels/device.h"
 #include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
@@ -15,8 +20,10 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTile = 1024, kLeastTile = 32;      // items that a block sorts
+constexpr int kTile = 1024, kEach = 4;            // items that a block sorts, a thread of it
 constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
+
+template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
 
 __device__ inline bool comes_before(uint64_t a, uint64_t b) { return a < b; }
 __device__ inline bool comes_before(const Wide& a, const Wide& b) {
@@ -27,15 +34,15 @@ template <class I> __device__ I last_item() {
   else return {~uint64_t(0), ~uint64_t(0)};
 }
 
-/// Items of `lines` lines from first_line on lie `pitch` apart: n of each in `from` (null: the input
-/// itself), to be brought to `to` (null: the output).
+/// Items of `lines` lines from first_line on, n of each, to be brought to `to` (null: the output). Those
+/// of a line lie in `from`, `pitch` apart from the next one's; null: they are the input's elements.
 struct Job {
   Sort s;
   int64_t first_line, lines, n, pitch;
   const void* from;
   void* to;
-  int tile;       // a power of two
-  int64_t limit;  // how many items of a tile are of use
+  int64_t limit;   // how many items of a tile are of use
+  int64_t groups;  // those of one access are of a group, those of the next of the next one
   int place;  // the bits of a word that say which element it is; those above are of the line and
   int bit;    // its key, together one number, from this bit on
 };
@@ -49,9 +56,8 @@ template <class T, class K> struct Items {
     return static_cast<const T*>(j.s.in) +
            offset_of(j.first_line + line, l.ndim, l.size, l.in_stride);
   }
-  static __device__ I load(const Job& j, int64_t line, int64_t i) {
-    if (j.from) return static_cast<const I*>(j.from)[line * j.pitch + i];
-    return item(K(K(key_of(in(j, line)[i * j.s.lines.in_step])) ^ turn(j)), i);
+  static __device__ I element(const Job& j, T x, int64_t i) {
+    return item(K(K(key_of(x)) ^ turn(j)), i);
   }
   /// The i-th place of the output; where not all of the key is known, from the input.
   static __device__ void put(const Job& j, int64_t line, int64_t i, K sorted, int64_t at,
@@ -60,44 +66,108 @@ template <class T, class K> struct Items {
     const int64_t to =
         offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
     const auto key = KeyOf<T>(sorted ^ turn(j));
-    static_cast<T*>(j.s.out)[to] =
-        known && !ambiguous<T>(key) ? value_of<T>(key) : in(j, line)[at * l.in_step];
+    static_cast<T*>(j.s.out)[to] = known && !ambiguous<T>(key) ? value_of<T>(key) : in(j, line)[at];
     j.s.index[to] = at;
   }
 };
 
-/// A bitonic network (Batcher 1968).
-template <class I> __device__ void sort_shared(I* x, int n) {
-  for (int size = 2; size <= n; size *= 2)
+/// A bitonic network (Batcher 1968) for the E items of each thread of a block: partners meet in a
+/// thread, a warp, or `shared`.
+template <int E, class I> __device__ void sort_block(I (&x)[E], I* shared) {
+  const int thread = int(threadIdx.x), threads = int(blockDim.x);
+  for (int size = 2; size <= E * threads; size *= 2)
     for (int apart = size / 2; apart > 0; apart /= 2) {
-      __syncthreads();
-      for (int p = int(threadIdx.x); p < n / 2; p += int(blockDim.x)) {
-        const int low = 2 * p - (p & (apart - 1)), high = low + apart;
-        const I a = x[low], b = x[high];
-        if (comes_before(b, a) == ((low & size) == 0)) x[low] = b, x[high] = a;
+      const auto keep_first = [&](int k) {
+        const int i = thread * E + k;
+        return ((i & apart) == 0) == ((i & size) == 0);
+      };
+      MT_UNROLLED for (int a = 1; a < E; a *= 2)
+          MT_UNROLLED for (int k = 0; k < E; ++k) if (apart == a && (k & a) == 0 &&
+                                                      comes_before(x[k + a], x[k]) == keep_first(k))
+              std::swap(x[k], x[k + a]);
+      if (apart < E) continue;
+      const int across = apart / E;
+      if (across >= 32) {
+        MT_UNROLLED for (int k = 0; k < E; ++k) shared[k * threads + thread] = x[k];
+        __syncthreads();
       }
+      MT_UNROLLED for (int k = 0; k < E; ++k) {
+        const I other = across < 32 ? cuda::from_lane_across(x[k], across)
+                                    : shared[k * threads + (thread ^ across)];
+        if (comes_before(other, x[k]) == keep_first(k)) x[k] = other;
+      }
+      if (across >= 32) __syncthreads();
     }
-  __syncthreads();
 }
 
-template <class T, class K> __global__ void sort_tiles(const __grid_constant__ Job j) {
+template <int E, class T, class K>
+__global__ void __launch_bounds__(kTile / kEach, 4) sort_tiles(const __grid_constant__ Job j) {
   using I = Item<K>;
-  I* const x = cuda::shared_memory<I>();
-  const int64_t tiles = (j.n + j.tile - 1) / j.tile;
+  I* const shared = cuda::shared_memory<I>();
+  const int thread = int(threadIdx.x), threads = int(blockDim.x), tile = E * threads;
+  const int64_t tiles = (j.n + tile - 1) / tile;
   for (int64_t w = blockIdx.x; w < j.lines * tiles; w += gridDim.x) {
-    const int64_t line = w / tiles, tile = w - line * tiles, first = tile * j.tile;
-    const int64_t n = smaller<int64_t>(j.tile, j.n - first);
-    for (int i = int(threadIdx.x); i < j.tile; i += int(blockDim.x))
-      x[i] = i < n ? Items<T, K>::load(j, line, first + i) : last_item<I>();
-    sort_shared(x, j.tile);
+    const int64_t line = w / tiles, number = w - line * tiles, first = number * tile;
+    const int64_t n = smaller<int64_t>(tile, j.n - first);
+    const I* const from = j.from ? static_cast<const I*>(j.from) + line * j.pitch + first : nullptr;
+    const T* const in = Items<T, K>::in(j, line) + first;
+    I x[E];
+    MT_UNROLLED for (int k = 0; k < E; ++k) {
+      const int i = k * threads + thread;
+      if (i >= n) x[k] = last_item<I>();
+      else x[k] = from ? from[i] : Items<T, K>::element(j, in[i], first + i);
+    }
+    sort_block(x, shared);
+    MT_UNROLLED for (int k = 0; k < E; ++k) shared[thread * E + k] = x[k];
+    __syncthreads();
     if (j.to) {
-      I* const to = static_cast<I*>(j.to) + line * j.pitch + tile * j.limit;
-      for (int64_t i = threadIdx.x; i < smaller(n, j.limit); i += blockDim.x) to[i] = x[i];
+      I* const to = static_cast<I*>(j.to) + line * j.pitch + number * j.limit;
+      for (int64_t i = thread; i < smaller(n, j.limit); i += threads) to[i] = shared[i];
     } else {
-      for (int64_t i = threadIdx.x; i < j.s.keep; i += blockDim.x)
-        Items<T, K>::put(j, line, i, key_in(x[j.s.first + i]), at_in(x[j.s.first + i]));
+      for (int64_t i = thread; i < j.s.keep; i += threads) {
+        const I& sorted = shared[j.s.first + i];
+        Items<T, K>::put(j, line, i, key_in(sorted), at_in(sorted));
+      }
     }
     __syncthreads();
+  }
+}
+
+/// The first item of each group.
+template <class T, class K> __global__ void first_of_groups(const __grid_constant__ Job j) {
+  using I = Item<K>;
+  constexpr int N = kAccess<T>, kAtOnce = 4;
+  for (const int64_t w : cuda::turns(j.lines * j.groups)) {
+    const int64_t line = w / j.groups, group = w - line * j.groups, step = j.groups * N;
+    const cuda::Access<const T, N> in(Items<T, K>::in(j, line), 1, 0);
+    I first = last_item<I>();
+    const auto look_at = [&](T x, int64_t i) {
+      const I other = Items<T, K>::element(j, x, i);
+      if (comes_before(other, first)) first = other;
+    };
+    int64_t i = group * N;
+    for (; i + kAtOnce * step <= j.n; i += kAtOnce * step) {
+      cuda::Group<T, N> x[kAtOnce];
+      MT_UNROLLED for (int k = 0; k < kAtOnce; ++k) x[k] = in.load(i + k * step, j.n);
+      MT_UNROLLED for (int k = 0; k < kAtOnce; ++k) MT_UNROLLED for (int v = 0; v < N; ++v)
+          look_at(x[k].v[v], i + k * step + v);
+    }
+    for (; i < j.n; i += step)
+      for (int v = 0; v < N && i + v < j.n; ++v) look_at(in.p[i + v], i + v);
+    static_cast<I*>(j.to)[line * j.pitch + group] = first;
+  }
+}
+/// The items of the groups whose first ones are in `from`.
+template <class T, class K> __global__ void list_groups(const __grid_constant__ Job j) {
+  using I = Item<K>;
+  constexpr int N = kAccess<T>;
+  for (const int64_t w : cuda::turns(j.lines * j.n)) {
+    const int64_t line = w / j.n, i = w - line * j.n, row = i / (j.limit * N);
+    const I first = static_cast<const I*>(j.from)[line * j.pitch + i / N - row * j.limit];
+    const int64_t at = (at_in(first) / N % j.groups + row * j.groups) * N + i % N;
+    static_cast<I*>(j.to)[line * j.pitch + i] =
+        at < j.s.lines.n ? Items<T, K>::element(j, Items<T, K>::in(j, line)[at], at)
+                         : last_item<I>();
   }
 }
 
@@ -108,7 +178,7 @@ template <class T> __global__ void list_words(const __grid_constant__ Job j) {
   for (const int64_t i : cuda::turns(j.lines * j.n)) {
     const int64_t at = j.from ? int64_t(static_cast<const uint64_t*>(j.from)[i] & places) : i;
     const int64_t line = at / j.n;
-    const T x = Items<T, KeyOf<T>>::in(j, line)[(at - line * j.n) * j.s.lines.in_step];
+    const T x = Items<T, KeyOf<T>>::in(j, line)[at - line * j.n];
     const uint64_t key = (key_of(x) ^ Items<T, KeyOf<T>>::turn(j)) & ~uint64_t(0) >> (64 - bits);
     const uint64_t upper = j.bit < bits ? key >> j.bit | uint64_t(line) << 1 << (bits - 1 - j.bit)
                                         : uint64_t(line) >> (j.bit - bits);
@@ -141,25 +211,179 @@ template <class T> void sort_words(Job j, uint64_t* words, uint64_t* other) {
   cuda::launch_each("sort", write<T>, j.lines * j.s.keep, j, bits <= room);
 }
 
-template <class T, class K> void launch_tiles(Job& j) {
-  j.tile = kLeastTile;
-  while (j.tile < kTile && j.tile < j.n) j.tile *= 2;
-  const int64_t tiles = j.lines * ((j.n + j.tile - 1) / j.tile), most = int64_t(1) << 20;
-  cuda::launch_blocks("sort", sort_tiles<T, K>, unsigned(smaller(tiles, most)),
-                      unsigned(j.tile > kLeastTile ? j.tile / 2 : j.tile),
-                      size_t(j.tile) * sizeof(Item<K>), j);
+template <class T, class K> void launch_tiles(const Job& j) {
+  const auto start = [&](auto kernel, int tile, int threads) {
+    const int64_t tiles = j.lines * ((j.n + tile - 1) / tile), most = int64_t(1) << 20;
+    cuda::launch_blocks("sort", kernel, unsigned(smaller(tiles, most)), unsigned(threads),
+                        size_t(tile) * sizeof(Item<K>), j);
+  };
+  if (j.n <= 32) return start(sort_tiles<1, T, K>, 32, 32);
+  int tile = 32 * kEach;
+  while (tile < kTile && tile < j.n) tile *= 2;
+  start(sort_tiles<kEach, T, K>, tile, tile / kEach);
 }
 
-/// Few places; the two arrays have room for the items.
+/// How many groups to make of each line where its `limit` first items are wanted: about as many as
+/// items in the `limit` groups that then count, and enough threads. 0: the line is too short.
+template <class T> int64_t groups_for(int64_t lines, int64_t n, int64_t limit) {
+  constexpr int64_t least = 8, threads = 1 << 16, N = kAccess<T>;
+  int64_t each = 1;
+  while (4 * each * each * limit <= n && (each < least || lines * n >= 2 * each * threads))
+    each *= 2;
+  return each < least ? 0 : ((n + N - 1) / N + each / N - 1) / (each / N);
+}
+
+/// Few places; the two arrays have room for the items that are passed on. Items among the `limit` first
+/// ones are in groups whose own first items are: others have `limit` items before them.
 template <class T, class K> void sort_few(Job j, void* spare, void* other) {
-  j.limit = j.s.first + j.s.keep;
-  for (j.to = spare; j.n > kTile; j.from = j.to, j.to = other, other = const_cast<void*>(j.from)) {
-    launch_tiles<T, K>(j);
-    const int64_t full = (j.n - 1) / kTile;
-    j.n = full * j.limit + smaller(j.limit, j.n - full * kTile);
+  const auto next = [&](int64_t n) {
+    j.n = n, j.from = spare, j.to = other;
+    std::swap(spare, other);
+  };
+  const auto pass_on = [&](int64_t most) {
+    while (j.n > most) {
+      launch_tiles<T, K>(j);
+      const int64_t full = (j.n - 1) / kTile;
+      next(full * j.limit + smaller(j.limit, j.n - full * kTile));
+    }
+  };
+  j.to = spare;
+  if (j.groups > 0) {
+    const int64_t step = j.groups * kAccess<T>, each = (j.n + step - 1) / step * kAccess<T>;
+    cuda::launch_each("sort", first_of_groups<T, K>, j.lines * j.groups, j);
+    next(j.groups);
+    pass_on(j.limit);
+    j.n = j.limit * each;
+    cuda::launch_each("sort", list_groups<T, K>, j.lines * j.n, j);
+    next(j.n);
   }
+  pass_on(kTile);
   j.to = nullptr;
   launch_tiles<T, K>(j);
+}
+
+/// What is known of the wanted item of a line: its upper bits, those of its position once the key is
+/// whole; how many items are alike in these, how many of them come before it.
+struct Known {
+  uint64_t key, at;
+  int key_shift, at_shift;  // what is not known
+  int64_t alike, before;
+};
+constexpr int kDigit = 11, kDigits = 1 << kDigit;
+constexpr int64_t kPart = 1 << 15;  // elements that a block counts
+
+/// A pass looks at `width` bits of the keys, or positions, from `shift` on.
+struct Select {
+  Job j;
+  Known* known;
+  unsigned long long* counts;  // lines x kDigits
+  bool of_key;
+  int shift, width;
+};
+
+/// Calls body(key, position) for this thread's elements of a part of a line.
+template <class T, class F>
+__device__ void each_of_part(const Job& j, int64_t line, int64_t part, const F& body) {
+  constexpr int N = kAccess<T>, kAtOnce = 4;
+  const int64_t to = smaller(j.n, (part + 1) * kPart), step = int64_t(blockDim.x) * N;
+  const cuda::Access<const T, N> in(Items<T, KeyOf<T>>::in(j, line), 1, 0);
+  const auto key = [&](T x) {
+    return KeyOf<T>((key_of(x) ^ Items<T, KeyOf<T>>::turn(j)) &
+                    ~uint64_t(0) >> (64 - 8 * sizeof(T)));
+  };
+  for (int64_t i = part * kPart + threadIdx.x * N; i < to; i += kAtOnce * step) {
+    cuda::Group<T, N> x[kAtOnce];
+    MT_UNROLLED for (int k = 0; k < kAtOnce; ++k) x[k] = in.load(i + k * step, to);
+    MT_UNROLLED for (int k = 0; k < kAtOnce; ++k)
+        MT_UNROLLED for (int v = 0; v < N; ++v) if (i + k * step + v < to)
+            body(key(x[k].v[v]), i + k * step + v);
+  }
+}
+__global__ void start_select(const __grid_constant__ Select s) {
+  for (const int64_t i : cuda::turns(s.j.lines * kDigits)) s.counts[i] = 0;
+  for (const int64_t i : cuda::turns(s.j.lines)) s.known[i] = {0, 0, 0, 63, s.j.n, s.j.s.first};
+}
+template <class T> __global__ void count_digits(const __grid_constant__ Select s) {
+  int* const counts = cuda::shared_memory<int>();
+  const int64_t parts = (s.j.n + kPart - 1) / kPart;
+  const unsigned digits = 1u << s.width;
+  for (int64_t w = blockIdx.x; w < s.j.lines * parts; w += gridDim.x) {
+    const int64_t line = w / parts;
+    const Known known = s.known[line];
+    if (known.alike == 1) continue;
+    for (unsigned d = threadIdx.x; d < digits; d += blockDim.x) counts[d] = 0;
+    __syncthreads();
+    each_of_part<T>(s.j, line, w - line * parts, [&](KeyOf<T> key, int64_t at) {
+      const uint64_t bits = (s.of_key ? uint64_t(key) : uint64_t(at)) >> s.shift;
+      const bool alike =
+          s.of_key ? bits >> s.width == known.key : key == known.key && bits >> s.width == known.at;
+      if (alike) atomicAdd(&counts[bits & (digits - 1)], 1);
+    });
+    __syncthreads();
+    for (unsigned d = threadIdx.x; d < digits; d += blockDim.x)
+      if (counts[d] > 0) atomicAdd(&s.counts[line * kDigits + d], (unsigned long long)(counts[d]));
+    __syncthreads();
+  }
+}
+/// The digit of the wanted item; the counts are 0 then.
+__global__ void pick_digit(const __grid_constant__ Select s) {
+  constexpr int each = kDigits / cuda::kThreads;
+  const cuda::Block team;
+  for (const int64_t line : team.lines(s.j.lines)) {
+    Known& known = s.known[line];
+    const Known was = known;
+    if (was.alike == 1) continue;
+    unsigned long long* const counts = s.counts + line * kDigits + team.number() * each;
+    int64_t mine[each], sum = 0;
+    MT_UNROLLED for (int k = 0; k < each; ++k) {
+      mine[k] = int64_t(counts[k]), counts[k] = 0;
+      sum += mine[k];
+    }
+    int64_t before = team.scan(sum, int64_t(0), cuda::Add{}).before;
+    MT_UNROLLED for (int k = 0; k < each; ++k) {
+      const uint64_t digit = uint64_t(team.number() * each + k);
+      if (was.before >= before && was.before < before + mine[k]) {
+        if (s.of_key) known.key = was.key << s.width | digit, known.key_shift = s.shift;
+        else known.at = was.at << s.width | digit, known.at_shift = s.shift;
+        known.alike = mine[k], known.before = was.before - before;
+      }
+      before += mine[k];
+    }
+  }
+}
+template <class T> __global__ void put_selected(const __grid_constant__ Select s) {
+  const int64_t parts = (s.j.n + kPart - 1) / kPart;
+  for (int64_t w = blockIdx.x; w < s.j.lines * parts; w += gridDim.x) {
+    const int64_t line = w / parts;
+    const Known known = s.known[line];
+    each_of_part<T>(s.j, line, w - line * parts, [&](KeyOf<T> key, int64_t at) {
+      if (key >> known.key_shift == known.key && uint64_t(at) >> known.at_shift == known.at)
+        Items<T, KeyOf<T>>::put(s.j, line, 0, key, at);
+    });
+  }
+}
+
+/// One place of long lines: the bits of its item from the highest on (radix select), those of the
+/// position where keys are equal. Passes over a line whose item is known do nothing.
+template <class T> void select(const Job& j) {
+  const cuda::Scratch known(size_t(j.lines) * sizeof(Known)),
+      counts(size_t(j.lines * kDigits) * sizeof(unsigned long long));
+  if (!known.as<void>() || !counts.as<void>()) return;  // the error is noted
+  Select s{j, known.as<Known>(), counts.as<unsigned long long>(), true, 0, 0};
+  const int64_t parts = j.lines * ((j.n + kPart - 1) / kPart);
+  const unsigned blocks = unsigned(smaller<int64_t>(parts, 1 << 20));
+  const auto pass = [&](bool of_key, int bits) {
+    for (s.of_key = of_key; bits > 0;) {
+      s.width = smaller(kDigit, bits), s.shift = bits -= s.width;
+      cuda::launch_blocks("sort", count_digits<T>, blocks, cuda::kThreads, kDigits * sizeof(int),
+                          s);
+      cuda::launch_teams<cuda::Block>("sort", pick_digit, j.lines, s);
+    }
+  };
+  cuda::launch_each("sort", start_select, j.lines * kDigits, s);
+  pass(true, 8 * int(sizeof(T)));
+  pass(false, cuda::bits_for(j.n));
+  cuda::launch("sort", put_selected<T>, blocks, cuda::kThreads, s);
 }
 
 template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
@@ -168,8 +392,15 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   if (l.n <= kTile) return launch_tiles<T, K>(j);
   const bool few = s.first + s.keep <= kTile / 2;
-  const int64_t all = j.lines, together = smaller(all, kMostItems / l.n > 1 ? kMostItems / l.n : 1);
-  const size_t bytes = size_t(together * l.n) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
+  if (!few && s.keep == 1 && l.n >= kPart) return select<T>(j);
+  if (few) {
+    j.limit = s.first + s.keep;
+    j.groups = groups_for<T>(j.lines, l.n, j.limit);
+    j.pitch = j.groups > 0 ? j.groups : (l.n + kTile - 1) / kTile * j.limit;
+  }
+  const int64_t all = j.lines, room = kMostItems / j.pitch,
+                together = smaller(all, room > 1 ? room : 1);
+  const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
   if (!spare.as<void>() || !other.as<void>()) return;  // the error is noted
   for (; j.first_line < all; j.first_line += together) {

@@ -80,6 +80,29 @@ test('NaN is the largest, zeros are alike, equal ones stay in order', function()
   end
 end)
 
+test('few places, and one, of long lines: ties, NaN, infinities', function()
+  mt.manual_seed(6)
+  local n, inf, nan = 40003, math.huge, 0 / 0
+  local few = mt.tensor({1, nan, -0.0, 0, -inf, inf, 2, -1}):expand(5001, 8):reshape(-1)
+  local lines = {
+    random({2, n}, 'float32'), mt.stack({few[{{1, n}}], few[{{6, n + 5}}]}), random({2, n}, 'int64'),
+    random({2, n}, 'uint8'), mt.zeros({2, n}), random({2, n}, 'float64'),
+  }
+  for i, x in ipairs(lines) do
+    for _, largest in ipairs {true, false} do
+      for _, k in ipairs {1, 9, 512} do
+        compare(('topk %d of lines %d'):format(k, i), function(y) return mt.topk(y, k, 2, largest) end, x)
+      end
+    end
+    for _, k in ipairs {20, 20000, n} do
+      compare(('kthvalue %d of lines %d'):format(k, i), function(y) return mt.kthvalue(y, k, 2) end, x)
+    end
+    compare('median', function(y) return mt.median(y, 2) end, x)
+    compare('from an odd address', function(y) return mt.topk(y[{{}, {2, n}}], 9, 2) end, x)
+    compare('from an odd address', function(y) return mt.kthvalue(y[{{}, {2, n}}], 20000, 2) end, x)
+  end
+end)
+
 test('views and 0-d tensors', function()
   local x = mt.randn(9, 40, 6)
   for dim = 1, 3 do
