@@ -91,7 +91,7 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
          const Tensor* const* in, const double* numbers, const Device& device) {
   const Program& p = e.program();
   Run r;
-  r.program = &p, r.dtype = dtype, r.numbers = numbers;
+  r.program = &p, r.dtype = dtype, r.numbers = numbers, r.scratch = nullptr;
   const int used = p.outputs + p.inputs, last = space.size() - 1;
   bool flat = !p.by_rows;
   for (int k = 0; k < used; ++k) {
