@@ -184,7 +184,7 @@ class RowsText {
   /// An input's elements of this thread.
   std::string loads(int i) const {
     const int k = p_.outputs + p_.code[i].which;
-    std::string s = loop(f_.wide >> k & 1);
+    std::string s = loop(f_.wide >> k & 1, true);
     const char* const guard = f_.full ? "" : "in ? ";
     if (f_.wide >> k & 1) {
       s += fmt::format("    const Pack w = {}*(const Pack*)(p{} + at){};\n", guard, k,
@@ -199,15 +199,16 @@ class RowsText {
   std::string place(int k) const {
     return f_.dense >> k & 1 ? "at" : fmt::format("at * r.step[{}]", k);
   }
-  /// The head of a loop over a thread's elements, or over its packs of them.
-  std::string loop(bool packs) const {
+  /// The head of a loop over a thread's elements, or over its packs of them; `places`: the body asks where
+  /// they lie.
+  std::string loop(bool packs, bool places) const {
     std::string at = f_.run == 1 ? fmt::format("k * {} + t", f_.team)
                      : packs     ? fmt::format("(k / {} * {} + t) * {}", f_.run, f_.team, f_.run)
                              : fmt::format("(k / {0} * {1} + t) * {0} + k % {0}", f_.run, f_.team);
     if (!f_.held) at = "base + " + at;
     return fmt::format("#pragma unroll\n  for (int k = 0; k < {}; k += {}) {{\n", f_.each,
                        packs ? f_.run : 1) +
-           fmt::format("    const int at = {};\n", at) +
+           (places || !f_.full ? fmt::format("    const int at = {};\n", at) : "") +
            (f_.full ? "" : "    const bool in = at < r.n;\n");
   }
 
@@ -272,8 +273,10 @@ class RowsText {
             fmt::format("  {} s{}_{} = {};\n", state_type(i, part), i, part, identity(i, part));
         body += (f_.full ? "    " : "    if (in) ") + enter(i, part, operand(p_.code[i].in[0]));
       }
+    bool writes = false;
     for (int k = 0; k < p_.outputs; ++k) {
       if (!stores(k, l)) continue;
+      writes = true;
       const std::string x = operand(p_.output[k]);
       if (f_.wide >> k & 1) before += fmt::format("  Pack o{};\n", k);
       body += f_.wide >> k & 1
@@ -281,7 +284,7 @@ class RowsText {
                   : fmt::format("    {}p{}[{}] = {};\n", store_guard(), k, place(k), x);
     }
     if (body.empty()) return "";
-    std::string s = loads_again + loop(false) + body + "  }\n";
+    std::string s = loads_again + loop(false, writes) + body + "  }\n";
     if (!f_.held)
       s = fmt::format("  for (int base = 0; base < r.n; base += {}) {{\n", f_.team * f_.each) + s +
           "  }\n";
