@@ -10,7 +10,7 @@ namespace mt {
 namespace {
 
 constexpr int kStartsBefore = 2;  // a program that is dropped soon is not worth a capture
-constexpr int kMostDrops = 4;     // of a step whose pointers move again and again
+constexpr int kMostDrops = 4;     // of a step whose pointers or numbers change again and again
 constexpr size_t kFewCalls = 4;   // are launched
 
 }  // namespace
@@ -44,7 +44,7 @@ size_t StepReplay::graphs() const {
 
 /// A graph has fixed pointers and numbers: from now on arguments that move and results are copied.
 void StepReplay::choose_graphs() {
-  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && numbers_.empty() && drops_ < kMostDrops;
+  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMostDrops;
   uses_graphs_ = may && starts_++ >= kStartsBefore;
   graphs_.resize(ends_.size());
 }

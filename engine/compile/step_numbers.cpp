@@ -140,8 +140,11 @@ void StepReplay::set_numbers(const std::vector<double>& values) {
   for (const Number& n : numbers_) {
     const double x = values[size_t(n.value)];
     const auto narrow = static_cast<float>(x);
-    if (n.wide) std::memcpy(n.at, &x, sizeof x);
-    else std::memcpy(n.at, &narrow, sizeof narrow);
+    const void* const from = n.wide ? static_cast<const void*>(&x) : &narrow;
+    const size_t bytes = n.wide ? sizeof x : sizeof narrow;
+    if (std::memcmp(n.at, from, bytes) == 0) continue;
+    std::memcpy(n.at, from, bytes);
+    drop_graphs();
   }
 }
 

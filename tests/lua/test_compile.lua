@@ -547,10 +547,10 @@ end)
 
 test('what cannot be replayed runs as it is, and says so once', function()
   local text = told(function()
-    local f = mt.compile(function(x) return mt.linalg.inv(x) * 2 end)
-    for _ = 1, 4 do eq(f(mt.eye(2) * 2):tolist(), {{1, 0}, {0, 1}}) end
+    local f = mt.compile(function(x) return mt.multinomial(x, 1) * 2 end)
+    for _ = 1, 4 do eq(f(mt.tensor{0, 1, 0}):tolist(), {4}) end
   end)
-  assert(text:find 'test_compile.lua:%d+ runs as it is: inv computes beside the verbs of the device', text)
+  assert(text:find 'test_compile.lua:%d+ runs as it is: multinomial computes beside the verbs of the device', text)
   eq(select(2, text:gsub('\n', '')), 1)
   local w = mt.ones(2):requires_grad_()
   text = told(function()
