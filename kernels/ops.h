@@ -45,13 +45,18 @@ struct Param {
   Default is = Default::value;
 };
 
-/// f(in...) = out, computed with mpmath, so that a wrong formula cannot test itself.
-struct Point {
-  double in[3];
-  double out;
-};
+constexpr int kMaxInputs = 3, kMaxParams = 4, kPoints = 3;
 
-constexpr int kMaxInputs = 3, kMaxParams = 4, kMaxPoints = 3;
+/// Where tests sample the inputs, and inputs for which the results are known.
+template <int Points, int Numbers> struct Domain {
+  double lo, hi, in[Points][Numbers];
+  constexpr Domain within(double least, double most) const {
+    Domain d = *this;
+    d.lo = least, d.hi = most;
+    return d;
+  }
+};
+using Inputs = Domain<kPoints, kMaxInputs>;
 
 /// What the second input may hold, of integers: for the others there is no integer result.
 enum class Divisor : uint8_t { any, nonzero, nonnegative };
@@ -81,9 +86,10 @@ struct Info {
   const char* doc;
   Accepts accepts;
   uint8_t saves[kMaxInputs];  // a mask for each derivative
-  double lo, hi;              // where tests sample the inputs
-  Point points[kMaxPoints];
-  Param params[kMaxParams];
+  Inputs domain;
+  /// Of domain.in, computed with mpmath, so that a wrong formula cannot test itself.
+  double results[kPoints];
+  Param params[kMaxParams] = {};
   Facts facts = {};
 };
 
@@ -118,6 +124,13 @@ template <class T> MT_HD constexpr auto zero(const T& x) {
   else return zeros_like(x);
 }
 
+constexpr Inputs kReals{-4, 4, {{-1.25}, {0.5}, {2.75}}},
+    kPositive{0.3, 4, {{0.375}, {1.5}, {3.25}}}, kUnit{-0.9, 0.9, {{-0.625}, {0.375}, {0.875}}},
+    kPairs{-4, 4, {{2.5, 0.75}, {1.25, 1.25}, {0.5, 3.5}}},
+    kPositivePairs = kPairs.within(0.3, 4), kLogic{-1, 1, {{0, 0.25}, {-1, 2}, {0, 0}}},
+    kQuotients{0.3, 4, {{7.5, 2}, {-7.5, 2}, {7.5, -2}}}, kBits{0, 9, {{12, 10}, {7, 0}, {6, 9}}},
+    kTriples{-4, 4, {{1, 3, 0.25}, {-2, 2.5, 0.5}, {0.5, 0.5, 2}}};
+
 // The rows of Info are tables.
 // clang-format off
 
@@ -125,8 +138,7 @@ template <class T> MT_HD constexpr auto zero(const T& x) {
 
 struct Neg {
   static constexpr Info info{"neg", "-x",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, 1.25}, {{0.5}, -0.5}, {{2.75}, -2.75}}, {},
+    Accepts::number, {nothing}, kReals, {1.25, -0.5, -2.75}, {},
     {.refuses_bool = "minus of a bool tensor; use logical_not, or :long() first"}};
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
@@ -135,8 +147,7 @@ MT_FUNCTION(Neg, neg)
 
 struct Sign {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
-    Accepts::any, {nothing}, -4, 4,
-    {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
+    Accepts::any, {nothing}, kReals, {-1, 1, 1}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
   }
@@ -146,8 +157,7 @@ MT_FUNCTION(Sign, sign)
 
 struct Abs {
   static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
-    Accepts::number, {a}, -4, 4,
-    {{{-1.25}, 1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
+    Accepts::number, {a}, kReals, {1.25, 0.5, 2.75}};
   template <class T> MT_HD static T f(T x) { return math::abs(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
@@ -155,9 +165,8 @@ MT_FUNCTION(Abs, abs)
 
 struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
-    Accepts::real, {output}, 0.3, 4,
-    {{{0.375}, 2.6666666666666667}, {{1.5}, 0.66666666666666667},
-     {{3.25}, 0.30769230769230769}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {output}, kPositive,
+    {2.6666666666666667, 0.66666666666666667, 0.30769230769230769}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
@@ -165,8 +174,7 @@ MT_FUNCTION(Reciprocal, reciprocal)
 
 struct Square {
   static constexpr Info info{"square", "x * x",
-    Accepts::number, {a}, -4, 4,
-    {{{-1.25}, 1.5625}, {{0.5}, 0.25}, {{2.75}, 7.5625}}, {}};
+    Accepts::number, {a}, kReals, {1.5625, 0.25, 7.5625}};
   template <class T> MT_HD static T f(T x) { return x * x; }
   template <class T> MT_HD static T df(T g, T x) { return g * (x + x); }
 };
@@ -174,9 +182,8 @@ MT_FUNCTION(Square, square)
 
 struct Deg2rad {
   static constexpr Info info{"deg2rad", "degrees as radians",
-    Accepts::real, {nothing}, -4, 4,
-    {{{-1.25}, -0.02181661564992912}, {{0.5}, 0.0087266462599716479},
-     {{2.75}, 0.047996554429844063}}, {}};
+    Accepts::real, {nothing}, kReals,
+    {-0.02181661564992912, 0.0087266462599716479, 0.047996554429844063}};
   template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
   template <class T> MT_HD static T df(T g) { return g * T(0.0174532925199432958); }
 };
@@ -184,8 +191,7 @@ MT_FUNCTION(Deg2rad, deg2rad)
 
 struct Rad2deg {
   static constexpr Info info{"rad2deg", "radians as degrees",
-    Accepts::real, {nothing}, -4, 4,
-    {{{-1.25}, -71.619724391352901}, {{0.5}, 28.64788975654116}, {{2.75}, 157.56339366097638}}, {}};
+    Accepts::real, {nothing}, kReals, {-71.619724391352901, 28.64788975654116, 157.56339366097638}};
   template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
   template <class T> MT_HD static T df(T g) { return g * T(57.2957795130823209); }
 };
@@ -193,8 +199,8 @@ MT_FUNCTION(Rad2deg, rad2deg)
 
 struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
-    Accepts::real, {output}, 0.1, 4,
-    {{{0.375}, 0.61237243569579452}, {{1.5}, 1.224744871391589}, {{3.25}, 1.8027756377319946}}, {}};
+    Accepts::real, {output}, kPositive.within(0.1, 4),
+    {0.61237243569579452, 1.224744871391589, 1.8027756377319946}};
   template <class T> MT_HD static T f(T x) { return math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
@@ -202,9 +208,8 @@ MT_FUNCTION(Sqrt, sqrt)
 
 struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
-    Accepts::real, {output}, 0.3, 4,
-    {{{0.375}, 1.6329931618554521}, {{1.5}, 0.81649658092772603},
-     {{3.25}, 0.55470019622522912}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {output}, kPositive,
+    {1.6329931618554521, 0.81649658092772603, 0.55470019622522912}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
@@ -212,8 +217,7 @@ MT_FUNCTION(Rsqrt, rsqrt)
 
 struct Floor {
   static constexpr Info info{"floor", "the largest whole number not above x",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, -2}, {{0.5}, 0}, {{2.75}, 2}}, {}};
+    Accepts::number, {nothing}, kReals, {-2, 0, 2}};
   template <class T> MT_HD static T f(T x) { return math::floor(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
@@ -221,8 +225,7 @@ MT_FUNCTION(Floor, floor)
 
 struct Ceil {
   static constexpr Info info{"ceil", "the smallest whole number not below x",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 3}}, {}};
+    Accepts::number, {nothing}, kReals, {-1, 1, 3}};
   template <class T> MT_HD static T f(T x) { return math::ceil(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
@@ -230,8 +233,7 @@ MT_FUNCTION(Ceil, ceil)
 
 struct Round {
   static constexpr Info info{"round", "the nearest whole number, halves to even",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 3}}, {}};
+    Accepts::number, {nothing}, kReals, {-1, 0, 3}};
   template <class T> MT_HD static T f(T x) { return math::round(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
@@ -239,8 +241,7 @@ MT_FUNCTION(Round, round)
 
 struct Trunc {
   static constexpr Info info{"trunc", "x without its fraction",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 2}}, {}};
+    Accepts::number, {nothing}, kReals, {-1, 0, 2}};
   template <class T> MT_HD static T f(T x) { return math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
@@ -248,8 +249,7 @@ MT_FUNCTION(Trunc, trunc)
 
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
-    Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, -0.25}, {{0.5}, 0.5}, {{2.75}, 0.75}}, {}};
+    Accepts::number, {nothing}, kReals, {-0.25, 0.5, 0.75}};
   template <class T> MT_HD static T f(T x) { return x - math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return g; }
 };
@@ -258,9 +258,8 @@ MT_FUNCTION(Frac, frac)
 struct Clamp {
   static constexpr Info info{"clamp",
     "x held between min and max; NaN stays; the slope is 0 at the ends and of NaN",
-    Accepts::number, {a}, -4, 4,
-    {{{-1.25}, -1.25}, {{0.5}, 0.5},
-     {{2.75}, 2.75}}, {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
+    Accepts::number, {a}, kReals, {-1.25, 0.5, 2.75},
+    {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
   template <class T> MT_HD static T f(T x, T lo, T hi) {
     T raised = select(x < lo, lo, x);
     return select(raised > hi, hi, raised);
@@ -276,8 +275,7 @@ MT_FUNCTION(Clamp, clamp)
 struct NanToNum {
   static constexpr Info info{"nan_to_num",
     "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
-    Accepts::any, {a}, -4, 4,
-    {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
+    Accepts::any, {a}, kReals, {-1.25, 0.5, 2.75},
     {{"nan", 0}, {"posinf", math::kNil, false, Default::largest},
      {"neginf", math::kNil, false, Default::lowest}}};
   template <class T> MT_HD static T f(T x, T nan, T above, T below) {
@@ -300,9 +298,8 @@ MT_FUNCTION(NanToNum, nan_to_num)
 
 struct Exp {
   static constexpr Info info{"exp", "e to the power x",
-    Accepts::real, {output}, -4, 4,
-    {{{-1.25}, 0.2865047968601901}, {{0.5}, 1.6487212707001281}, {{2.75}, 15.642631884188172}}, {},
-    {.autocast_float32 = true}};
+    Accepts::real, {output}, kReals, {0.2865047968601901, 1.6487212707001281, 15.642631884188172},
+    {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::exp(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
@@ -310,9 +307,8 @@ MT_FUNCTION(Exp, exp)
 
 struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
-    Accepts::real, {output}, -4, 4,
-    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.64872127070012815},
-     {{2.75}, 14.642631884188172}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {output}, kReals, {-0.7134952031398099, 0.64872127070012815, 14.642631884188172},
+    {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::expm1(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
@@ -320,9 +316,8 @@ MT_FUNCTION(Expm1, expm1)
 
 struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
-    Accepts::real, {output}, -4, 4,
-    {{{-1.25}, 0.42044820762685727}, {{0.5}, 1.414213562373095}, {{2.75}, 6.7271713220297163}}, {},
-    {.autocast_float32 = true}};
+    Accepts::real, {output}, kReals, {0.42044820762685727, 1.414213562373095, 6.7271713220297163},
+    {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::exp2(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
@@ -330,9 +325,9 @@ MT_FUNCTION(Exp2, exp2)
 
 struct Log {
   static constexpr Info info{"log", "natural logarithm",
-    Accepts::real, {a}, 0.2, 4,
-    {{{0.375}, -0.98082925301172624}, {{1.5}, 0.40546510810816438},
-     {{3.25}, 1.1786549963416461}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kPositive.within(0.2, 4),
+    {-0.98082925301172624, 0.40546510810816438, 1.1786549963416461}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
@@ -340,9 +335,9 @@ MT_FUNCTION(Log, log)
 
 struct Log1p {
   static constexpr Info info{"log1p", "log(1 + x), exact near 0",
-    Accepts::real, {a}, -0.7, 4,
-    {{{-0.625}, -0.98082925301172624}, {{0.5}, 0.40546510810816438},
-     {{2.75}, 1.3217558399823194}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, {-0.7, 4, {{-0.625}, {0.5}, {2.75}}},
+    {-0.98082925301172624, 0.40546510810816438, 1.3217558399823194}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log1p(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
@@ -350,9 +345,8 @@ MT_FUNCTION(Log1p, log1p)
 
 struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
-    Accepts::real, {a}, 0.2, 4,
-    {{{0.375}, -1.4150374992788438}, {{1.5}, 0.58496250072115618},
-     {{3.25}, 1.7004397181410922}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kPositive.within(0.2, 4),
+    {-1.4150374992788438, 0.58496250072115618, 1.7004397181410922}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log2(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
@@ -360,9 +354,9 @@ MT_FUNCTION(Log2, log2)
 
 struct Log10 {
   static constexpr Info info{"log10", "logarithm to base 10",
-    Accepts::real, {a}, 0.2, 4,
-    {{{0.375}, -0.42596873227228115}, {{1.5}, 0.17609125905568124},
-     {{3.25}, 0.51188336097887438}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kPositive.within(0.2, 4),
+    {-0.42596873227228115, 0.17609125905568124, 0.51188336097887438}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log10(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
@@ -373,9 +367,8 @@ struct Cos;  // the derivative of sin names it
 
 struct Sin {
   static constexpr Info info{"sin", "sine, x in radians",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.94898461935558621}, {{0.5}, 0.479425538604203},
-     {{2.75}, 0.3816609920523317}}, {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
+    Accepts::real, {a}, kReals, {-0.94898461935558621, 0.479425538604203, 0.3816609920523317}, {},
+    {.shortcut = {Shortcut::angle, Shortcut::angle}}};
   template <class T> MT_HD static T f(T x) { return math::sin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
@@ -383,9 +376,8 @@ MT_FUNCTION(Sin, sin)
 
 struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 0.31532236239526867}, {{0.5}, 0.87758256189037272},
-     {{2.75}, -0.92430237863246354}}, {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
+    Accepts::real, {a}, kReals, {0.31532236239526867, 0.87758256189037272, -0.92430237863246354},
+    {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
   template <class T> MT_HD static T f(T x) { return math::cos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
@@ -393,9 +385,8 @@ MT_FUNCTION(Cos, cos)
 
 struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
-    Accepts::real, {output}, -1.4, 1.4,
-    {{{-1.25}, -3.0095696738628313}, {{0.5}, 0.54630248984379051},
-     {{2.75}, -0.41291789448493249}}, {},
+    Accepts::real, {output}, kReals.within(-1.4, 1.4),
+    {-3.0095696738628313, 0.54630248984379051, -0.41291789448493249}, {},
     {.shortcut = {Shortcut::angle}, .autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::tan(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
@@ -404,9 +395,7 @@ MT_FUNCTION(Tan, tan)
 
 struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.18006326323142121}, {{0.5}, 0.63661977236758134},
-     {{2.75}, 0.081846937832464188}}, {}};
+    Accepts::real, {a}, kReals, {-0.18006326323142121, 0.63661977236758134, 0.081846937832464188}};
   template <class T> MT_HD static T f(T x) { return math::sinc(x); }
   // pi (z cos z - sin z) / z^2 with z = pi x; where that cancels, its series
   template <class T> MT_HD static T df(T g, T x) {
@@ -422,9 +411,8 @@ MT_FUNCTION(Sinc, sinc)
 
 struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
-    Accepts::real, {a}, -0.9, 0.9,
-    {{{-0.625}, -0.67513153293703165}, {{0.375}, 0.38439677449563908},
-     {{0.875}, 1.0654358165107393}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kUnit, {-0.67513153293703165, 0.38439677449563908, 1.0654358165107393}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::asin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
@@ -432,9 +420,8 @@ MT_FUNCTION(Asin, asin)
 
 struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
-    Accepts::real, {a}, -0.9, 0.9,
-    {{{-0.625}, 2.2459278597319283}, {{0.375}, 1.1863995522992575},
-     {{0.875}, 0.50536051028415731}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kUnit, {2.2459278597319283, 1.1863995522992575, 0.50536051028415731}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::acos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
@@ -442,9 +429,7 @@ MT_FUNCTION(Acos, acos)
 
 struct Atan {
   static constexpr Info info{"atan", "arctangent, in radians",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.89605538457134396}, {{0.5}, 0.46364760900080612},
-     {{2.75}, 1.2220253232109896}}, {}};
+    Accepts::real, {a}, kReals, {-0.89605538457134396, 0.46364760900080612, 1.2220253232109896}};
   template <class T> MT_HD static T f(T x) { return math::atan(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
 };
@@ -454,9 +439,8 @@ struct Cosh;  // the derivative of sinh names it
 
 struct Sinh {
   static constexpr Info info{"sinh", "hyperbolic sine",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -1.6019190803008256}, {{0.5}, 0.52109530549374736},
-     {{2.75}, 7.789352011490732}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kReals, {-1.6019190803008256, 0.52109530549374736, 7.789352011490732}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::sinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
 };
@@ -464,8 +448,7 @@ MT_FUNCTION(Sinh, sinh)
 
 struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 1.8884238771610157}, {{0.5}, 1.1276259652063808}, {{2.75}, 7.8532798726974396}}, {},
+    Accepts::real, {a}, kReals, {1.8884238771610157, 1.1276259652063808, 7.8532798726974396}, {},
     {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::cosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
@@ -474,9 +457,7 @@ MT_FUNCTION(Cosh, cosh)
 
 struct Asinh {
   static constexpr Info info{"asinh", "inverse hyperbolic sine",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -1.0475930126492587}, {{0.5}, 0.48121182505960345},
-     {{2.75}, 1.7362775864618003}}, {}};
+    Accepts::real, {a}, kReals, {-1.0475930126492587, 0.48121182505960345, 1.7362775864618003}};
   template <class T> MT_HD static T f(T x) { return math::asinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
 };
@@ -484,9 +465,8 @@ MT_FUNCTION(Asinh, asinh)
 
 struct Acosh {
   static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
-    Accepts::real, {a}, 1.2, 4,
-    {{{1.25}, 0.69314718055994531}, {{1.5}, 0.96242365011920689},
-     {{3.25}, 1.8472460857138378}}, {}};
+    Accepts::real, {a}, {1.2, 4, {{1.25}, {1.5}, {3.25}}},
+    {0.69314718055994531, 0.96242365011920689, 1.8472460857138378}};
   template <class T> MT_HD static T f(T x) { return math::acosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
 };
@@ -494,9 +474,7 @@ MT_FUNCTION(Acosh, acosh)
 
 struct Atanh {
   static constexpr Info info{"atanh", "inverse hyperbolic tangent",
-    Accepts::real, {a}, -0.9, 0.9,
-    {{{-0.625}, -0.73316853439671352}, {{0.375}, 0.39422868018213508},
-     {{0.875}, 1.354025100551105}}, {}};
+    Accepts::real, {a}, kUnit, {-0.73316853439671352, 0.39422868018213508, 1.354025100551105}};
   template <class T> MT_HD static T f(T x) { return math::atanh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
 };
@@ -504,9 +482,8 @@ MT_FUNCTION(Atanh, atanh)
 
 struct Erf {
   static constexpr Info info{"erf", "error function",
-    Accepts::real, {a}, -3, 3,
-    {{{-1.25}, -0.92290012825645823}, {{0.5}, 0.52049987781304654},
-     {{2.75}, 0.99989937807788036}}, {}};
+    Accepts::real, {a}, kReals.within(-3, 3),
+    {-0.92290012825645823, 0.52049987781304654, 0.99989937807788036}};
   template <class T> MT_HD static T f(T x) { return math::erf(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * T(1.12837916709551257) * exp(-x * x);
@@ -516,9 +493,8 @@ MT_FUNCTION(Erf, erf)
 
 struct Erfc {
   static constexpr Info info{"erfc", "1 - erf(x), exact far out",
-    Accepts::real, {a}, -3, 3,
-    {{{-1.25}, 1.9229001282564582}, {{0.5}, 0.47950012218695346},
-     {{2.75}, 0.00010062192211963684}}, {}};
+    Accepts::real, {a}, kReals.within(-3, 3),
+    {1.9229001282564582, 0.47950012218695346, 0.00010062192211963684}};
   template <class T> MT_HD static T f(T x) { return math::erfc(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * T(-1.12837916709551257) * exp(-x * x);
@@ -528,9 +504,8 @@ MT_FUNCTION(Erfc, erfc)
 
 struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
-    Accepts::real, {output}, -0.9, 0.9,
-    {{{-0.625}, -0.62730734778855896}, {{0.375}, 0.3456171147832066},
-     {{0.875}, 1.0847870400692831}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {output}, kUnit, {-0.62730734778855896, 0.3456171147832066, 1.0847870400692831},
+    {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::erfinv(x); }
   template <class T> MT_HD static T df(T g, T y) {
     return g * T(0.886226925452758014) * exp(y * y);
@@ -540,9 +515,8 @@ MT_FUNCTION(Erfinv, erfinv)
 
 struct Erfcx {
   static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), a moderate number for every x > 0",
-    Accepts::real, {a | output}, -3, 3,
-    {{{-1.25}, 9.1736434474828444}, {{0.5}, 0.61569034419292587},
-     {{2.75}, 0.19366209627906868}}, {}};
+    Accepts::real, {a | output}, kReals.within(-3, 3),
+    {9.1736434474828444, 0.61569034419292587, 0.19366209627906868}};
   template <class T> MT_HD static T f(T x) { return math::erfcx(x); }
   template <class T> MT_HD static T df(T g, T x, T y) {
     return g * (T(2) * x * y - T(1.12837916709551257));
@@ -552,9 +526,8 @@ MT_FUNCTION(Erfcx, erfcx)
 
 struct Ndtr {
   static constexpr Info info{"ndtr", "the normal distribution function, exact far below 0",
-    Accepts::real, {a}, -3, 3,
-    {{{-1.25}, 0.10564977366685526}, {{0.5}, 0.6914624612740131},
-     {{2.75}, 0.99702023676494544}}, {}};
+    Accepts::real, {a}, kReals.within(-3, 3),
+    {0.10564977366685526, 0.6914624612740131, 0.99702023676494544}};
   template <class T> MT_HD static T f(T x) { return math::ndtr(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
@@ -564,9 +537,8 @@ MT_FUNCTION(Ndtr, ndtr)
 
 struct Entr {
   static constexpr Info info{"entr", "-x * log(x), 0 at 0 and -inf below: the entropy's summand",
-    Accepts::real, {a}, 0.2, 4,
-    {{{0.375}, 0.36781096987939734}, {{1.5}, -0.60819766216224657},
-     {{3.25}, -3.8306287381103499}}, {}};
+    Accepts::real, {a}, kPositive.within(0.2, 4),
+    {0.36781096987939734, -0.60819766216224657, -3.8306287381103499}};
   template <class T> MT_HD static T f(T x) {
     T low = select(x < T(0), T(-math::kInfinity), x);
     return select(x > T(0), -x * math::log(x), select(x == T(0), T(0), low));
@@ -579,9 +551,8 @@ struct I1;  // the derivative of i0 names it
 
 struct I0 {
   static constexpr Info info{"i0", "the modified Bessel function of the first kind of order 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 1.4304687177218297}, {{0.5}, 1.0634833707413235},
-     {{10.75}, 5743.5875485939649}}, {}};
+    Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
+    {1.4304687177218297, 1.0634833707413235, 5743.5875485939649}};
   template <class T> MT_HD static T f(T x) { return math::i0(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<I1>{}(x); }
 };
@@ -589,9 +560,8 @@ MT_FUNCTION(I0, i0)
 
 struct I1 {
   static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.75528141834074719}, {{0.5}, 0.25789430539089632},
-     {{10.75}, 5469.5474789528555}}, {}};
+    Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
+    {-0.75528141834074719, 0.25789430539089632, 5469.5474789528555}};
   template <class T> MT_HD static T f(T x) { return math::i1(x); }
   template <class T> MT_HD static T df(T g, T x) {  // i0 overflows before i1 does
     T one = zero(x) + T(1), away = i0(x), ratio = Function<I1>{}(x) / select(abs(x) < T(1e-30), one, x);
@@ -603,9 +573,8 @@ MT_FUNCTION(I1, i1)
 
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
-    Accepts::real, {a}, 0.4, 4,
-    {{{0.375}, 8.1617776327615079}, {{1.5}, 0.93480220054467931},
-     {{3.25}, 0.35979829030957988}}, {{"n", 1, true}}};
+    Accepts::real, {a}, kPositive.within(0.4, 4),
+    {8.1617776327615079, 0.93480220054467931, 0.35979829030957988}, {{"n", 1, true}}};
   template <class T> MT_HD static T f(T x, T n) { return math::polygamma(x, n); }
   template <class T> MT_HD static T df(T g, T x, T n) {
     return g * Function<Polygamma>{}(x, n + T(1));
@@ -615,9 +584,8 @@ MT_FUNCTION(Polygamma, polygamma)
 
 struct Digamma {
   static constexpr Info info{"digamma", "the derivative of lgamma",
-    Accepts::real, {a}, 0.4, 4,
-    {{{0.375}, -2.7539990491451396}, {{1.5}, 0.036489973978576521},
-     {{3.25}, 1.016990911068179}}, {}};
+    Accepts::real, {a}, kPositive.within(0.4, 4),
+    {-2.7539990491451396, 0.036489973978576521, 1.016990911068179}};
   template <class T> MT_HD static T f(T x) { return math::digamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
 };
@@ -625,9 +593,9 @@ MT_FUNCTION(Digamma, digamma)
 
 struct Lgamma {
   static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
-    Accepts::real, {a}, 0.4, 4,
-    {{{0.375}, 0.86307398227064746}, {{1.5}, -0.12078223763524522},
-     {{3.25}, 0.93580193110872536}}, {}, {.shortcut = {Shortcut::positive}}};
+    Accepts::real, {a}, kPositive.within(0.4, 4),
+    {0.86307398227064746, -0.12078223763524522, 0.93580193110872536}, {},
+    {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
@@ -637,9 +605,8 @@ MT_FUNCTION(Lgamma, lgamma)
 
 struct Tanh {
   static constexpr Info info{"tanh", "hyperbolic tangent",
-    Accepts::real, {output}, -4, 4,
-    {{{-1.25}, -0.8482836399575129}, {{0.5}, 0.46211715726000976},
-     {{2.75}, 0.99185972456820775}}, {}};
+    Accepts::real, {output}, kReals,
+    {-0.8482836399575129, 0.46211715726000976, 0.99185972456820775}};
   template <class T> MT_HD static T f(T x) { return math::tanh(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
@@ -647,9 +614,7 @@ MT_FUNCTION(Tanh, tanh)
 
 struct Tanhshrink {
   static constexpr Info info{"tanhshrink", "x - tanh(x)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.4017163600424871}, {{0.5}, 0.037882842739990241},
-     {{2.75}, 1.7581402754317923}}, {}};
+    Accepts::real, {a}, kReals, {-0.4017163600424871, 0.037882842739990241, 1.7581402754317923}};
   template <class T> MT_HD static T f(T x) { return math::tanhshrink(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
 };
@@ -657,9 +622,8 @@ MT_FUNCTION(Tanhshrink, tanhshrink)
 
 struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
-    Accepts::real, {output}, -4, 4,
-    {{{-1.25}, 0.22270013882530885}, {{0.5}, 0.62245933120185456},
-     {{2.75}, 0.93991334982599238}}, {}};
+    Accepts::real, {output}, kReals,
+    {0.22270013882530885, 0.62245933120185456, 0.93991334982599238}};
   template <class T> MT_HD static T f(T x) { return math::sigmoid(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
@@ -668,9 +632,8 @@ MT_FUNCTION(Sigmoid, sigmoid)
 struct Logit {
   static constexpr Info info{"logit",
     "log(x / (1 - x)); with eps, x is first held between eps and 1 - eps",
-    Accepts::real, {a}, 0.1, 0.9,
-    {{{0.125}, -1.9459101490553133}, {{0.375}, -0.51082562376599068},
-     {{0.875}, 1.9459101490553133}}, {{"eps", math::kNil}}};
+    Accepts::real, {a}, {0.1, 0.9, {{0.125}, {0.375}, {0.875}}},
+    {-1.9459101490553133, -0.51082562376599068, 1.9459101490553133}, {{"eps", math::kNil}}};
   // Where x / (1 - x) is near 1, its logarithm is that of 1 and a small number.
   template <class T> MT_HD static T f(T x, T eps) {
     T y = select(x < eps, eps, select(x > T(1) - eps, T(1) - eps, x));
@@ -688,8 +651,7 @@ MT_FUNCTION(Logit, logit)
 
 struct Relu {
   static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
-    Accepts::number, {output}, -4, 4,
-    {{{-1.25}, 0}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
+    Accepts::number, {output}, kReals, {0, 0.5, 2.75}};
   template <class T> MT_HD static T f(T x) { return select(x < T(0), T(0), x); }  // NaN stays NaN
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
@@ -698,8 +660,7 @@ MT_FUNCTION(Relu, relu)
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
     "x held between min_val and max_val; the slope at the ends and at NaN is 0",
-    Accepts::number, {a}, -4, 4,
-    {{{-1.25}, -1}, {{0.5}, 0.5}, {{2.75}, 1}}, {{"min_val", -1}, {"max_val", 1}}};
+    Accepts::number, {a}, kReals, {-1, 0.5, 1}, {{"min_val", -1}, {"max_val", 1}}};
   template <class T> MT_HD static T f(T x, T low, T high) { return clamp(x, low, high); }
   template <class T> MT_HD static T df(T g, T x, T low, T high) {
     return select(x > low, select(x < high, g, zero(g)), zero(g));
@@ -709,8 +670,7 @@ MT_FUNCTION(Hardtanh, hardtanh)
 
 struct Relu6 {
   static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends and at NaN is 0",
-    Accepts::number, {a}, -4, 8,
-    {{{-1.25}, 0}, {{0.5}, 0.5}, {{6.5}, 6}}, {}};
+    Accepts::number, {a}, {-4, 8, {{-1.25}, {0.5}, {6.5}}}, {0, 0.5, 6}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
   template <class T> MT_HD static T df(T g, T x) {
     return select(x > T(0), select(x < T(6), g, zero(g)), zero(g));
@@ -721,9 +681,7 @@ MT_FUNCTION(Relu6, relu6)
 struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
     "(x + 3) / 6 held between 0 and 1; the slope at the ends is 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 0.29166666666666667}, {{0.5}, 0.58333333333333333},
-     {{2.75}, 0.95833333333333333}}, {}};
+    Accepts::real, {a}, kReals, {0.29166666666666667, 0.58333333333333333, 0.95833333333333333}};
   template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) / T(6); }
   template <class T> MT_HD static T df(T g, T x) {
     return select(x > T(-3), select(x < T(3), g / T(6), zero(g)), zero(g));
@@ -733,9 +691,7 @@ MT_FUNCTION(Hardsigmoid, hardsigmoid)
 
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.36458333333333333}, {{0.5}, 0.29166666666666667},
-     {{2.75}, 2.6354166666666667}}, {}};
+    Accepts::real, {a}, kReals, {-0.36458333333333333, 0.29166666666666667, 2.6354166666666667}};
   template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) / T(6)); }
   template <class T> MT_HD static T df(T g, T x) {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
@@ -745,8 +701,7 @@ MT_FUNCTION(Hardswish, hardswish)
 
 struct Threshold {
   static constexpr Info info{"threshold", "x where it exceeds threshold, else value",
-    Accepts::number, {a}, -4, 4,
-    {{{-1.25}, 2}, {{0.5}, 2}, {{2.75}, 2.75}}, {{"threshold", 0.5, true}, {"value", 2, true}}};
+    Accepts::number, {a}, kReals, {2, 2, 2.75}, {{"threshold", 0.5, true}, {"value", 2, true}}};
   template <class T> MT_HD static T f(T x, T threshold, T value) {
     return select(x <= threshold, value, x);
   }
@@ -758,8 +713,7 @@ MT_FUNCTION(Threshold, threshold)
 
 struct Hardshrink {
   static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd; the slope at NaN is 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -1.25}, {{0.5}, 0}, {{2.75}, 2.75}}, {{"lambd", 0.5}}};
+    Accepts::real, {a}, kReals, {-1.25, 0, 2.75}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
     return select(math::abs(x) <= lambd, T(0), x);
   }
@@ -772,8 +726,7 @@ MT_FUNCTION(Hardshrink, hardshrink)
 struct Softshrink {
   static constexpr Info info{"softshrink",
     "x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.75}, {{0.5}, 0}, {{2.75}, 2.25}}, {{"lambd", 0.5}}};
+    Accepts::real, {a}, kReals, {-0.75, 0, 2.25}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
     return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(x != x, x, T(0))));
   }
@@ -785,8 +738,7 @@ MT_FUNCTION(Softshrink, softshrink)
 
 struct LeakyRelu {
   static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.0125}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"negative_slope", 0.01}}};
+    Accepts::real, {a}, kReals, {-0.0125, 0.5, 2.75}, {{"negative_slope", 0.01}}};
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T df(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
 };
@@ -795,8 +747,7 @@ MT_FUNCTION(LeakyRelu, leaky_relu)
 struct Elu {
   static constexpr Info info{"elu",
     "x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}},
+    Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
     return select(x > T(0), x, alpha * math::expm1(x));
@@ -810,8 +761,7 @@ MT_FUNCTION(Elu, elu)
 
 struct Celu {
   static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}},
+    Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
     return select(x > T(0), x, alpha * math::expm1(x / alpha));
@@ -826,9 +776,8 @@ struct Selu {
   static constexpr Info info{"selu",
     "elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer "
     "2017)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -1.254395446337865}, {{0.5}, 0.52535049367774025},
-     {{2.75}, 2.8894277152275714}}, {}, {.shortcut = {Shortcut::positive}}};
+    Accepts::real, {a}, kReals, {-1.254395446337865, 0.52535049367774025, 2.8894277152275714}, {},
+    {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(kScale) * x, T(kScale * kAlpha) * math::expm1(x));
   }
@@ -845,8 +794,7 @@ MT_FUNCTION(Selu, selu)
 struct Gelu {
   static constexpr Info info{"gelu",
     "x times the normal distribution function of x (Hendrycks 2016)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.13206221708356907}, {{0.5}, 0.34573123063700655}, {{2.75}, 2.7418056511036}}, {}};
+    Accepts::real, {a}, kReals, {-0.13206221708356907, 0.34573123063700655, 2.7418056511036}};
   template <class T> MT_HD static T f(T x) {
     return math::gelu(x);
   }
@@ -860,9 +808,7 @@ MT_FUNCTION(Gelu, gelu)
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
     "gelu by its approximation with tanh: gelu(x, {approximate='tanh'})",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.1322857970302854}, {{0.5}, 0.34571400982514392},
-     {{2.75}, 2.742276855926382}}, {}};
+    Accepts::real, {a}, kReals, {-0.1322857970302854, 0.34571400982514392, 2.742276855926382}};
   template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
     return x * math::sigmoid(x * (T(k1) + T(k3) * (x * x)));
   }
@@ -878,9 +824,7 @@ MT_FUNCTION(GeluTanh, gelu_tanh)
 
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.27837517353163607}, {{0.5}, 0.31122966560092728},
-     {{2.75}, 2.584761712021479}}, {}};
+    Accepts::real, {a}, kReals, {-0.27837517353163607, 0.31122966560092728, 2.584761712021479}};
   template <class T> MT_HD static T f(T x) { return math::silu(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
@@ -891,9 +835,8 @@ MT_FUNCTION(Silu, silu)
 struct Softplus {
   static constexpr Info info{"softplus",
     "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 0.25192908134537289}, {{0.5}, 0.97407698418010668},
-     {{2.75}, 2.8119675890031986}}, {{"beta", 1}, {"threshold", 20}}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kReals, {0.25192908134537289, 0.97407698418010668, 2.8119675890031986},
+    {{"beta", 1}, {"threshold", 20}}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T beta, T threshold) {
     return select(x * beta > threshold, x, math::softplus(x * beta) / beta);
   }
@@ -905,9 +848,8 @@ MT_FUNCTION(Softplus, softplus)
 
 struct Logsigmoid {
   static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -1.5019290813453729}, {{0.5}, -0.47407698418010668},
-     {{2.75}, -0.061967589003198625}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a}, kReals, {-1.5019290813453729, -0.47407698418010668, -0.061967589003198625},
+    {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
 };
@@ -915,9 +857,7 @@ MT_FUNCTION(Logsigmoid, logsigmoid)
 
 struct Mish {
   static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.30841396114152768}, {{0.5}, 0.3752452113048951},
-     {{2.75}, 2.7302142043358296}}, {}};
+    Accepts::real, {a}, kReals, {-0.30841396114152768, 0.3752452113048951, 2.7302142043358296}};
   // tanh(softplus(x)) in e = exp(-|x|): sums of positive numbers, nothing overflows
   template <class T> MT_HD static T f(T x) {
     T e = math::core::exp_minus(x), up = T(1) + e + e, down = e * (e + T(2));
@@ -932,9 +872,7 @@ MT_FUNCTION(Mish, mish)
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.55555555555555556}, {{0.5}, 0.33333333333333333}, {{2.75}, 0.73333333333333333}},
-    {}};
+    Accepts::real, {a}, kReals, {-0.55555555555555556, 0.33333333333333333, 0.73333333333333333}};
   template <class T> MT_HD static T f(T x) { return x / (T(1) + abs(x)); }
   template <class T> MT_HD static T df(T g, T x) { return g / square(T(1) + abs(x)); }
 };
@@ -944,56 +882,49 @@ MT_FUNCTION(Softsign, softsign)
 
 struct LogicalNot {
   static constexpr Info info{"logical_not", "true where x is 0",
-    Accepts::any, {}, -1, 1,
-    {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
+    Accepts::any, {}, {-1, 1, {{-1}, {0}, {1}}}, {0, 1, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(0); }
 };
 MT_FUNCTION(LogicalNot, logical_not)
 
 struct Isnan {
   static constexpr Info info{"isnan", "true where x is not a number",
-    Accepts::number, {}, -4, 4,
-    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+    Accepts::number, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x != x; }
 };
 MT_FUNCTION(Isnan, isnan)
 
 struct Isinf {
   static constexpr Info info{"isinf", "true where x is infinite",
-    Accepts::real, {}, -4, 4,
-    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+    Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) == T(math::kInfinity); }
 };
 MT_FUNCTION(Isinf, isinf)
 
 struct Isposinf {
   static constexpr Info info{"isposinf", "true where x is infinite and positive",
-    Accepts::real, {}, -4, 4,
-    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+    Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(math::kInfinity); }
 };
 MT_FUNCTION(Isposinf, isposinf)
 
 struct Isneginf {
   static constexpr Info info{"isneginf", "true where x is infinite and negative",
-    Accepts::real, {}, -4, 4,
-    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+    Accepts::real, {}, kReals, {0, 0, 0}};
   template <class T> MT_HD static auto f(T x) { return x == T(-math::kInfinity); }
 };
 MT_FUNCTION(Isneginf, isneginf)
 
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
-    Accepts::real, {}, -4, 4,
-    {{{-1.25}, 1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
+    Accepts::real, {}, kReals, {1, 1, 1}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
 };
 MT_FUNCTION(Isfinite, isfinite)
 
 struct Signbit {
   static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
-    Accepts::any, {}, -4, 4,
-    {{{-1.25}, 1}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+    Accepts::any, {}, kReals, {1, 0, 0}};
   template <class T> MT_HD static auto f(T x) {
     if constexpr (math::is_floating<T>) return math::copysign(T(1), x) < T(0);
     else return x < T(0);
@@ -1005,8 +936,7 @@ MT_FUNCTION(Signbit, signbit)
 
 struct Add {
   static constexpr Info info{"add", "x + y; of two bools their or",
-    Accepts::any, {nothing, nothing}, -4, 4,
-    {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}, {.wide_numbers = a | b}};
+    Accepts::any, {nothing, nothing}, kPairs, {3.25, 2.5, 4}, {}, {.wide_numbers = a | b}};
   template <class T> MT_HD static T f(T x, T y) { return x + y; }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
@@ -1015,8 +945,7 @@ MT_FUNCTION(Add, add)
 
 struct Sub {
   static constexpr Info info{"sub", "x - y",
-    Accepts::number, {nothing, nothing}, -4, 4,
-    {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {},
+    Accepts::number, {nothing, nothing}, kPairs, {1.75, 0, -3}, {},
     {.refuses_bool = "the difference of two bool tensors; use logical_xor, or :long() first",
      .wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x - y; }
@@ -1027,9 +956,7 @@ MT_FUNCTION(Sub, sub)
 
 struct Mul {
   static constexpr Info info{"mul", "x * y; of two bools their and",
-    Accepts::any, {b, a}, -4, 4,
-    {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {},
-    {.wide_numbers = a | b}};
+    Accepts::any, {b, a}, kPairs, {1.875, 1.5625, 1.75}, {}, {.wide_numbers = a | b}};
   template <class T> MT_HD static T f(T x, T y) { return math::times(x, y); }
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
@@ -1038,9 +965,8 @@ MT_FUNCTION(Mul, mul)
 
 struct Div {
   static constexpr Info info{"div", "x / y; of integers a float",
-    Accepts::real, {b, b | output}, 0.3, 4,
-    {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {},
-    {.wide_numbers = b}};
+    Accepts::real, {b, b | output}, kPositivePairs, {3.3333333333333333, 1, 0.14285714285714286},
+    {}, {.wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
@@ -1049,8 +975,7 @@ MT_FUNCTION(Div, div)
 
 struct FloorDivide {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
-    Accepts::number, {nothing, nothing}, 0.3, 4,
-    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {},
+    Accepts::number, {nothing, nothing}, kQuotients, {3, -4, -4}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
@@ -1061,8 +986,8 @@ MT_FUNCTION(FloorDivide, floor_divide)
 struct TruncDivide {
   static constexpr Info info{"trunc_divide",
     "x / y without its fraction: div(x, y, {rounding_mode='trunc'})",
-    Accepts::number, {nothing, nothing}, 0.3, 4,
-    {{{7.5, 2}, 3}, {{-7.5, 2}, -3}, {{7.5, -2}, -3}}, {}, {.divisor = Divisor::nonzero}};
+    Accepts::number, {nothing, nothing}, kQuotients, {3, -3, -3}, {},
+    {.divisor = Divisor::nonzero}};
   template <class T> MT_HD static T f(T x, T y) { return math::trunc_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -1071,8 +996,7 @@ MT_FUNCTION(TruncDivide, trunc_divide)
 
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
-    Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {},
+    Accepts::number, {nothing, a | b}, kQuotients, {1.5, 0.5, -0.5}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient, Shortcut::none, Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
@@ -1082,8 +1006,7 @@ MT_FUNCTION(Remainder, remainder)
 
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
-    Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {},
+    Accepts::number, {nothing, a | b}, kQuotients, {1.5, -1.5, 1.5}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
@@ -1093,9 +1016,8 @@ MT_FUNCTION(Fmod, fmod)
 
 struct Pow {
   static constexpr Info info{"pow", "x to the power y",
-    Accepts::number, {a | b, a | output}, 0.3, 3,
-    {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051},
-     {{0.5, 3.5}, 0.088388347648318441}}, {},
+    Accepts::number, {a | b, a | output}, kPairs.within(0.3, 3),
+    {1.9881768219176267, 1.3217140793007051, 0.088388347648318441}, {},
     {.divisor = Divisor::nonnegative, .autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
@@ -1113,8 +1035,7 @@ MT_FUNCTION(Pow, pow)
 
 struct Minimum {
   static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
-    Accepts::any, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
+    Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x < y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     return select(x == y, g / T(2), select(x > y, zero(g), g));
@@ -1125,8 +1046,7 @@ MT_FUNCTION(Minimum, minimum)
 
 struct Maximum {
   static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
-    Accepts::any, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
+    Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x > y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     return select(x == y, g / T(2), select(x < y, zero(g), g));
@@ -1138,8 +1058,7 @@ MT_FUNCTION(Maximum, maximum)
 struct Fmin {
   static constexpr Info info{"fmin",
     "the smaller of x and y, beside NaN the other; ties share the gradient",
-    Accepts::any, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
+    Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(x <= y, x, select(y != y, x, y));
   }
@@ -1155,8 +1074,7 @@ MT_FUNCTION(Fmin, fmin)
 struct Fmax {
   static constexpr Info info{"fmax",
     "the larger of x and y, beside NaN the other; ties share the gradient",
-    Accepts::any, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
+    Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(x >= y, x, select(y != y, x, y));
   }
@@ -1171,9 +1089,8 @@ MT_FUNCTION(Fmax, fmax)
 
 struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
-    Accepts::real, {a | b, a | b}, 0.3, 4,
-    {{{2.5, 0.75}, 1.2793395323170295}, {{1.25, 1.25}, 0.78539816339744831},
-     {{0.5, 3.5}, 0.14189705460416392}}, {}};
+    Accepts::real, {a | b, a | b}, kPositivePairs,
+    {1.2793395323170295, 0.78539816339744831, 0.14189705460416392}};
   template <class T> MT_HD static T f(T y, T x) { return math::atan2(y, x); }
   template <class T> MT_HD static T da(T g, T y, T x) { return g * x / squares(x, y); }
   template <class T> MT_HD static T db(T g, T y, T x) { return -g * y / squares(x, y); }
@@ -1187,9 +1104,8 @@ MT_FUNCTION(Atan2, atan2)
 
 struct Hypot {
   static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
-    Accepts::real, {a | output, b | output}, 0.3, 4,
-    {{{2.5, 0.75}, 2.6100766272276375}, {{1.25, 1.25}, 1.7677669529663688},
-     {{0.5, 3.5}, 3.5355339059327376}}, {}};
+    Accepts::real, {a | output, b | output}, kPositivePairs,
+    {2.6100766272276375, 1.7677669529663688, 3.5355339059327376}};
   template <class T> MT_HD static T f(T x, T y) { return math::hypot(x, y); }
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
@@ -1198,8 +1114,8 @@ MT_FUNCTION(Hypot, hypot)
 
 struct Copysign {
   static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
-    Accepts::real, {a | b, nothing}, -4, 4,
-    {{{2.5, -0.75}, -2.5}, {{-1.25, 1.25}, 1.25}, {{-0.5, -3.5}, -0.5}}, {}};
+    Accepts::real, {a | b, nothing}, {-4, 4, {{2.5, -0.75}, {-1.25, 1.25}, {-0.5, -3.5}}},
+    {-2.5, 1.25, -0.5}};
   template <class T> MT_HD static T f(T x, T y) { return math::copysign(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     T slope = select(x == x, sign(x), x);  // of NaN NaN
@@ -1211,9 +1127,8 @@ MT_FUNCTION(Copysign, copysign)
 
 struct Xlogy {
   static constexpr Info info{"xlogy", "x * log(y), and 0 where x is 0, unless y is NaN",
-    Accepts::real, {a | b, a | b}, 0.3, 4,
-    {{{2.5, 0.75}, -0.71920518112945232}, {{1.25, 1.25}, 0.27892943914276219},
-     {{0.5, 3.5}, 0.626381484247684}}, {}};
+    Accepts::real, {a | b, a | b}, kPositivePairs,
+    {-0.71920518112945232, 0.27892943914276219, 0.626381484247684}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(y != y, y, select(x == T(0), T(0), x * math::log(y)));
   }
@@ -1227,9 +1142,8 @@ MT_FUNCTION(Xlogy, xlogy)
 
 struct Xlog1py {
   static constexpr Info info{"xlog1py", "x * log(1 + y), and 0 where x is 0, unless y is NaN",
-    Accepts::real, {a | b, a | b}, 0.3, 4,
-    {{{2.5, 0.75}, 1.3990394698385567}, {{1.25, 1.25}, 1.013662770270411},
-     {{0.5, 3.5}, 0.75203869838813704}}, {}};
+    Accepts::real, {a | b, a | b}, kPositivePairs,
+    {1.3990394698385567, 1.013662770270411, 0.75203869838813704}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(y != y, y, select(x == T(0), T(0), x * math::log1p(y)));
   }
@@ -1243,9 +1157,8 @@ MT_FUNCTION(Xlog1py, xlog1py)
 struct Zeta {
   static constexpr Info info{"zeta",
     "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x",
-    Accepts::real, {nothing, a | b}, 1.3, 4,
-    {{{2.5, 0.75}, 2.4915423855119352}, {{1.25, 1.25}, 4.2204545272690327},
-     {{3.5, 0.5}, 11.620804663441894}}, {}};
+    Accepts::real, {nothing, a | b}, {1.3, 4, {{2.5, 0.75}, {1.25, 1.25}, {3.5, 0.5}}},
+    {2.4915423855119352, 4.2204545272690327, 11.620804663441894}};
   template <class T> MT_HD static T f(T s, T q) { return math::zeta(s, q); }
   template <class T> MT_HD static T db(T g, T s, T q) {
     return -g * s * Function<Zeta>{}(s + T(1), q);
@@ -1257,9 +1170,8 @@ struct Igamma {
   static constexpr Info info{"igamma",
     "the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient "
     "by x",
-    Accepts::real, {nothing, a | b}, 0.3, 4,
-    {{{2.5, 0.75}, 0.086930185455604539}, {{1.25, 1.25}, 0.61852877199692632},
-     {{0.5, 3.5}, 0.9918490284064973}}, {}};
+    Accepts::real, {nothing, a | b}, kPositivePairs,
+    {0.086930185455604539, 0.61852877199692632, 0.9918490284064973}};
   template <class T> MT_HD static T f(T s, T x) { return math::igamma(s, x); }
   template <class T> MT_HD static T db(T g, T s, T x) {
     return g * exp(xlogy(s - T(1), x) - x - lgamma(s));
@@ -1270,9 +1182,8 @@ MT_FUNCTION(Igamma, igamma)
 struct Igammac {
   static constexpr Info info{"igammac",
     "the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x",
-    Accepts::real, {nothing, a | b}, 0.3, 4,
-    {{{2.5, 0.75}, 0.91306981454439546}, {{1.25, 1.25}, 0.38147122800307368},
-     {{0.5, 3.5}, 0.0081509715935027003}}, {}};
+    Accepts::real, {nothing, a | b}, kPositivePairs,
+    {0.91306981454439546, 0.38147122800307368, 0.0081509715935027003}};
   template <class T> MT_HD static T f(T s, T x) { return math::igammac(s, x); }
   template <class T> MT_HD static T db(T g, T s, T x) {
     return -g * exp(xlogy(s - T(1), x) - x - lgamma(s));
@@ -1282,9 +1193,8 @@ MT_FUNCTION(Igammac, igammac)
 
 struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
-    Accepts::real, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 2.6602241504380872}, {{1.25, 1.25}, 1.9431471805599453},
-     {{0.5, 3.5}, 3.5485873515737421}}, {}, {.autocast_float32 = true}};
+    Accepts::real, {a | b, a | b}, kPairs,
+    {2.6602241504380872, 1.9431471805599453, 3.5485873515737421}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T y) {
     T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
     return select(x == y, x + T(0.693147180559945309), larger + math::log1p(math::exp(apart)));
@@ -1296,9 +1206,7 @@ MT_FUNCTION(Logaddexp, logaddexp)
 
 struct Logaddexp2 {
   static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
-    Accepts::real, {a | b, a | b}, -4, 4,
-    {{{2.5, 0.75}, 2.8755141188067473}, {{1.25, 1.25}, 2.25},
-     {{0.5, 3.5}, 3.6699250014423124}}, {}};
+    Accepts::real, {a | b, a | b}, kPairs, {2.8755141188067473, 2.25, 3.6699250014423124}};
   template <class T> MT_HD static T f(T x, T y) {
     T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
     T more = math::log1p(math::exp2(apart)) * T(1.44269504088896341);
@@ -1313,8 +1221,7 @@ MT_FUNCTION(Logaddexp2, logaddexp2)
 
 struct Heaviside {
   static constexpr Info info{"heaviside", "0 below 0, 1 above, y where x is 0; it has no gradient",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 1}, {{0, 1.25}, 1.25}, {{-0.5, 3.5}, 0}}, {}};
+    Accepts::any, {}, {-4, 4, {{2.5, 0.75}, {0, 1.25}, {-0.5, 3.5}}}, {1, 1.25, 0}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(x == T(0), y, select(x > T(0), T(1), T(0)));
   }
@@ -1324,8 +1231,8 @@ MT_FUNCTION(Heaviside, heaviside)
 struct Prelu {
   static constexpr Info info{"prelu",
     "x, or weight * x below 0: a slope for each channel (He 2015)",
-    Accepts::real, {a | b, a}, -4, 4,
-    {{{2.5, 0.75}, 2.5}, {{-1.25, 1.25}, -1.5625}, {{-0.5, 3.5}, -1.75}}, {}};
+    Accepts::real, {a | b, a}, {-4, 4, {{2.5, 0.75}, {-1.25, 1.25}, {-0.5, 3.5}}},
+    {2.5, -1.5625, -1.75}};
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T da(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
   template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
@@ -1336,75 +1243,63 @@ MT_FUNCTION(Prelu, prelu)
 
 struct Lt {
   static constexpr Info info{"lt", "x < y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
+    Accepts::any, {}, kPairs, {0, 0, 1}};
   template <class T> MT_HD static auto f(T x, T y) { return x < y; }
 };
 MT_FUNCTION(Lt, lt)
 
 struct Le {
   static constexpr Info info{"le", "x <= y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
+    Accepts::any, {}, kPairs, {0, 1, 1}};
   template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
 };
 MT_FUNCTION(Le, le)
 
 struct Gt {
   static constexpr Info info{"gt", "x > y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
+    Accepts::any, {}, kPairs, {1, 0, 0}};
   template <class T> MT_HD static auto f(T x, T y) { return x > y; }
 };
 MT_FUNCTION(Gt, gt)
 
 struct Ge {
   static constexpr Info info{"ge", "x >= y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
+    Accepts::any, {}, kPairs, {1, 1, 0}};
   template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
 };
 MT_FUNCTION(Ge, ge)
 
 struct Eq {
   static constexpr Info info{"eq", "x equals y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
+    Accepts::any, {}, kPairs, {0, 1, 0}};
   template <class T> MT_HD static auto f(T x, T y) { return x == y; }
 };
 MT_FUNCTION(Eq, eq)
 
 struct Ne {
   static constexpr Info info{"ne", "x differs from y",
-    Accepts::any, {}, -4, 4,
-    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
+    Accepts::any, {}, kPairs, {1, 0, 1}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
 MT_FUNCTION(Ne, ne)
 
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
-    Accepts::any, {}, -1, 1,
-    {{{0, 1}, 0}, {{0.5, -2}, 1}, {{0, 0}, 0}}, {},
-    {.logical = true}};
+    Accepts::any, {}, kLogic, {0, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
 MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
-    Accepts::any, {}, -1, 1,
-    {{{0, 0.25}, 1}, {{-1, 2}, 1}, {{0, 0}, 0}}, {},
-    {.logical = true}};
+    Accepts::any, {}, kLogic, {1, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
 MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
-    Accepts::any, {}, -1, 1,
-    {{{0, 0.25}, 1}, {{-1, 2}, 0}, {{0, 0}, 0}}, {},
-    {.logical = true}};
+    Accepts::any, {}, kLogic, {1, 0, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
 };
 MT_FUNCTION(LogicalXor, logical_xor)
@@ -1414,8 +1309,7 @@ MT_FUNCTION(LogicalXor, logical_xor)
 struct BitwiseNot {
   static constexpr Info info{"bitwise_not",
     "the bits of an integer inverted; of a bool its contrary",
-    Accepts::integer, {}, 0, 9,
-    {{{0}, -1}, {{5}, -6}, {{12}, -13}}, {}};
+    Accepts::integer, {}, {0, 9, {{0}, {5}, {12}}}, {-1, -6, -13}};
   template <class T> MT_HD static T f(T x) {
     return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
   }
@@ -1424,8 +1318,7 @@ MT_FUNCTION(BitwiseNot, bitwise_not)
 
 struct BitwiseAnd {
   static constexpr Info info{"bitwise_and", "the bits that both have",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 8}, {{7, 0}, 0}, {{6, 3}, 2}}, {}};
+    Accepts::integer, {}, kBits, {8, 0, 0}};
   template <class T> MT_HD static T f(T x, T y) {
     return static_cast<T>(math::bits(x) & math::bits(y));
   }
@@ -1434,8 +1327,7 @@ MT_FUNCTION(BitwiseAnd, bitwise_and)
 
 struct BitwiseOr {
   static constexpr Info info{"bitwise_or", "the bits that one has",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 14}, {{7, 0}, 7}, {{6, 3}, 7}}, {}};
+    Accepts::integer, {}, kBits, {14, 7, 15}};
   template <class T> MT_HD static T f(T x, T y) {
     return static_cast<T>(math::bits(x) | math::bits(y));
   }
@@ -1444,8 +1336,7 @@ MT_FUNCTION(BitwiseOr, bitwise_or)
 
 struct BitwiseXor {
   static constexpr Info info{"bitwise_xor", "the bits that differ",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 6}, {{7, 0}, 7}, {{6, 3}, 5}}, {}};
+    Accepts::integer, {}, kBits, {6, 7, 15}};
   template <class T> MT_HD static T f(T x, T y) {
     return static_cast<T>(math::bits(x) ^ math::bits(y));
   }
@@ -1455,8 +1346,7 @@ MT_FUNCTION(BitwiseXor, bitwise_xor)
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
     "x * 2^y without what leaves the dtype; 0 where y is negative or its width",
-    Accepts::integer, {}, 0, 9,
-    {{{3, 2}, 12}, {{1, 6}, 64}, {{9, 0}, 9}}, {}};
+    Accepts::integer, {}, {0, 9, {{3, 2}, {1, 6}, {9, 0}}}, {12, 64, 9}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
 };
 MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
@@ -1464,26 +1354,26 @@ MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
     "x / 2^y rounded down; only the sign is left where y is negative or the width",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 2}, 3}, {{64, 6}, 1}, {{9, 70}, 0}}, {}};
+    Accepts::integer, {}, {0, 9, {{12, 2}, {64, 6}, {9, 70}}}, {3, 1, 0}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
 };
 MT_FUNCTION(BitwiseRightShift, bitwise_right_shift)
 
+constexpr const char* kNoDivisors =
+    "have no common divisors and multiples; use integer tensors, as from :long()";
+
 struct Gcd {
   static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 2}, {{7, 0}, 7}, {{6, 9}, 3}}, {},
-    {.refuses_float = "have no common divisors and multiples; use integer tensors, as from :long()"}};
+    Accepts::integer, {}, kBits, {2, 7, 3}, {},
+    {.refuses_float = kNoDivisors}};
   template <class T> MT_HD static T f(T x, T y) { return math::gcd(x, y); }
 };
 MT_FUNCTION(Gcd, gcd)
 
 struct Lcm {
   static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
-    Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 60}, {{7, 0}, 0}, {{6, 9}, 18}}, {},
-    {.refuses_float = "have no common divisors and multiples; use integer tensors, as from :long()"}};
+    Accepts::integer, {}, kBits, {60, 0, 18}, {},
+    {.refuses_float = kNoDivisors}};
   template <class T> MT_HD static T f(T x, T y) { return math::lcm(x, y); }
 };
 MT_FUNCTION(Lcm, lcm)
@@ -1494,8 +1384,7 @@ MT_FUNCTION(Lcm, lcm)
 struct Where {
   static constexpr bool mask_first = true;
   static constexpr Info info{"where", "x where the condition is true, else y",
-    Accepts::any, {nothing, a, a}, -4, 4,
-    {{{1, 2.5, -3}, 2.5}, {{0, 2.5, -3}, -3}, {{1, 0, 7}, 0}}, {}};
+    Accepts::any, {nothing, a, a}, {-4, 4, {{1, 2.5, -3}, {0, 2.5, -3}, {1, 0, 7}}}, {2.5, -3, 0}};
   template <class M, class T> MT_HD static T f(M mask, T x, T y) { return select(mask, x, y); }
   template <class M, class T> MT_HD static T db(T g, M mask) { return select(mask, g, zero(g)); }
   template <class M, class T> MT_HD static T dc(T g, M mask) { return select(mask, zero(g), g); }
@@ -1504,8 +1393,7 @@ MT_FUNCTION(Where, where)
 
 struct Lerp {
   static constexpr Info info{"lerp", "x + weight * (y - x)",
-    Accepts::real, {c, c, a | b}, -4, 4,
-    {{{1, 3, 0.25}, 1.5}, {{-2, 2.5, 0.5}, 0.25}, {{0.5, 0.5, 2}, 0.5}}, {}};
+    Accepts::real, {c, c, a | b}, kTriples, {1.5, 0.25, 0.5}};
   template <class T> MT_HD static T f(T x, T y, T weight) {  // exact at both ends
     return select(weight < T(0.5), x + weight * (y - x), y - (y - x) * (T(1) - weight));
   }
@@ -1517,8 +1405,7 @@ MT_FUNCTION(Lerp, lerp)
 
 struct Addcmul {
   static constexpr Info info{"addcmul", "x + value * y * z",
-    Accepts::number, {nothing, c, b}, -4, 4,
-    {{{1, 3, 0.25}, 1.75}, {{-2, 2.5, 0.5}, -0.75}, {{0.5, 0.5, 2}, 1.5}}, {{"value", 1}}};
+    Accepts::number, {nothing, c, b}, kTriples, {1.75, -0.75, 1.5}, {{"value", 1}}};
   template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y * z; }
   template <class T> MT_HD static T da(T g, T) { return g; }
   template <class T> MT_HD static T db(T g, T z, T value) { return g * (z * value); }
@@ -1528,8 +1415,7 @@ MT_FUNCTION(Addcmul, addcmul)
 
 struct Addcdiv {
   static constexpr Info info{"addcdiv", "x + value * y / z",
-    Accepts::real, {nothing, c, b | c}, 0.3, 4,
-    {{{1, 3, 0.25}, 13}, {{-2, 2.5, 0.5}, 3}, {{0.5, 0.5, 2}, 0.75}}, {{"value", 1}}};
+    Accepts::real, {nothing, c, b | c}, kTriples.within(0.3, 4), {13, 3, 0.75}, {{"value", 1}}};
   template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y / z; }
   template <class T> MT_HD static T da(T g, T) { return g; }
   template <class T> MT_HD static T db(T g, T z, T value) { return g * (value / z); }

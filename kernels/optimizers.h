@@ -6,6 +6,8 @@
 // (`decoupled_weight_decay`, or a struct that is always `decoupled`).
 // To add an optimizer: write its options, its struct, and its entry in the list at the end of the file.
 #pragma once
+#include <utility>
+
 #include "kernels/device.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
@@ -442,14 +444,11 @@ template <template <class, unsigned, class> class Kind, class Function> struct T
   struct Rule {
     Function run[kMasks][2];
   };
-  template <class O> static constexpr Rule rule() {
-#define MT_MASK(m) \
-  { entry<O, m, float>(), entry<O, m, double>() }
-    return {{MT_MASK(0), MT_MASK(1), MT_MASK(2), MT_MASK(3), MT_MASK(4), MT_MASK(5), MT_MASK(6),
-             MT_MASK(7)}};
-#undef MT_MASK
+  template <class O, unsigned... States>
+  static constexpr Rule rule(std::integer_sequence<unsigned, States...>) {
+    return {{{entry<O, States, float>(), entry<O, States, double>()}...}};
   }
-#define MT_RULE(O) rule<O>(),
+#define MT_RULE(O) rule<O>(std::make_integer_sequence<unsigned, kMasks>{}),
   static Function find(const Optimize& o) {
     static constexpr Rule rules[] = {MT_OPTIMIZERS(MT_RULE)};
     return rules[o.rule].run[o.states][o.dtype == Dtype::f64];

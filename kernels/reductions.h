@@ -37,11 +37,10 @@ enum Reads : uint8_t { reads_nothing = 0, reads_x = 1, reads_result = 2, reads_s
 /// In which float type a function of Lua computes (bindings/core/autocast.h).
 enum class Autocast : uint8_t { none, float32, float32_round };
 
-constexpr int kReducePoint = 4;
-/// Four elements and what comes of them, computed elsewhere: the result, or of a scan all of them.
-struct ReducePoint {
-  double in[kReducePoint], out[kReducePoint];
-};
+/// Where tests sample, and elements of which the results are known.
+using Lines = Domain<2, 4>;
+constexpr Lines kFour{-4, 4, {{1.5, -2.25, 3, 0.5}, {-1, 0.25, 2, 2}}},
+    kWithZero{-4, 4, {{1.5, -2.25, 3, 0.5}, {-1, 0, 2, 2}}};
 
 /// Of a reduction or scan. Without `doc` it is a part of a function, and has none of its own.
 struct ReduceInfo {
@@ -51,10 +50,10 @@ struct ReduceInfo {
   Result result;
   Empty empty;
   uint8_t reads;
-  ReducePoint points[2];
+  Lines domain;
+  double results[2][4];  // of domain.in, computed elsewhere; of a scan all of them
   Param params[kMaxParams - 1] = {};
   Autocast autocast = Autocast::none;
-  double lo = -4, hi = 4;  // where tests sample
 };
 
 /// What is known when a reduction ends: how many elements each result is made of, and the parameters.
@@ -151,7 +150,7 @@ struct Sum : Adds {
   static constexpr bool hands_on = true;
   static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.",
     Takes::any, Result::wide, Empty::has_result, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {2.75}}, {{-1, 0.25, 2, 2}, {3.25}}}, {}, Autocast::float32};
+    kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
   template <class V>
   MT_HD static V df(const V& g, const V&, const V&, const ReduceContext<V>&) { return g; }
 };
@@ -161,21 +160,21 @@ MT_REDUCTION(Sum, sum)
 struct Prod : Multiplies {
   static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {-5.0625}}, {{-1, 0.25, 2, 2}, {-1}}}, {}, Autocast::float32};
+    kFour, {{-5.0625}, {-1}}, {}, Autocast::float32};
 };
 MT_REDUCTION(Prod, prod)
 
 struct Amax : Extreme<true> {
   static constexpr ReduceInfo info{"amax", "The largest element; NaN wins; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {3}}, {{-1, 0.25, 2, 2}, {2}}}};
+    kFour, {{3}, {2}}};
 };
 MT_REDUCTION(Amax, amax)
 
 struct Amin : Extreme<false> {
   static constexpr ReduceInfo info{"amin", "The smallest element; NaN wins; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {-2.25}}, {{-1, 0.25, 2, 2}, {-1}}}};
+    kFour, {{-2.25}, {-1}}};
 };
 MT_REDUCTION(Amin, amin)
 
@@ -188,7 +187,7 @@ struct All : Asks {
   static constexpr ReduceInfo info{"all",
     "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {1}}, {{-1, 0, 2, 2}, {0}}}};
+    kWithZero, {{1}, {0}}};
   template <class S> MT_HD static S identity() { return S(1); }
   template <class S> MT_HD static S combine(S x, S y) { return S(x & y); }
 };
@@ -198,7 +197,7 @@ struct Any : Asks {
   static constexpr ReduceInfo info{"any",
     "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {1}}, {{0, 0, 0, 0}, {0}}}};
+    {-4, 4, {{1.5, -2.25, 3, 0.5}, {0, 0, 0, 0}}}, {{1}, {0}}};
   template <class S> MT_HD static S identity() { return S(0); }
   template <class S> MT_HD static S combine(S x, S y) { return S(x | y); }
 };
@@ -207,7 +206,7 @@ MT_REDUCTION(Any, any)
 struct CountNonzero : Adds {
   static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
     Takes::any, Result::integer, Empty::has_result, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {4}}, {{-1, 0, 2, 2}, {3}}}};
+    kWithZero, {{4}, {3}}};
   template <class A> MT_HD static A premap(A a) { return a != 0 ? A{} + 1 : A{}; }
 };
 MT_REDUCTION(CountNonzero, count_nonzero)
@@ -226,8 +225,7 @@ template <class T> MT_HD T offset_for(T most) {
 struct LogSumExp : Reduction {
   static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; of nothing -inf.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {3.2703802635371621}}, {{-1, 0.25, 2, 2}, {2.7991099701326601}}}, {},
-    Autocast::float32};
+    kFour, {{3.2703802635371621}, {2.7991099701326601}}, {}, Autocast::float32};
   template <class T> using State = LogSumExpState<T>;
   template <class S> MT_HD static S identity() { return {0, 0}; }
   template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) {
@@ -286,14 +284,14 @@ template <bool Largest> struct ArgExtreme : Reduction {
 struct Argmax : ArgExtreme<true> {
   static constexpr ReduceInfo info{"argmax", "The position (from 1) of the first largest element.",
     Takes::any, Result::integer, Empty::refused, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {2}}, {{-1, 0.25, 2, 2}, {2}}}};
+    kFour, {{2}, {2}}};
 };
 MT_REDUCTION(Argmax, argmax)
 
 struct Argmin : ArgExtreme<false> {
   static constexpr ReduceInfo info{"argmin", "The position (from 1) of the first smallest element.",
     Takes::any, Result::integer, Empty::refused, reads_nothing,
-    {{{1.5, -2.25, 3, 0.5}, {1}}, {{-1, 0.25, 2, 2}, {0}}}};
+    kFour, {{1}, {0}}};
 };
 MT_REDUCTION(Argmin, argmin)
 
@@ -316,8 +314,7 @@ struct Var : Reduction {
     "The variance: squared deviations over n - correction; unbiased=false is correction=0. By "
     "position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).",
     Takes::floats, Result::same, Empty::has_result, reads_x | reads_second,
-    {{{1.5, -2.25, 3, 0.5}, {4.890625}}, {{-1, 0.25, 2, 2}, {2.140625}}}, {{"correction", 1}},
-    Autocast::float32_round};
+    kFour, {{4.890625}, {2.140625}}, {{"correction", 1}}, Autocast::float32_round};
   template <class T> using State = Moments;
   template <class S> MT_HD static S identity() { return {0, 0, 0}; }
   template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) { return {1, double(x), 0}; }
@@ -352,8 +349,8 @@ struct Entropy : Reduction {
   static constexpr ReduceInfo info{"entropy",
     "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; of nothing NaN.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result | reads_second,
-    {{{1, 1, 2, 4}, {1.2130075659799043}}, {{0.5, 0, 1.5, 3}, {0.89794572485677978}}}, {},
-    Autocast::float32, 0.1, 4};
+    {0.1, 4, {{1, 1, 2, 4}, {0.5, 0, 1.5, 3}}}, {{1.2130075659799043}, {0.89794572485677978}}, {},
+    Autocast::float32};
   template <class T> using State = EntropyState;
   template <class S> MT_HD static S identity() { return {0, 0}; }
   template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) {
@@ -380,7 +377,7 @@ MT_REDUCTION(Entropy, entropy)
 struct Norm1 : Adds {
   static constexpr ReduceInfo info{"norm", nullptr,
     Takes::floats, Result::same, Empty::has_result, reads_x,
-    {{{1.5, -2.25, 3, 0.5}, {7.25}}, {{-1, 0.25, 2, 2}, {5.25}}}};
+    kFour, {{7.25}, {5.25}}};
   template <class A> MT_HD static A premap(A a) { return a < 0 ? -a : a; }
   template <class V>
   MT_HD static V df(const V& g, const V& x, const V&, const ReduceContext<V>&) {
@@ -391,7 +388,7 @@ struct Norm1 : Adds {
 struct Norm2 : Adds {
   static constexpr ReduceInfo info{"norm", nullptr,
     Takes::floats, Result::same, Empty::has_result, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {4.0697051490249266}}, {{-1, 0.25, 2, 2}, {3.0103986446980739}}}};
+    kFour, {{4.0697051490249266}, {3.0103986446980739}}};
   template <class A> MT_HD static A premap(A a) { return a * a; }
   template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
     return T(math::sqrt(s));  // of a double: the squares of float32 would overflow
@@ -405,7 +402,7 @@ struct Norm2 : Adds {
 struct NormMax : Extreme<true> {
   static constexpr ReduceInfo info{"norm", nullptr,
     Takes::floats, Result::same, Empty::refused, reads_x | reads_result,
-    {{{1.5, -2.25, 3, 0.5}, {3}}, {{-1, 0.25, 2, 2}, {2}}}};
+    kFour, {{3}, {2}}};
   template <class A> MT_HD static A premap(A a) { return a < 0 ? -a : a; }
   template <class V> static auto ties(const V& x, const V& y) { return abs(x) == y; }
   template <class V>

@@ -10,18 +10,16 @@ inline namespace MT_ISA {
 
 // ---- the place of a type in a list --------------------------------------------------------------
 
-template <class Op, class L> struct IndexIn;
-template <class Op, class... Rest> struct IndexIn<Op, List<Op, Rest...>> {
-  static constexpr int value = 0;
-};
-template <class Op, class First, class... Rest> struct IndexIn<Op, List<First, Rest...>> {
-  static constexpr int value = 1 + IndexIn<Op, List<Rest...>>::value;
-};
+template <class Op, class... All> constexpr int index_in(List<All...>) {
+  int i = 0;
+  (void)((!std::is_same_v<Op, All> && ++i) && ...);
+  return i;
+}
 /// The number by which devices and bindings know an elementwise operation.
-template <class Op> constexpr int id = IndexIn<Op, Elementwise>::value;
+template <class Op> constexpr int id = index_in<Op>(Elementwise{});
 /// The numbers of a reduction and of a scan.
-template <class Op> constexpr int reduction_id = IndexIn<Op, Reductions>::value;
-template <class Op> constexpr int scan_id = IndexIn<Op, Scans>::value;
+template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
+template <class Op> constexpr int scan_id = index_in<Op>(Scans{});
 
 /// Calls `body(Op{})` for each entry of a list.
 template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& body) {
@@ -152,7 +150,7 @@ template <class Loops, class... Op> auto loop_of(int op, Dtype dtype, List<Op...
 /// reads, seen in the input's shape; its parameters are the count and the reduction's own.
 template <class Op> struct GradientOf {
   // clang-format off
-  static constexpr Info info{Op::info.name, "", Accepts::real, {nothing}, 0, 0, {},
+  static constexpr Info info{Op::info.name, "", Accepts::real, {nothing}, {}, {},
     {{"count"}, Op::info.params[0], Op::info.params[1], Op::info.params[2]}};
   // clang-format on
   static constexpr uint8_t reads = Op::info.reads | (Op::ties_share ? reads_second : 0);
@@ -179,7 +177,7 @@ template <class... Op>
 auto with_gradients(List<Op...>) -> decltype((Elementwise{} + ... + GradientsOf<Op>{}));
 /// What the map verb computes: elementwise operations, then gradients of reductions.
 using Mapped = decltype(with_gradients(Reductions{}));
-template <class Op> constexpr int gradient_id = IndexIn<GradientOf<Op>, Mapped>::value;
+template <class Op> constexpr int gradient_id = index_in<GradientOf<Op>>(Mapped{});
 
 }  // namespace MT_ISA
 }  // namespace mt::op

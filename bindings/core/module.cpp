@@ -187,7 +187,8 @@ template <class Info> void push_info(Args& a, const Info& info, int params) {
   for (int k = 0; k < params; ++k)
     names.push_back(info.params[k].name), values.push_back(info.params[k].value);
   lua_newtable(a.L);
-  a.set("name", info.name), a.set("doc", info.doc), a.set("lo", info.lo), a.set("hi", info.hi);
+  a.set("name", info.name), a.set("doc", info.doc), a.set("lo", info.domain.lo),
+      a.set("hi", info.domain.hi);
   a.set("params", names), a.set("values", values);
 }
 

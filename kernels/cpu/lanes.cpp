@@ -206,8 +206,7 @@ int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
     all &= is(x.in[k], LaneOp::constant);
     v[k] = code_[size_t(x.in[k])].bits;
   }
-  const auto with = [&](auto zero) -> int32_t {
-    using T = decltype(zero);
+  const auto with = [&]<class T>(T) -> int32_t {
     const T a = to_float<T>(v[0]), b = to_float<T>(v[1]), c = to_float<T>(v[2]);
     if (all && x.op == LaneOp::compare) return truth(holds(Order(x.bits), a, b));
     if (all) return constant(to_bits(evaluate(x.op, a, b, c, x.bits)));
