@@ -446,9 +446,9 @@ Shape Args::dims(int i) const {
   return dims;
 }
 
-std::vector<Tensor> Args::tensors(int i) const {
+TensorList Args::tensors(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
-  std::vector<Tensor> list;
+  TensorList list;
   list.reserve(lua_objlen(L, i));
   each_entry(L, i, [&](int k) {
     const Tensor* t = tensor_at(L, -1);

@@ -33,7 +33,7 @@ struct WholeNumbers {
 };
 /// One tensor or a list of them.
 struct OneOrMore {
-  std::vector<Tensor> list;
+  TensorList list;
 };
 /// Positions that are a result, 0-based: Lua gets them 1-based.
 struct Positions {
@@ -93,14 +93,14 @@ template <> struct Arg<std::vector<int64_t>> {
   static constexpr Type type{kind::integer | kind::integers};
   static std::vector<int64_t> get(const Args& a, int i) { return a.integers(i); }
 };
-template <> struct Arg<std::vector<Tensor>> {
+template <> struct Arg<TensorList> {
   static constexpr Type type{kind::tensors};
-  static std::vector<Tensor> get(const Args& a, int i) { return a.tensors(i); }
+  static TensorList get(const Args& a, int i) { return a.tensors(i); }
 };
 template <> struct Arg<OneOrMore> {
   static constexpr Type type{kind::tensor | kind::tensors};
   static OneOrMore get(const Args& a, int i) {
-    return {tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i)};
+    return {tensor_at(a.L, i) ? TensorList{a.tensor(i)} : a.tensors(i)};
   }
 };
 template <> struct Arg<std::vector<std::string>> {
@@ -213,7 +213,7 @@ template <class R> constexpr const char* result_text() {
   else if constexpr (std::is_floating_point_v<R>) return "number";
   else if constexpr (std::is_same_v<R, std::string>) return "string";
   else if constexpr (std::is_same_v<R, Shape>) return "ints";
-  else if constexpr (std::is_same_v<R, std::vector<Tensor>>) return "tensors";
+  else if constexpr (std::is_same_v<R, TensorList>) return "tensors";
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; })
     return "tensor, tensor, tensor, tensor";
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) return "tensor, tensor, tensor";

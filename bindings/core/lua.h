@@ -138,7 +138,7 @@ class Args {
   Shape new_shape(int i) const;
   /// One dimension or a list of them, 0-based; empty when not given.
   Shape dims(int i) const;
-  std::vector<Tensor> tensors(int i) const;
+  TensorList tensors(int i) const;
   /// None where none is given.
   std::vector<std::string> strings(int i) const;
   Dtype dtype(int i) const;

@@ -21,7 +21,7 @@ class Parcel {
   class Reader;
   int count_ = 0;
   std::string bytes_;
-  std::vector<Tensor> tensors_;
+  TensorList tensors_;
 };
 
 }  // namespace mt::lua

@@ -388,8 +388,7 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
   if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
   const int64_t n = int64_t(nested.values.size());
   if (n != checked_count("tensor", nested.shape)) fail("tensor: the lists are not regular");
-  return with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>(nested.shape, [&](T* to) {
       in_strips(n, [&](int64_t k, int64_t end) {
         for (; k < end; ++k) {

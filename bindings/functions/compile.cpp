@@ -99,7 +99,7 @@ int results_of(Args& a) {
   const Program& p = e.program();
   double numbers[256];
   numbers_at(a, 3, p, numbers);
-  std::vector<Tensor> inputs;
+  TensorList inputs;
   inputs.reserve(size_t(p.inputs));
   for (int k = 0; k < p.inputs; ++k) {
     if (!shape_at(a.L, 4 + k))
@@ -147,7 +147,7 @@ int call_compiled(Args& a) {
     lua_pop(L, 1);
     if (e) {
       static constexpr double no_numbers[256] = {};
-      std::vector<Tensor> inputs;
+      TensorList inputs;
       inputs.reserve(2);
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
       const char* const name = lua_tostring(L, lua_upvalueindex(4));
@@ -187,7 +187,7 @@ int clone(Args& a) {
 }
 
 /// Adds what a value has of tensors that wait, in tables two levels down.
-void collect(lua_State* L, int at, int levels, std::vector<Tensor>& found) {
+void collect(lua_State* L, int at, int levels, TensorList& found) {
   if (const Tensor* t = shape_at(L, at); t && t->impl()->deferred) found.push_back(*t);
   if (levels == 0 || !lua_istable(L, at)) return;
   luaL_checkstack(L, 8, "fuse");
@@ -201,7 +201,7 @@ int fused(Args& a) {
   if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
   ir::Fuser fuser;
   lua_call(a.L, a.count() - 1, LUA_MULTRET);
-  std::vector<Tensor> results;
+  TensorList results;
   for (int i = 1; i <= lua_gettop(a.L); ++i) collect(a.L, i, 2, results);
   ir::Fuser::evaluate_together(results);
   return lua_gettop(a.L);

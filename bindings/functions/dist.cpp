@@ -35,7 +35,7 @@ const Entry kDist[] = {
 
 const Entry kParts[] = {
     {"average_gradients([parameters])", "Averages the gradients of each backward pass to come.",
-     bind<[](const std::vector<Tensor>& list) { dist::average_gradients(list); }>},
+     bind<[](const TensorList& list) { dist::average_gradients(list); }>},
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ std::string shown(const Tensor& x) { return to_string(x.shape()); }
 /// The images of files of one size, [n x channels x height x width]; decoded on all threads.
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: there are no paths");
-  std::vector<Tensor> images(paths.size());
+  TensorList images(paths.size());
   std::vector<std::string> trouble(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
     const size_t k = size_t(i);

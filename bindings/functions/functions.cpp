@@ -36,7 +36,7 @@ WholeNumbers Arg<WholeNumbers>::get(const Args& a, int i) {
   return {constants(a.integers(i))};
 }
 
-int push_all(const Args& a, const std::vector<Tensor>& list) {
+int push_all(const Args& a, const TensorList& list) {
   if (list.size() > 200 || !lua_checkstack(a.L, int(list.size()) + 4))
     fail("{}: {} results are too many", signature_of(a.entry()).name, list.size());
   for (const Tensor& x : list) a.push(x);

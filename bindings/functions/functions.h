@@ -36,7 +36,7 @@ struct NewTensor : NewTensorOptions {
 /// A program of compile.cpp.
 const ir::Expression& expression_at(const Args& a, int i);
 /// Tensors as several values.
-int push_all(const Args&, const std::vector<Tensor>&);
+int push_all(const Args&, const TensorList&);
 
 // Each names the functions of its file.
 void register_conv(Registry&);

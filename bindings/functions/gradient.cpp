@@ -24,7 +24,7 @@ template <bool on> int with_recording(Args& a) {
 
 TensorFunction lua_function(const Args& a, int i) {
   lua_State* L = a.L;
-  return [L, i](const std::vector<Tensor>& inputs) {
+  return [L, i](const TensorList& inputs) {
     lua_pushvalue(L, i);
     for (const Tensor& t : inputs) push_tensor(L, t);
     lua_call(L, int(inputs.size()), 1);
@@ -36,12 +36,12 @@ TensorFunction lua_function(const Args& a, int i) {
   };
 }
 
-std::vector<Tensor> one_or_more(const Args& a, int i) { return Arg<OneOrMore>::get(a, i).list; }
+TensorList one_or_more(const Args& a, int i) { return Arg<OneOrMore>::get(a, i).list; }
 
-template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const GradcheckOptions&)>
+template <void (*check)(const TensorFunction&, const TensorList&, const GradcheckOptions&)>
 int gradcheck_body(Args& a) {
   a.function(1);
-  const std::vector<Tensor> inputs = one_or_more(a, 2);
+  const TensorList inputs = one_or_more(a, 2);
   const double eps = a.number(3), atol = a.number(4), rtol = a.number(5), nondet_tol = a.number(6);
   const std::string name = name_of(a.entry());
   if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
@@ -53,11 +53,11 @@ int gradcheck_body(Args& a) {
 }
 
 int grad_body(Args& a) {
-  const std::vector<Tensor> outputs = one_or_more(a, 1), inputs = one_or_more(a, 2);
-  const std::vector<Tensor> first = a.given(3) ? one_or_more(a, 3) : std::vector<Tensor>();
+  const TensorList outputs = one_or_more(a, 1), inputs = one_or_more(a, 2);
+  const TensorList first = a.given(3) ? one_or_more(a, 3) : TensorList();
   const bool create = a.boolean(5);
   const bool single = tensor_at(a.L, 2) != nullptr;
-  const std::vector<Tensor> g =
+  const TensorList g =
       grad(outputs, inputs, first, {a.given(4) ? a.boolean(4) : create, create, a.boolean(6)});
   if (!single) lua_createtable(a.L, int(g.size()), 0);
   for (size_t i = 0; i < g.size(); ++i) {
@@ -126,8 +126,8 @@ int register_hook_body(Args& a) {
 
 /// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil or false
 /// for none (more of those may follow: arguments that were left out); `at` says which were tensors.
-std::vector<Tensor> call_backward(const Callback& callback, const std::string& name, int arguments,
-                                  const std::vector<int>& at, const std::vector<Tensor>& g) {
+TensorList call_backward(const Callback& callback, const std::string& name, int arguments,
+                         const std::vector<int>& at, const TensorList& g) {
   lua_State* L = current_state();
   if (L && !lua_checkstack(L, int(g.size()) + arguments + 8))
     fail("{}: Lua's stack has no room for the gradients of {} results and {} arguments", name,
@@ -144,7 +144,7 @@ std::vector<Tensor> call_backward(const Callback& callback, const std::string& n
         "{}: backward returned {} gradients, the function was called with {} arguments; return one "
         "for each, nil for none",
         name, last, arguments);
-  std::vector<Tensor> found(at.size());
+  TensorList found(at.size());
   for (int i = 1; i <= last; ++i) {
     const Tensor* t = tensor_at(L, top + i);
     const auto place = std::find(at.begin(), at.end(), i);
@@ -166,25 +166,25 @@ int custom_body(Args& a) {
   const std::string name = a.text(1);
   a.table(2);
   const int n = int(a.integer(3));
-  std::vector<Tensor> inputs;
+  TensorList inputs;
   std::vector<int> at;
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, 2, i);
     if (const Tensor* t = tensor_at(L, -1)) inputs.push_back(*t), at.push_back(i);
     lua_pop(L, 1);
   }
-  const std::vector<Tensor> outputs = a.tensors(4), saved = a.tensors(6);
+  const TensorList outputs = a.tensors(4), saved = a.tensors(6);
   std::vector<bool> plain;
   each_entry(L, 5, [&](int) { plain.push_back(lua_toboolean(L, -1)); });
   a.function(7);
   bool wanted = false;
   for (const Tensor& x : inputs) wanted |= wants_grad(x);
-  std::vector<Tensor> results = outputs;
+  TensorList results = outputs;
   if (wanted) {
     const auto callback = std::make_shared<Callback>(L, 7);
-    results = record_function(
-        name, inputs, outputs, plain, saved,
-        [=](const std::vector<Tensor>& g) { return call_backward(*callback, name, n, at, g); });
+    results = record_function(name, inputs, outputs, plain, saved, [=](const TensorList& g) {
+      return call_backward(*callback, name, n, at, g);
+    });
   }
   return a.push(results);
 }

@@ -12,7 +12,7 @@ int einsum_body(Args& a) {
   const std::string equation = a.text(1);
   if (a.count() == 2 && lua_type(a.L, 2) == LUA_TTABLE)
     return a.push(einsum(equation, a.tensors(2)));
-  std::vector<Tensor> operands;
+  TensorList operands;
   for (int i = 2; i <= a.count(); ++i) operands.push_back(a.tensor(i));
   return a.push(einsum(equation, operands));
 }

@@ -169,7 +169,7 @@ int diff_body(Args& a) {
   const int64_t n = a.integer(2), dim = a.position(3);
   if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
   if (n <= 0) return a.push(diff(x, n, dim));
-  std::vector<Tensor> parts;
+  TensorList parts;
   const int d = wrap_dim("diff", dim, x.dim());
   const auto add_end = [&](int i, const char* option) {
     const Tensor& end = a.tensor(i);

@@ -27,8 +27,8 @@ struct Step {
 };
 StepReplay& step_at(const Args& a) { return *Held<Step>::at(a, 1).replay; }
 
-std::vector<Tensor> rest(const Args& a) {
-  std::vector<Tensor> list;
+TensorList rest(const Args& a) {
+  TensorList list;
   for (int i = 2; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
   return list;
@@ -82,7 +82,7 @@ const Entry kReplay[] = {
      "whether it would change one of them.",
      [](Args& a) {
        StepReplay& s = step_at(a);
-       const std::vector<Tensor> given = rest(a);
+       const TensorList given = rest(a);
        bool fits = given.size() == s.inputs() && s.fits();
        bool written = false;
        for (size_t k = 0; k < given.size() && fits; ++k) {

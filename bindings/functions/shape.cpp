@@ -5,7 +5,7 @@
 namespace mt::lua {
 namespace {
 
-template <Tensor (*join)(const std::vector<Tensor>&, Dim)> int joined(Args& a) {
+template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
   if (tensor_at(a.L, 1)) {  // cat(a, b), where b would be the dimension
     const std::string name = name_of(a.entry());
     fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,
@@ -100,11 +100,11 @@ Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
 }
 
 /// The tensors of f(a, b, ..) or f{a, b, ..}; what is no tensor at the end is left for the caller.
-std::vector<Tensor> several(const Args& a, int& next) {
+TensorList several(const Args& a, int& next) {
   const int n = lua_gettop(a.L);
   next = 1;
   if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) return ++next, a.tensors(1);
-  std::vector<Tensor> list;
+  TensorList list;
   while (next <= n && tensor_at(a.L, next)) list.push_back(a.tensor(next++));
   return list;
 }
@@ -112,7 +112,7 @@ std::vector<Tensor> several(const Args& a, int& next) {
 /// meshgrid(a, b, {indexing='xy'}), meshgrid({a, b}, ..) and meshgrid{a, b, indexing='xy'}.
 int meshgrid_body(Args& a) {
   int next;
-  const std::vector<Tensor> list = several(a, next);
+  const TensorList list = several(a, next);
   std::string indexing = "ij";
   const auto read = [&](int table) {
     lua_pushnil(a.L);
@@ -138,16 +138,16 @@ int meshgrid_body(Args& a) {
 
 int broadcast_tensors_body(Args& a) {
   int next;
-  const std::vector<Tensor> list = several(a, next);
+  const TensorList list = several(a, next);
   if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
   if (list.empty()) fail("broadcast_tensors: at least one tensor is needed");
   return push_all(a, broadcast_tensors(list));
 }
 
 /// A function of tensors, f(a, b, ..) or f{a, b, ..}.
-template <Tensor (*join)(const std::vector<Tensor>&)> int joined_list(Args& a) {
+template <Tensor (*join)(const TensorList&)> int joined_list(Args& a) {
   int next;
-  const std::vector<Tensor> list = several(a, next);
+  const TensorList list = several(a, next);
   if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
   return a.push(join(list));
 }
@@ -174,11 +174,11 @@ int unsqueeze_body(Args& a) {
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
-    {"cat([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
-    {"concat([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
-    {"concatenate([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
+    {"cat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
+    {"concat([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
+    {"concatenate([tensors], dim=1)", MT_CAT, takes<TensorList, Dim>(joined<cat>)},
     {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.",
-     takes<std::vector<Tensor>, Dim>(joined<stack>)},
+     takes<TensorList, Dim>(joined<stack>)},
     {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", bind<vstack>},
     {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", bind<hstack>},
     {"dstack([tensors])", "Joins tensors along dimension 3.", bind<dstack>},

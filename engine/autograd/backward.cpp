@@ -105,7 +105,7 @@ struct Targets {
     return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
   }
   /// Finds the nodes between the roots and the targets: inputs are older than what is made of them.
-  void find(const std::vector<Tensor>& roots) {
+  void find(const TensorList& roots) {
     std::vector<Node*> all;
     std::unordered_set<Node*> seen;
     auto meet = [&](Node* n) {
@@ -221,7 +221,7 @@ class BackwardPass : public Walk {
             groups.push_back(hook->group);
     for (const auto& group : groups) {
       std::vector<Ref<TensorImpl>> members;
-      std::vector<Tensor> gradients;
+      TensorList gradients;
       for (const auto& member : group->members) {
         const auto hook = member.lock();
         members.push_back(hook ? Ref<TensorImpl>::share(hook->leaf) : Ref<TensorImpl>());
@@ -362,7 +362,7 @@ class BackwardPass : public Walk {
 
   void visit_operation(Node& node, const Tensor& g) {
     Tensor few[3];
-    std::vector<Tensor> many(node.more ? node.inputs : 0);
+    TensorList many(node.more ? node.inputs : 0);
     Tensor* dx = node.more ? many.data() : few;
     take_gradient(node, g, dx);
     if (thread_state.debugging && !holds_nan(g)) [[unlikely]]
@@ -468,7 +468,7 @@ class BackwardPass : public Walk {
   NoGrad mode_;
   Targets* targets_;
   BackwardPass* outer_;
-  std::vector<Tensor> aside_;
+  TensorList aside_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
   std::unique_ptr<Waiting> parts_;
   std::vector<Node*> ready_;  // a heap, each counted
@@ -513,13 +513,13 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, boo
   pass.accumulate_grads();
 }
 
-std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                         const std::vector<Tensor>& gradients, const GradOptions& o) {
+TensorList grad(const TensorList& outputs, const TensorList& inputs, const TensorList& gradients,
+                const GradOptions& o) {
   BackwardPass::check_depth("grad");
   if (outputs.empty()) fail("grad: no outputs are given");
   if (!gradients.empty() && gradients.size() != outputs.size())
     fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());
-  std::vector<Tensor> first;
+  TensorList first;
   for (size_t i = 0; i < outputs.size(); ++i)
     first.push_back(
         first_gradient("grad", outputs[i], gradients.empty() ? Tensor() : gradients[i]));
@@ -537,7 +537,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
     pass.call_leaf_hooks();
     pass.collect_targets();
   }
-  std::vector<Tensor> found;
+  TensorList found;
   for (size_t i = 0; i < inputs.size(); ++i) {
     found.push_back(targets.of(inputs[i]));
     if (found.back().defined()) continue;

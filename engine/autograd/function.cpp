@@ -31,14 +31,14 @@ void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
   const Running scope(&node);
-  std::vector<Tensor> gradients = std::move(thread_state.walk->function_grads[&node]);
+  TensorList gradients = std::move(thread_state.walk->function_grads[&node]);
   thread_state.walk->function_grads.erase(&node);
   gradients.resize(c->results.size());
   for (size_t k = 0; k < gradients.size(); ++k) {
     const CustomFunction::Result& r = c->results[k];
     if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
-  const std::vector<Tensor> found = c->backward(gradients);
+  const TensorList found = c->backward(gradients);
   for (size_t i = 0; i < c->inputs.size() && i < found.size(); ++i) {
     if (!node.wants(int(i)) || !found[i].defined()) continue;
     check_gradient(*c, i, found[i]);
@@ -54,7 +54,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
     fail(
         "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  std::vector<Tensor>& gradients = thread_state.walk->function_grads[&inner];
+  TensorList& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
   gradients[node.kept<size_t>()] = g;
   dx[0] = scalar(0, Dtype::f32);
@@ -94,10 +94,9 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
 
 }  // namespace
 
-std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
-                                    const std::vector<Tensor>& outputs,
-                                    const std::vector<bool>& plain, const std::vector<Tensor>& save,
-                                    CustomFunction::Backward backward) {
+TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
+                           const std::vector<bool>& plain, const TensorList& save,
+                           CustomFunction::Backward backward) {
   auto c = std::make_shared<CustomFunction>();
   c->name = std::move(name);
   c->backward = std::move(backward);
@@ -113,7 +112,7 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   }
   Tensor inner = scalar(0, Dtype::f32);
   record(kFunction, inner, inputs).ensure_extra().custom = c;
-  std::vector<Tensor> results;
+  TensorList results;
   for (size_t k = 0; k < outputs.size(); ++k) {
     // With an input or another result: a change of one would go unseen by the other's graph.
     const auto same = [&](const Tensor& x) {
@@ -131,11 +130,11 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   return results;
 }
 
-std::vector<Tensor> saved_tensors() {
+TensorList saved_tensors() {
   if (!thread_state.function) fail("saved_tensors: it can be called inside backward only");
   Node& node = *thread_state.function;
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
-  std::vector<Tensor> list;
+  TensorList list;
   for (const CustomFunction::Saved& s : c->saved) {
     const uint32_t now = s.tensor.defined() ? s.tensor.impl()->storage->version : 0;
     if (now != s.version)
@@ -148,22 +147,21 @@ std::vector<Tensor> saved_tensors() {
   return list;
 }
 
-std::vector<Tensor> recorded_gradients(
-    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-    const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients) {
+TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>& f,
+                              const TensorList& inputs, const TensorList& gradients) {
   // Nodes of their own, so that an input which another was computed from is not reached through that.
-  std::vector<Tensor> copies, wanted;
+  TensorList copies, wanted;
   for (const Tensor& x : inputs) {
     copies.push_back(wants_grad(x) ? clone(x) : x);
     if (wants_grad(x)) wanted.push_back(copies.back());
   }
-  if (wanted.empty()) return std::vector<Tensor>(inputs.size());
-  std::vector<Tensor> results = f(copies), reached, with;
+  if (wanted.empty()) return TensorList(inputs.size());
+  TensorList results = f(copies), reached, with;
   for (size_t k = 0; k < results.size(); ++k)
     if (results[k].requires_grad()) reached.push_back(results[k]), with.push_back(gradients[k]);
-  const std::vector<Tensor> found =
+  const TensorList found =
       grad(reached, wanted, with, {.create_graph = true, .allow_unused = true});
-  std::vector<Tensor> list;
+  TensorList list;
   size_t next = 0;
   for (const Tensor& x : inputs) list.push_back(wants_grad(x) ? found[next++] : Tensor());
   return list;

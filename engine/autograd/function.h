@@ -15,7 +15,7 @@ namespace mt {
 struct CustomFunction {
   /// From the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined for none).
-  using Backward = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+  using Backward = std::function<TensorList(const TensorList&)>;
   struct Result {
     Shape size;
     Dtype dtype = Dtype::none;
@@ -29,7 +29,7 @@ struct CustomFunction {
   };
   std::string name;
   Backward backward;
-  std::vector<Tensor> inputs;  // their shapes, without data
+  TensorList inputs;  // their shapes, without data
   std::vector<Result> results;
   std::vector<Saved> saved;
 };
@@ -37,19 +37,17 @@ struct CustomFunction {
 /// `outputs`, which were computed without recording, as results of a function of `inputs`: those of
 /// float type get a node, unless plain[k]. `save` are tensors for the way back. Inputs and what is
 /// saved may be undefined.
-std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
-                                    const std::vector<Tensor>& outputs,
-                                    const std::vector<bool>& plain, const std::vector<Tensor>& save,
-                                    CustomFunction::Backward);
+TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
+                           const std::vector<bool>& plain, const TensorList& save,
+                           CustomFunction::Backward);
 /// What the function saved whose backward is running on this thread: checked against changes in
 /// place, part of the graph while gradients are recorded.
-std::vector<Tensor> saved_tensors();
+TensorList saved_tensors();
 
 /// The gradients of f(inputs), whose results have these gradients, by operations that are recorded:
 /// what a backward that is itself differentiated gives. Undefined inputs have none.
-std::vector<Tensor> recorded_gradients(
-    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
-    const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients);
+TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>& f,
+                              const TensorList& inputs, const TensorList& gradients);
 
 // ---- gradient checkpointing (Chen 2016, "sublinear memory cost") ---------------------------------
 

@@ -39,7 +39,7 @@ class Nudge {
   const double before_;
 };
 
-void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
+void check_inputs(const char* name, const TensorList& inputs) {
   bool any = false;
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
@@ -60,8 +60,8 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
 }
 
 /// The row of the Jacobian, which two backwards must agree upon.
-std::vector<double> steady(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs,
-                           size_t k, double tolerance) {
+std::vector<double> steady(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
+                           double tolerance) {
   const std::vector<double> first = analytic(out, o, inputs[k]),
                             second = analytic(out, o, inputs[k]);
   for (size_t j = 0; j < first.size(); ++j)
@@ -77,7 +77,7 @@ std::vector<double> steady(const Tensor& out, int64_t o, const std::vector<Tenso
 
 /// A gradient outside the graph claims to be the same everywhere: so it must be, at inputs a little
 /// aside.
-void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& inputs,
+void check_constant(const TensorFunction& gradient, const TensorList& inputs,
                     const std::vector<double>& here, const GradcheckOptions& o) {
   NoGrad off;
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -94,7 +94,7 @@ void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& i
   }
 }
 
-Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
+Tensor evaluate(const TensorFunction& f, const TensorList& inputs) {
   Tensor out = f(inputs);
   if (!out.defined() || out.dtype() != Dtype::f64)
     fail("gradcheck: the function must return one float64 tensor, it returned {}",
@@ -104,8 +104,7 @@ Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
 
 }  // namespace
 
-void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
-               const GradcheckOptions& o) {
+void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
   check_inputs("gradcheck", inputs);
   const Tensor out = evaluate(f, inputs);
   auto values_at = [&] {
@@ -139,14 +138,13 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
   }
 }
 
-void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
-                   const GradcheckOptions& o) {
+void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
   const Tensor probe = f(inputs);
   const Tensor weights = full(probe.shape(), 0.75, probe);
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
-    const TensorFunction gradient = [&](const std::vector<Tensor>& in) {
+    const TensorFunction gradient = [&](const TensorList& in) {
       const bool recording = grad_enabled();
       NoGrad on(true);
       const Tensor y = sum(f(in) * weights);

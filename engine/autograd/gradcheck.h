@@ -10,15 +10,13 @@ namespace mt {
 struct GradcheckOptions {
   double eps = 1e-6, atol = 1e-5, rtol = 1e-3, nondet_tol = 0;  // as torch.autograd.gradcheck
 };
-using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
+using TensorFunction = std::function<Tensor(const TensorList&)>;
 
 /// Checks every entry of the Jacobian of `f` by each float64 input that requires a gradient,
 /// against central differences, and that a second backward gives the same, up to nondet_tol. Throws
 /// naming the first entry that differs.
-void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
-               const GradcheckOptions& = {});
+void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
 /// The same for the gradient's own gradient, with random weights on the outputs.
-void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
-                   const GradcheckOptions& = {});
+void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
 
 }  // namespace mt

@@ -63,13 +63,14 @@ void Node::destroy(Node* node) {
   t.freeing = false;
 }
 
-void Node::save(int slot, const Tensor& t, int from) {
-  if (!t.defined()) return;
-  if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from);
+Node& Node::save(int slot, const Tensor& t, int from) {
+  if (!t.defined()) return *this;
+  if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from), *this;
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
   source[slot] = int8_t(from);
+  return *this;
 }
 
 void* Node::keep_there(size_t bytes) {
@@ -126,7 +127,7 @@ Node& record(const NodeType& type, const Tensor& out, std::initializer_list<cons
   return conclude(std::move(node), out);
 }
 
-Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs) {
+Node& record(const NodeType& type, const Tensor& out, const TensorList& inputs) {
   Ref<Node> node = new_node(type, inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) connect(node->input(int(i)), inputs[i]);
   return conclude(std::move(node), out);
@@ -150,8 +151,7 @@ std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const 
   return hook;
 }
 
-void register_group_hook(const std::vector<Tensor>& leaves,
-                         std::function<void(std::vector<Tensor>&)> call) {
+void register_group_hook(const TensorList& leaves, std::function<void(TensorList&)> call) {
   const auto group = std::make_shared<GradientGroup>(GradientGroup{{}, std::move(call)});
   for (const Tensor& x : leaves) {
     hooks_of(*x.impl()).push_back(std::make_shared<Hook>(Hook{{}, {}, group, x.impl()}));

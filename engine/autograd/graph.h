@@ -49,7 +49,7 @@ struct Hook {
 /// not computed; it may put others in their places.
 struct GradientGroup {
   std::vector<std::weak_ptr<Hook>> members;
-  std::function<void(std::vector<Tensor>&)> call;
+  std::function<void(TensorList&)> call;
 };
 struct CustomFunction;  // function.h
 struct Checkpoint;      // function.h
@@ -100,14 +100,21 @@ struct Node {
   }
   /// Remembers a tensor, if it is defined, for the way back, and its version. `source`: the input's
   /// number, kOutput or kOther.
-  void save(int slot, const Tensor&, int source);
+  Node& save(int slot, const Tensor&, int source);
+  /// The same where input `wanted` has a gradient.
+  Node& save_for(int wanted, int slot, const Tensor& x, int source) {
+    return wants(wanted) ? save(slot, x, source) : *this;
+  }
   /// The remembered tensor, or an undefined one. Throws when it was changed in place since. While
   /// gradients are themselves recorded it is connected to the graph again.
   Tensor get(int slot);
 
   /// Keeps what the way back needs beside tensors, one value of a plain type: dimensions, sizes,
   /// parameters. Small ones lie in the node. `kept` of another type than was kept is an error.
-  template <class T> void keep(const T& value) { *keep_list<T>(1) = value; }
+  template <class T> Node& keep(const T& value) {
+    *keep_list<T>(1) = value;
+    return *this;
+  }
   template <class T> const T& kept() const { return *kept_list<T>(); }
   /// The same for n values, which the caller fills in.
   template <class T> T* keep_list(size_t n) {
@@ -149,7 +156,7 @@ template <class... Inputs> bool wants_grad(const Inputs&... x) {
 /// Makes `out` the result of a new node over `inputs`, which may be undefined; the caller saves into
 /// it what the gradient needs.
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
-Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
+Node& record(const NodeType& type, const Tensor& out, const TensorList& inputs);
 
 /// Leads the edge to what computed x, or to x where it is a leaf that requires a gradient.
 void connect(Edge& edge, const Tensor& x);
@@ -168,20 +175,19 @@ struct GradOptions {
 /// The gradients of the sum of `outputs` (each times its gradient, where one is given) by `inputs`,
 /// leaves or not; no `.grad` changes. An input that took no part is an error, or undefined with
 /// allow_unused.
-std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                         const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
+TensorList grad(const TensorList& outputs, const TensorList& inputs,
+                const TensorList& gradients = {}, const GradOptions& = {});
 
 /// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
 void notify_shared(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
-void register_group_hook(const std::vector<Tensor>& leaves,
-                         std::function<void(std::vector<Tensor>&)>);
+void register_group_hook(const TensorList& leaves, std::function<void(TensorList&)>);
 
 /// A running backward pass. The gradients of a function's results (function.h) wait here for the function's
 /// turn, by its node.
 struct Walk {
-  std::unordered_map<const Node*, std::vector<Tensor>> function_grads;
+  std::unordered_map<const Node*, TensorList> function_grads;
 };
 
 // ---- debugging: mt.set_debug ----

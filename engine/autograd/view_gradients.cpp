@@ -231,7 +231,7 @@ Tensor sum_view_gradients(const Shape& shape, const Tensor& dense,
     out = dense.defined() ? clone(dense) : zeros(shape, like);
     for (const ViewGradient& part : parts) add_view_gradient(out, part);
   }
-  std::vector<Tensor> inputs;
+  TensorList inputs;
   std::vector<TensorGeometry> places;
   if (dense.defined()) inputs.push_back(dense);
   for (const ViewGradient& part : parts) {

@@ -184,8 +184,7 @@ class Text {
   const char* real() const { return k_.real == Dtype::f64 ? "double" : "float"; }
   /// The type of an element in CUDA C.
   static const char* element(Dtype d) {
-    return with_dtype(d, [](auto zero) -> const char* {
-      using T = decltype(zero);
+    return with_dtype(d, []<class T>(T) -> const char* {
       constexpr const char* kSigned[] = {"signed char", "short", "int", "mt_int"};
       constexpr const char* kUnsigned[] = {"unsigned char", "unsigned short", "unsigned int"};
       constexpr int size = std::bit_width(sizeof(T)) - 1;

@@ -24,12 +24,12 @@ Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
   return t;
 }
 
-std::vector<Tensor> copies_of(const std::vector<Tensor>& list) {
+TensorList copies_of(const TensorList& list) {
   const NoGrad off;
   std::map<Storage*, int> seen;
   for (const Tensor& x : list) ++seen[x.impl()->storage];
   std::map<Storage*, Tensor> storages;
-  std::vector<Tensor> copies;
+  TensorList copies;
   for (const Tensor& x : list) {
     Storage* const s = x.impl()->storage;
     if (seen[s] > 1 && !storages[s].defined()) storages[s] = clone(storage_of(x.detach()));
@@ -109,7 +109,7 @@ void StepReplay::set_grads(size_t part) const {
     if (g.leaf.impl()->grad != g.grad.impl()) g.leaf.set_grad(g.grad);
 }
 
-void StepReplay::start(const std::vector<Tensor>& inputs) {
+void StepReplay::start(const TensorList& inputs) {
   const NoGrad off;
   choose_graphs();
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -149,11 +149,11 @@ bool StepReplay::run(size_t part) {
   return true;
 }
 
-std::vector<Tensor> StepReplay::finish() {
+TensorList StepReplay::finish() {
   const NoGrad off;
   default_generator().set_counter(begun_ + draws_);
   for (const Change& c : changes_) c.tensor.impl()->storage->version += c.version;
-  std::vector<Tensor> list, outside;
+  TensorList list, outside;
   for (const Result& r : results_) {
     list.push_back(r.tensor);
     if (r.copied || uses_graphs_) outside.push_back(r.tensor);
@@ -186,14 +186,14 @@ void StepReplay::restore_grads() {
   held_.clear();
 }
 
-std::vector<Tensor> StepReplay::leaves() const {
-  std::vector<Tensor> list;
+TensorList StepReplay::leaves() const {
+  TensorList list;
   for (const Grad& g : grads_.back()) list.push_back(g.leaf);
   return list;
 }
 
-std::vector<Tensor> StepReplay::changes() const {
-  std::vector<Tensor> list;
+TensorList StepReplay::changes() const {
+  TensorList list;
   for (const Change& c : changes_) list.push_back(c.tensor);
   return list;
 }

@@ -27,7 +27,7 @@ class StepReplay {
   /// required a gradient still do.
   bool fits() const;
   /// The calls read these. Their dtypes and shapes must be those of the recording.
-  void start(const std::vector<Tensor>& inputs);
+  void start(const TensorList& inputs);
   bool takes(size_t input, const Tensor&) const;
   size_t inputs() const { return inputs_.size(); }
   /// The calls up to the next pause of the recording. False where a position is not there: what follows
@@ -35,11 +35,11 @@ class StepReplay {
   bool run(size_t part);
   size_t parts() const { return ends_.size(); }
   /// After the last part: versions, the generator's place. The results.
-  std::vector<Tensor> finish();
+  TensorList finish();
   /// Tensors from before the step that its verbs write to.
-  std::vector<Tensor> changes() const;
+  TensorList changes() const;
   /// The leaves whose gradients it sets.
-  std::vector<Tensor> leaves() const;
+  TensorList leaves() const;
   /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
   bool writes(const Tensor&) const;
   /// Keeps the gradients of now, and puts them back.
@@ -149,7 +149,7 @@ class StepReplay {
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
-  std::vector<Tensor> held_;        // gradients, as `guards_`
+  TensorList held_;                 // gradients, as `guards_`
   size_t first_change_ = 0;         // the call that first changes something from before the step
   int threads_ = 0;                 // scratch is for so many
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
@@ -165,7 +165,7 @@ class StepReplay {
 enum class StepFusion { none, all, parameters };
 
 /// Copies of tensors, without a past; those that share a storage share its copy.
-std::vector<Tensor> copies_of(const std::vector<Tensor>&);
+TensorList copies_of(const TensorList&);
 
 /// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
@@ -174,7 +174,7 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 class StepRecorder : public Recording {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls.
-  StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments, StepFusion);
+  StepRecorder(const TensorList& inputs, const TensorList& arguments, StepFusion);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
@@ -183,7 +183,7 @@ class StepRecorder : public Recording {
   void pause();
   void resume();
   /// Ends the recording. Null where the step cannot be replayed: why() says the reason.
-  std::unique_ptr<StepReplay> finish(const std::vector<Tensor>& results);
+  std::unique_ptr<StepReplay> finish(const TensorList& results);
   const std::string& why() const { return why_; }
   static StepRecorder* current() { return static_cast<StepRecorder*>(step_recorder); }
 
@@ -225,7 +225,7 @@ class StepRecorder : public Recording {
   bool check(std::byte* slot, bool out, StepCall&);
   struct PointerCheck;
   void copy_arguments();
-  void check_results(StepReplay&, const std::vector<Tensor>&);
+  void check_results(StepReplay&, const TensorList&);
   void make_guards(StepReplay&);
   void find_outgoing(StepReplay&);
   void upload_constants(StepReplay&);
@@ -243,7 +243,7 @@ class StepRecorder : public Recording {
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
-  std::vector<Tensor> arguments_;
+  TensorList arguments_;
   std::vector<uint32_t> versions_;  // of the arguments: their copies follow
   bool argument_changed_ = false;
   bool asked_ = false;  // for an element

@@ -47,8 +47,7 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments,
-                           StepFusion fuse)
+StepRecorder::StepRecorder(const TensorList& inputs, const TensorList& arguments, StepFusion fuse)
     : arguments_(arguments),
       fuse_(fuse) {
   if (step_recorder) fail("a step is being recorded already");
@@ -210,7 +209,7 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
 
 // ---- the end of a recording -----------------------------------------------------------------------------
 
-void StepRecorder::check_results(StepReplay& made, const std::vector<Tensor>& results) {
+void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
   for (size_t k = 0; k < results.size(); ++k) {
     const Memory* const m = memory_at(results[k].data());
     if (const Node* n = results[k].impl()->node; n && !n->consumed)
@@ -394,7 +393,7 @@ void StepRecorder::put_calls(StepReplay& made) {
   }
 }
 
-std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& results) {
+std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   pause();
   leave_tables();
   std::unique_ptr<StepReplay> made = std::move(replay_);

@@ -38,13 +38,13 @@ Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& 
   const Tensor y = empty({x.size(0), results, x.size(2)}, x.dtype());
   run_tree_on_cpu(tree_of(pair, x, numbers.data(), y));
   if (!wants_grad(x)) return y;
-  const auto composed = [pair = applied(pair, numbers), results](const std::vector<Tensor>& in) {
+  const auto composed = [pair = applied(pair, numbers), results](const TensorList& in) {
     return std::vector{levels(pair, in[0], results)};
   };
   const Expression::Gradient& d = pair.gradient(3);
   if (!d.expression || d.inputs.size() != 2) return composed({x})[0];
-  const auto backward = [&pair, &d, numbers, composed](const std::vector<Tensor>& g) {
-    const std::vector<Tensor> of = saved_tensors();
+  const auto backward = [&pair, &d, numbers, composed](const TensorList& g) {
+    const TensorList of = saved_tensors();
     if (grad_enabled()) return recorded_gradients(composed, of, g);
     const Tensor grad = contiguous(g[0]), dx = empty(of[0].shape(), of[0].dtype());
     Tree t = tree_of(pair, of[0], numbers.data(), dx);

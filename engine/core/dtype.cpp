@@ -45,8 +45,7 @@ Dtype promote(Dtype a, Dtype b) {
 void check_value(const char* operation, double v, Dtype dtype) {
   if (is_float(dtype)) return;
   // The end beyond the largest, as 2^63 for int64, which as a double is not its largest.
-  const auto holds = [&](auto zero) {
-    using T = decltype(zero);
+  const auto holds = [&]<class T>(T) {
     if constexpr (math::is_integer<T>)
       return v >= double(math::lowest<T>()) && v < double(math::highest<T>() / 2 + 1) * 2;
     else return true;

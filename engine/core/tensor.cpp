@@ -196,8 +196,7 @@ template <class T> T element(const Tensor& x, int64_t i) {
   if (step_recorder && !x.impl()->number) [[unlikely]]
     step_recorder->reads_element();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
-  return with_dtype(x.dtype(), [&](auto zero) {
-    using E = decltype(zero);
+  return with_dtype(x.dtype(), [&]<class E>(E) {
     if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);
     E value;
     check_may_wait(x.device());

@@ -119,6 +119,7 @@ class Tensor {
   void regenerate_node() const;  // inplace.cpp
   Ref<TensorImpl> impl_;
 };
+using TensorList = std::vector<Tensor>;
 
 /// A tensor without data, which `deferred` will compute.
 Tensor deferred_tensor(const Shape&, Dtype, bool requires_grad, std::unique_ptr<Deferred>);

@@ -99,7 +99,7 @@ void agree(const char* operation, const std::string& call) {
 }
 
 /// "float32 (2 x 3), int64 (3)"
-std::string described(const std::vector<Tensor>& list) {
+std::string described(const TensorList& list) {
   std::string text;
   for (const Tensor& x : list)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", x.dtype(), x.shape());
@@ -109,39 +109,39 @@ std::string described(const std::vector<Tensor>& list) {
 /// Tensors of one dtype end to end.
 struct Buffer {
   Tensor data;
-  explicit Buffer(const std::vector<Tensor>& list) {
+  explicit Buffer(const TensorList& list) {
     int64_t n = 0;
     for (const Tensor& x : list) n += x.numel();
     data = empty({n}, wire(list[0].dtype()));
     each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
   }
   /// Calls f(tensor, its part of the buffer).
-  template <class F> void each(const std::vector<Tensor>& list, F f) const {
+  template <class F> void each(const TensorList& list, F f) const {
     int64_t at = 0;
     for (const Tensor& x : list) {
       f(x, reshape(view_of(data, {x.numel()}, {1}, at), x.shape()));
       at += x.numel();
     }
   }
-  void copy_to(const std::vector<Tensor>& list) const {
+  void copy_to(const TensorList& list) const {
     each(list, [](const Tensor& x, const Tensor& part) { copy_(x, part); });
   }
 };
 
 /// Calls f with the tensors of each dtype that occurs.
-template <class F> void by_dtype(const std::vector<Tensor>& list, F f) {
+template <class F> void by_dtype(const TensorList& list, F f) {
   for (int d = 0; d < kDtypes; ++d) {
-    std::vector<Tensor> some;
+    TensorList some;
     for (const Tensor& x : list)
       if (x.dtype() == Dtype(d)) some.push_back(x);
     if (!some.empty()) f(some);
   }
 }
 
-void reduce(const char* operation, const std::vector<Tensor>& list, Reduction how) {
+void reduce(const char* operation, const TensorList& list, Reduction how) {
   constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
                                   "ompi_mpi_op_min"};
-  by_dtype(list, [&](const std::vector<Tensor>& some) {
+  by_dtype(list, [&](const TensorList& some) {
     const Buffer buffer(some);
     const Tensor& all = buffer.data;
     reduce(operation, all.data(), all.numel(), all.dtype(), kOps[size_t(how)]);
@@ -150,8 +150,8 @@ void reduce(const char* operation, const std::vector<Tensor>& list, Reduction ho
   });
 }
 
-void broadcast(const char* operation, const std::vector<Tensor>& list, int64_t root) {
-  by_dtype(list, [&](const std::vector<Tensor>& some) {
+void broadcast(const char* operation, const TensorList& list, int64_t root) {
+  by_dtype(list, [&](const TensorList& some) {
     const Buffer buffer(some);
     const Tensor& all = buffer.data;
     in_parts(all.numel(), [&](int64_t at, int n) {
@@ -167,7 +167,7 @@ void broadcast(const char* operation, const std::vector<Tensor>& list, int64_t r
 int rank() { return group().rank; }
 int size() { return group().size; }
 
-void all_reduce_(const std::vector<Tensor>& list, Reduction how) {
+void all_reduce_(const TensorList& list, Reduction how) {
   constexpr const char* kName = "all_reduce_";
   const NoGrad off;
   for (const Tensor& x : list) {
@@ -182,7 +182,7 @@ void all_reduce_(const std::vector<Tensor>& list, Reduction how) {
   reduce(kName, list, how);
 }
 
-void broadcast_(const std::vector<Tensor>& list, int64_t root) {
+void broadcast_(const TensorList& list, int64_t root) {
   constexpr const char* kName = "broadcast_";
   if (root < 0 || root >= size())
     fail("{}: root is {}; the processes are 0 to {}", kName, root, size() - 1);
@@ -193,11 +193,11 @@ void broadcast_(const std::vector<Tensor>& list, int64_t root) {
   broadcast(kName, list, root);
 }
 
-std::vector<Tensor> all_gather(const Tensor& x) {
+TensorList all_gather(const Tensor& x) {
   constexpr const char* kName = "all_gather";
   const NoGrad off;
   if (size() > 1) agree(kName, fmt::format("{} of {}", kName, described({x})));
-  std::vector<Tensor> result;
+  TensorList result;
   for (int i = 0; i < size(); ++i) {
     result.push_back(i == rank() ? clone(x) : empty(x.shape(), x.dtype(), x.device()));
     if (size() > 1) broadcast(kName, {result.back()}, i);
@@ -209,7 +209,7 @@ void barrier() {
   if (size() > 1) agree("barrier", "barrier()");
 }
 
-void average_gradients(const std::vector<Tensor>& parameters) {
+void average_gradients(const TensorList& parameters) {
   if (size() == 1) return;
   struct Like {
     Shape shape;
@@ -219,12 +219,12 @@ void average_gradients(const std::vector<Tensor>& parameters) {
   std::vector<Like> likes;
   for (const Tensor& p : parameters) likes.push_back({p.shape(), p.dtype(), &p.device()});
   const std::string call = "backward of a net with " + described(parameters);
-  register_group_hook(parameters, [likes, call](std::vector<Tensor>& gradients) {
+  register_group_hook(parameters, [likes, call](TensorList& gradients) {
     const NoGrad off;
     std::vector<int64_t> computed;
     for (const Tensor& g : gradients) computed.push_back(g.defined());
     agree("backward", call, computed);
-    std::vector<Tensor> all;
+    TensorList all;
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (!computed[i]) continue;  // by no process
       gradients[i] = gradients[i].defined()

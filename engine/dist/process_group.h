@@ -21,16 +21,16 @@ constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean"
 
 /// Each tensor becomes the sum (mean, ..) of the processes' in place, in an order of additions that depends on the
 /// number of processes alone. 16-bit floats are added in float32; mean is for floats.
-void all_reduce_(const std::vector<Tensor>&, Reduction);
+void all_reduce_(const TensorList&, Reduction);
 /// Each tensor becomes what it is in process `root`, in place.
-void broadcast_(const std::vector<Tensor>&, int64_t root);
+void broadcast_(const TensorList&, int64_t root);
 /// The processes' tensors by rank.
-std::vector<Tensor> all_gather(const Tensor&);
+TensorList all_gather(const Tensor&);
 /// Returns when all processes have called it.
 void barrier();
 
 /// From now on each backward pass averages these leaves' gradients over the processes before it adds them to `.grad`.
 /// One that a process did not compute counts as 0 there; all processes run as many passes (Li et al. 2020, DDP).
-void average_gradients(const std::vector<Tensor>& parameters);
+void average_gradients(const TensorList& parameters);
 
 }  // namespace mt::dist

@@ -269,10 +269,10 @@ void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions&
 }
 
 /// The columns of numbers, without data where a cell is none.
-std::vector<Tensor> read_columns(std::vector<Piece>& pieces, size_t n,
-                                 const std::vector<int>& place, const CsvOptions& options) {
+TensorList read_columns(std::vector<Piece>& pieces, size_t n, const std::vector<int>& place,
+                        const CsvOptions& options) {
   const size_t most = pieces.empty() ? 0 : pieces.back().row + pieces.back().most;
-  std::vector<Tensor> columns(n);
+  TensorList columns(n);
   std::vector<double*> numbers(n);
   for (size_t k = 0; k < n; ++k) {
     columns[k] = empty({int64_t(most)}, Dtype::f64);
@@ -349,7 +349,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   // First the numbers. A column that turns out to be none is read again as text.
   std::vector<CsvColumn> columns(n);
   std::vector<Piece> pieces = cut(cells, place);
-  std::vector<Tensor> numbers = read_columns(pieces, n, place, options);
+  TensorList numbers = read_columns(pieces, n, place, options);
   for (size_t i = 0; i < names.size(); ++i)
     if (place[i] >= 0) columns[size_t(place[i])].name = names[i];
   bool all = true;

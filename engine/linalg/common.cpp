@@ -58,15 +58,13 @@ Lu factor_columns(const char* name, const Tensor& matrices) {
   const int64_t m = columns_of(matrices), n = rows_of(matrices), k = std::min(m, n);
   const Shape batch = batch_of(matrices);
   Lu lu{matrices, empty(joined(batch, {k}), Dtype::i32), {}};
-  lu.info = each(name, batch, matrices.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T* one = matrices.data_as<T>() + i * m * n;
-    int* pivots = lu.pivots.data_as<int>() + i * k;
+  const auto run = [&]<class T>(T* one, int* pivots) {
     if (lapack::finite(one, m * n)) return lapack::lu(int(m), int(n), one, pivots);
     std::fill_n(one, m * n, std::numeric_limits<T>::quiet_NaN());
     std::iota(pivots, pivots + k, 1);
     return 0;
-  });
+  };
+  lu.info = each(name, batch, double(m) * double(n), run, matrices, As<int>{lu.pivots});
   return lu;
 }
 
@@ -81,8 +79,8 @@ Tensor reciprocal_or_zero(const Tensor& x) {
   return where(none, 0.0, reciprocal(where(none, 1.0, x)));
 }
 
-Tensor pack(const Shape& batch, const std::vector<Tensor>& parts) {
-  std::vector<Tensor> flat;
+Tensor pack(const Shape& batch, const TensorList& parts) {
+  TensorList flat;
   for (const Tensor& part : parts)
     flat.push_back(reshape(part, joined(batch, {product(part.shape().from(batch.size()))})));
   return cat(flat, -1);

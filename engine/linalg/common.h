@@ -54,18 +54,31 @@ inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim
 /// "the matrix", or "matrix (2, 1) of the batch".
 std::string which(const Shape& batch, int64_t i);
 
-/// Calls body(zero of the element type, i) for every matrix of the batch; the values that are not 0
-/// (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short or
-/// OpenBLAS is missing.
-template <class Body>
-std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double work,
-                      const Body& body) {
+/// A tensor of U beside those of floats.
+template <class U> struct As { const Tensor& tensor; };
+/// Where entry i of n begins.
+template <class T> T* entry_of(const Tensor& x, int64_t i, int64_t n) {
+  return x.data_as<T>() + i * (x.numel() / n);
+}
+template <class T, class U> U* entry_of(const As<U>& x, int64_t i, int64_t n) {
+  return entry_of<U>(x.tensor, i, n);
+}
+
+/// Calls body(where its entry of each tensor begins..) for every matrix of the batch; the values that
+/// are not 0 (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short
+/// or OpenBLAS is missing.
+template <class Body, class... X>
+std::vector<int> each(const char* name, const Shape& batch, double work, const Body& body,
+                      const Tensor& x, const X&... more) {
   const int64_t n = checked_count(name, batch);
   tell_beside();
   std::vector<int> info(size_t(n), 0);
   if (n > 0) require_openblas(name);
+  const auto run = [&]<class T>(T, int64_t i) {
+    return body(entry_of<T>(x, i, n), entry_of<T>(more, i, n)...);
+  };
   parallel(n, double(n) * work > 1e5, [&](int64_t i) {
-    info[size_t(i)] = dtype == Dtype::f64 ? body(0.0, i) : body(0.0f, i);
+    info[size_t(i)] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i);
   });
   check_interrupt();
   for (int value : info)
@@ -92,7 +105,7 @@ Tensor reciprocal_or_zero(const Tensor& x);
 
 /// Several results as one tensor, so that one node has them all: their elements joined in the last
 /// dimension.
-Tensor pack(const Shape& batch, const std::vector<Tensor>& parts);
+Tensor pack(const Shape& batch, const TensorList& parts);
 /// Takes the next part of a packed tensor, of this shape behind the batch.
 struct Unpack {
   const Tensor& packed;

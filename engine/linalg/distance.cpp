@@ -35,7 +35,7 @@ Tensor distances(const Tensor& x, const Tensor& y, double p) {
   if (x.size(-1) == 0) return sum(differences(x, y), {-1});
   if (by_product(x, y, p)) return sqrt(squares(x, y));
   const int64_t rows = x.size(-2), step = rows_at_once(x, y);
-  std::vector<Tensor> parts;
+  TensorList parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
     const Tensor part = slice(x, d, at, std::min(step, rows - at));
     parts.push_back(linalg::vector_norm(differences(part, y), p, {-1}));
@@ -71,7 +71,7 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
     return;
   }
   const int64_t rows = x.size(-2), step = rows_at_once(x, y);
-  std::vector<Tensor> parts;
+  TensorList parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
     const int64_t n = std::min(step, rows - at);
     const Tensor s = slopes(differences(slice(x, d, at, n), y), slice(distance, d, at, n),
@@ -103,11 +103,8 @@ Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   };
   const Tensor x = whole(x0), y = whole(y0);
   const Tensor out = distances(x.detach(), y.detach(), p);
-  if (wants_grad(x, y)) {
-    Node& node = record(kCdist, out, {&x, &y});
-    node.save(0, x, 0), node.save(1, y, 1), node.save(2, out, Node::kOutput);
-    node.keep(p);
-  }
+  if (wants_grad(x, y))
+    record(kCdist, out, {&x, &y}).save(0, x, 0).save(1, y, 1).save(2, out, Node::kOutput).keep(p);
   return out;
 }
 

@@ -14,14 +14,9 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
   const auto matrices = [&] { return empty(joined(batch, {sides, sides}), a.dtype()); };
   Eig f{values(), values(), matrices(), matrices()};
   const Tensor work = clone(mT(a.detach())), columns = matrices();
-  const double elements = double(n) * double(n);
-  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T *w = work.data_as<T>() + i * n * n, *wr = f.wr.data_as<T>() + i * n;
-    T *wi = f.wi.data_as<T>() + i * n, *v = columns.data_as<T>() + i * sides * sides;
+  const auto run = [&]<class T>(T* w, T* v, T* wr, T* wi, T* vr, T* vi) {
     if (!lapack::finite(w, n * n)) return -1;
     if (const int failed = n ? lapack::eig(vectors, int(n), w, wr, wi, v) : 0) return failed;
-    T *vr = f.vr.data_as<T>() + i * sides * sides, *vi = f.vi.data_as<T>() + i * sides * sides;
     for (int64_t c = 0; c < sides; ++c) {
       // Of a pair the first has the positive imaginary part.
       const bool complex = wi[c] != 0, second = wi[c] < 0;
@@ -32,8 +27,10 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
       }
     }
     return 0;
-  });
-  check_converged(name, batch, info);
+  };
+  check_converged(
+      name, batch,
+      each(name, batch, double(n) * double(n), run, work, columns, f.wr, f.wi, f.vr, f.vi));
   return f;
 }
 
@@ -96,9 +93,7 @@ Eig eig(const Tensor& a, const char* name) {
   if (!wants_grad(a)) return f;
   const int64_t n = rows_of(a);
   const Tensor packed = pack(batch_of(a), {f.wr, f.wi, f.vr, f.vi});
-  Node& node = record(kEig, packed, {&a});
-  node.keep(n);
-  node.save(1, packed, Node::kOutput);
+  record(kEig, packed, {&a}).keep(n).save(1, packed, Node::kOutput);
   Unpack results{packed};
   Eig out;
   out.wr = results.next({n}), out.wi = results.next({n});

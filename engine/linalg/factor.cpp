@@ -24,10 +24,7 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
   Tensor tau = empty(joined(batch, {k}), a.dtype()), r = empty(joined(batch, {n, k}), a.dtype());
   if (q_columns > k) r = empty(joined(batch, {n, q_columns}), a.dtype());
   const int64_t r_rows = r.size(-1);
-  each("qr", batch, a.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T *w = work.data_as<T>() + i * wide * m, *t = tau.data_as<T>() + i * k;
-    T* to = r.data_as<T>() + i * n * r_rows;
+  const auto run = [&]<class T>(T* w, T* t, T* to) {
     const bool finite = lapack::finite(w, m * n);
     const T nan = std::numeric_limits<T>::quiet_NaN();
     if (const int info = finite ? lapack::qr(int(m), int(n), w, t) : 0; info != 0) return info;
@@ -37,7 +34,8 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
     for (int64_t e = 0; !finite && e < wide * m; ++e) w[e] = nan;
     if (q_columns <= 0 || !finite) return 0;
     return lapack::qr_q(int(m), int(q_columns), int(std::min(k, q_columns)), w, t);
-  });
+  };
+  each("qr", batch, double(m) * double(n), run, work, tau, r);
   return {q_columns == kNoQ ? empty({0}, a.dtype()) : contiguous(mT(slice(work, -2, 0, q_columns))),
           contiguous(mT(r))};
 }
@@ -81,19 +79,15 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
   Svd f{empty(joined(batch, {m, mu}), a.dtype()), empty(joined(batch, {k}), a.dtype()),
         empty(joined(batch, {nv, n}), a.dtype())};
   const Tensor work = clone(a.detach());
-  const double elements = double(m) * double(n);
-  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T *w = work.data_as<T>() + i * m * n, *u = f.u.data_as<T>() + i * m * mu;
-    T* vh = f.vh.data_as<T>() + i * nv * n;
+  const auto run = [&]<class T>(T* w, T* u, T* s, T* vh) {
     if (!lapack::finite(w, m * n)) return -1;
     for (int64_t e = 0; k == 0 && e < m * mu; ++e) u[e] = T(e % (m + 1) == 0);
     for (int64_t e = 0; k == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);
     if (k == 0) return 0;
     // The memory is the transpose by columns: its left vectors are our right ones.
-    return lapack::svd(job, int(n), int(m), w, f.s.data_as<T>() + i * k, vh, u);
-  });
-  check_converged(name, batch, info);
+    return lapack::svd(job, int(n), int(m), w, s, vh, u);
+  };
+  check_converged(name, batch, each(name, batch, double(m) * double(n), run, work, f.u, f.s, f.vh));
   return f;
 }
 
@@ -147,15 +141,12 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
   const Shape batch = batch_of(a);
   check_workspace(name, n);
   Eigh f{empty(joined(batch, {n}), a.dtype()), clone(a.detach())};
-  const double elements = double(n) * double(n);
-  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    T* w = f.vectors.data_as<T>() + i * n * n;
+  const auto run = [&]<class T>(T* w, T* values) {
     for (int64_t r = 0; r < n; ++r)
       if (!lapack::finite(w + r * n + (upper ? r : 0), upper ? n - r : r + 1)) return -1;
-    return lapack::eigh(vectors, !upper, int(n), w, f.values.data_as<T>() + i * n);
-  });
-  check_converged(name, batch, info);
+    return lapack::eigh(vectors, !upper, int(n), w, values);
+  };
+  check_converged(name, batch, each(name, batch, double(n) * double(n), run, f.vectors, f.values));
   f.vectors = contiguous(mT(f.vectors));
   return f;
 }
@@ -177,8 +168,7 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
 const NodeType kEigh{"eigh", eigh_backward};
 
 /// The packed results, recorded.
-Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>& parts,
-                bool saves_input) {
+Tensor recorded(const NodeType& type, const Tensor& a, const TensorList& parts, bool saves_input) {
   const Tensor packed = pack(batch_of(a), parts);
   Node& node = record(type, packed, {&a});
   if (saves_input) node.save(0, a, 0);
@@ -292,10 +282,7 @@ Tensor pinv_named(const char* name, const Tensor& a, const Tolerance& t, bool he
   if (hermitian) check_square(name, a);
   check_matrices(name, a);
   const Tensor out = pinv_values(name, a, t, hermitian);
-  if (wants_grad(a)) {
-    Node& node = record(kPinv, out, {&a});
-    node.save(0, a, 0), node.save(1, out, Node::kOutput);
-  }
+  if (wants_grad(a)) record(kPinv, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
   return out;
 }
 
@@ -344,22 +331,19 @@ Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
   copy_elements(slice(x, -1, 0, m), mT(b.detach()));
   const bool valued = how == LeastSquares::svd || how == LeastSquares::divide;
   Solved out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
-  const double elements = double(m) * double(n);
+  const auto run = [&]<class T>(T* one, T* to, T* values, int64_t* rank) {
+    int found = int(k);
+    if (!lapack::finite(one, m * n) || !lapack::finite(to, columns * tall)) return -1;
+    const int failed = k == 0 || columns == 0
+                           ? 0
+                           : lapack::least_squares(how, int(m), int(n), int(columns), one, to,
+                                                   T(rcond), values, &found);
+    for (int64_t e = 0; k == 0 && e < columns * tall; ++e) to[e] = 0;
+    *rank = found;
+    return failed;
+  };
   const std::vector<int> info =
-      each("lstsq", batch, a.dtype(), elements, [&](auto zero, int64_t i) {
-        using T = decltype(zero);
-        T *one = work.data_as<T>() + i * m * n, *to = x.data_as<T>() + i * columns * tall;
-        int rank = int(k);
-        if (!lapack::finite(one, m * n) || !lapack::finite(to, columns * tall)) return -1;
-        const int failed =
-            k == 0 || columns == 0
-                ? 0
-                : lapack::least_squares(how, int(m), int(n), int(columns), one, to, T(rcond),
-                                        out.values.data_as<T>() + i * k, &rank);
-        for (int64_t e = 0; k == 0 && e < columns * tall; ++e) to[e] = 0;
-        out.rank.data_as<int64_t>()[i] = rank;
-        return failed;
-      });
+      each("lstsq", batch, double(m) * double(n), run, work, x, out.values, As<int64_t>{out.rank});
   if (const int64_t i = first_failed(info); i >= 0) {
     if (info[size_t(i)] < 0)
       fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
@@ -403,11 +387,8 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   a = expand(a, joined(batch, {rows_of(a), columns_of(a)}));
   b = expand(b, joined(batch, {rows_of(b), columns_of(b)}));
   const Solved s = solve_least_squares(a, b, limit, how);
-  if (wants_grad(a, b)) {
-    Node& node = record(kLstsq, s.x, {&a, &b});
-    node.save(0, a, 0), node.save(1, b, 1);
-    node.keep(std::max(limit, 0.0));
-  }
+  if (wants_grad(a, b))
+    record(kLstsq, s.x, {&a, &b}).save(0, a, 0).save(1, b, 1).keep(std::max(limit, 0.0));
   Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};
   if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)
     out.residuals = sum(square(matmul(a, s.x) - b), {-2});

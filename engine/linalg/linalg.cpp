@@ -42,18 +42,14 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor
   const Lu lu = factor(name, a);
   if (!info) check_regular(name, lu);
   const Tensor x = clone(mT(b.detach()));
-  each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    return lapack::lu_solve(true, int(n), int(columns), lu.factors.data_as<T>() + i * n * n,
-                            lu.pivots.data_as<int>() + i * n, x.data_as<T>() + i * n * columns);
-  });
+  const auto run = [&]<class T>(T* to, const T* factors, const int* pivots) {
+    return lapack::lu_solve(true, int(n), int(columns), factors, pivots, to);
+  };
+  each(name, batch, double(n) * double(n + columns), run, x, lu.factors, As<int>{lu.pivots});
   const Tensor out = contiguous(mT(x));
   if (info) *info = info_of(lu, batch, out);
-  if (wants_grad(a, b)) {
-    Node& node = record(kSolve, out, {&a, &b});
-    node.save(0, a, 0);
-    if (node.wants(0)) node.save(1, out, Node::kOutput);
-  }
+  if (wants_grad(a, b))
+    record(kSolve, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput);
   return out;
 }
 
@@ -112,11 +108,10 @@ Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   const Lu lu = factor(name, a);
   if (!info) check_regular(name, lu);
   const Tensor out = lu.factors;
-  each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
-    using T = decltype(zero);
-    return lapack::lu_inverse(int(n), out.data_as<T>() + i * n * n,
-                              lu.pivots.data_as<int>() + i * n);
-  });
+  const auto run = [&]<class T>(T* to, const int* pivots) {
+    return lapack::lu_inverse(int(n), to, pivots);
+  };
+  each(name, batch_of(a), double(n) * double(n), run, out, As<int>{lu.pivots});
   if (info) *info = info_of(lu, batch_of(a), out);
   if (wants_grad(a)) {
     static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -212,8 +207,7 @@ const NodeType kDet{"det", det_backward};
 
 Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& values) {
   Tensor out = empty(shape, dtype);
-  with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_dtype(dtype, [&]<class T>(T) {
     for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = static_cast<T>(values[i]);
   });
   return out;
@@ -228,10 +222,7 @@ Tensor det(const Tensor& a) {
   std::vector<double> values(size_t(checked_count("det", batch_of(a))), 1.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
   Tensor out = from_values(batch_of(a), a.dtype(), values);
-  if (wants_grad(a)) {
-    Node& node = record(kDet, out, {&a});
-    node.save(0, a, 0), node.save(1, out, Node::kOutput);
-  }
+  if (wants_grad(a)) record(kDet, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
   return out;
 }
 
@@ -287,26 +278,19 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
   const Tensor m = contiguous(a.detach()), x = clone(mT(b.detach()));
-  const std::vector<int> info =
-      each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
-        using T = decltype(zero);
-        const T* one = m.data_as<T>() + i * n * n;
-        for (int64_t k = 0; k < n && !t.unit; ++k)
-          if (one[k * (n + 1)] == 0) return int(k + 1);
-        lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one,
-                               x.data_as<T>() + i * n * columns);
-        return 0;
-      });
+  const auto run = [&]<class T>(const T* one, T* to) {
+    for (int64_t k = 0; k < n && !t.unit; ++k)
+      if (one[k * (n + 1)] == 0) return int(k + 1);
+    lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one, to);
+    return 0;
+  };
+  const std::vector<int> info = each(name, batch, double(n) * double(n + columns), run, m, x);
   if (const int64_t i = first_failed(info); i >= 0)
     fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
          info[size_t(i)] - 1 + host.index_base);
   const Tensor out = contiguous(mT(x));
-  if (wants_grad(a, b)) {
-    Node& node = record(kTriangle, out, {&a, &b});
-    node.save(0, a, 0);
-    if (node.wants(0)) node.save(1, out, Node::kOutput);
-    node.keep(t);
-  }
+  if (wants_grad(a, b))
+    record(kTriangle, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput).keep(t);
   return out;
 }
 
@@ -325,16 +309,14 @@ Tensor cholesky_lower(const Tensor& a) {
   const int64_t n = rows_of(a);
   const Shape batch = batch_of(a);
   const Tensor out = clone(a.detach());
-  const std::vector<int> info =
-      each("cholesky", batch, a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
-        using T = decltype(zero);
-        T* m = out.data_as<T>() + i * n * n;
-        for (int64_t r = 0; r < n; ++r) {
-          if (!lapack::finite(m + r * n, r + 1)) return -1;
-          for (int64_t c = r + 1; c < n; ++c) m[r * n + c] = 0;
-        }
-        return lapack::cholesky(int(n), m);
-      });
+  const auto run = [&]<class T>(T* m) {
+    for (int64_t r = 0; r < n; ++r) {
+      if (!lapack::finite(m + r * n, r + 1)) return -1;
+      for (int64_t c = r + 1; c < n; ++c) m[r * n + c] = 0;
+    }
+    return lapack::cholesky(int(n), m);
+  };
+  const std::vector<int> info = each("cholesky", batch, double(n) * double(n), run, out);
   if (const int64_t i = first_failed(info); i >= 0) {
     if (info[size_t(i)] < 0) fail("cholesky: {} has NaN or infinite elements", which(batch, i));
     fail("cholesky: {} is not positive-definite (its leading minor of order {} is not positive)",

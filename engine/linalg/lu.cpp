@@ -75,11 +75,10 @@ LuFactors factored(const char* name, const Tensor& a, bool regular) {
   const Lu lu = factor_columns(name, clone(mT(a.detach())));
   if (regular) check_regular(name, lu);
   const LuFactors f{contiguous(mT(lu.factors)), lu.pivots};
-  if (wants_grad(a)) {
-    Node& node = record(kLu, f.packed, {&a});
-    node.save(0, f.packed, Node::kOutput);
-    node.save(1, order_of(f.pivots, rows_of(a), true), Node::kOther);
-  }
+  if (wants_grad(a))
+    record(kLu, f.packed, {&a})
+        .save(0, f.packed, Node::kOutput)
+        .save(1, order_of(f.pivots, rows_of(a), true), Node::kOther);
   return f;
 }
 

@@ -236,9 +236,11 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
                                if (node.wants(1))
                                  dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
                              }};
-  Node& node = record(type, out, {&x, &factor});
-  node.save(0, x, 0), node.save(1, at, Node::kOther), node.save(2, bag, Node::kOther);
-  node.save(3, factor, 1);
+  record(type, out, {&x, &factor})
+      .save(0, x, 0)
+      .save(1, at, Node::kOther)
+      .save(2, bag, Node::kOther)
+      .save(3, factor, 1);
   return out;
 }
 

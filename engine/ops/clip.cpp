@@ -11,8 +11,8 @@ namespace mt {
 namespace {
 
 /// The gradients that there are and that have elements.
-std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
-  std::vector<Tensor> all;
+TensorList gradients_of(const TensorList& parameters) {
+  TensorList all;
   for (const Tensor& p : parameters)
     if (Tensor g = p.grad(); g.defined() && g.numel() > 0) all.push_back(std::move(g));
   return all;
@@ -20,11 +20,11 @@ std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
 
 }  // namespace
 
-Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double most, double p, bool finite) {
+Tensor clip_grad_norm_(const TensorList& parameters, double most, double p, bool finite) {
   const NoGrad off;
-  const std::vector<Tensor> all = gradients_of(parameters);
+  const TensorList all = gradients_of(parameters);
   if (all.empty()) return zeros({});
-  std::vector<Tensor> norms;
+  TensorList norms;
   for (const Tensor& g : all) norms.push_back(to(norm(to(g, wide(g.dtype())), p), all[0].device()));
   const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
   if (finite && !std::isfinite(total.item()))
@@ -38,7 +38,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double most, doubl
   return total;
 }
 
-void clip_grad_value_(const std::vector<Tensor>& parameters, double most) {
+void clip_grad_value_(const TensorList& parameters, double most) {
   const NoGrad off;
   const double range[op::kMaxParams] = {-most, most};
   for (const Tensor& g : gradients_of(parameters)) {

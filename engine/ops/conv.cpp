@@ -84,10 +84,7 @@ Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geo
   const Tensor &a = given[role[0]], &b = given[role[1]];
   Tensor out = compute(result, given, bias, g);
   if (!wants_grad(a, b, bias)) return out;
-  Node& node = record(kParts[result], out, {&a, &b, &bias});
-  if (node.wants(1)) node.save(0, a, 0);
-  if (node.wants(0)) node.save(1, b, 1);
-  node.keep(g);
+  record(kParts[result], out, {&a, &b, &bias}).save_for(1, 0, a, 0).save_for(0, 1, b, 1).keep(g);
   return out;
 }
 

@@ -80,8 +80,7 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 
 /// f(0.0), f(1.0), .. f(n - 1).
 template <class F> Tensor on_cpu(int64_t n, Dtype dtype, const F& f) {
-  return with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
       parallel_strips(n, [&](int64_t i, int64_t end) {
         for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));

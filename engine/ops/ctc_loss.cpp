@@ -227,13 +227,12 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     using T = std::decay_t<decltype(one.x[0])>;
     loss.template data_as<T>()[i] = T(one.loss(one.forward()));
   });
-  if (wants_grad(x)) {
-    Node& node = record(kCtc, loss, {&x});
-    node.save(0, x, 0);
-    node.save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther);
-    node.save(2, spelling.labels, Node::kOther);
-    node.keep(Choices{blank, zero_infinity});
-  }
+  if (wants_grad(x))
+    record(kCtc, loss, {&x})
+        .save(0, x, 0)
+        .save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther)
+        .save(2, spelling.labels, Node::kOther)
+        .keep(Choices{blank, zero_infinity});
   if (zero_infinity) loss = where(isinf(loss), 0.0, loss);
   loss = to(loss, log_probs.dtype());
   if (how == Reduction::none) return single ? squeeze(loss, 0) : loss;

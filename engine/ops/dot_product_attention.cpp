@@ -139,7 +139,7 @@ Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
 }
 
 /// The result; where one block is all, its probabilities too.
-std::vector<Tensor> forward(const Attention& a, const Tensor& some) {
+TensorList forward(const Attention& a, const Tensor& some) {
   const Tensor q = scaled(a.q, a.scale), out = laid_out_as(a.q, a.v.size(3));
   const std::vector<Block> list = blocks_of(a);
   Tensor p;
@@ -153,8 +153,7 @@ std::vector<Tensor> forward(const Attention& a, const Tensor& some) {
   return {out};
 }
 
-std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tensor& known,
-                             const Tensor& g) {
+TensorList backward(const Attention& a, const Tensor& some, const Tensor& known, const Tensor& g) {
   const std::vector<Block> list = blocks_of(a);
   const Tensor q = scaled(a.q, a.scale), scaled_k = scaled(a.k, a.scale);
   const bool adds = list.size() != 1 || list[0].keys < a.keys();
@@ -202,7 +201,7 @@ Tensor composed(const Attention& a) {
 Tensor recorded(const Attention& a) {
   const Tensor some = a.causal ? Tensor() : some_key(a.mask);
   if (wants_grad(a.mask)) return composed(a);
-  std::vector<Tensor> made;
+  TensorList made;
   {
     NoGrad off;
     made = forward(a, some);
@@ -211,16 +210,16 @@ Tensor recorded(const Attention& a) {
   const Tensor p = made.size() > 1 ? made[1] : Tensor();
   Attention rest = a;
   rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
-  const auto way_back = [=](const std::vector<Tensor>& g) -> std::vector<Tensor> {
-    const std::vector<Tensor> saved = saved_tensors();
+  const auto way_back = [=](const TensorList& g) -> TensorList {
+    const TensorList saved = saved_tensors();
     Attention of = rest;
     of.q = saved[0], of.k = saved[1], of.v = saved[2], of.mask = saved[3];
     if (!grad_enabled()) return backward(of, some, p, g[0]);
     return recorded_gradients(
-        [&](const std::vector<Tensor>& in) {
+        [&](const TensorList& in) {
           Attention again = of;
           again.q = in[0], again.k = in[1], again.v = in[2];
-          return std::vector<Tensor>{composed(again)};
+          return TensorList{composed(again)};
         },
         {of.q, of.k, of.v}, g);
   };

@@ -80,7 +80,7 @@ std::string show_label(int64_t label) {
 /// Gives every dimension of the operands its name, and finds the sizes: 1 fits any other.
 class Naming {
  public:
-  Naming(const Expression& e, const std::vector<Tensor>& operands) {
+  Naming(const Expression& e, const TensorList& operands) {
     std::fill_n(owner_, kLabels, -1);
     for (size_t i = 0; i < operands.size(); ++i) {
       const int letters = letters_of(e.inputs[i]), rank = operands[i].dim();
@@ -389,7 +389,7 @@ Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
 }
 
 /// One dtype and one device for all.
-void make_alike(const char* name, std::vector<Tensor>& operands) {
+void make_alike(const char* name, TensorList& operands) {
   Dtype dtype = operands[0].dtype();
   for (const Tensor& x : operands) {
     check_together(name, operands[0], x);
@@ -402,13 +402,13 @@ void make_alike(const char* name, std::vector<Tensor>& operands) {
 
 }  // namespace
 
-Tensor einsum(std::string_view equation, const std::vector<Tensor>& given) {
+Tensor einsum(std::string_view equation, const TensorList& given) {
   const Expression e = read(equation);
   if (given.empty()) fail("einsum: no tensors are given for '{}'", equation);
   if (given.size() != e.inputs.size())
     fail("einsum: '{}' names {} operands, {} tensors are given", equation, e.inputs.size(),
          given.size());
-  std::vector<Tensor> operands = given;
+  TensorList operands = given;
   make_alike("einsum", operands);
   Naming naming(e, operands);
   const Labels result = naming.output(e);
@@ -420,7 +420,7 @@ Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape&
   if (xs.size() != ys.size())
     fail("tensordot: {} dimensions of the first are named and {} of the second; they go in pairs",
          xs.size(), ys.size());
-  std::vector<Tensor> operands{x, y};
+  TensorList operands{x, y};
   make_alike("tensordot", operands);
   std::vector<Term> terms{{operands[0], {}}, {operands[1], {}}};
   int64_t next = 0;

@@ -79,7 +79,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   const auto h = [&](int64_t k, int64_t count = 1) {
     return s.at.defined() ? slice(step, d, k, count) : step;
   };
-  std::vector<Tensor> parts;
+  TensorList parts;
   if (edge_order == 1) parts.push_back((f(1) - f(0)) / h(0));
   else parts.push_back(parabola(f(0), f(1), f(2), h(0), h(1), -h(0)));
   if (n > 2)
@@ -91,8 +91,8 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
 
 }  // namespace
 
-std::vector<Tensor> gradient(const Tensor& given, const std::vector<Spacing>& spacing,
-                             const Shape& dims, int64_t edge_order) {
+TensorList gradient(const Tensor& given, const std::vector<Spacing>& spacing, const Shape& dims,
+                    int64_t edge_order) {
   if (edge_order != 1 && edge_order != 2)
     fail("gradient: edge_order is {}; it must be 1 or 2", edge_order);
   if (given.dtype() == Dtype::b8 || given.dtype() == Dtype::u8)
@@ -102,7 +102,7 @@ std::vector<Tensor> gradient(const Tensor& given, const std::vector<Spacing>& sp
   if (spacing.size() != 1 && int(spacing.size()) != n)
     fail("gradient: {} spacings are given for {} dimensions", spacing.size(), n);
   const Tensor x = as_float(given);
-  std::vector<Tensor> slopes;
+  TensorList slopes;
   for (int i = 0; i < n && x.dim() > 0; ++i) {
     const int d = dims.size() ? wrap_dim("gradient", dims[i], x.dim()) : i;
     slopes.push_back(slope(x, spacing[spacing.size() == 1 ? 0 : size_t(i)], d, edge_order));

@@ -20,7 +20,7 @@ Tensor cumulative_trapezoid(const Tensor& y, const Spacing& = {}, int64_t dim = 
 
 /// The slope along each of the dimensions: inside by central differences, exact for parabolas, at
 /// the ends one-sided, of order 1 or 2. One spacing for each; places are vectors.
-std::vector<Tensor> gradient(const Tensor&, const std::vector<Spacing>&, const Shape& dims,
-                             int64_t edge_order = 1);
+TensorList gradient(const Tensor&, const std::vector<Spacing>&, const Shape& dims,
+                    int64_t edge_order = 1);
 
 }  // namespace mt

@@ -162,9 +162,8 @@ struct Along {
   Shape whole;
 };
 Index saved_index(Node& node) { return {node.get(0), node.kept<Along>().first}; }
-void save_index(Node& node, const Index& index, int d, const Tensor& x) {
-  node.save(0, index.at, Node::kOther);
-  node.keep(Along{d, index.first, x.shape()});
+Node& save_index(Node& node, const Index& index, int d, const Tensor& x) {
+  return node.save(0, index.at, Node::kOther).keep(Along{d, index.first, x.shape()});
 }
 
 const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -184,7 +183,7 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
   Tensor out = empty(index.at.shape(), x);
   found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
-  if (wants_grad(x)) { save_index(record(kGather, out, {&x}), index, d, x); }
+  if (wants_grad(x)) save_index(record(kGather, out, {&x}), index, d, x);
   return out;
 }
 
@@ -273,12 +272,9 @@ void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int 
                          : join == ScatterReduce::add ? kAdd
                          : join == ScatterReduce::mul ? kMul
                                                       : kExtreme;
-  Node& node = record(type, out, {&x, &source});
-  save_index(node, index, d, x);
+  Node& node = save_index(record(type, out, {&x, &source}), index, d, x);
   if (join == ScatterReduce::set || join == ScatterReduce::add) return;
-  node.save(1, x, 0);
-  node.save(2, source, 1);
-  node.save(3, out, Node::kOutput);
+  node.save(1, x, 0).save(2, source, 1).save(3, out, Node::kOutput);
 }
 
 /// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
@@ -326,8 +322,7 @@ double identity(ScatterReduce join, Dtype dtype) {
   if (join == ScatterReduce::mul) return 1;
   if (join == ScatterReduce::add || join == ScatterReduce::set) return 0;
   const bool low = join == ScatterReduce::max;
-  return with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return with_dtype(dtype, [&]<class T>(T) {
     return low ? double(math::lowest<T>()) : double(math::highest<T>());
   });
 }

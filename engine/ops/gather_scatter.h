@@ -87,7 +87,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
 /// [n x rank]: the positions of what is not zero, counted from `first`.
 Tensor nonzero(const Tensor& x, int64_t first = 0);
 /// The same as one tensor for each dimension; a 0-d tensor counts as one of size 1.
-std::vector<Tensor> nonzero_list(const Tensor& x, int64_t first = 0);
+TensorList nonzero_list(const Tensor& x, int64_t first = 0);
 /// Where the values would be inserted into `sorted`, one sequence or one for each row of values.
 Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values, bool right,
                     int64_t first = 0);

@@ -83,14 +83,14 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   if (checked_count("grid_sample", result) == 0) return zeros(result, x);
   // From the last dimension, which the grid's first number is for.
   std::vector<Tap> all{{Tensor(), Tensor()}};  // place: int64 in the plane
-  std::vector<Tensor> inside{Tensor()};
+  TensorList inside{Tensor()};
   int64_t stride = 1;
   for (int j = 0; j < spatial; ++j) {
     const int64_t size = x.size(x.dim() - 1 - j);
     Tensor at = pixels(reshape(pick(grid, -1, j), {n, 1, points}), size, corners);
     at = brought_inside(at, size, how == Sampling::cubic ? Beyond::zeros : beyond, corners);
     std::vector<Tap> more;
-    std::vector<Tensor> all_inside;
+    TensorList all_inside;
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
       const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
       const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
@@ -129,7 +129,7 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
          spatial + 1);
   const Shape points = size.from(2);  // (depth x) height x width
   checked_count(name, joined(points, {spatial + 1}));
-  std::vector<Tensor> columns;
+  TensorList columns;
   for (int d = spatial - 1; d >= 0; --d) {  // x, y, z
     const int64_t n = points[d];
     const double end = n == 1 ? 0 : corners ? 1 : double(n - 1) / double(n);

@@ -291,8 +291,7 @@ class Region {
         fail("index: the mask is {}, but dimension {} has size {}", mask.shape(), shown_ + d + 1,
              size_[dim_ + d]);
     const bool alone = size_.size() == rank;
-    const std::vector<Tensor> at =
-        alone ? std::vector<Tensor>(size_t(rank), mask) : nonzero_list(mask);
+    const TensorList at = alone ? TensorList(size_t(rank), mask) : nonzero_list(mask);
     for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[size_t(d)]));
     lazy_ |= alone, mask_ = mask;
   }
@@ -312,7 +311,7 @@ Key Region::key(const char* name) const {
   key.whole = given_;
   std::vector<Entry> at = indices_;
   if (lazy_) {
-    const std::vector<Tensor> rows = nonzero_list(mask_);
+    const TensorList rows = nonzero_list(mask_);
     for (size_t i = 0; i < rows.size(); ++i) at[i].at = Index(rows[i]);
   }
   for (const Entry& e : at) key.dims |= 1u << e.dim;

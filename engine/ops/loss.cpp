@@ -97,11 +97,8 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tenso
           amin(p).item(), amax(p).item());
     loss = -(target * held_log(p) + (1.0 - target) * held_log_rest(p));
   }
-  if (wants_grad(p, target)) {
-    Node& node = record(kBinary, loss, {&p, &target});
-    node.save(0, p, 0);
-    if (node.wants(0)) node.save(1, target, 1);
-  }
+  if (wants_grad(p, target))
+    record(kBinary, loss, {&p, &target}).save(0, p, 0).save_for(0, 1, target, 1);
   return reduced(weighted(name, loss, weight), how);
 }
 

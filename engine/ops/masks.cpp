@@ -91,9 +91,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
                                  }
                                  dx[1] = reshape(part, full);
                                }};
-    Node& node = record(type, out, {&wide, &source});
-    node.save(0, c.set, Node::kOther);
-    node.keep(source.shape());
+    record(type, out, {&wide, &source}).save(0, c.set, Node::kOther).keep(source.shape());
   }
   return in_place ? write_(name, x, out) : out;
 }
@@ -115,9 +113,9 @@ Tensor nonzero_rows(const Tensor& x, int64_t first) {
 
 Tensor nonzero(const Tensor& x, int64_t first) { return t(nonzero_rows(x, first)); }
 
-std::vector<Tensor> nonzero_list(const Tensor& x, int64_t first) {
+TensorList nonzero_list(const Tensor& x, int64_t first) {
   const Tensor rows = nonzero_rows(x.dim() ? x : reshape(x, {1}), first);
-  std::vector<Tensor> list;
+  TensorList list;
   for (int64_t d = 0; d < rows.size(0); ++d)
     list.push_back(view_of(rows, {rows.size(1)}, {1}, rows.offset() + d * rows.size(1)));
   return list;

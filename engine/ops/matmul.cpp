@@ -96,12 +96,11 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
     matmul_into(name, out, whole(x, sa), whole(y, sb), false);
   }
   if (compute_dtype) out = cast_no_grad(out, a.dtype());
-  if (wants_grad(a, b)) {
-    Node& node = record(kMatmul, out, {&a, &b});
-    if (node.wants(1)) node.save(0, a, 0);
-    if (node.wants(0)) node.save(1, b, 1);
-    node.keep(Factors{a.shape(), b.shape()});
-  }
+  if (wants_grad(a, b))
+    record(kMatmul, out, {&a, &b})
+        .save_for(1, 0, a, 0)
+        .save_for(0, 1, b, 1)
+        .keep(Factors{a.shape(), b.shape()});
   return out;
 }
 
@@ -194,9 +193,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                                  if (node.wants(1)) dx[1] = matmul(t(g), node.get(0));
                                  if (node.wants(2)) dx[2] = sum(g, {0});
                                }};
-    Node& node = record(type, out, {&x, &weight, &bias});
-    if (node.wants(1)) node.save(0, x, 0);
-    if (node.wants(0)) node.save(1, weight, 1);
+    record(type, out, {&x, &weight, &bias}).save_for(1, 0, x, 0).save_for(0, 1, weight, 1);
   }
   return out;
 }

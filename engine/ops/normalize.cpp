@@ -161,14 +161,13 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     x.device().normalize(c);
   }
   if (statistics) *statistics = {mean, variance};
-  if (wants_grad(given, w, b)) {
-    Node& node = record(kNormalize, out, {&given, &w, &b});
-    node.save(0, given, 0);
-    node.save(1, w, 1);
-    node.save(2, mean, Node::kOther);
-    node.save(3, rate, Node::kOther);
-    node.keep(Rows{n.outer, n.channels_per_group, eps, centred});
-  }
+  if (wants_grad(given, w, b))
+    record(kNormalize, out, {&given, &w, &b})
+        .save(0, given, 0)
+        .save(1, w, 1)
+        .save(2, mean, Node::kOther)
+        .save(3, rate, Node::kOther)
+        .keep(Rows{n.outer, n.channels_per_group, eps, centred});
   if (fused || !(weight.defined() || bias.defined())) return out;
   const auto beside = [&](const Tensor& t) {
     return t.defined() ? reshape(t, {1, 1, n.groups, n.channels_per_group, 1}) : t;

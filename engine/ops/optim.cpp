@@ -283,7 +283,7 @@ Optimizer::Optimizer(int rule) : impl_(std::make_shared<Impl>(rule)) {}
 const OptimizerRow& Optimizer::row() const { return impl_->row; }
 std::vector<Optimizer::Group>& Optimizer::groups() const { return impl_->groups; }
 
-void Optimizer::add_group(const std::vector<Tensor>& parameters, const double* options) const {
+void Optimizer::add_group(const TensorList& parameters, const double* options) const {
   check(options);
   Group group{};
   std::copy_n(options, row().options, group.options.begin());

@@ -52,7 +52,7 @@ class Optimizer {
   explicit Optimizer(int rule);
   const OptimizerRow& row() const;
   std::vector<Group>& groups() const;
-  void add_group(const std::vector<Tensor>& parameters, const double* options) const;
+  void add_group(const TensorList& parameters, const double* options) const;
   /// One step for every parameter that has a gradient. Where an error is thrown nothing has changed.
   void step() const;
   /// Drops the gradients of all parameters.
@@ -69,11 +69,11 @@ class Optimizer {
 template <class Rule, int number> class OptimizerOf : public Optimizer {
  public:
   using Options = typename Rule::Options;
-  explicit OptimizerOf(const std::vector<Tensor>& parameters, const Options& options = {})
+  explicit OptimizerOf(const TensorList& parameters, const Options& options = {})
       : Optimizer(number) {
     add_group(parameters, options);
   }
-  void add_group(const std::vector<Tensor>& parameters, const Options& options = {}) const {
+  void add_group(const TensorList& parameters, const Options& options = {}) const {
     Optimizer::add_group(parameters, reinterpret_cast<const double*>(&options));
   }
   Options options(size_t group = 0) const {

@@ -134,9 +134,7 @@ struct PooledFrom {
 Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x);
 void record_pool(const NodeType& type, const Tensor& out, const Tensor& in, const Tensor& index,
                  const PooledFrom& x) {
-  Node& node = record(type, out, {&in});
-  node.save(0, index, Node::kOther);
-  node.keep(x);
+  record(type, out, {&in}).save(0, index, Node::kOther).keep(x);
 }
 const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) {
                           dx[0] = unpooled(g, node.get(0), node.kept<PooledFrom>());

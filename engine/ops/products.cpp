@@ -118,10 +118,10 @@ Tensor trace(const Tensor& x) {
   return sum(diagonal(x));
 }
 
-Tensor multi_dot(const std::vector<Tensor>& given) {
+Tensor multi_dot(const TensorList& given) {
   const size_t n = given.size();
   if (n < 2) fail("multi_dot: at least two tensors are needed, got {}", n);
-  std::vector<Tensor> x = given;
+  TensorList x = given;
   const bool row = x.front().dim() == 1, column = x.back().dim() == 1;
   if (row) x.front() = unsqueeze(x.front(), 0);
   if (column) x.back() = unsqueeze(x.back(), 1);
@@ -147,7 +147,7 @@ Tensor multi_dot(const std::vector<Tensor>& given) {
       }
     }
   struct Chain {
-    const std::vector<Tensor>& x;
+    const TensorList& x;
     const std::vector<size_t>& cut;
     Tensor multiply(size_t i, size_t k) const {
       if (i == k) return x[i];

@@ -32,6 +32,6 @@ Tensor cross(const Tensor&, const Tensor&, Dim dim = -1);
 /// The sum of the diagonal of a matrix.
 Tensor trace(const Tensor&);
 /// The product of matrices (the first and the last may be vectors) in the cheapest order.
-Tensor multi_dot(const std::vector<Tensor>&);
+Tensor multi_dot(const TensorList&);
 
 }  // namespace mt

@@ -193,8 +193,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   }
   const Tensor u = rand({rows, n}, Dtype::f64, cpu_device(), g);
   Tensor out = empty(shape, Dtype::i64);
-  const auto draw = [&](auto zero) {
-    using T = decltype(zero);
+  const auto draw = [&]<class T>(T) {
     for (int64_t r = 0; r < rows && !mt_interrupted; ++r)
       draw_by_sums(w.data_as<T>() + r * classes, classes, u.data_as<double>() + r * n, n,
                    out.data_as<int64_t>() + r * n);

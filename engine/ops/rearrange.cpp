@@ -336,7 +336,7 @@ Tensor extended(const Tensor& x, int d, int64_t before, int64_t after, Padding m
     size[d] = count;
     return expand(slice(from, d, edge, 1), size);
   };
-  std::vector<Tensor> parts;
+  TensorList parts;
   if (before > 0) parts.push_back(beyond(before, 1, 0));
   if (middle.size(d) > 0) parts.push_back(middle);
   if (after > 0) parts.push_back(beyond(after, last - 1 - after, last - 1));
@@ -393,22 +393,22 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
 
 namespace {
 
-std::vector<Tensor> at_least(const std::vector<Tensor>& list, int dims) {
-  std::vector<Tensor> out;
+TensorList at_least(const TensorList& list, int dims) {
+  TensorList out;
   for (const Tensor& x : list) out.push_back(at_least(x, dims));
   return out;
 }
 
 }  // namespace
 
-Tensor vstack(const std::vector<Tensor>& list) { return cat(at_least(list, 2), 0); }
-Tensor hstack(const std::vector<Tensor>& list) {
-  const std::vector<Tensor> parts = at_least(list, 1);
+Tensor vstack(const TensorList& list) { return cat(at_least(list, 2), 0); }
+Tensor hstack(const TensorList& list) {
+  const TensorList parts = at_least(list, 1);
   return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1);
 }
-Tensor dstack(const std::vector<Tensor>& list) { return cat(at_least(list, 3), 2); }
-Tensor column_stack(const std::vector<Tensor>& list) {
-  std::vector<Tensor> columns;
+Tensor dstack(const TensorList& list) { return cat(at_least(list, 3), 2); }
+Tensor column_stack(const TensorList& list) {
+  TensorList columns;
   for (const Tensor& x : list) columns.push_back(x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x);
   return cat(columns, 1);
 }

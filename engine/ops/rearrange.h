@@ -36,9 +36,9 @@ constexpr std::array<const char*, 4> names_of(Padding) {
 Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,
            double value = 0);
 
-Tensor vstack(const std::vector<Tensor>&);
-Tensor hstack(const std::vector<Tensor>&);
-Tensor dstack(const std::vector<Tensor>&);
-Tensor column_stack(const std::vector<Tensor>&);
+Tensor vstack(const TensorList&);
+Tensor hstack(const TensorList&);
+Tensor dstack(const TensorList&);
+Tensor column_stack(const TensorList&);
 
 }  // namespace mt

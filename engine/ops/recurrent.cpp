@@ -135,8 +135,8 @@ Steps forward(const Layer& l) {
 }
 
 /// The gradients of the inputs that want one, from those of the results and of the cells.
-std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_grad,
-                             const Tensor& c_grad, const std::vector<bool>& wants) {
+TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, const Tensor& c_grad,
+                    const std::vector<bool>& wants) {
   const int64_t hidden = l.hidden();
   const Tensor dh = clone(contiguous(out_grad)),
                dc = c_grad.defined() ? clone(contiguous(c_grad)) : c_grad;
@@ -144,7 +144,7 @@ std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_g
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // those that the state enters
   const Tensor state = empty(r.out.shape(), r.out);
   const Tensor weight = for_steps(l[kWeightH]);
-  std::vector<Tensor> dx(kInputs);
+  TensorList dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);
   const std::vector<Stretch> list = l.stretches();
@@ -173,7 +173,7 @@ std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_g
 }
 
 /// The same layer step by step in recorded operations: the results and the cells.
-std::vector<Tensor> composed(const Layer& l) {
+TensorList composed(const Layer& l) {
   return cells::of_kind(l.kind, [&](auto kind) {
     using C = decltype(kind);
     const size_t steps = l.sizes.size();
@@ -184,7 +184,7 @@ std::vector<Tensor> composed(const Layer& l) {
       const int64_t m = now.size(0);
       return n <= m ? rows(now, 0, n) : cat({now, rows(first, m, n - m)}, 0);
     };
-    std::vector<Tensor> hs(steps), cs(steps);
+    TensorList hs(steps), cs(steps);
     Tensor h, c;
     int64_t first = l.reverse ? l.all() : 0;
     for (size_t i = 0; i < steps; ++i) {
@@ -204,7 +204,7 @@ std::vector<Tensor> composed(const Layer& l) {
       c = cs[at] = e.c;
       if (!l.reverse) first += n;
     }
-    std::vector<Tensor> results{cat(hs, 0)};
+    TensorList results{cat(hs, 0)};
     if (C::has_c) results.push_back(cat(cs, 0));
     return results;
   });
@@ -220,28 +220,28 @@ Steps recorded(const Layer& l) {
   std::vector<bool> wants;
   for (const Tensor& x : l.in) wants.push_back(wants_grad(x));
   if (std::find(wants.begin(), wants.end(), true) == wants.end()) return r;
-  const std::vector<Tensor> inputs(l.in, l.in + kInputs);
-  std::vector<Tensor> results{r.out}, save = inputs;
+  const TensorList inputs(l.in, l.in + kInputs);
+  TensorList results{r.out}, save = inputs;
   if (r.c.defined()) results.push_back(r.c);
   save.insert(save.end(), {r.out, r.c, r.gates, r.hidden});
   Layer empty = l;
   for (Tensor& x : empty.in) x.reset();
-  const auto way_back = [=](const std::vector<Tensor>& g) {
-    const std::vector<Tensor> saved = saved_tensors();
-    const auto layer = [&](const std::vector<Tensor>& in) {
+  const auto way_back = [=](const TensorList& g) {
+    const TensorList saved = saved_tensors();
+    const auto layer = [&](const TensorList& in) {
       Layer filled = empty;
       std::copy_n(in.begin(), kInputs, filled.in);
       return filled;
     };
     if (grad_enabled())
-      return recorded_gradients([&](const std::vector<Tensor>& in) { return composed(layer(in)); },
+      return recorded_gradients([&](const TensorList& in) { return composed(layer(in)); },
                                 {saved.begin(), saved.begin() + kInputs}, g);
     const Tensor* const run = &saved[kInputs];
     return backward(layer(saved), {run[0], run[1], run[2], run[3]}, g[0],
                     g.size() > 1 ? g[1] : Tensor(), wants);
   };
-  const std::vector<Tensor> y = record_function(
-      kName, inputs, results, std::vector<bool>(results.size(), false), save, way_back);
+  const TensorList y = record_function(kName, inputs, results,
+                                       std::vector<bool>(results.size(), false), save, way_back);
   r.out = y[0];
   if (r.c.defined()) r.c = y[1];
   return r;

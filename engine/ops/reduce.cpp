@@ -228,9 +228,7 @@ void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
                    const Tensor& index) {
   if (!wants_grad(x)) return;
-  Node& node = record(type, values, {&x});
-  node.save(1, index, Node::kOther);
-  node.keep(KeptDim{d, x.shape()});
+  record(type, values, {&x}).save(1, index, Node::kOther).keep(KeptDim{d, x.shape()});
 }
 
 namespace {

@@ -39,11 +39,7 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim di
   const int d = wrap_dim(type.name, dim, input.dim());
   if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
   const Tensor x = as_float(input), out = run(part, x, d);
-  if (wants_grad(x)) {
-    Node& node = record(type, out, {&x});
-    node.save(0, out, Node::kOutput);
-    node.keep(d);
-  }
+  if (wants_grad(x)) record(type, out, {&x}).save(0, out, Node::kOutput).keep(d);
   return out;
 }
 

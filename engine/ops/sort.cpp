@@ -104,9 +104,7 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
                                      logical_or(eq(x, out), logical_and(isnan(x), isnan(out)));
                                  dx[0] = g * (to(same, x.dtype()) / sum(same));
                                }};
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.save(1, out, Node::kOutput);
+    record(type, out, {&x}).save(0, x, 0).save(1, out, Node::kOutput);
   }
   return out;
 }
@@ -235,7 +233,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   // Only between two places does the answer move with q.
   const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
   if (moves && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is no slope
-  std::vector<Tensor> answers;
+  TensorList answers;
   for (double f : q) {
     Tensor answer, fraction;
     if (moves) fraction = to(pick(flat(fractions), 0, int64_t(answers.size())), Dtype::f64);

@@ -19,12 +19,12 @@ int dim_to_split(const char* name, const Tensor& x, Dim dim) {
 
 }  // namespace
 
-std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, Dim dim) {
+TensorList tensor_split(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
   constexpr int64_t kMost = int64_t(1) << 20;
   if (n < 1 || n > kMost) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
   const int64_t size = x.size(d), least = size / n, longer = size % n;
-  std::vector<Tensor> parts;
+  TensorList parts;
   for (int64_t k = 0, at = 0; k < n; ++k) {
     const int64_t length = least + (k < longer);
     parts.push_back(slice(x, d, at, length));
@@ -33,10 +33,10 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, Dim dim) {
   return parts;
 }
 
-std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim dim) {
+TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
   const int64_t size = x.size(d);
-  std::vector<Tensor> parts;
+  TensorList parts;
   int64_t from = 0;
   for (size_t k = 0; k <= begins.size(); ++k) {
     int64_t to = k < begins.size() ? begins[k] : size;
@@ -49,10 +49,10 @@ std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& be
 
 // ---- joined -------------------------------------------------------------------------------------
 
-Tensor block_diag(const std::vector<Tensor>& given) {
+Tensor block_diag(const TensorList& given) {
   if (given.empty()) return zeros({1, 0});
   Dtype dtype = given[0].dtype();
-  std::vector<Tensor> blocks;
+  TensorList blocks;
   int64_t columns = 0;
   for (size_t i = 0; i < given.size(); ++i) {
     const Tensor& x = given[i];
@@ -64,7 +64,7 @@ Tensor block_diag(const std::vector<Tensor>& given) {
     blocks.push_back(at_least(x, 2));
     columns += blocks.back().size(1);
   }
-  std::vector<Tensor> rows;
+  TensorList rows;
   int64_t before = 0;
   for (const Tensor& block : blocks) {
     const int64_t height = block.size(0), after = columns - before - block.size(1);
@@ -77,7 +77,7 @@ Tensor block_diag(const std::vector<Tensor>& given) {
   return cat(rows, 0);
 }
 
-Tensor cartesian_prod(const std::vector<Tensor>& vectors) {
+Tensor cartesian_prod(const TensorList& vectors) {
   if (vectors.empty()) fail("cartesian_prod: no vectors are given");
   for (size_t i = 0; i < vectors.size(); ++i)
     if (vectors[i].dim() != 1)
@@ -158,7 +158,7 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, D
 
 // ---- positions ----------------------------------------------------------------------------------
 
-std::vector<Tensor> unravel_index(const Index& given, const Shape& shape) {
+TensorList unravel_index(const Index& given, const Shape& shape) {
   check_integers("unravel_index", given.at, "positions", "x");
   const int64_t n = checked_count("unravel_index", shape);
   if (n > int64_t(1) << 53) fail("unravel_index: {} has too many elements", shape);
@@ -175,7 +175,7 @@ std::vector<Tensor> unravel_index(const Index& given, const Shape& shape) {
            shape, given.first, most);
     if (counts_back) at = where(lt(at, 0.0), at + double(n), at - double(given.first));
   }
-  std::vector<Tensor> out(static_cast<size_t>(shape.size()));
+  TensorList out(static_cast<size_t>(shape.size()));
   for (int d = shape.size() - 1; d >= 0; --d) {
     const Tensor size(double(std::max<int64_t>(1, shape[d])));
     out[size_t(d)] = remainder(at, size) + double(given.first);

@@ -7,14 +7,14 @@
 namespace mt {
 
 /// n parts along a dimension, the first ones longer by one where n does not divide its size.
-std::vector<Tensor> tensor_split(const Tensor&, int64_t n, Dim dim = 0);
+TensorList tensor_split(const Tensor&, int64_t n, Dim dim = 0);
 /// Parts that begin at the first position and at these; one that lies outside is held at the end.
-std::vector<Tensor> tensor_split(const Tensor&, const std::vector<int64_t>& begins, Dim dim = 0);
+TensorList tensor_split(const Tensor&, const std::vector<int64_t>& begins, Dim dim = 0);
 
 /// Matrices along the diagonal of zeros; a vector is a row, a number a 1 x 1 matrix.
-Tensor block_diag(const std::vector<Tensor>&);
+Tensor block_diag(const TensorList&);
 /// The rows of all combinations of an element of each vector, the last one changing first.
-Tensor cartesian_prod(const std::vector<Tensor>&);
+Tensor cartesian_prod(const TensorList&);
 /// The choices of r elements of a vector, in order, as rows.
 Tensor combinations(const Tensor&, int64_t r = 2, bool with_replacement = false);
 
@@ -27,6 +27,6 @@ Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset = 
 
 /// For each dimension of `shape` the positions, counted as the index's, of elements of the
 /// flattened tensor.
-std::vector<Tensor> unravel_index(const Index&, const Shape& shape);
+TensorList unravel_index(const Index&, const Shape& shape);
 
 }  // namespace mt

@@ -147,10 +147,10 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
                             : power_norm(x.detach(), p, mask, keepdim);
   if (wants_grad(x)) {
     static const NodeType type{"norm", norm_backward};
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.save(1, out, Node::kOutput);
-    node.keep(KeptReduction{mask, {p}});
+    record(type, out, {&x})
+        .save(0, x, 0)
+        .save(1, out, Node::kOutput)
+        .keep(KeptReduction{mask, {p}});
   }
   return out;
 }

@@ -213,14 +213,14 @@ struct CatPart {
 
 }  // namespace
 
-Tensor cat(const std::vector<Tensor>& parts, Dim dim) {
+Tensor cat(const TensorList& parts, Dim dim) {
   if (parts.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a list of no elements (0) joins with anything.
   const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
   const auto real = std::find_if_not(parts.begin(), parts.end(), nothing);
   if (real != parts.end() && real->dim() != 1 && std::any_of(parts.begin(), parts.end(), nothing)) {
     Dtype dtype = Dtype::none;
-    std::vector<Tensor> rest;
+    TensorList rest;
     for (const Tensor& x : parts) {
       dtype = promote(dtype, x.dtype());
       if (!nothing(x)) rest.push_back(x);
@@ -269,10 +269,10 @@ Tensor cat(const std::vector<Tensor>& parts, Dim dim) {
   return out;
 }
 
-Tensor stack(const std::vector<Tensor>& parts, Dim dim) {
+Tensor stack(const TensorList& parts, Dim dim) {
   if (parts.empty()) fail("stack: at least one tensor is needed");
   const int d = wrap_dim("stack", dim, parts[0].dim() + 1, true);
-  std::vector<Tensor> rows;
+  TensorList rows;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].shape() != parts[0].shape())
       fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1, parts[i].shape(),

@@ -21,7 +21,7 @@ Tensor unsqueeze(const Tensor&, Dim dim);
 Tensor slice(const Tensor&, Dim dim, int64_t first, int64_t n, int64_t step = 1);
 /// One position of a dimension, which goes away.
 Tensor pick(const Tensor&, Dim dim, Position index);
-Tensor cat(const std::vector<Tensor>&, Dim dim = 0);
-Tensor stack(const std::vector<Tensor>&, Dim dim = 0);
+Tensor cat(const TensorList&, Dim dim = 0);
+Tensor stack(const TensorList&, Dim dim = 0);
 
 }  // namespace mt

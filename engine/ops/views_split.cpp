@@ -73,26 +73,26 @@ Tensor at_least(const Tensor& x, int dims) {
 }
 
 /// Room for n results, which a tensor without elements can ask for in billions.
-static std::vector<Tensor> room_for(const char* name, int64_t n) {
+static TensorList room_for(const char* name, int64_t n) {
   if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
-  std::vector<Tensor> parts;
+  TensorList parts;
   parts.reserve(size_t(n));
   return parts;
 }
 
-std::vector<Tensor> split(const Tensor& x, int64_t size, Dim dim) {
+TensorList split(const Tensor& x, int64_t size, Dim dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
   if (size < 0 || (size == 0 && n > 0))
     fail("split: parts of {} positions do not make up {}", size, n);
   if (n == 0) return {slice(x, d, 0, 0)};
-  std::vector<Tensor> parts = room_for("split", (n - 1) / size + 1);
+  TensorList parts = room_for("split", (n - 1) / size + 1);
   for (int64_t at = 0; at < n; at += std::min(size, n - at))
     parts.push_back(slice(x, d, at, std::min(size, n - at)));
   return parts;
 }
 
-std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
+TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
   int64_t total = 0;
@@ -105,7 +105,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, Di
   if (total != n)
     fail("split: the sizes {} must sum to {}, the size of dimension {}", fmt::join(sizes, ", "), n,
          d + 1);
-  std::vector<Tensor> parts;
+  TensorList parts;
   int64_t at = 0;
   for (int64_t size : sizes) {
     parts.push_back(slice(x, d, at, size));
@@ -114,33 +114,33 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, Di
   return parts;
 }
 
-std::vector<Tensor> chunk(const Tensor& x, int64_t n, Dim dim) {
+TensorList chunk(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_of_parts("chunk", x, dim);
   if (n < 1) fail("chunk: {} parts are asked for; at least 1", n);
   const int64_t size = x.size(d);
   if (size == 0) {
     if (n > (1 << 20)) fail("chunk: {} parts of nothing are asked for", n);
-    return std::vector<Tensor>(size_t(n), slice(x, d, 0, 0));
+    return TensorList(size_t(n), slice(x, d, 0, 0));
   }
   return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
 }
 
-std::vector<Tensor> unbind(const Tensor& x, Dim dim) {
+TensorList unbind(const Tensor& x, Dim dim) {
   const int d = dim_of_parts("unbind", x, dim);
-  std::vector<Tensor> parts = room_for("unbind", x.size(d));
+  TensorList parts = room_for("unbind", x.size(d));
   for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
   return parts;
 }
 
-std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& list) {
+TensorList broadcast_tensors(const TensorList& list) {
   Shape shape;
   for (const Tensor& x : list) shape = broadcast("broadcast_tensors", shape, x.shape());
-  std::vector<Tensor> out;
+  TensorList out;
   for (const Tensor& x : list) out.push_back(expand(x, shape));
   return out;
 }
 
-std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
+TensorList meshgrid(const TensorList& list, bool xy) {
   if (list.empty()) fail("meshgrid: at least one tensor is needed");
   if (list.size() > size_t(kMaxDims))
     fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
@@ -155,7 +155,7 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
   const bool swap = xy && rank > 1;
   if (swap) std::swap(shape[0], shape[1]);
   checked_count("meshgrid", shape);
-  std::vector<Tensor> out;
+  TensorList out;
   for (int i = 0; i < rank; ++i) {
     const int d = swap && i < 2 ? 1 - i : i;
     Shape size = shape;

@@ -16,14 +16,14 @@ Tensor unsqueeze(const Tensor&, const Dims& dims);
 /// At least so many dimensions, as numpy's atleast_1d, atleast_2d, atleast_3d.
 Tensor at_least(const Tensor&, int dims);
 /// Parts of `size` positions; the last may be smaller.
-std::vector<Tensor> split(const Tensor&, int64_t size, Dim dim = 0);
-std::vector<Tensor> split(const Tensor&, const std::vector<int64_t>& sizes, Dim dim = 0);
+TensorList split(const Tensor&, int64_t size, Dim dim = 0);
+TensorList split(const Tensor&, const std::vector<int64_t>& sizes, Dim dim = 0);
 /// At most n parts of equal size; the last may be smaller.
-std::vector<Tensor> chunk(const Tensor&, int64_t n, Dim dim = 0);
-std::vector<Tensor> unbind(const Tensor&, Dim dim = 0);
-std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>&);
+TensorList chunk(const Tensor&, int64_t n, Dim dim = 0);
+TensorList unbind(const Tensor&, Dim dim = 0);
+TensorList broadcast_tensors(const TensorList&);
 /// Each 1-d tensor along a dimension of its own; `xy` exchanges the first two.
-std::vector<Tensor> meshgrid(const std::vector<Tensor>&, bool xy = false);
+TensorList meshgrid(const TensorList&, bool xy = false);
 /// The elements where the position along `b` is that along `a` plus the offset: a last dimension.
 Tensor diagonal(const Tensor&, int64_t offset = 0, Dim a = 0, Dim b = 1);
 /// Zeros whose diagonal, over the dimensions a and b of the result, is x's last dimension.
