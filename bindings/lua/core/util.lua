@@ -47,6 +47,14 @@ function util.scalar(value)
   return value
 end
 
+--- A copy of nested tables, with leaf(x) in the place of each x that is no table.
+function util.map_leaves(value, leaf)
+  if type(value) ~= 'table' then return leaf(value) end
+  local copy = {}
+  for key, inner in pairs(value) do copy[key] = util.map_leaves(inner, leaf) end
+  return copy
+end
+
 --- A number as text, at most `digits` significant: 0.5518, 1e-5, 1.5e7, nan.
 function util.number_text(value, digits)
   if value ~= value then return 'nan' end

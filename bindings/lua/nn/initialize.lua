@@ -1,6 +1,7 @@
 -- initialize.lua -- nn.init: parameters filled in place, by the formulas of torch.nn.init
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
 local init = {}
 
@@ -22,9 +23,6 @@ local function fans(name, tensor)
   return tensor:size(2) * kernel, tensor:size(1) * kernel
 end
 
-local function uniform(tensor, bound) tensor:uniform_(-bound, bound) end
-local function normal(tensor, std) tensor:normal_(0, std) end
-
 -- ---- gains --------------------------------------------------------------------------------------
 
 local gains = {
@@ -32,11 +30,7 @@ local gains = {
   sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4,
   leaky_relu = function(slope) return math.sqrt(2 / (1 + (slope or 0.01) ^ 2)) end,
 }
-local names = {}
-for name in pairs(gains) do names[#names + 1] = name end
-table.sort(names)
-
-local nonlinearity = "'" .. table.concat(names, "'|'") .. "'"
+local nonlinearity = "'" .. table.concat(util.sorted_keys(gains), "'|'") .. "'"
 
 local function gain_of(name, param)
   local gain = gains[name]
@@ -101,32 +95,33 @@ define('dirac_', 'groups: int >= 1 = 1',
 
 -- ---- by the sizes -------------------------------------------------------------------------------
 
-define('xavier_uniform_', 'gain: number = 1', 'Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot 2010).',
-  function(tensor, gain)
-    local fan_in, fan_out = fans('xavier_uniform_', tensor)
-    uniform(tensor, gain * math.sqrt(6 / (fan_in + fan_out)))
-  end)
-define('xavier_normal_', 'gain: number = 1', 'Normal with deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot 2010).',
-  function(tensor, gain)
-    local fan_in, fan_out = fans('xavier_normal_', tensor)
-    normal(tensor, gain * math.sqrt(2 / (fan_in + fan_out)))
-  end)
-
-local kaiming = ("a: number = 0, mode: 'fan_in'|'fan_out' = 'fan_in', nonlinearity: %s = " ..
-  "'leaky_relu'"):format(nonlinearity)
---- gain / sqrt(fan).
-local function deviation(name, tensor, a, mode, kind)
-  local fan_in, fan_out = fans(name, tensor)
-  return gain_of(kind, a) / math.sqrt(mode == 'fan_in' and fan_in or fan_out)
+--- NAME_normal_ with the standard deviation deviation(1, fan_in, fan_out, ..), and NAME_uniform_ of the same variance,
+--- in +-deviation(3, ..).
+local function define_by_fans(name, options, docs, deviation)
+  for form, doc in pairs(docs) do
+    local full = name .. form
+    define(full, options, doc, function(tensor, ...)
+      local fan_in, fan_out = fans(full, tensor)
+      if form == '_normal_' then return tensor:normal_(0, deviation(1, fan_in, fan_out, ...)) end
+      local bound = deviation(3, fan_in, fan_out, ...)
+      tensor:uniform_(-bound, bound)
+    end)
+  end
 end
-define('kaiming_uniform_', kaiming, 'Uniform in +-gain sqrt(3 / fan), the gain of nonlinearity; a: the slope of ' ..
-  'leaky_relu (He 2015).',
-  function(tensor, a, mode, kind)
-    uniform(tensor, math.sqrt(3) * deviation('kaiming_uniform_', tensor, a, mode, kind))
+
+define_by_fans('xavier', 'gain: number = 1', {
+  _uniform_ = 'Uniform in +-gain sqrt(6 / (fan_in + fan_out)) (Glorot 2010).',
+  _normal_ = 'Normal with deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot 2010).',
+}, function(k, fan_in, fan_out, gain) return gain * math.sqrt(2 * k / (fan_in + fan_out)) end)
+
+define_by_fans('kaiming',
+  ("a: number = 0, mode: 'fan_in'|'fan_out' = 'fan_in', nonlinearity: %s = 'leaky_relu'"):format(nonlinearity), {
+    _uniform_ = 'Uniform in +-gain sqrt(3 / fan), the gain of nonlinearity; a: the slope of leaky_relu (He 2015).',
+    _normal_ = 'Normal with deviation gain / sqrt(fan), the gain of nonlinearity; a: the slope of leaky_relu ' ..
+      '(He 2015).',
+  }, function(k, fan_in, fan_out, a, mode, kind)
+    return math.sqrt(k) * (gain_of(kind, a) / math.sqrt(mode == 'fan_in' and fan_in or fan_out))
   end)
-define('kaiming_normal_', kaiming, 'Normal with deviation gain / sqrt(fan), the gain of nonlinearity; a: the ' ..
-  'slope of leaky_relu (He 2015).',
-  function(tensor, a, mode, kind) normal(tensor, deviation('kaiming_normal_', tensor, a, mode, kind)) end)
 
 define('orthogonal_', 'gain: number = 1',
   'Orthogonal rows or columns of the tensor seen as [size 1 x rest], times gain (Saxe 2013).',

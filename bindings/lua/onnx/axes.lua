@@ -1,6 +1,7 @@
 -- axes.lua -- dynamic axes: a program recorded with other sizes of the inputs, and which of its numbers follow them
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local Size = require 'mtorch.onnx.size'
 local Value = require('mtorch.core.record').Value
 
@@ -59,12 +60,7 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
 end
 
 --- The axes' names in order.
-function axes.names(found)
-  local names = {}
-  for name in pairs(found) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+axes.names = util.sorted_keys
 
 --- Sizes to record with, multiples of `step` away: each axis changed alone, then all at once. Smaller ones, where
 --- positions may be limited.

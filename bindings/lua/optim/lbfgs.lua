@@ -168,15 +168,6 @@ method('step(closure)', 'Up to max_iter iterations; the closure, which computes 
     return first
   end)
 
---- Tensors, numbers and lists of them; tensors as those of `like`, if given.
-local function kept(value, like)
-  if like and mt.is_tensor(value) then return (value:to(like.device):to(like.dtype)) end
-  if type(value) ~= 'table' then return value end
-  local copy = {}
-  for key, inner in pairs(value) do copy[key] = kept(inner, like) end
-  return copy
-end
-
 -- The state beside the counts, and what each is.
 local fields = {d = 'tensor', t = 'number', old_dirs = 'table', old_stps = 'table', ro = 'table', H_diag = 'number',
   prev_flat_grad = 'tensor', prev_loss = 'number', func_evals = 'number', n_iter = 'number'}
@@ -192,7 +183,9 @@ function LBFGS:saved_state(list)
       ok = ok and (key == 'ro' and type(inner) == 'number' or mt.is_tensor(inner) and inner.shape == size)
     end
     if not ok then core.fail('load_state_dict: %s is %s, which does not fit', key, core.describe(value)) end
-    state[key] = kept(value, like)
+    state[key] = util.map_leaves(value, function(x)
+      return mt.is_tensor(x) and x:to(like.device):to(like.dtype) or x
+    end)
   end
   return state
 end

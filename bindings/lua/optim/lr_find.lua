@@ -1,19 +1,13 @@
 -- lr_find.lua -- optim.lr.find: training steps with growing rates, to see which rate learns fastest
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 
---- A copy in which tensors are copies too.
-local function copied(value)
-  if mt.is_tensor(value) then return (value:detach():clone()) end
-  if type(value) ~= 'table' then return value end
-  local copy = {}
-  for key, inner in pairs(value) do copy[key] = copied(inner) end
-  return copy
-end
+local function copied(value) return mt.is_tensor(value) and value:detach():clone() or value end
 
 --- Remembers parameters and the optimizer's state; returns what brings them back.
 local function remember(opt)
-  local values, state = {}, copied(opt:state_dict())
+  local values, state = {}, util.map_leaves(opt:state_dict(), copied)
   for _, group in ipairs(opt.param_groups) do
     for _, p in ipairs(group.params) do values[#values + 1] = {p, copied(p)} end
   end

@@ -5,6 +5,7 @@
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 
 local scheduler = {}
 
@@ -129,11 +130,7 @@ method('get_last_lr()', 'The rates of the groups now, a list.',
 
 --- Numbers, text, booleans and lists of them; of functions nothing is saved.
 local function plain(value)
-  if type(value) == 'function' then return nil end
-  if type(value) ~= 'table' then return value end
-  local copy = {}
-  for key, inner in pairs(value) do copy[key] = plain(inner) end
-  return copy
+  return util.map_leaves(value, function(x) if type(x) ~= 'function' then return x end end)
 end
 
 local unsaved = {optimizer = true, lr_lambda = true}

@@ -13,12 +13,8 @@ local metrics = {}
 local Metric, method = object.class{called = 'm', word = 'metric'}
 
 --- A copy of a state: numbers, tensors (of their own where they are added to), lists.
-local function copied(value)
-  if mt.is_tensor(value) then return (value:clone()) end
-  if type(value) ~= 'table' then return value end
-  local copy = {}
-  for key, inner in pairs(value) do copy[key] = copied(inner) end
-  return copy
+local function copied(state)
+  return util.map_leaves(state, function(x) return mt.is_tensor(x) and x:clone() or x end)
 end
 
 method('update(..)', 'Takes a batch: predictions and targets, or what the metric says; returns the metric.',
