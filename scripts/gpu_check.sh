@@ -177,6 +177,8 @@ else
       args | readme | reference | print | plot | bench | bf16_products | checkpoint | dist | download) continue ;;
       explain | files | onednn | scripts | signature | thin_products | topics) continue ;;
       train_mnist | watch_* | workers) continue ;;
+      # cuda_grid, cuda_map and cuda_fuse ask that of a GPU: each function is compiled.
+      fuse | kernel | kernel_loops | kernel_random | random_functions | random_fused | puzzles) continue ;;
       sort) [ $emulated = no ] || continue ;;                # lines of millions
     esac
     list device "${name#test_}" 120 "$sync \"\$program\" tests/on_device.lua cuda $file"

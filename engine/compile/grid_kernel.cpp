@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "engine/autograd/graph.h"
@@ -266,7 +267,25 @@ struct GridKernel::Run {
 
   void go(const Device& device) {
     if (is_cpu(device)) run_here(device);
+    else if (check) check_on_cpu(device);
     else queue(device);
+  }
+  /// The CPU alone looks for races: it runs the kernel on copies of a GPU's tensors.
+  void check_on_cpu(const Device& device) {
+    std::map<const Storage*, std::vector<std::byte>> copies;
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (!tensors[k].defined()) continue;
+      const Storage* const s = tensors[k].impl()->storage;
+      std::vector<std::byte>& bytes = copies[s];
+      if (bytes.empty()) {
+        bytes.resize(s->bytes);
+        device.download(bytes.data(), s->data, s->bytes);
+      }
+      views[k].data = bytes.data() +
+                      (static_cast<std::byte*>(views[k].data) - static_cast<std::byte*>(s->data));
+    }
+    run_here(cpu_device());
+    for (const auto& [s, bytes] : copies) device.upload(s->data, bytes.data(), s->bytes);
   }
   void count_changes() const {
     for (size_t k = 0; k < tensors.size(); ++k)
@@ -295,7 +314,6 @@ struct GridKernel::Run {
                         }},
                        device);
     count_changes();
-    if (check) synchronize(device);
   }
 };
 

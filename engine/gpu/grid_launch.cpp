@@ -113,7 +113,8 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   words.push_back(reinterpret_cast<uintptr_t>(place.fault.data()));
   arguments.end();
   queue_kernel(place.kernel, compiled->name, size, arguments, d);
-  if (!place.asked) {
+  if (reports_synchronously(d)) look_for_fault(compiled, d, l.raise);
+  else if (!place.asked) {
     place.asked = true;
     when_done(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });
   }

@@ -135,6 +135,23 @@ test('what a thread meets is raised at the next synchronisation, once', function
   raises(function() divides[{1, 2}](mt.zeros(1, 'int64'):to 'cuda') end, 'a whole number is divided by zero')
 end)
 
+test('check=true: races, barriers, shared memory that nobody wrote, indices; what is right gives its result', function()
+  local function fault(f, blocks, threads, ...)
+    local ok, why = pcall(mt.kernel(f, {check = true})[{blocks, threads}], ...)
+    return not ok and tostring(why) or ''
+  end
+  local x = mt.range(1, 8):float():to('cuda')
+  local function has(text, word) assert(text:find(word, 1, true), text) end
+  has(fault(function(a) local i = grid(1) if i < #a then a[i] = a[i + 1] end end, 1, 8, x), 'race')
+  has(fault(function(a) local i = grid(1) if i < 4 then barrier() end a[i] = 1 end, 1, 8, x), 'divergent barrier')
+  has(fault(function(a) local i, s = grid(1), shared(8) a[i] = s[i] end, 1, 8, x), 'uninitialised')
+  has(fault(function(a) local i = grid(1) a[i + 1] = 1 end, 1, 8, x), 'out of bounds')
+  eq(x:tolist(), {1, 2, 3, 4, 5, 6, 7, 8})
+  local even, odd = x[{{1, 8, 2}}], x[{{2, 8, 2}}]
+  mt.kernel(function(a, b) local i = grid(1) a[i] = b[i] * 10 end, {check = true})[{1, 4}](even, odd)
+  eq(x:tolist(), {20, 2, 40, 4, 60, 6, 80, 8})
+end)
+
 test('one device', function()
   local k = mt.kernel(function(x, y) x[1] = y[1] end)
   raises(function() k[{1, 1}](mt.zeros(1):to 'cuda', mt.zeros(1)) end, 'a kernel runs on one device')
