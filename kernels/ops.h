@@ -750,7 +750,7 @@ struct Elu {
     Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
-    return select(x > T(0), x, alpha * math::expm1(x));
+    return select(x < T(0), -alpha * math::one_minus_exp(x), x);
   }
   // exp of what is held below 0 never overflows
   template <class T> MT_HD static T df(T g, T x, T alpha) {
@@ -779,7 +779,7 @@ struct Selu {
     Accepts::real, {a}, kReals, {-1.254395446337865, 0.52535049367774025, 2.8894277152275714}, {},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) {
-    return select(x > T(0), T(kScale) * x, T(kScale * kAlpha) * math::expm1(x));
+    return select(x < T(0), T(-kScale * kAlpha) * math::one_minus_exp(x), T(kScale) * x);
   }
   template <class T> MT_HD static T df(T g, T x) {
     T below = g * T(kScale * kAlpha) * exp(clamp(x, T(-math::kInfinity), T(0)));

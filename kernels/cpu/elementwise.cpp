@@ -74,18 +74,12 @@ template <class Op, int Part, class T> struct Kernel {
     const auto make = [&](auto... x) __attribute__((always_inline)) {
       return P(F::call(x..., P(given[S])...));
     };
-    using E = math::Reduced<float>;
     constexpr Shortcut way = shortcut<Op, Part>;
-    if constexpr (way != Shortcut::angle && way != Shortcut::positive)
-      return each_pack(n, make, out, in...);
+    if constexpr (way != Shortcut::angle) return each_pack(n, make, out, in...);
     for (int64_t at = 0, end; at < n; at = end) {
       end = smaller(n, at + kProbe);
-      const bool fast = in_fast_range<Op, Part>(end - at, in + at...);
-      if (fast == (way == Shortcut::angle)) {
+      if (in_fast_range<Op, Part>(end - at, in + at...)) {
         each_pack(end - at, make, out + at, in + at...);
-      } else if constexpr (way == Shortcut::positive) {
-        MT_INDEPENDENT
-        for (int64_t i = at; i < end; ++i) out[i] = float(F::call(E(in[i])..., E(given[S])...));
       } else {
         MT_INDEPENDENT
         for (int64_t i = at; i < end; ++i) out[i] = F::call(in[i]..., given[S]...);

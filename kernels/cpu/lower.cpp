@@ -108,7 +108,8 @@ using All =
              op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
              op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
 /// Those of float32 alone: float64 asks the C library.
-using Single = op::List<op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Gelu, op::Ndtr>;
+using Single =
+    op::List<op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Gelu, op::Ndtr, op::Tanhshrink>;
 
 /// Records an operation of numbers; the first input may be a mask.
 using Recorder = int32_t (*)(const int32_t* in, const double* params);

@@ -187,6 +187,8 @@ MT_SIMD math::core::Split<Pack> split_any(Pack x) {
   const Pack m = _mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
   return {Pack(_mm512_getexp_ps(x.v)) - Pack(_mm512_getexp_ps(m.v)), m, Pack(0)};
 }
+/// |x|, or the other one where x is NaN or greater.
+MT_SIMD Pack normal_size(Pack x) { return _mm512_range_ps(x.v, Pack(14.5f).v, 0xa); }
 /// split_any has made what a logarithm of 0, infinity, NaN and negative numbers is.
 MT_SIMD Pack split_special(Pack, Pack y) { return y; }
 #endif

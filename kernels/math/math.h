@@ -103,16 +103,14 @@ template <class T> struct Real;
 template <> struct Real<float> {
   using Bits = uint32_t;
   static constexpr int mantissa = 23;
-  static constexpr Bits bias = 127, upper_half = 0xfffff000u;
+  static constexpr Bits bias = 127;
   static constexpr float smallest = 0x1p-126f;    // normal number
   static constexpr float least_fraction = 0.75f;  // of log: the smallest m
   static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
   static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
   static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
-  static constexpr float log2e = 1.44269502f, log2e_hi = 0x1.716p+0f, log2e_lo = -0x1.7135a8p-13f;
-  static constexpr float log10e = 0.434294492f;
-  static constexpr float log10e_hi = 0x1.bccp-2f, log10e_lo = -0x1.09d5b2p-15f;
-  static constexpr float log10_2_hi = 0x1.344p-2f, log10_2_lo = 0x1.3509f8p-18f;
+  static constexpr float log2e = 1.44269502f;
+  static constexpr float log10_2_hi = 0x1.344134p-2f, log10_2_lo = 0x1.09f7ap-26f;
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
   static constexpr float logistic_least = -120;  // x / (1 + e^-x) is nothing before
 };
@@ -259,6 +257,9 @@ MT_FROM_LIBM(cos)
 MT_FROM_LIBM(tanh)
 MT_FROM_LIBM(erf)
 
+MT_HD float one_minus_exp(float x) { return -expm1(x); }
+MT_HD double one_minus_exp(double x) { return -expm1(x); }
+
 namespace core {
 template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
 template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
@@ -345,6 +346,19 @@ template <class T> MT_HD T expm1(T x) {
   return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
+/// 1 - e^x for x < 0; of others some number. In float ln(2) may be short, for a k other than 0 makes 2^k small.
+template <class T> MT_HD T one_minus_exp(T x) {
+  using R = Real<T>;
+  if constexpr (is_single<T>) {
+    const T round(R::round + R::bias), held = at_least(x, T(-20));
+    T n = fma(held, T(R::log2e), round), r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
+    T s = power_of_two(n);
+    return fma(-s, fma(r * r, exp_poly(r), r), T(1) - s);
+  } else {
+    return -expm1(x);
+  }
+}
+
 // ---- the logarithm ------------------------------------------------------------------------------
 
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2), in float 3/4 <= m < 3/2; `inverse` is 2^-k.
@@ -417,7 +431,7 @@ template <class T> MT_HD T log(T x) {
   return split_special(x, log_sum(p.k, p.m - T(1)));
 }
 
-/// k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
+/// In double: k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
 /// scale_hi is exact, and a power of the base has an exact logarithm.
 template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
   Split<T> p = split_any(x);
@@ -429,14 +443,35 @@ template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit
   T a = p.k * unit_hi, b = upper * scale_hi, sum = a + b;  // |a| > |b|, or a is 0
   return log_special(x, sum + (((a - sum) + b) + low));
 }
+/// In float log2(1 + f) = 1.5 f + f s(f), so that most of it is added exactly where k is 0 or -1; s within 2^-27.7
+/// of the logarithm over f. log10 likewise, 2^-27.8; it is exact at every power of ten that has a float.
 template <class T> MT_HD T log2(T x) {
   using R = Real<T>;
-  return log_base(x, T(R::log2e), T(R::log2e_hi), T(R::log2e_lo), T(1), T(0));
+  if constexpr (is_single<T>) {
+    Split<T> p = split_any(x);
+    T f = p.m - T(1);
+    T s = poly_pairs(f, f * f, -0.0573049635f, -0.721347511f, 0.480900437f, -0.36067602f,
+                     0.288396597f, -0.240141809f, 0.208949327f, -0.190149575f, 0.151118144f,
+                     -0.0649432987f);
+    return split_special(x, fma(f, s, fma(f, T(1.5f), p.k)));
+  } else {
+    return log_base(x, T(R::log2e), T(R::log2e_hi), T(R::log2e_lo), T(1), T(0));
+  }
 }
 template <class T> MT_HD T log10(T x) {
   using R = Real<T>;
-  return log_base(x, T(R::log10e), T(R::log10e_hi), T(R::log10e_lo), T(R::log10_2_hi),
-                  T(R::log10_2_lo));
+  if constexpr (is_single<T>) {
+    Split<T> p = split_any(x);
+    T f = p.m - T(1);
+    T s = poly_pairs(f, f * f, -0.00320551987f, -0.217147246f, 0.144765556f, -0.108573951f,
+                     0.0868122354f, -0.0722917393f, 0.0629462227f, -0.0572815016f, 0.0453551039f,
+                     -0.0193662643f);
+    T t = f * s, m = fma(f, T(0.4375f), t), lost = fma(f, T(0.4375f), -m) + t;
+    return split_special(x, fused(p.k, T(R::log10_2_hi), m) + fma(p.k, T(R::log10_2_lo), lost));
+  } else {
+    return log_base(x, T(R::log10e), T(R::log10e_hi), T(R::log10e_lo), T(R::log10_2_hi),
+                    T(R::log10_2_lo));
+  }
 }
 
 /// log(u + c), where u is 1 + x rounded and c what the rounding lost (Knuth's two-sum). For a large
@@ -457,19 +492,25 @@ template <class T> MT_HD T log1p_unit(T x) {
 
 // ---- tanh ---------------------------------------------------------------------------------------
 
+/// (e^2a + unit 2) / 2 in float, for a unit of 1/2 or -1/2: 2^k (1 + ..) beside 1, where k is 0 up to a = 0.2566,
+/// because e^2a - 1 is rounded coarsely beyond 1/2; ln(2)/2 may be short, because tanh depends little on it where
+/// k is large.
+template <class T> MT_HD T half_exp_twice(T a, T unit) {
+  using R = Real<T>;
+  const T round(R::round + R::bias);
+  T n = fma(a - T(0.0833f), T(2 * R::log2e), round);
+  T r = fma(n - round, T(-0.346573591f), a), z = r * r;
+  T p = poly_pairs(r, z, 1.0f, 0.66666669f, 0.3333355f, 0.13332318f, 0.04421531f, 0.014475087f);
+  T s = power_of_two(n);
+  return fma(s, fma(z, p, r), fma(s, T(0.5), unit));
+}
 /// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by what q (1 + e) differs from e, in which
-/// the rounding of 1 + e has no part. 2e is 2^k (1 + ..) - 1, where k is 0 up to a = 0.2566, because e is
-/// rounded coarsely beyond 1/4; ln(2)/2 may be short, because the result depends little on e where k is
-/// large. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
+/// the rounding of 1 + e has no part. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(R::tanh_max));
   if constexpr (is_single<T>) {
-    const T round(R::round + R::bias);
-    T n = fma(a - T(0.0833f), T(2 * R::log2e), round);
-    T r = fma(n - round, T(-0.346573591f), a), z = r * r;
-    T p = poly_pairs(r, z, 1.0f, 0.66666669f, 0.3333355f, 0.13332318f, 0.04421531f, 0.014475087f);
-    T s = power_of_two(n), e = fma(s, fma(z, p, r), fma(s, T(0.5), T(-0.5)));
+    T e = half_exp_twice(a, T(-0.5));
     T inverse = about_inverse(T(1) + e), q = e * inverse;
     return copysign(fma(fma(-e, q, e - q), inverse, q), x);
   } else {
@@ -478,6 +519,17 @@ template <class T> MT_HD T tanh(T x) {
     T s = power_of_two(e.n), far = T(1) - T(2) / (fma(s, e.q, s) + T(1));
     return copysign(select(a < T(0.5625), fma(a * z, tanh_poly(z), a), far), x);
   }
+}
+
+/// x - tanh(x) in float: a polynomial within 2^-25 up to 1, and (a - 1) + 2 / (e^2a + 1) beyond.
+template <class T> MT_HD T tanhshrink(T x) {
+  T a = fabs(x), z = a * a;
+  T near = a * z *
+           poly_pairs(z, z * z, 0.333333343f, -0.13333413f, 0.0539785624f, -0.0219153669f,
+                      0.00893243309f, -0.00353894755f, 0.00115820486f, -0.000208262194f);
+  T sum = half_exp_twice(at_most(a, T(Real<T>::tanh_max)), T(0.5)), inverse = about_inverse(sum);
+  T far = (a - T(1)) + fma(fma(-sum, inverse, T(1)), inverse, inverse);
+  return copysign(select(a < T(1), near, far), x + T(0));  // of -0 it is 0
 }
 
 // ---- the error function, in float ---------------------------------------------------------------
@@ -586,6 +638,7 @@ MT_HD float cos(float x) {
 MT_FROM_CORE(exp)
 MT_FROM_CORE(exp2)
 MT_FROM_CORE(expm1)
+MT_FROM_CORE(one_minus_exp)
 MT_FROM_CORE(log)
 MT_FROM_CORE(log2)
 MT_FROM_CORE(log10)
@@ -604,84 +657,10 @@ MT_HD double erf(double x) { return __builtin_erf(x); }
 
 #endif  // __CUDA_ARCH__
 
-namespace core {
-
-#ifdef __CUDA_ARCH__
-/// From e^-|x|, so that the tail keeps its bits.
-template <class T> MT_HD T sigmoid(T x) {
-  T e = exp_minus(x);
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
-}
-template <class T> MT_HD T silu(T x) {
-  T y = x < T(-120) ? T(-120) : x, e = math::exp(T(0.5) * y);
-  return x < T(0) ? y * e / (T(1) + e * e) * e : x * sigmoid(x);
-}
-#else
-/// yes where x has a minus sign, else no. (g++ makes two ways of several `?:` with one condition,
-/// and divides in both.)
-template <class T> MT_HD T if_minus(T x, T yes, T no) {
-  constexpr int sign = is_single<T> ? 31 : 63;
-  const bits_of<T> mask = bits_of<T>(0) - (to_bits(x) >> sign), other = to_bits(no);
-  return from_bits<T>(other ^ ((to_bits(yes) ^ other) & mask));
-}
-
-/// -|x| of a float.
-template <class T> MT_HD T minus_abs(T x) {
-  return from_bits<T>(to_bits(x) | bits_of<T>(0x80000000u));
-}
-
-/// y / (1 + e^-x). In float e^-|x| = 2^k (1 + q) is beside 1, and above it where x is negative; 2^k comes
-/// last, so that y e^x may become denormal in the last product alone. In double e^-x = 2^k (1 + q); where x
-/// is negative the sum is taken times `unit`, a small power of two, so that it does not overflow, and the
-/// quotient may become denormal in the last product. Beyond `most` the sum is 1.
-template <class T> MT_HD T logistic(T x, T y) {
-  using R = Real<T>;
-  if constexpr (is_single<T>) {
-    const T round(R::round + 254);
-    T held = at_least(minus_abs(x), T(R::logistic_least)), n = fma(held, T(R::log2e), round);
-    T q = exp_rest(held, n - round), e = scaled(Exp<T>{n, q}, held),
-      inverse = about_inverse(T(1) + e);
-    T top = if_minus(x, fma(y, q, y), y), r = top * inverse;
-    r = fma(fused(-r, e, top - r), inverse,
-            r);  // top / (1 + e), in which rounding 1 + e has no part
-    return if_minus(x, scaled_by(r, n, held), r);
-  } else {
-    const T least(R::logistic_least), most(R::logistic_most);
-    T held = select(x < least, least, x);
-    held = select(held > most, most, held);
-    Exp<T> e = exp_parts(-held, 0);
-    T unit = if_minus(x, T(R::logistic_unit), T(1));
-    T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
-    T sum = power + unit, lost = unit - (sum - power);
-    return y / (sum + fma(power, e.q, lost)) * unit;
-  }
-}
-template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
-template <class T> MT_HD T silu(T x) {
-  T y = at_least(x, T(Real<T>::logistic_least));
-  if constexpr (is_single<T>)
-    return copysign(select(x > T(20), x, logistic(x, at_most(y, T(20)))), x);
-  else return logistic(x, y);
-}
-#endif
-
-/// log(1 + e^x).
-template <class T> MT_HD T softplus(T x) {
-  return select(x < T(0), T(0), x) + log1p_unit(exp_minus(x));
-}
-
-}  // namespace core
-
-MT_FROM_CORE(sigmoid)
-MT_FROM_CORE(silu)
-MT_FROM_CORE(softplus)
-
 }  // namespace math
 }  // namespace MT_ISA
 }  // namespace mt
 
-#undef MT_OF_SYMBOLS
-#undef MT_FROM_CORE
 #undef MT_OWN_OF_SYMBOLS
 #undef MT_FROM_LIBM2
 #undef MT_FROM_LIBM

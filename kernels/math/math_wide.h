@@ -1,4 +1,4 @@
-// math_wide.h -- functions of floats that are computed in double, and those with tails of their own
+// math_wide.h -- sigmoid and its kin; functions computed in double, and those with tails of their own
 #pragma once
 #include "kernels/math/math.h"
 
@@ -24,6 +24,80 @@
 namespace mt {
 inline namespace MT_ISA {
 namespace math {
+
+// ---- 1 / (1 + e^-x) and its kin -------------------------------------------------------------------
+
+namespace core {
+
+#ifdef __CUDA_ARCH__
+/// From e^-|x|, so that the tail keeps its bits.
+template <class T> MT_HD T sigmoid(T x) {
+  T e = exp_minus(x);
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
+}
+template <class T> MT_HD T silu(T x) {
+  T y = x < T(-120) ? T(-120) : x, e = math::exp(T(0.5) * y);
+  return x < T(0) ? y * e / (T(1) + e * e) * e : x * sigmoid(x);
+}
+#else
+/// yes where x has a minus sign, else no. (g++ makes two ways of several `?:` with one condition,
+/// and divides in both.)
+template <class T> MT_HD T if_minus(T x, T yes, T no) {
+  constexpr int sign = is_single<T> ? 31 : 63;
+  const bits_of<T> mask = bits_of<T>(0) - (to_bits(x) >> sign), other = to_bits(no);
+  return from_bits<T>(other ^ ((to_bits(yes) ^ other) & mask));
+}
+
+/// -|x| of a float.
+template <class T> MT_HD T minus_abs(T x) {
+  return from_bits<T>(to_bits(x) | bits_of<T>(0x80000000u));
+}
+
+/// y / (1 + e^-x). In float e^-|x| = 2^k (1 + q) is beside 1, and above it where x is negative; 2^k comes
+/// last, so that y e^x may become denormal in the last product alone. In double e^-x = 2^k (1 + q); where x
+/// is negative the sum is taken times `unit`, a small power of two, so that it does not overflow, and the
+/// quotient may become denormal in the last product. Beyond `most` the sum is 1.
+template <class T> MT_HD T logistic(T x, T y) {
+  using R = Real<T>;
+  if constexpr (is_single<T>) {
+    const T round(R::round + 254);
+    T held = at_least(minus_abs(x), T(R::logistic_least)), n = fma(held, T(R::log2e), round);
+    T q = exp_rest(held, n - round), e = scaled(Exp<T>{n, q}, held),
+      inverse = about_inverse(T(1) + e);
+    T top = if_minus(x, fma(y, q, y), y), r = top * inverse;
+    r = fma(fused(-r, e, top - r), inverse,
+            r);  // top / (1 + e), in which rounding 1 + e has no part
+    return if_minus(x, scaled_by(r, n, held), r);
+  } else {
+    const T least(R::logistic_least), most(R::logistic_most);
+    T held = select(x < least, least, x);
+    held = select(held > most, most, held);
+    Exp<T> e = exp_parts(-held, 0);
+    T unit = if_minus(x, T(R::logistic_unit), T(1));
+    T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
+    T sum = power + unit, lost = unit - (sum - power);
+    return y / (sum + fma(power, e.q, lost)) * unit;
+  }
+}
+template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
+template <class T> MT_HD T silu(T x) {
+  T y = at_least(x, T(Real<T>::logistic_least));
+  if constexpr (is_single<T>)
+    return copysign(select(x > T(20), x, logistic(x, at_most(y, T(20)))), x);
+  else return logistic(x, y);
+}
+#endif
+
+/// log(1 + e^x).
+template <class T> MT_HD T softplus(T x) {
+  return select(x < T(0), T(0), x) + log1p_unit(exp_minus(x));
+}
+
+}  // namespace core
+
+MT_FROM_CORE(sigmoid)
+MT_FROM_CORE(silu)
+MT_FROM_CORE(softplus)
 
 #ifndef __CUDA_ARCH__
 namespace core {
@@ -234,8 +308,9 @@ MT_WIDE(erfc)
 // ---- the normal distribution, in float ----------------------------------------------------------
 
 namespace core {
-/// For 0 <= a <= 15: t = (a - 1) / (a + 3), and e^(-a^2/2) 2^64 = (1 + q) power, where the exponent keeps what
-/// rounding a^2 lost.
+/// For 0 <= a <= 15: t = (a - 1) / (a + 3), and e^(-a^2/2) = (1 + q) power 2^-64, where the exponent keeps what
+/// rounding a^2 lost. What `power` multiplies is made 2^-64 of its size, so that only that product may become
+/// denormal.
 template <class T> struct Normal {
   T size, t, q, power;  // size: a + 3
 };
@@ -249,22 +324,26 @@ template <class T> MT_HD Normal<T> normal(T a) {
   T r = fma(k, T(-R::ln2_hi), z) + fma(k, T(-R::ln2_lo), less);
   return {size, t, fma(r * r, exp_poly(r), r), power_of_two(n)};
 }
-/// a (1 - ndtr(a)) 2^64 for 0 <= a <= 14.5 as e^(-a^2/2) g(t); g within 2^-27.0.
-template <class T> MT_HD T normal_tail(T a) {
-  Normal<T> e = normal(a);
-  T g = poly(e.t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
-             -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
-  return fma(g, e.q, g) * e.power;
+/// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.0 from 3/4 on.
+template <class T> MT_HD T normal_tail(Normal<T> e) {
+  const float unit = 0x1p-64f;
+  T g = poly(e.t, 0.261578292f * unit, 0.496857196f * unit, -0.707251012f * unit,
+             0.458017409f * unit, -0.0600881018f * unit, -0.0760192350f * unit,
+             0.00320461136f * unit, 0.0365757458f * unit, -0.0139527554f * unit);
+  return fma(g, e.q, g);
 }
 /// The derivative of x ndtr(x), where x is negative e^(-a^2/2) (a + 3) s(t): 1 less that of -x. s within
 /// 2^-24.7 of a slope of 0.03 and more.
 template <class T> MT_HD T gelu_slope(T x) {
+  const float unit = 0x1p-64f;
   Normal<T> e = normal(at_most(fabs(x), T(15)));
-  T s = poly(e.t, -0.0343409963f, -0.501965284f, 0.248428226f, -0.152940765f, 0.0380461216f,
-             0.0108330091f, -0.00587731414f, -0.00240250002f, 0.000937021628f, 0.000351119932f) *
-        e.size;
-  T tail = fma(s, e.q, s) * e.power;
-  return select(x < T(0), tail * T(0x1p-64f), fma(tail, T(-0x1p-64f), T(1)));
+  T s =
+      poly(e.t, -0.0343409963f * unit, -0.501965284f * unit, 0.248428226f * unit,
+           -0.152940765f * unit, 0.0380461216f * unit, 0.0108330091f * unit, -0.00587731414f * unit,
+           -0.00240250002f * unit, 0.000937021628f * unit, 0.000351119932f * unit) *
+      e.size;
+  T tail = fma(s, e.q, s);
+  return select(x < T(0), tail * e.power, fma(tail, -e.power, T(1)));
 }
 /// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5.
 template <class T> MT_HD T normal_size(T x) { return lesser(fabs(x), T(14.5f)); }
@@ -273,11 +352,15 @@ template <class T> MT_HD T normal_middle(T w) {
   return poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
 }
 template <class T> MT_HD T gelu(T x) {
-  T far = fma(normal_tail(normal_size(x)), T(-0x1p-64f), at_least(x, T(-0.f)));
-  return select(fabs(x) < T(0.75f), x * fma(x, normal_middle(x * x), T(0.5f)), far);
+  T a = normal_size(x);
+  Normal<T> e = normal(a);
+  T far = fma(normal_tail(e), -e.power, at_least(x, T(-0.f)));
+  return select(a < T(0.75f), x * fma(x, normal_middle(x * x), T(0.5f)), far);
 }
 template <class T> MT_HD T ndtr(T x) {
-  T a = normal_size(x), tail = quotient(normal_tail(a), a, about_inverse(a)) * T(0x1p-64f);
+  T a = normal_size(x);
+  Normal<T> e = normal(a);
+  T tail = quotient(normal_tail(e), a, about_inverse(a)) * e.power;
   T far = select(x < T(0), tail, T(1) - tail);
   return select(fabs(x) >= T(0.75f), far, fma(x, normal_middle(x * x), T(0.5f)));
 }
@@ -306,11 +389,18 @@ MT_HD double tanhshrink(double x) {
   const double z = x * x;
   return z < 0.25 ? 0.0 - x * z * core::tanh_poly(z) : x - tanh(x);
 }
+#ifdef __CUDA_ARCH__
 MT_HD float tanhshrink(float x) { return float(tanhshrink(double(x))); }
+#else
+MT_HD float tanhshrink(float x) { return core::tanhshrink(x); }
+template <class T> MT_HD Symbolic<T> tanhshrink(T x) { return core::tanhshrink(x); }
+#endif
 
 }  // namespace math
 }  // namespace MT_ISA
 }  // namespace mt
 
+#undef MT_OF_SYMBOLS  // of math.h
+#undef MT_FROM_CORE
 #undef MT_WIDE2
 #undef MT_WIDE
