@@ -183,7 +183,8 @@ MT_TEST("counted pointers share, move and give up their target", "[memory]") {
   Tensor c = std::move(b);
   CHECK(!b.defined());  // NOLINT: what is left after a move is what is tested
   CHECK(c.impl() == a.impl());
-  c = c;  // NOLINT
+  Tensor& same = c;
+  c = same;
   CHECK(c.defined());
   a.reset();
   CHECK(c.unique());

@@ -1,5 +1,6 @@
 // test_step_plan.cpp -- memory of recorded steps: buffers that are needed at once do not overlap
 #include "engine/compile/step_calls.h"
+#include "engine/core/device.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -11,12 +12,13 @@ TEST_CASE("buffers that live at once have places of their own", "[memory]") {
     const int calls = 1 + pick(40);
     std::vector<StepBuffer> all(size_t(1 + pick(60)));
     for (StepBuffer& b : all) {
+      b.device = &cpu_device();
       b.bytes = size_t(pick(3) == 0 ? pick(100000) : pick(300));
       b.first = pick(calls), b.last = b.first + pick(calls - b.first);
       if (pick(8) == 0) b.kind = StepBuffer::Kind::outside;
       if (pick(9) == 0) b.first = INT_MAX, b.last = -1;  // never used
     }
-    const size_t size = plan_memory(all, size_t(calls));
+    const size_t size = plan_memory(all, size_t(calls), cpu_device());
     size_t most = 0;
     for (int i = 0; i < calls; ++i) {
       size_t live = 0;

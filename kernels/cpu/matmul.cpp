@@ -5,8 +5,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/cpu/bf16_product.h"
 #include "kernels/cpu/onednn.h"
@@ -337,18 +337,20 @@ int layouts_like_chains() {
   int unlike = 0;
   for (const int64_t m : {40, 200}) {
     const int64_t n = 7 * m / 5, k = kDeep;
-    std::vector<float> a(size_t(m * k)), b(size_t(k * n)), c(size_t(m * n)), d(size_t(m * n));
-    for (size_t i = 0; i < a.size(); ++i) a[i] = 1.0f / float(i % 1019 + 3) - 0.1f;
-    for (size_t i = 0; i < b.size(); ++i) b[i] = 1.0f / float(i % 1021 + 2) - 0.1f;
-    const Mat<const float> rows_a{a.data(), k, 1}, columns_a{a.data(), 1, m},
-        rows_b{b.data(), n, 1}, columns_b{b.data(), 1, k};
+    float* const a = static_cast<float*>(std::malloc(size_t(m * k + k * n + 2 * m * n) * 4));
+    if (!a) return 0;
+    float *const b = a + m * k, *const c = b + k * n, *const d = c + m * n;
+    for (int64_t i = 0; i < m * k; ++i) a[i] = 1.0f / float(i % 1019 + 3) - 0.1f;
+    for (int64_t i = 0; i < k * n; ++i) b[i] = 1.0f / float(i % 1021 + 2) - 0.1f;
+    const Mat<const float> rows_a{a, k, 1}, columns_a{a, 1, m}, rows_b{b, n, 1}, columns_b{b, 1, k};
     for (int layout = 0; layout < 4; ++layout) {
       const Mat<const float> x = layout & 1 ? columns_a : rows_a,
                              y = layout & 2 ? columns_b : rows_b;
-      outer_product(Product<float>{m, n, k, x, y, {c.data(), n, 1}, false, k});
-      onednn_product({m, n, k, x, y, {d.data(), n, 1}, false, k});
-      if (c != d) unlike |= 1 << layout;
+      outer_product(Product<float>{m, n, k, x, y, {c, n, 1}, false, k});
+      onednn_product({m, n, k, x, y, {d, n, 1}, false, k});
+      if (std::memcmp(c, d, size_t(m * n) * 4) != 0) unlike |= 1 << layout;
     }
+    std::free(a);
   }
   return ~unlike;
 }

@@ -146,7 +146,7 @@ void* arena_take(size_t bytes, bool fresh) {
       cudaGetLastError();
       return nullptr;
     }
-    last = &graph->chunks.emplace_back(static_cast<char*>(data), size, size_t(0));
+    last = &graph->chunks.emplace_back(Chunk{static_cast<char*>(data), size, 0});
   }
   void* const block = last->data + last->used;
   last->used += c.bytes;
