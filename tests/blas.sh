@@ -107,12 +107,14 @@ if command -v "${CC:-cc}" >/dev/null; then
   "${CC:-cc}" -w -shared -fPIC -o "$folder/threads.so" "$folder/threads.c"
   has 'a build with threads of its own' "$(lua MTORCH_BLAS="$folder/threads.so" "$large")" \
     '*threads.so: this is not *OpenMP build*'
-  has 'the same, in the process already' "$(doctor env LD_PRELOAD="$folder/threads.so")" 'blas  *off *OpenMP build*'
 fi
-has 'one that the process has already is used' \
-  "$(doctor env LD_PRELOAD="$library")" '*blas kernels *in this process already*'
-# It would ask for memory for ever. The sanitizers need terabytes.
+# The sanitizers want to be loaded first, and need terabytes of addresses.
 if [ -z "${MTORCH_SANITIZED:-}" ]; then
+  [ ! -e "$folder/threads.so" ] ||
+    has 'the same, in the process already' "$(doctor env LD_PRELOAD="$folder/threads.so")" 'blas  *off *OpenMP build*'
+  has 'one that the process has already is used' \
+    "$(doctor env LD_PRELOAD="$library")" '*blas kernels *in this process already*'
+  # It would ask for memory for ever.
   has 'too little address space' "$(ulimit -v 300000 && lua "$small $large")" '970299
 mtorch: (command line):1: matmul: *address space*ulimit -v*'
 fi
