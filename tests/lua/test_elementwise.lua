@@ -148,9 +148,14 @@ test('powers by short ways', function()
       for i, v in ipairs(x:tolist()) do truth[i] = v ^ p end
       truth = mt.tensor(truth, {dtype = dtype}):tolist()
       for i, v in ipairs(truth) do
-        local close = bits(v) == bits(y[i]) or math.abs(y[i] - v) <= 1.5 * unit * math.abs(v) + 2 ^ -149
-        eq({close, bits(mixed[i]), bits(equal[i]), bits(mapped[i])},
-          {true, bits(y[i]), bits(y[i]), bits(y[i])}, ('%s ^ %s'):format(x[i]:item(), p))
+        local function close(got)
+          return bits(v) == bits(got) or math.abs(got - v) <= 1.5 * unit * math.abs(v) + 2 ^ -149
+        end
+        local text = ('%s ^ %s'):format(x[i]:item(), p)
+        eq(close(y[i]), true, text)
+        for _, got in ipairs {mixed[i], equal[i], mapped[i]} do -- a GPU's library has no short ways
+          eq(x.device ~= 'cpu' and close(got) or bits(got) == bits(y[i]), true, text)
+        end
       end
     end
   end
