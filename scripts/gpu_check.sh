@@ -176,7 +176,7 @@ else
       # About the program, files, text, other processes, and what the CPU alone does.
       args | readme | reference | print | plot | bench | bf16_products | checkpoint | dist | download) continue ;;
       explain | files | onednn | scripts | signature | thin_products | topics) continue ;;
-      train_mnist | watch_* | workers) continue ;;
+      train_mnist | watch_* | workers | language_models | npy | safetensors | save | small_integers) continue ;;
       # cuda_grid, cuda_map and cuda_fuse ask that of a GPU: each function is compiled.
       fuse | kernel | kernel_loops | kernel_random | random_functions | random_fused | puzzles) continue ;;
       sort) [ $emulated = no ] || continue ;;                # lines of millions
