@@ -64,8 +64,8 @@ const Function kFunctions[] = {
     MT_LINE(atanh, 0.55, 2),    MT_LINE(erf, 1.15, 1),      MT_LINE(erfc, 0.55, 5),
     MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.5, 1.5),
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.75, 2),
-    MT_OWN(gelu, gelu_of, 2, 16),  // float64 near -38: erfc is denormal
-    MT_OWN(ndtr, ndtr_of, 2.4, 16),
+    MT_OWN(gelu, gelu_of, 2.05, 16),  // float64 near -38: erfc is denormal
+    MT_OWN(ndtr, ndtr_of, 2.9, 16),
     MT_OWN(sinc, sinc_of, 2.3, 4),
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1, 1.5),
