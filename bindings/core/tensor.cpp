@@ -365,7 +365,8 @@ const Entry kMethods[] = {
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
      "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
      [](Args& a) {
-       a.tensor(1).backward(a.tensor(2), a.boolean(3), a.boolean(4));
+       const Tensor gradient = a.tensor(2);
+       a.tensor(1).backward(gradient, a.boolean(3), a.boolean(4));
        if (any_suspects()) Callback::watch(a.L);
        return 0;
      } | kKeepsNames},

@@ -11,6 +11,12 @@
 #include <string>
 #include <vector>
 
+#ifdef __clang__
+#define MT_NO_UNIQUE ""
+#else
+#define MT_NO_UNIQUE "-fno-gnu-unique "  // so that a module can be closed
+#endif
+
 namespace emulation {
 
 struct Loaded {
@@ -100,7 +106,7 @@ void compile(Loaded& loaded) {
   std::ofstream(text) << kBefore << std::regex_replace(source, host, "") << call_of(loaded.name);
   const std::string command = std::string(MT_COMPILER) +
                               " -std=c++20 -O1 -w -fPIC -shared -fwrapv "
-                              "-ffp-contract=off -fno-gnu-unique -Wl,-Bsymbolic -I" MT_EMULATION
+                              "-ffp-contract=off " MT_NO_UNIQUE "-Wl,-Bsymbolic -I" MT_EMULATION
                               " -o " +
                               library + " " + text + " 2> " + log;
   std::string trouble;
