@@ -1,20 +1,11 @@
 -- test_compile.lua -- mt.compile: replays have the step's bits, notice what changed, and say what cannot be recorded
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, raises = t.test, t.eq, t.raises
+local test, eq, raises, told = t.test, t.eq, t.raises, t.told
 local nn, optim = mt.nn, mt.optim
 local on_gpu = mt.ones(1).device ~= 'cpu'
 local waits = on_gpu and os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- for what a GPU says of positions
 
---- What fn() writes to standard error while it runs, and its results.
-local function told(fn)
-  local lines, kept = {}, io.stderr
-  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
-  local ok, a, b = pcall(fn)
-  io.stderr = kept -- luacheck: ignore 122
-  if not ok then error(a, 0) end
-  return table.concat(lines), a, b
-end
 local function same(a, b) assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), 'other bits') end
 local function same_state(a, b)
   local other = b:state_dict()

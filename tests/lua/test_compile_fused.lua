@@ -1,20 +1,11 @@
 -- test_compile_fused.lua -- fused calls of recorded steps: eager's bits, what is written, memory
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq = t.test, t.eq
+local test, eq, told = t.test, t.eq, t.told
 local fuses = mt.ones(1).device == 'cpu' -- what runs on a GPU is not joined to programs
 
 local function same(a, b, what)
   assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), (what or '') .. ': other bits')
-end
---- What fn() writes to standard error.
-local function told(fn)
-  local lines, kept = {}, io.stderr
-  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
-  local ok, why = pcall(fn)
-  io.stderr = kept -- luacheck: ignore 122
-  if not ok then error(why, 0) end
-  return table.concat(lines)
 end
 local function explained(f)
   local print_before = print

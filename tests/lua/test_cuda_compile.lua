@@ -1,18 +1,9 @@
 -- test_cuda_compile.lua -- mt.compile on a GPU: what the CPU gives a step, kernels of the user's, graphs
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq = t.test, t.eq
+local test, eq, told = t.test, t.eq, t.told
 t.needs_cuda()
 
---- What fn() writes to standard error.
-local function told(fn)
-  local lines, kept = {}, io.stderr
-  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
-  local ok, why = pcall(fn)
-  io.stderr = kept -- luacheck: ignore 122
-  if not ok then error(why, 0) end
-  return table.concat(lines)
-end
 local gpu = {device = 'cuda'}
 local function ramp(n) return mt.range(1, n):float():to('cuda') end
 --- Calls of f and of its compiled form give the same; `change` is called before each.

@@ -212,6 +212,16 @@ function testing.counting(plugin, counter, n)
   end
 end
 
+--- What fn() writes to standard error, and its first two results.
+function testing.told(fn)
+  local lines, kept = {}, io.stderr
+  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
+  local ok, a, b = pcall(fn)
+  io.stderr = kept -- luacheck: ignore 122
+  if not ok then error(a, 0) end
+  return table.concat(lines), a, b
+end
+
 --- Prints `N tests, M failed`; ends the program with 1 where one failed or none ran.
 function testing.finish()
   print(('%d tests, %d failed'):format(count, failures))
