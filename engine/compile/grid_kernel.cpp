@@ -285,7 +285,11 @@ struct GridKernel::Run {
                       (static_cast<std::byte*>(views[k].data) - static_cast<std::byte*>(s->data));
     }
     run_here(cpu_device());
-    for (const auto& [s, bytes] : copies) device.upload(s->data, bytes.data(), s->bytes);
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (!tensors[k].defined() || !program().tensors[k].stored) continue;
+      const Storage* const s = tensors[k].impl()->storage;
+      device.upload(s->data, copies[s].data(), s->bytes);
+    }
   }
   void count_changes() const {
     for (size_t k = 0; k < tensors.size(); ++k)
