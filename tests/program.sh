@@ -432,5 +432,7 @@ done
 if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then
   ok "start: $((best / 1000)).$((best / 100 % 10)) ms"
 else not_ok 'start' "$best us"; fi
+run '' -e 'local x = mt.ones(2) + 1  collectgarbage() collectgarbage() print(collectgarbage "count" < 90)'
+is 'what is not used is not made: every cycle of the collector would visit it' "$out" true
 
 summary

@@ -40,12 +40,10 @@ struct CallState {
 constinit thread_local CallState calls;
 
 /// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
-/// cycle costs 0.3 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
+/// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
 /// caches, so the slack is a multiple of the heap, from 1 to 32 MiB, at least 1/64 of what lives:
-/// - 8 times, so that small storages are reused while they are in the second-level cache (a product
-///   of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage).
-/// - 24 times where storages have 128 KiB on average: few fit into that cache, and cycles would take
-///   a quarter of exp's time of 64 Ki floats.
+/// - 8 times, so that storages are reused while they are in the second-level cache (neg of 64 Ki floats
+///   takes 9.1 us, 11.2 with 16 times; where computing hides the misses, as in tanh, 3 % more).
 /// - Storages of half a MiB and more wait for each other up to 12 MiB: a cycle for each 4 MiB took a
 ///   tenth of what layer norm of 1 Mi floats takes, and more than that leaves less of the shared cache
 ///   to others (20 MiB: 5 % slower beside another program's calls).
@@ -54,9 +52,8 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t storages = memory_use().allocations;
   const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
-  const int64_t wanted = heap * (average >= kSlack / 8 ? 24 : 8);
   const int64_t least = average >= kSlack / 2 ? 12 * kSlack : kSlack;
-  if (debt < std::max(std::clamp(wanted, least, 32 * kSlack), memory_use().live / 64)) return;
+  if (debt < std::max(std::clamp(8 * heap, least, 32 * kSlack), memory_use().live / 64)) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
@@ -269,5 +266,39 @@ const Entry* entry_at(lua_State* L, int i) {
   return e;
 }
 void push_function(lua_State* L, const Entry& e) { push_closure(L, call, &e); }
+
+namespace {
+
+/// __index of a table of internal functions. Upvalues: the entries, how many, __index for other names.
+int make_internal(lua_State* L) {
+  const Entry* const entries = static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const std::string_view key = text_at(L, 2);
+  for (const Entry& e : std::span(entries, size_t(lua_tointeger(L, lua_upvalueindex(2))))) {
+    if (name_of(e) != key) continue;
+    push_function(L, e);
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, 1);
+    return 1;
+  }
+  if (lua_isnil(L, lua_upvalueindex(3))) return 0;
+  lua_pushvalue(L, lua_upvalueindex(3));
+  lua_insert(L, 1);
+  lua_call(L, 2, 1);
+  return 1;
+}
+
+}  // namespace
+
+void add_internal(lua_State* L, std::span<const Entry> entries) {
+  for (const Entry& e : entries) e.internal = true;
+  if (!lua_getmetatable(L, -1)) lua_createtable(L, 0, 1);
+  lua_pushlightuserdata(L, const_cast<Entry*>(entries.data()));
+  lua_pushinteger(L, lua_Integer(entries.size()));
+  lua_getfield(L, -3, "__index");
+  lua_pushcclosure(L, make_internal, 3);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
 
 }  // namespace mt::lua

@@ -7,6 +7,7 @@
 #include <lua.hpp>
 
 #include <atomic>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -217,11 +218,9 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
     lua_setfield(L, -2, name_of(e).c_str());
   }
 }
-/// The same of the Lua library's own functions.
-template <size_t N> void add_internal(lua_State* L, const Entry (&entries)[N]) {
-  for (const Entry& e : entries) e.internal = true;
-  add(L, entries);
-}
+/// The same of the Lua library's own functions, each made when it is first asked for: most never are, and
+/// every cycle of the collector visits what there is.
+void add_internal(lua_State* L, std::span<const Entry> entries);
 
 /// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
 /// defers.

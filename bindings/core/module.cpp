@@ -365,6 +365,18 @@ int load_embedded(lua_State* L) {
   return 1;
 }
 
+/// __index of package.preload: the loader of an embedded module.
+int find_embedded(lua_State* L) {
+  const std::string_view name = text_at(L, 2);
+  for (size_t i = 0; i < embedded_count; ++i) {
+    if (name != embedded[i].name) continue;
+    lua_pushlightuserdata(L, const_cast<Embedded*>(&embedded[i]));
+    lua_pushcclosure(L, load_embedded, 1);
+    return 1;
+  }
+  return 0;
+}
+
 // Finds mtorch.a.b in FOLDER/a/b.lua or FOLDER/a/b/init.lua, before the embedded modules.
 constexpr char kFromFolder[] = R"lua(local folder, preloaded = ..., package.loaders[1]
 package.loaders[1] = function(name)
@@ -392,11 +404,10 @@ void preload(lua_State* L) {
   }
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");
-  for (size_t i = 0; i < embedded_count; ++i) {
-    lua_pushlightuserdata(L, const_cast<Embedded*>(&embedded[i]));
-    lua_pushcclosure(L, load_embedded, 1);
-    lua_setfield(L, -2, embedded[i].name);
-  }
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, find_embedded);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
   lua_pop(L, 2);
 }
 

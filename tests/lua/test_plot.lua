@@ -3,21 +3,6 @@ local here = debug.getinfo(1, 'S').source:match('^@(.*/)') or './'
 package.path = here .. '?.lua;' .. package.path
 local t = require 'testing'
 
--- Under a stock luajit the modules come from the tree, with the chunk names of the program.
-if not pcall(require, 'mtorch.plot') then
-  local names = {'util', 'plot', 'plot_scale', 'plot_svg', 'plot_term', 'plot_contour', 'report',
-                 'report_style', 'progress', 'plot_data', 'plot_png'}
-  for _, name in ipairs(names) do
-    package.loaded['mtorch.' .. name] = nil
-    package.preload['mtorch.' .. name] = function(...)
-      local file = assert(io.open(here .. '../../bindings/lua/' .. name .. '.lua'))
-      local text = file:read('*a')
-      file:close()
-      return assert(loadstring(text, '@mtorch/' .. name .. '.lua'))(...)
-    end
-  end
-end
-
 local plot, report, progress, util, scale, contour = require 'mtorch.plot', require('mtorch.tools.report').report,
   require 'mtorch.tools.progress', require 'mtorch.core.util', require 'mtorch.plot.scale',
   require 'mtorch.plot.contour'
