@@ -21,7 +21,8 @@ struct Rows {
   const Program& p;
   const Step* const step;
   const int64_t n, item;  // elements of a row, bytes of a number
-  const int64_t tile;     // bytes between buffers
+  int64_t most = 0;       // rows of a tile
+  int64_t tile = 0;       // bytes between buffers
 
   int64_t bytes(int operand) const { return r.is_bool[operand] ? 1 : item; }
   int64_t stride_in_row(int operand) const { return r.stride[operand][r.ndim - 1]; }
@@ -150,7 +151,6 @@ struct Rows {
       value[i] = p.code[i].slot < 0 ? nullptr : slots + tile * p.code[i].slot;
     for (int k = 0; k < used; ++k) buffer[k] = slots + tile * (p.slots + k);
     char* const copies = slots + tile * (p.slots + used);
-    const int64_t most = tile_elements(n) / n;
     int64_t filled = 0;
     for (int k = 0; k < p.outputs; ++k)
       if (is_single(p.code[p.output[k]]))
@@ -201,6 +201,20 @@ struct Rows {
     }
     *to = {Do::nothing, 0};
   }
+  /// As many rows as fit the first-level cache with all that machine code reads and writes.
+  void choose_tile() {
+    constexpr int64_t kCache = 32768;
+    int64_t buffers = p.inputs + p.outputs;
+    uint64_t seen[(kMaxProgramSlots + 63) / 64] = {};
+    for (int s = 0; s < p.segments; ++s)
+      for (int k = 0; code[s] && k < p.segment[s].program->outputs; ++k) {
+        const int slot = p.code[p.segment[s].out[k]].slot;
+        uint64_t& word = seen[slot / 64];
+        buffers += !(word >> slot % 64 & 1), word |= uint64_t(1) << slot % 64;
+      }
+    most = larger(1, smaller(tile_elements(n), kCache / (buffers * item)) / n);
+    tile = most * n * item + 64;
+  }
   unsigned direct = 0;
   const Code** code = nullptr;
   bool* by_row = nullptr;
@@ -216,11 +230,12 @@ void run_by_rows(const Run& r) {
   const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
   const int64_t rows = count(r.ndim - 1, r.size);
   if (rows * n == 0) return;
-  Rows work{r, p, step, n, item, tile_elements(n) * item + 64};
+  Rows work{r, p, step, n, item};
   work.code = static_cast<const Code**>(__builtin_alloca(sizeof(Code*) * size_t(p.segments + 1)));
   work.by_row = static_cast<bool*>(__builtin_alloca(size_t(p.segments + 1)));
   for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
   if (rows * n * p.count >= kNativeWork) work.find_code();
+  work.choose_tile();
   work.action = static_cast<Action*>(__builtin_alloca(sizeof(Action) * size_t(p.count + 1)));
   work.plan();
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
