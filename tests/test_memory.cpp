@@ -95,7 +95,30 @@ MT_TEST("large storage is kept up to what lived at once, and used again", "[memo
   x.reset();
   for (int64_t n = 60; n < 1000; n += n / 2) empty({n * kMiB}, Dtype::u8);
   const MemoryUse now = memory_use();
-  CHECK(now.cached <= 48 * kMiB + (now.peak - now.host) / 4 * 5);
+  CHECK(now.cached <= 2 * 48 * kMiB + (now.peak - now.host) / 4 * 5);
+}
+
+MT_TEST("small storage is kept whatever larger storage was kept before", "[memory]") {
+  constexpr int64_t kMiB = 1 << 20;
+  const auto kept = [](int64_t bytes, int64_t n) {  // of n tensors
+    std::vector<Tensor> all;
+    for (int64_t i = 0; i < n; ++i) all.push_back(empty({bytes}, Dtype::u8));
+    const int64_t before = memory_use().cached;
+    all.clear();
+    return memory_use().cached - before;
+  };
+  std::thread([&] {  // whose list is empty
+    kept(150 * kMiB, 1);
+    CHECK(kept(kMiB, 80) <= 48 * kMiB);
+    kept(200000, 100);  // while others make way
+    const int64_t before = memory_use().cached;
+    std::vector<Tensor> again;
+    for (int i = 0; i < 100; ++i) again.push_back(empty({200000}, Dtype::u8));
+    CHECK(memory_use().cached <= before - 100 * 200000);
+    again.clear();
+    CHECK(kept(1000, 100) >= 100 * 1000);
+  })
+      .join();
 }
 #endif
 

@@ -53,6 +53,12 @@ constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use afte
 constexpr int64_t kMostCached = 48 << 20;
 #endif
 
+/// What blocks of a class have.
+size_t bytes_of(int index) {
+  if (index <= kLinear) return 64 * size_t(index);
+  const int quarter = index - kLinear - 1;
+  return size_t(5 + quarter % 4) << (8 + quarter / 4);
+}
 struct SizeClass {
   int index;
   size_t bytes;
@@ -70,13 +76,15 @@ SizeClass class_of(size_t bytes) {
 
 }  // namespace
 
-/// Freed blocks of this thread, by size class.
+/// Freed blocks of this thread, by size class. Those below kHuge and the others have kMostCached each,
+/// so that a large tensor that was freed does not send every small one to the system's allocator.
 struct FreeList {
   struct Link {
     Link* next;
   };
   Link* head[kClasses + 1] = {};
-  int64_t cached = 0, allocated = 0, count = 0;
+  int64_t cached[2] = {};  // bytes below kHuge, and from there on
+  int64_t allocated = 0, count = 0;
   bool closed = false;  // the thread is ending
 
   ~FreeList() {
@@ -86,12 +94,13 @@ struct FreeList {
   void clear() {
     for (Link*& list : head)
       while (list) std::free(std::exchange(list, list->next));
-    cached = 0;
+    cached[0] = cached[1] = 0;
   }
+  int64_t& kept(SizeClass c) { return cached[c.bytes >= kHuge]; }
   void* take(size_t bytes) {
     const SizeClass c = class_of(bytes);
     if (c.index <= kClasses && head[c.index]) {
-      cached -= int64_t(c.bytes);
+      kept(c) -= int64_t(c.bytes);
       Link* const block = head[c.index];
       head[c.index] = block->next;
       for (int line = 0; line < 5; ++line)  // of the block for the next call
@@ -100,28 +109,38 @@ struct FreeList {
     }
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// Whether a freed block stays here. Large ones do beyond kMostCached while no more is held than lived
-  /// at once before, as in every step of a training loop: the system would fill them with zeros
-  /// again. It may have them when it is short of memory.
-  bool keeps(void* block, size_t bytes) const {
-    if (closed) return false;
-    const int64_t more = cached + int64_t(bytes) - kMostCached;
-    if (more <= 0) return true;
+  /// Whether a freed block stays here where kMostCached is reached. Small ones do in the place of larger
+  /// ones. Large ones do while no more is held than lived at once before, as in every step of a
+  /// training loop: the system would fill them with zeros again. It may have them when it is short
+  /// of memory.
+  [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
+    if (c.bytes < kHuge) {
+      for (int larger = class_of(kHuge).index - 1; larger > c.index; --larger)
+        for (Link*& list = head[larger]; list && more > 0; more -= int64_t(bytes_of(larger))) {
+          std::free(std::exchange(list, list->next));
+          kept(c) -= int64_t(bytes_of(larger));
+        }
+      return more <= 0;
+    }
 #if defined(MADV_FREE)
-    return kMostCached > 0 && bytes >= kHuge &&
+    return kMostCached > 0 &&
            more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
-           madvise(block, bytes / kHuge * kHuge, MADV_FREE) == 0;
+           madvise(block, c.bytes / kHuge * kHuge, MADV_FREE) == 0;
 #else
     return false;
 #endif
   }
+  bool keeps(void* block, SizeClass c) {
+    const int64_t more = kept(c) + int64_t(c.bytes) - kMostCached;
+    return !closed && (more <= 0 || keeps_more(block, c, more));
+  }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
-    if (c.index > kClasses || !keeps(block, c.bytes)) return std::free(block);
+    if (c.index > kClasses || !keeps(block, c)) return std::free(block);
     Link* link = static_cast<Link*>(block);
     link->next = head[c.index];
     head[c.index] = link;
-    cached += int64_t(c.bytes);
+    kept(c) += int64_t(c.bytes);
   }
 };
 
@@ -254,7 +273,8 @@ void* pool_alloc(size_t bytes) {
 void pool_free(void* block, size_t bytes) { free_list.give(block, bytes); }
 
 MemoryUse memory_use() {
-  return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};
+  return {live(), host_live.load(), host_peak.load(), free_list.cached[0] + free_list.cached[1],
+          free_list.count};
 }
 void set_memory_limit(int64_t bytes) { limit = bytes; }
 int64_t bytes_allocated() { return free_list.allocated; }
