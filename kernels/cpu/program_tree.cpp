@@ -137,6 +137,25 @@ struct Tile {
     }
     return rest ? join(take(n), top, rest, n) : top;
   }
+  /// The same of one line whose rows are long: a row is joined where it lies as soon as it has a
+  /// neighbour, and the result with the one before of its level, as a binary counter carries.
+  char* up_by_rows(const Lines& x) {
+    char *done[8] = {}, *room[8] = {}, *const carried = take(x.width);  // by level
+    for (int64_t i = 0; i < x.length; ++i) {
+      char* row = x.row(0, i, item);
+      int k = 0;
+      for (; i >> k & 1; ++k) {
+        const bool stays = !(i >> (k + 1) & 1);
+        if (stays && !room[k]) room[k] = take(x.width);
+        row = join(stays ? room[k] : carried, done[k], row, x.width);
+      }
+      done[k] = row;
+    }
+    char* row = nullptr;
+    for (int k = 0; x.length >> k; ++k)
+      if (x.length >> k & 1) row = row ? join(carried, done[k], row, x.width) : done[k];
+    return row;
+  }
   /// From the gradients of the results to those of x, which `to` is like.
   void down(char* g, const Lines& to) {
     const int64_t n = to.lines * to.width;
@@ -172,19 +191,22 @@ struct Tile {
 /// Numbers that a tile's buffers hold: pairs, results and gradients of all levels take 5 times its
 /// elements at most, rows without a neighbour less than 2 times.
 constexpr int64_t kTreeBuffers = 8 * kTreeTile;
+constexpr int64_t kLongRow = 256;
 
 struct Sweep {
   const Tree& t;
   const int64_t item, results;
   const Evaluator pair{t, t.program}, gradient{t, t.gradient};
+  const bool by_rows = !t.gradient && t.inner >= kLongRow;
 
   /// What lines of this length have, `first` rows after each other's begin: `count` in each of `groups`.
   void lines(int64_t first, int64_t count, int64_t length) const {
     int64_t groups = t.outer, step = length, out_step = 1;
     if (count == 1) count = t.outer, groups = 1, step = t.n, out_step = results;
     else if (count * length == t.n) count *= t.outer, groups = 1;
-    const int64_t width = smaller(t.inner, kTreeTile / length);
-    const int64_t together = width == t.inner ? smaller(count, kTreeTile / (length * width)) : 1;
+    const int64_t width = smaller(t.inner, by_rows ? 2 * kLongRow : kTreeTile / length);
+    const int64_t together =
+        width == t.inner && !by_rows ? smaller(count, kTreeTile / (length * width)) : 1;
     const int64_t across = (t.inner + width - 1) / width, tiles = (count + together - 1) / together;
     const int64_t work = t.outer * t.n * t.inner * t.program->count;
     parallel(groups * tiles * across, work > kSpreadWork, [&](int64_t i) {
@@ -203,7 +225,7 @@ struct Sweep {
     Tile tile{t, pair, gradient, item,
               static_cast<char*>(__builtin_alloca_with_align(size_t(kTreeBuffers * item), 512))};
     x.data = static_cast<char*>(const_cast<void*>(t.x)) + at;
-    char* y = tile.up(x);
+    char* y = by_rows ? tile.up_by_rows(x) : tile.up(x);
     Lines out{static_cast<char*>(t.gradient ? const_cast<void*>(t.grad) : t.out) + result,
               x.lines,
               out_step,

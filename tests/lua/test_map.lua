@@ -495,6 +495,11 @@ test('reduce: neighbours stay in order, dtypes and layouts, no result shares mem
       eq({first(z):item(), first(z).dtype}, {at, 'int32'})
     end
   end
+  for _, n in ipairs {2, 7, 31, 127, 128, 515} do -- columns whose rows are joined where they lie
+    local z = mt.zeros(n, 300)
+    z[math.ceil(n / 3)], z[n] = 1, 2
+    eq(first(z, 1):sum():item(), 300 * z[math.ceil(n / 3)][1]:item())
+  end
   local largest = mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)
   local z = mt.randn(60, 70)
   assert(mt.equal(largest(z:t(), 1), (z:max(2))))
