@@ -156,11 +156,13 @@ local ulps_of = {abs = 0, floor = 0, ceil = 0, fmod = 0, relu = 0, sign = 0, squ
 local bounded_math, bounded_mt = all_bounded(plain_math, kinks, ulps_of), all_bounded(plain_mt, kinks, ulps_of)
 local function fold(better)
   return function(first, ...)
+    local computed = is_bounded(first) -- by the compiled function, though the result may be a constant
     for i = 1, select('#', ...) do
       local x = select(i, ...)
+      computed = computed or is_bounded(x)
       if better(first, x) then took 'first' else first = x took 'second' end
     end
-    return first
+    return computed and Bounded(parts(first)) or first
   end
 end
 bounded_math.max = fold(function(a, b) return a > b end)
