@@ -119,28 +119,47 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
   return true;
 }
 
-/// The results, without a gradient, of inputs of one shape and dtype.
+/// The tensors of a run in a dtype.
+struct Operands {
+  std::vector<Tensor> results, converted;
+  const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
+
+  Operands(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
+           const Device& device, const Tensor* target)
+      : results(size_t(e.program().outputs)),
+        converted(inputs.size()) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k].dtype() != dtype) converted[k] = to(inputs[k].detach(), dtype);
+      in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
+    }
+    for (int k = 0; k < e.program().outputs; ++k) {
+      Shape shape = space;
+      if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
+      results[size_t(k)] = result_in(target, shape, e.is_bool(k) ? Dtype::b8 : dtype, device);
+      out[k] = &results[size_t(k)];
+    }
+  }
+};
+
+/// The results, without a gradient, of inputs of one shape and dtype. Kernels of a GPU read and write 16-bit
+/// floats as they are, and calculate in float32; what else calculates gets float32.
 std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
                             const Shape& space, const Device& device, const double* numbers,
                             const Tensor* target) {
   const Program& p = e.program();
   const Dtype calculated = wide(dtype);
-  std::vector<Tensor> results(size_t(p.outputs)), converted(inputs.size());
-  const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    if (inputs[k].dtype() != calculated) converted[k] = to(inputs[k].detach(), calculated);
-    in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
+  const bool fits = p.slots <= kMaxProgramSlots;
+  bool alike = true;
+  for (const Tensor& x : inputs) alike &= x.dtype() == dtype;
+  if (is_half(dtype) && alike && fits && !is_cpu(device)) {
+    Operands all(e, inputs, dtype, space, device, target);
+    if (run(e, dtype, space, all.out, all.in, numbers, device)) return all.results;
   }
-  for (int k = 0; k < p.outputs; ++k) {
-    const Dtype d = e.is_bool(k) ? Dtype::b8 : calculated;
-    Shape shape = space;
-    if (p.by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
-    results[size_t(k)] = result_in(target, shape, d, device);
-    out[k] = &results[size_t(k)];
-  }
-  if (p.slots > kMaxProgramSlots || !run(e, calculated, space, out, in, numbers, device)) {
+  Operands all(e, inputs, calculated, space, device, target);
+  std::vector<Tensor>& results = all.results;
+  if (!fits || !run(e, calculated, space, all.out, all.in, numbers, device)) {
     const NoGrad off;
-    const std::vector<Tensor> made = compose(e, in, numbers, calculated, device);
+    const std::vector<Tensor> made = compose(e, all.in, numbers, calculated, device);
     for (int k = 0; k < p.outputs; ++k) copy_(results[size_t(k)], made[size_t(k)]);
   }
   if (calculated != dtype)

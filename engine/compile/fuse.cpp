@@ -155,8 +155,6 @@ void Fusion::compute(const std::vector<Tensor>& list) {
 
 namespace {
 
-bool is_plain_float(Dtype d) { return d == Dtype::f32 || d == Dtype::f64; }
-
 /// The positions of a reduction.
 struct Positions : Deferred {
   Positions(const Reducing& h, Tensor t) : how(h), x(std::move(t)) {}
@@ -223,7 +221,7 @@ Meeting meeting_of(const OpRow& row, const Tensor* const* inputs) {
     if (at.device && device != at.device) return {};
     at.device = device;
     if (x.dtype == Dtype::b8 && x.deferred && row.mask_first && k == 0) continue;
-    if (!is_plain_float(x.dtype) || (at.dtype != Dtype::none && at.dtype != x.dtype)) return {};
+    if (!is_float(x.dtype) || (at.dtype != Dtype::none && at.dtype != x.dtype)) return {};
     if (x.ndim == 0 && x.deferred) return {};
     at.dtype = x.dtype;
   }
@@ -266,8 +264,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const Shape shape = x.shape();
   const int last = shape.size() - 1;
-  bool taken =
-      fuses_rows(how.op) && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
+  bool taken = fuses_rows(how.op) && is_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
   if (x.numel() < least_rows_) least_ = least_rows_;
   taken = taken && x.numel() > 0 && x.numel() >= least_rows_;
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;

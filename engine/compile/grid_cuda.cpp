@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "engine/compile/cuda_halves.h"
 #include "engine/core/dtype.h"
 
 namespace mt::grid {
@@ -69,45 +70,8 @@ __device__ inline mt_int mt_add(int* at, mt_int v) { return atomicAdd(at, (int)v
 __device__ inline float mt_add(float* at, float v) { return atomicAdd(at, v); }
 __device__ inline double mt_add(double* at, double v) { return atomicAdd(at, v); }
 )";
-/// 16-bit floats, rounded to the nearest as on the CPU.
-constexpr char kHalves[] = R"(union mt_bits { float number; unsigned bits; };
-struct mt_bf16 {
-  unsigned short bits;
-  __device__ operator float() const {
-    mt_bits b;
-    b.bits = (unsigned)bits << 16;
-    return b.number;
-  }
-  __device__ void operator=(float x) {
-    mt_bits b;
-    b.number = x;
-    if (x != x) bits = (unsigned short)(b.bits >> 16 | 0x40);
-    else bits = (unsigned short)((b.bits + 0x7fff + (b.bits >> 16 & 1)) >> 16);
-  }
-};
-struct mt_f16 {
-  unsigned short bits;
-  __device__ operator float() const {
-    mt_bits b;
-    b.bits = (unsigned)(bits & 0x7fff) << 13;
-    if ((bits & 0x7c00) == 0x7c00) b.bits |= 0x7f800000;
-    else b.number *= 5192296858534827628530496329220096.0f;  // 2^112
-    b.bits |= (unsigned)(bits & 0x8000) << 16;
-    return b.number;
-  }
-  __device__ void operator=(float x) {
-    mt_bits b;
-    b.number = x;
-    const unsigned sign = b.bits >> 16 & 0x8000;
-    b.bits &= 0x7fffffff;
-    if (b.bits > 0x7f800000) b.bits = 0x7e00;
-    else if (b.bits >= 0x477ff000) b.bits = 0x7c00;
-    else if (b.bits < 0x38800000) b.number += 0.5f, b.bits -= 0x3f000000;
-    else b.bits = (b.bits + 0xc8000fff + (b.bits >> 13 & 1)) >> 13;
-    bits = (unsigned short)(b.bits | sign);
-  }
-};
-__device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
+constexpr char kLoadHalves[] =
+    R"(__device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
 __device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
 )";
 /// A tensor in constant memory, where its `data` is a distance.
@@ -164,7 +128,7 @@ class Text {
     if (warps_) out_ += kWarps;
     bool halves = false, constant = false;
     for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
-    if (halves) out_ += kHalves;
+    if (halves) out_ += std::string(kCudaHalves) + kLoadHalves;
     if (constant) out_ += kConstant;
     out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
     shared();

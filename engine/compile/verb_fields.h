@@ -136,7 +136,7 @@ template <class F> void fields(Random& r, F& f) {
 /// The numbers of what runs a program.
 template <class A, class F> void program_numbers(A& a, F& f) {
   for (int k = 0; a.numbers && k < a.program->numbers; ++k)
-    f.number(const_cast<double&>(a.numbers[k]), a.dtype == Dtype::f32);
+    f.number(const_cast<double&>(a.numbers[k]), wide(a.dtype) == Dtype::f32);
 }
 template <class F> void fields(Run& r, F& f) {
   const Program& p = *r.program;

@@ -36,24 +36,24 @@ std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
   const int operands = p.outputs + p.inputs;
   const auto place = [&](int k) { return ndim == 0 ? "i" : fmt::format("at{}", k); };
   const auto value = [](int v) { return fmt::format("x{}", v); };
-  OperationText operations(p, dtype);
+  OperationText operations(p, wide(dtype));
   std::string body = offsets_text(ndim, operands);
   for (int i = 0; i < p.count; ++i) {
     const int k = p.outputs + p.code[i].which;
     if (p.code[i].op == kReduce) return "";
     if (p.code[i].op == kInput)
-      body += fmt::format("  const {0} x{1} = ((const {0}*)r.data[{2}])[{3}];\n",
-                          type_text(dtype, false), i, k, place(k));
+      body += fmt::format("  const {} x{} = ((const {}*)r.data[{}])[{}];\n",
+                          type_text(dtype, false), i, stored_text(dtype, false), k, place(k));
     else body += operations.line(i, value);
   }
   if (!operations.complete()) return "";
   for (int k = 0; k < p.outputs; ++k)
     body += fmt::format("  (({}*)r.data[{}])[{}] = x{};\n",
-                        type_text(dtype, p.code[p.output[k]].is_bool), k, place(k), p.output[k]);
+                        stored_text(dtype, p.code[p.output[k]].is_bool), k, place(k), p.output[k]);
   std::string shape;
   if (ndim > 0)
     shape = fmt::format(" long long size[{}]; long long stride[{}][{}];", ndim, operands, ndim);
-  return kProgramHead + operations.functions() +
+  return program_head(dtype) + operations.functions() +
          fmt::format("struct Run {{ long long n; void* data[{}]; double number[{}];{} }};\n",
                      operands, p.numbers > 0 ? p.numbers : 1, shape) +
          "extern \"C\" __global__ void mt_program(Run r) {\n"
@@ -116,7 +116,7 @@ const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   return at->second;
 }
 
-bool has_kernel(const Run& r) { return r.dtype == Dtype::f32 || r.dtype == Dtype::f64; }
+bool has_kernel(const Run& r) { return is_float(r.dtype); }
 
 }  // namespace
 

@@ -92,7 +92,7 @@ int run_for(Dtype dtype, int64_t n) {
 /// The team for rows of n elements, and what each of its threads takes.
 void share_row(Form& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
-  const int words = int(item_size(dtype)) / 4;
+  const int words = int(item_size(wide(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
   const auto held = [&](int team) {
     return each(team) * words * levels.held <= room_of(team) &&
@@ -128,8 +128,9 @@ class RowsText {
       : p_(p),
         f_(form),
         levels_(p),
-        operations_(p, dtype),
+        operations_(p, wide(dtype)),
         real_(type_text(dtype, false)),
+        stored_(stored_text(dtype, false)),
         dtype_(dtype) {}
 
   std::string text() {
@@ -140,9 +141,9 @@ class RowsText {
         body += fmt::format("  if (t == 0{}) p{}[0] = x{};\n", there(), k, p_.output[k]);
     if (!operations_.complete() || !known_) return "";
     const int operands = p_.outputs + p_.inputs;
-    return std::string(kProgramHead) + kTeams + operations_.functions() + extremes_ +
-           fmt::format("struct __align__({}) Pack {{ {} v[{}]; }};\n", f_.run * item(), real_,
-                       f_.run) +
+    return program_head(dtype_) + kTeams + operations_.functions() + extremes_ +
+           fmt::format("struct __align__({}) Pack {{ {} v[{}]; }};\n",
+                       f_.run * int(item_size(dtype_)), stored_, f_.run) +
            fmt::format(
                "struct Run {{ long long rows, n; void* data[{0}]; double number[{1}]; long long "
                "step[{0}], size[{2}], stride[{0}][{2}]; }};\n",
@@ -153,7 +154,6 @@ class RowsText {
   }
 
  private:
-  int item() const { return dtype_ == Dtype::f64 ? 8 : 4; }
   const char* there() const { return f_.rows() > 1 ? " && there" : ""; }
   bool is_element(int i) const { return !p_.code[i].is_row; }
 
@@ -171,8 +171,8 @@ class RowsText {
     s += offsets_text(f_.ndim, p_.outputs + p_.inputs);
     for (int k = 0; k < p_.outputs + p_.inputs; ++k)
       s += fmt::format("  {0}* const p{1} = ({0}*)r.data[{1}] + at{1};\n",
-                       k < p_.outputs ? type_text(dtype_, p_.code[p_.output[k]].is_bool)
-                                      : fmt::format("const {}", real_),
+                       k < p_.outputs ? stored_text(dtype_, p_.code[p_.output[k]].is_bool)
+                                      : fmt::format("const {}", stored_),
                        k);
     for (int i = 0; f_.held && i < p_.count; ++i) {
       if (!levels_.is_held(p_, i)) continue;
@@ -192,7 +192,8 @@ class RowsText {
            fmt::format("#pragma unroll\n    for (int v = 0; v < {}; ++v) h{}[k + v] = w.v[v];\n",
                        f_.run, i);
     } else {
-      s += fmt::format("    h{}[k] = {}p{}[{}]{};\n", i, guard, k, place(k), f_.full ? "" : " : 0");
+      s += fmt::format("    h{}[k] = {}({})p{}[{}]{};\n", i, guard, real_, k, place(k),
+                       f_.full ? "" : " : 0");
     }
     return s + "  }\n";
   }
@@ -313,7 +314,7 @@ class RowsText {
   std::string identity(int i, int part) const {
     if (!is_extreme(i, part)) return "0";
     return number_text(is<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
-                       dtype_);
+                       wide(dtype_));
   }
   /// The function that joins two states.
   std::string join_of(int i, int part) {
@@ -386,7 +387,7 @@ class RowsText {
   const Form& f_;
   const Levels levels_;
   OperationText operations_;
-  const char* const real_;
+  const char *const real_, *const stored_;
   const Dtype dtype_;
   std::string extremes_;
   bool known_ = true;

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/compile/cuda_halves.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/lower.h"
 
 namespace mt {
 
-const char kProgramHead[] = R"(typedef unsigned int word4;
+namespace {
+
+constexpr char kHead[] = R"(typedef unsigned int word4;
 typedef unsigned long long word8;
 __device__ inline float as_float(word4 x) { return __builtin_bit_cast(float, x); }
 __device__ inline double as_float(word8 x) { return __builtin_bit_cast(double, x); }
@@ -22,8 +25,6 @@ template <class T> __device__ inline T scale(T x, T n) {
   return x * power_of_2(half) * power_of_2(n - half);
 }
 )";
-
-namespace {
 
 using ir::LaneOp;
 
@@ -207,6 +208,13 @@ std::string constant_text(const Instruction& c, Dtype dtype) {
 
 }  // namespace
 
+std::string program_head(Dtype dtype) {
+  return std::string(kHead) + (is_half(dtype) ? kCudaHalves : "");
+}
+const char* stored_text(Dtype dtype, bool is_bool) {
+  if (is_bool || !is_half(dtype)) return type_text(dtype, is_bool);
+  return dtype == Dtype::f16 ? "mt_f16" : "mt_bf16";
+}
 const char* type_text(Dtype dtype, bool is_bool) {
   return is_bool ? "bool" : dtype == Dtype::f64 ? "double" : "float";
 }

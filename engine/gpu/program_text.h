@@ -9,9 +9,13 @@
 
 namespace mt {
 
-/// What stands before every program's kernel. Floats keep their bits through the casts.
-extern const char kProgramHead[];
+/// What stands before the kernel of a program whose operands have this dtype. Floats keep their bits
+/// through the casts.
+std::string program_head(Dtype);
+/// The type of a value while it is calculated with, and of an operand in memory: 16-bit floats become
+/// floats where they are read, and are rounded where they are written.
 const char* type_text(Dtype, bool is_bool);
+const char* stored_text(Dtype, bool is_bool);
 /// A number with all its bits.
 std::string number_text(double, Dtype);
 

@@ -76,6 +76,29 @@ test('every reduction, with gradients', function()
   for name, f in pairs(functions) do compare(f, name, 2e-5, mt.randn(5, 40) + 2) end
 end)
 
+test('16-bit floats: one kernel that reads and writes them, float32 between', function()
+  for _, dtype in ipairs {'bfloat16', 'float16'} do
+    for name, f in pairs(functions) do
+      for _, n in ipairs {7, 256, 1500} do
+        local x = mt.randn(5, n):to(dtype)
+        local here, there = x:double():requires_grad_(), x:to('cuda'):requires_grad_()
+        local a, b = f(here), nil
+        runs_by_rows(name, function() b = mt.fuse(f)(there) end)
+        local g = mt.randn_like(a):to(dtype)
+        a:backward(g:double())
+        runs_by_rows(name, function() b:backward(g:to('cuda')) end)
+        eq({b.dtype, there.grad.dtype}, {dtype, dtype})
+        local ulp = dtype == 'float16' and 2 ^ -10 or 2 ^ -7
+        assert(b:detach():cpu():double():allclose(a, ulp, 1e-5), name)
+        assert(there.grad:cpu():double():allclose(here.grad, ulp, 1e-5), name)
+        for _, text in ipairs(compiled and verbs_of(function() mt.fuse(f)(there) end) or {}) do
+          assert(text:find(dtype, 1, true), text)
+        end
+      end
+    end
+  end
+end)
+
 test('layouts: transposed, parts of tensors, weights along the row, one element a row', function()
   local f = functions.layer_norm
   compare(f, 'transposed', 1e-5, mt.randn(40, 12):t())

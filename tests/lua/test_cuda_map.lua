@@ -95,4 +95,28 @@ test('gradients, captured numbers, reductions, fused functions', function()
   near(mt.fuse(softmax)(x:detach():to('cuda')):cpu():tolist()[1], softmax(x):tolist()[1], 1e-6)
 end)
 
+test('16-bit floats are read and written by the kernel, with the bits of the CPU', function()
+  for _, dtype in ipairs {'bfloat16', 'float16'} do
+    local x, y = mt.randn(5, 7):to(dtype), mt.randn(5, 7):to(dtype)
+    x[1][1], x[1][2], x[1][3], x[1][4] = math.huge, 0 / 0, 1e-7, 60000
+    for _, layout in ipairs {{x, y}, {x:t(), y:t()}, {x:narrow(2, 2, 4), y:narrow(2, 1, 4)}, {x[1], y}} do
+      for _, f in ipairs(same) do
+        local cpu, gpu = both(f, unpack(layout))
+        for k = 1, #cpu do
+          eq(gpu[k].dtype, cpu[k].dtype)
+          assert(mt.equal(cpu[k], gpu[k]:cpu()) or cpu[k]:allclose(gpu[k]:cpu(), 0, 0, true), dtype)
+        end
+      end
+    end
+    local f, there, g = mt.map(function(a) return a * a * 0.3 end), y:to('cuda'):requires_grad_(), x:to('cuda')
+    local list = require('mtorch.core').verbs_call(function() f(there):backward(g) end)
+    local ran = {}
+    for _, v in ipairs(list) do
+      local memory = v.text:find ' alloc' or v.text:find ' free'
+      if compiled and not memory then ran[#ran + 1] = v.text:match '%a+ %a+%d+' end
+    end
+    eq(ran, compiled and {'run ' .. dtype, 'run ' .. dtype} or {})
+  end
+end)
+
 t.finish()

@@ -183,6 +183,31 @@ test('changes in place inside a fused function come in their order', function()
   eq(mt.fuse(f)(x):equal(f(x)), true)
 end)
 
+test('16-bit floats are calculated in float32 and rounded once', function()
+  local function layer_norm(x)
+    local d = x - x:mean(-1, true)
+    return d / ((d * d):mean(-1, true) + 1e-5):sqrt(), x:std(-1) * 2
+  end
+  local function verbs(f, x)
+    local n = 0
+    for _, v in ipairs((require('mtorch.core').verbs_call(function() f(x) end))) do
+      if not v.text:find 'copy' then n = n + 1 end
+    end
+    return n
+  end
+  for _, dtype in ipairs {'bfloat16', 'float16'} do
+    local x = (mt.randn(40, 100) + 3):to(dtype)
+    local a, b = mt.fuse(layer_norm)(x)
+    local c, d = layer_norm(x:double())
+    local ulp = dtype == 'float16' and 2 ^ -11 or 2 ^ -8
+    assert(a:double():allclose(c, ulp, 1e-5) and b:double():allclose(d, ulp, 1e-5), dtype)
+    eq({a.dtype, b.dtype, verbs(mt.fuse(layer_norm), x)}, {dtype, dtype, 1})
+    local large = mt.full({4, 4000}, 1000, {dtype = 'float32'}):to(dtype) -- a sum that float16 does not have
+    eq(mt.fuse(function(z) return z:mean(1) end)(large)[1]:item(), 1000)
+    eq(mt.fuse(function(z) return z:mean(-1) end)(large)[1]:item(), 1000)
+  end
+end)
+
 test('modules, other dtypes, no_grad, numbers that change', function()
   local net = mt.nn.Sequential(mt.nn.Linear(6, 4), mt.nn.ReLU(), mt.nn.Linear(4, 2))
   local x = mt.randn(3, 6)
