@@ -75,8 +75,9 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
     if (x.impl()->number) return number(x.at(0), literal);
     if (const Value* v = value_of(x)) return v->id;
     mt::evaluate(x);
+    const int64_t row = space[space.size() - 1];
     const bool same_in_rows =
-        x.numel() == 1 || (x.size(x.dim() - 1) == 1 && space[space.size() - 1] > 1);
+        row <= kLongestRow && (x.numel() == 1 || (x.size(x.dim() - 1) == 1 && row > 1));
     const Place place = result == Place::elements && same_in_rows ? Place::rows : result;
     size_t k = 0;
     while (k < inputs.size() && (inputs[k].x.impl() != x.impl() || inputs[k].place != place)) ++k;

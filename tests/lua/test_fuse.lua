@@ -226,6 +226,18 @@ test('modules, other dtypes, no_grad, numbers that change', function()
   eq(mt.fuse(function(a) return a.shape, a:size(1), #a, (a * 2).dtype, (a * 2):dim() end)(x), x.shape)
 end)
 
+test('rows that are too long to be reduced meet values of rows', function()
+  local function f(a, m) return (a - a:max(-1, true)):exp() * m + m end
+  for _, n in ipairs {16384, 16385, 40000, 100000} do
+    local a, m = mt.randn(2, n):requires_grad_(), mt.randn(2, 1):requires_grad_()
+    local y, z = mt.fuse(f)(a, m), f(a, m)
+    assert(y:equal(z), n)
+    local g = mt.randn(2, n)
+    local by_fused, by_each = mt.grad(y, {a, m}, g), mt.grad(z, {a, m}, g)
+    assert(by_fused[1]:allclose(by_each[1], 1e-4, 1e-4) and by_fused[2]:allclose(by_each[2], 1e-4, 1e-2), n)
+  end
+end)
+
 test('results in tables are those of the call', function()
   local x = mt.ones(2, 3)
   local list = mt.fuse(function(a) return {double = a * 2, {a * 3}} end)(x)
