@@ -66,3 +66,8 @@ void set_default_dtype(Dtype d) {
 }
 
 }  // namespace mt
+
+fmt::appender fmt::formatter<mt::Dtype>::format(mt::Dtype d, fmt::format_context& to) const {
+  const std::string_view name = mt::dtype_name(d);
+  return std::copy(name.begin(), name.end(), to.out());
+}

@@ -40,8 +40,6 @@ template <class Body> decltype(auto) with_dtype(Dtype d, Body&& body) {
 
 }  // namespace mt
 
-template <> struct fmt::formatter<mt::Dtype> : fmt::formatter<const char*> {
-  auto format(mt::Dtype d, fmt::format_context& to) const {
-    return formatter<const char*>::format(mt::dtype_name(d), to);
-  }
+template <> struct fmt::formatter<mt::Dtype> : mt::PlainFormat {
+  fmt::appender format(mt::Dtype, fmt::format_context&) const;
 };

@@ -17,9 +17,15 @@ struct Error : std::runtime_error {
 };
 
 /// Throws an Error; arguments as fmt::format's.
+[[noreturn]] void fail_with(fmt::string_view text, fmt::format_args values);
 template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&... values) {
-  throw Error(fmt::format(text, std::forward<A>(values)...));
+  fail_with(text, fmt::make_format_args(values...));
 }
+
+/// Of types that messages take as they are, by `{}` alone.
+struct PlainFormat {
+  constexpr auto parse(fmt::format_parse_context& text) { return text.begin(); }
+};
 
 constexpr const char kInterrupted[] = "interrupted!";
 /// Throws Error where Ctrl-C came: what was computed since may be half done.

@@ -1,6 +1,8 @@
 // shape.cpp -- the rules that combine sizes and strides
 #include "engine/core/shape.h"
 
+#include <algorithm>
+
 namespace mt {
 
 void Shape::insert(int at, int64_t size) {
@@ -108,3 +110,9 @@ Shape wrap_dims(const char* operation, const Shape& dims, int rank) {
 }
 
 }  // namespace mt
+
+fmt::appender fmt::formatter<mt::Shape>::format(const mt::Shape& shape,
+                                                fmt::format_context& to) const {
+  const std::string text = mt::to_string(shape);
+  return std::copy(text.begin(), text.end(), to.out());
+}

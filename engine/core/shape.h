@@ -92,9 +92,7 @@ Shape wrap_dims(const char* operation, const Shape& dims, int rank);
 
 }  // namespace mt
 
-template <> struct fmt::formatter<mt::Shape> : fmt::formatter<std::string> {
-  auto format(const mt::Shape& shape, fmt::format_context& to) const {
-    return formatter<std::string>::format(mt::to_string(shape), to);
-  }
+template <> struct fmt::formatter<mt::Shape> : mt::PlainFormat {
+  fmt::appender format(const mt::Shape&, fmt::format_context&) const;
 };
 template <> struct fmt::formatter<mt::Dims> : fmt::formatter<mt::Shape> {};

@@ -1,0 +1,10 @@
+// error.cpp -- makes the text of an error and throws it
+#include "engine/core/error.h"
+
+namespace mt {
+
+void fail_with(fmt::string_view text, fmt::format_args values) {
+  throw Error(fmt::vformat(text, values));
+}
+
+}  // namespace mt
