@@ -19,7 +19,6 @@ namespace {
 constexpr int64_t kPiece = 16384;
 constexpr int64_t kBuffer = 512;   // elements gathered at a time where the reduced ones lie apart
 constexpr int64_t kColumns = 256;  // outputs that are reduced side by side
-constexpr int64_t kRows = 32;      // rows of columns that are joined at a time
 
 // ---- parts of the loop ----------------------------------------------------------------------------
 
@@ -28,8 +27,8 @@ using op::StateOf;
 /// How any struct is reduced.
 template <class Op, class T> struct Generic {
   using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth =
-      kColumns;  // columns that are reduced side by side by one thread
+  /// Columns that are reduced side by side by one thread, and how many of their rows at a time.
+  static constexpr int64_t kWidth = kColumns, kRows = 32;
   /// The state of n neighbours, of which the first is element `at`.
   static State run(const T* x, int64_t n, int64_t at, const double* param) {
     State s = Op::template identity<State>();
@@ -52,7 +51,7 @@ template <class Op, class T> struct Fast : Generic<Op, T> {};
 template <class Op, class T>
 requires(Op::maps) struct Fast<Op, T> {
   using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth = 4 * kColumns;
+  static constexpr int64_t kWidth = 4 * kColumns, kRows = 32;
   static State run(const T* x, int64_t n, int64_t, const double*) { return join_run<Op>(x, n); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -73,7 +72,7 @@ requires(Op::maps) struct Fast<Op, T> {
 /// Two passes over a run that is in the cache: the mean, then deviations from it.
 template <class T> struct Fast<op::Var, T> {
   using State = op::Moments;
-  static constexpr int64_t kWidth = kColumns;
+  static constexpr int64_t kWidth = kColumns, kRows = 32;
   static State run(const T* x, int64_t n, int64_t, const double*) {
     const double mean = double(join_run<op::Sum, T, 1>(x, n)) / double(n);
     return {double(n), mean, deviations(x, mean, n)};
@@ -113,7 +112,7 @@ template <class T> struct Fast<op::Var, T> {
 /// The largest element first, then exponentials in vectors.
 template <class T> struct Fast<op::LogSumExp, T> {
   using State = StateOf<op::LogSumExp, T>;
-  static constexpr int64_t kWidth = kColumns;
+  static constexpr int64_t kWidth = kColumns, kRows = 32;
   static State run(const T* x, int64_t n, int64_t, const double*) {
     const T offset = op::offset_for(join_run<op::Amax>(x, n));
     double sum = 0;
@@ -157,207 +156,6 @@ template <class T> struct Fast<op::Entropy, T> : Generic<op::Entropy, T> {
   }
 };
 
-// ---- walking ------------------------------------------------------------------------------------
-
-/// The first element of an output.
-template <class T> const T* in_at(const Reduce& r, int64_t output) {
-  return static_cast<const T*>(r.in) + offset_of(output, r.kept, r.kept_size, r.kept_stride);
-}
-
-/// Calls `body(run, n, i)` for runs of the reduced elements [from, to) of the output that begins at x,
-/// the first of a run being element i, until it is false; what is not contiguous passes through a
-/// buffer, the others in runs of `most`.
-template <class T, class Body>
-void each_run(const Reduce& r, const T* x, int64_t from, int64_t to, int64_t most,
-              const Body& body) {
-  const int last = r.reduced - 1;
-  const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
-  const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
-  for (int64_t i = from, n; i < to; i += n) {
-    n = smaller(smaller(to - i, row - i % row), step == 1 ? most : kBuffer);
-    const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
-    T buffer[kBuffer];
-    if (step != 1) {
-      move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n,
-               sizeof(T));
-      at = buffer;
-    }
-    if (!body(at, n, i)) return;
-  }
-}
-
-/// Calls `body(first, n, elements of the first, step)` for groups of outputs in one row, threads
-/// taking them.
-template <class T, class Body>
-void each_output(const Reduce& r, int64_t outputs, int64_t elements, const Body& body) {
-  constexpr int64_t kOutputs = 64;
-  const int64_t row = r.kept > 0 ? r.kept_size[r.kept - 1] : 1;
-  const int64_t step = r.kept > 0 ? r.kept_stride[r.kept - 1] : 0;
-  parallel_chunks(outputs, kOutputs, outputs * elements > 2 * kGrain, [&](int64_t o, int64_t end) {
-    while (o < end) {
-      const int64_t n = smaller(end - o, row - o % row);
-      const T* x = in_at<T>(r, o);
-      body(o, n, x, step);
-      o += n;
-    }
-  });
-}
-
-/// Where the answers of outputs from `first` on lie, and how far apart they are in one row.
-MT_HD int64_t out_at(const Reduce& r, int64_t first) {
-  return offset_of(first, r.kept, r.kept_size, r.out_stride);
-}
-MT_HD int64_t out_step(const Reduce& r) { return r.kept > 0 ? r.out_stride[r.kept - 1] : 1; }
-
-/// Whether outputs are neighbours in memory and the elements of one are not.
-bool in_columns(const Reduce& r, int64_t elements) {
-  return elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
-         r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
-}
-
-/// Calls `rows(x, number of rows, step, number of the first)` for the reduced elements [from, to) of
-/// columns that begin at x.
-template <class T, class Rows>
-void each_rows(const Reduce& r, const T* x, int64_t from, int64_t to, const Rows& rows) {
-  const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
-  const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
-  for (int64_t i = from, n; i < to && !mt_interrupted; i += n) {
-    n = smaller(smaller(kRows, to - i), inner - i % inner);
-    rows(x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride), n, step, i);
-  }
-}
-
-template <class Op, class T> struct Reducer {
-  using Way = Fast<Op, T>;
-  using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth = Way::kWidth;
-  static State start() { return Op::template identity<State>(); }
-
-  /// Writes the results of n outputs, `step` apart from `at`.
-  __attribute__((noinline)) static void write(const Reduce& r, int64_t elements, int64_t at,
-                                              int64_t step, const State* state, int64_t n) {
-    using Out = op::ResultType<Op, T>;
-    const op::ReduceCall call{double(elements), r.param};
-    if (!Op::two_results || r.out)
-      for (int64_t i = 0; i < n; ++i)
-        static_cast<Out*>(r.out)[at + i * step] =
-            math::convert<Out>(Op::template finish<T>(state[i], call));
-    if constexpr (Op::two_results)
-      for (int64_t i = 0; r.out2 && i < n; ++i)
-        static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(state[i]);
-  }
-
-  /// The reduced elements [from, to) of one output.
-  __attribute__((noinline)) static State piece(const T* x, const Reduce& r, int64_t from,
-                                               int64_t to) {
-    State result = start();
-    each_run(r, x, from, to, kPiece, [&](const T* run, int64_t n, int64_t i) {
-      result = Op::combine(result, Way::run(run, n, i, r.param));
-      return true;
-    });
-    return result;
-  }
-
-  /// Rows [from, to) of n columns, from `first` on, joined to a row of partial results.
-  static void join_rows(const Reduce& r, int64_t first, int64_t n, int64_t from, int64_t to,
-                        State* state) {
-    for (int64_t j = 0; j < n; ++j) state[j] = start();
-    each_rows(r, in_at<T>(r, first), from, to,
-              [&](const T* x, int64_t rows, int64_t step, int64_t at) {
-                Way::columns(state, x, rows, step, n, at, r.param);
-              });
-  }
-
-  /// Threads take tiles of columns or, where these are few, cuts of a tile's rows, whose results are
-  /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
-  static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
-    constexpr int64_t kCuts = 8, kLeast = 64;  // rows of a cut
-    const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, kWidth);
-    const int64_t all = outputs / width * tiles;
-    const auto first_of = [&](int64_t tile) {
-      return tile / tiles * width + tile % tiles * kWidth;
-    };
-    const auto width_of = [&](int64_t tile) {
-      return smaller(kWidth, width - tile % tiles * kWidth);
-    };
-    const bool spread = outputs * elements > 2 * kGrain;
-    if (!spread || all >= kCuts || elements < kCuts * kLeast)
-      return parallel(all, spread, [&](int64_t tile) {
-        State state[kWidth];
-        const int64_t first = first_of(tile), n = width_of(tile);
-        join_rows(r, first, n, 0, elements, state);
-        write(r, elements, out_at(r, first), out_step(r), state, n);
-      });
-    for (int64_t tile = 0; tile < all; ++tile) {
-      State state[kCuts][kWidth];
-      const int64_t first = first_of(tile), n = width_of(tile);
-      parallel(kCuts, true, [&](int64_t cut) {
-        join_rows(r, first, n, elements * cut / kCuts, elements * (cut + 1) / kCuts, state[cut]);
-      });
-      for (int64_t cut = 1; cut < kCuts; ++cut)
-        for (int64_t j = 0; j < n; ++j) state[0][j] = Op::combine(state[0][j], state[cut][j]);
-      write(r, elements, out_at(r, first), out_step(r), state[0], n);
-    }
-  }
-
-  /// A few outputs of many elements: threads share the pieces of one output.
-  static bool long_outputs(const Reduce& r, int64_t outputs, int64_t elements) {
-    const int64_t pieces = ceil_div(elements, kPiece);
-    constexpr int64_t kMost = 4096;
-    if (pieces < 2 || outputs >= 16) return false;
-    for (int64_t o = 0; o < outputs; ++o) {
-      const T* x = in_at<T>(r, o);
-      State total = start();
-      for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
-        State part[kMost];
-        const int64_t n = smaller(kMost, pieces - begin);
-        for (int64_t p = 0; p < n; ++p) part[p] = start();
-        parallel(n, elements > 2 * kGrain, [&](int64_t p) {
-          const int64_t from = (begin + p) * kPiece;
-          part[p] = piece(x, r, from, smaller(elements, from + kPiece));
-        });
-        for (int64_t p = 0; p < n; ++p) total = Op::combine(total, part[p]);
-      }
-      write(r, elements, out_at(r, o), 1, &total, 1);
-    }
-    return true;
-  }
-
-  static void reduce(const Reduce& r) {
-    const int64_t outputs = count(r.kept, r.kept_size), elements = count(r.reduced, r.reduced_size);
-    if (outputs == 0) return;
-    if (in_columns(r, elements)) return columns(r, outputs, elements);
-    if (long_outputs(r, outputs, elements)) return;
-    const bool whole = r.reduced == 1 && r.reduced_stride[0] == 1 && elements <= kPiece;
-    each_output<T>(r, outputs, elements, [&](int64_t first, int64_t n, const T* x, int64_t step) {
-      State state[64];
-      for (int64_t o = 0; o < n; ++o, x += step) {
-        state[o] = start();
-        if (whole) state[o] = Op::combine(state[o], Way::run(x, elements, 0, r.param));
-        else
-          for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece)
-            state[o] = Op::combine(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
-      }
-      write(r, elements, out_at(r, first), out_step(r), state, n);
-    });
-  }
-};
-
-/// Contiguous rows of at most kPiece elements, for programs by rows.
-static_assert(kLongestRow <= kPiece);
-template <class Op, class T>
-void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double* param) {
-  using R = Reducer<Op, T>;
-  const op::ReduceCall call{double(n), param};
-  for (int64_t i = 0; i < rows; ++i, x += n * int64_t(sizeof(T))) {
-    const auto row = R::Way::run(reinterpret_cast<const T*>(x), n, 0, param);
-    reinterpret_cast<T*>(out)[i] =
-        math::convert<T>(Op::template finish<T>(Op::combine(R::start(), row), call));
-  }
-}
-
-// ---- positions ----------------------------------------------------------------------------------
-
 /// Where the extreme of n elements is first, or the first NaN if that is the extreme. kBlock elements
 /// are compared at once.
 template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
@@ -375,69 +173,268 @@ template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
 }
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
-template <class Op, class T> struct Position {
+template <class Op, class T>
+requires(Op::needs_index) struct Fast<Op, T> {
+  using State = op::ArgState<T>;
+  static constexpr int64_t kWidth = kColumns, kRows = 512;
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
-  static op::ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
-    op::ArgState<T> best{*x, 0};
-    each_run(r, x, 0, elements, kBuffer, [&](const T* run, int64_t n, int64_t i) {
-      const T most = join_run<typename Op::Value>(run, n);
-      if (op::is_better<Op>(most, best.value)) {
-        const int64_t k = place_of(run, most, n);
-        best = {run[k], i + k};
-      }
-      return best.value == best.value && !mt_interrupted;
-    });
+  static State run(const T* x, int64_t n, int64_t at, const double*) {
+    State best{*x, at};
+    for (int64_t i = 0; i < n && best.value == best.value; i += kBuffer) {
+      const int64_t here = smaller(kBuffer, n - i);
+      const T most = join_run<typename Op::Value>(x + i, here);
+      if (!op::is_better<Op>(most, best.value)) continue;
+      const int64_t k = i + place_of(x + i, most, here);
+      best = {x[k], at + k};
+    }
     return best;
   }
-
-  static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
-    using Index = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
-    const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, kColumns);
-    parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
-      const int64_t first = tile / tiles * width + tile % tiles * kColumns;
-      const int64_t n = smaller(kColumns, width - tile % tiles * kColumns);
-      const T* start = in_at<T>(r, first);
-      T best[kColumns];
-      Index at[kColumns] = {};
-      for (int64_t j = 0; j < n; ++j) best[j] = start[j];
-      Index row = 0;
-      each_rows(r, start, 0, elements, [&](const T* x, int64_t rows, int64_t step, int64_t) {
-        for (int64_t i = 0; i < rows; ++i, ++row, x += step)
-          for (int64_t j = 0; j < n; ++j) {
-            const bool wins = op::is_better<Op>(x[j], best[j]);
-            best[j] = wins ? x[j] : best[j];
-            at[j] = wins ? row : at[j];
-          }
-      });
-      for (int64_t j = 0; j < n; ++j)
-        write(r, out_at(r, first) + j * out_step(r), {best[j], at[j]});
-    });
-  }
-
-  static void write(const Reduce& r, int64_t at, op::ArgState<T> best) {
-    if (r.out) static_cast<int64_t*>(r.out)[at] = best.at;
-    if (r.out2) static_cast<T*>(r.out2)[at] = best.value;
-  }
-
-  static void reduce(const Reduce& r) {
-    const int64_t outputs = count(r.kept, r.kept_size), elements = count(r.reduced, r.reduced_size);
-    if (outputs == 0 || elements == 0) return;
-    if (in_columns(r, elements) && elements < INT32_MAX) return columns(r, outputs, elements);
-    each_output<T>(r, outputs, elements, [&](int64_t first, int64_t n, const T* x, int64_t step) {
-      for (int64_t o = 0; o < n; ++o)
-        write(r, out_at(r, first) + o * out_step(r), line(x + o * step, r, elements));
-    });
+  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t at,
+                      const double*) {
+    using Row = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+    T best[kColumns];
+    Row row[kColumns];  // of the best; -1: none of these
+    for (int64_t j = 0; j < n; ++j) {
+      const bool first = state[j].at < 0;
+      best[j] = first ? x[j] : state[j].value;
+      row[j] = first ? 0 : -1;
+    }
+    for (Row i = 0; i < rows; ++i, x += step)
+      for (int64_t j = 0; j < n; ++j) {
+        const bool wins = op::is_better<Op>(x[j], best[j]);
+        best[j] = wins ? x[j] : best[j];
+        row[j] = wins ? i : row[j];
+      }
+    for (int64_t j = 0; j < n; ++j)
+      if (row[j] >= 0) state[j] = {best[j], at + row[j]};
   }
 };
 
+// ---- what the walk calls --------------------------------------------------------------------------
+
+/// A reduction of one dtype, for a walk that knows its states and elements by their bytes alone.
+struct Joins {
+  int64_t state, item, width, rows;  // bytes; columns side by side, and their rows at a time
+  void (*start)(void* state, int64_t n);
+  /// Joins n neighbours, the first of them element `at`, from each of several places to a state each.
+  void (*runs)(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
+               const double* param);
+  /// Joins rows of n elements, each element `at` of its column, to the states of their columns.
+  void (*columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
+                  const double* param);
+  /// Joins n states to n others.
+  void (*join)(void* state, const void* more, int64_t n);
+  /// Writes the results of n outputs, `step` apart from `at`.
+  void (*write)(const Reduce& r, int64_t elements, int64_t at, int64_t step, const void* state,
+                int64_t n);
+};
+constexpr int64_t kMostStateBytes = 24, kTileBytes = 8192;
+
+template <class Op, class T> struct Reducer {
+  using Way = Fast<Op, T>;
+  using State = StateOf<Op, T>;
+  static_assert(sizeof(State) <= kMostStateBytes && sizeof(State) * Way::kWidth <= kTileBytes);
+
+  static void start(void* state, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) static_cast<State*>(state)[i] = Op::template identity<State>();
+  }
+  static void runs(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
+                   const double* param) {
+    State* const s = static_cast<State*>(state);
+    const T* from = reinterpret_cast<const T*>(x);
+    for (int64_t i = 0; i < places; ++i, from += step)
+      s[i] = Op::combine(s[i], Way::run(from, n, at, param));
+  }
+  static void columns(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
+                      const double* param) {
+    Way::columns(static_cast<State*>(state), reinterpret_cast<const T*>(x), rows, step, n, at,
+                 param);
+  }
+  static void join(void* state, const void* more, int64_t n) {
+    State* const s = static_cast<State*>(state);
+    for (int64_t i = 0; i < n; ++i) s[i] = Op::combine(s[i], static_cast<const State*>(more)[i]);
+  }
+  static void write(const Reduce& r, int64_t elements, int64_t at, int64_t step, const void* state,
+                    int64_t n) {
+    using Out = op::ResultType<Op, T>;
+    const State* const s = static_cast<const State*>(state);
+    const op::ReduceCall call{double(elements), r.param};
+    if (!Op::two_results || r.out)
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<Out*>(r.out)[at + i * step] =
+            math::convert<Out>(Op::template finish<T>(s[i], call));
+    if constexpr (Op::two_results)
+      for (int64_t i = 0; r.out2 && i < n; ++i)
+        static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(s[i]);
+  }
+  static constexpr Joins joins{sizeof(State), sizeof(T), Way::kWidth, Way::kRows, start,
+                               runs,          columns,   join,        write};
+};
+
+// ---- walking ------------------------------------------------------------------------------------
+
+struct Walk {
+  const Reduce& r;
+  const Joins& j;
+  const int64_t outputs, elements;
+
+  /// The first element of an output.
+  const char* in_at(int64_t output) const {
+    return static_cast<const char*>(r.in) +
+           offset_of(output, r.kept, r.kept_size, r.kept_stride) * j.item;
+  }
+  const char* element_at(const char* x, int64_t i) const {
+    return x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride) * j.item;
+  }
+  void write(int64_t first, const void* state, int64_t n) const {
+    const int64_t step = r.kept > 0 ? r.out_stride[r.kept - 1] : 1;
+    j.write(r, elements, offset_of(first, r.kept, r.kept_size, r.out_stride), step, state, n);
+  }
+
+  /// The reduced elements [from, to), at most kPiece, of the output that begins at x. What is not
+  /// contiguous passes through a buffer.
+  void piece(const char* x, int64_t from, int64_t to, void* state) const {
+    const int last = r.reduced - 1;
+    const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
+    const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
+    j.start(state, 1);
+    for (int64_t i = from, n; i < to; i += n) {
+      n = smaller(smaller(to - i, row - i % row), step == 1 ? kPiece : kBuffer);
+      const char* at = element_at(x, i);
+      alignas(64) char buffer[kBuffer * 8];
+      if (step != 1) {
+        move_run(buffer, 1, at, step, n, j.item);
+        at = buffer;
+      }
+      j.runs(state, at, 1, 0, n, i, r.param);
+    }
+  }
+
+  /// Whether outputs are neighbours in memory and the elements of one are not.
+  bool in_columns() const {
+    return elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
+           r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
+  }
+
+  /// The reduced elements [from, to) of n columns, from `first` on.
+  void join_rows(int64_t first, int64_t n, int64_t from, int64_t to, void* state) const {
+    const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
+    const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
+    const char* const x = in_at(first);
+    j.start(state, n);
+    for (int64_t i = from, rows; i < to && !mt_interrupted; i += rows) {
+      rows = smaller(smaller(j.rows, to - i), inner - i % inner);
+      j.columns(state, element_at(x, i), rows, step, n, i, r.param);
+    }
+  }
+
+  /// Threads take tiles of columns or, where these are few, cuts of a tile's rows, whose results are
+  /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
+  void columns() const {
+    constexpr int64_t kCuts = 8, kLeast = 64;  // rows of a cut
+    const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, j.width);
+    const int64_t all = outputs / width * tiles;
+    const auto first_of = [&](int64_t tile) {
+      return tile / tiles * width + tile % tiles * j.width;
+    };
+    const auto width_of = [&](int64_t tile) {
+      return smaller(j.width, width - tile % tiles * j.width);
+    };
+    const bool spread = outputs * elements > 2 * kGrain;
+    if (!spread || all >= kCuts || elements < kCuts * kLeast)
+      return parallel(all, spread, [&](int64_t tile) {
+        alignas(64) char state[kTileBytes];
+        const int64_t first = first_of(tile), n = width_of(tile);
+        join_rows(first, n, 0, elements, state);
+        write(first, state, n);
+      });
+    for (int64_t tile = 0; tile < all; ++tile) {
+      alignas(64) char state[kCuts][kTileBytes];
+      const int64_t first = first_of(tile), n = width_of(tile);
+      parallel(kCuts, true, [&](int64_t cut) {
+        join_rows(first, n, elements * cut / kCuts, elements * (cut + 1) / kCuts, state[cut]);
+      });
+      for (int64_t cut = 1; cut < kCuts; ++cut) j.join(state[0], state[cut], n);
+      write(first, state[0], n);
+    }
+  }
+
+  /// A few outputs of many elements: threads share the pieces of one output.
+  bool long_outputs() const {
+    const int64_t pieces = ceil_div(elements, kPiece);
+    constexpr int64_t kMost = 4096;
+    if (pieces < 2 || outputs >= 16) return false;
+    for (int64_t o = 0; o < outputs; ++o) {
+      const char* const x = in_at(o);
+      alignas(64) char total[kMostStateBytes], part[kMost * kMostStateBytes];
+      j.start(total, 1);
+      for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
+        const int64_t n = smaller(kMost, pieces - begin);
+        j.start(part, n);
+        parallel(n, elements > 2 * kGrain, [&](int64_t p) {
+          const int64_t from = (begin + p) * kPiece;
+          piece(x, from, smaller(elements, from + kPiece), part + p * j.state);
+        });
+        for (int64_t p = 0; p < n; ++p) j.join(total, part + p * j.state, 1);
+      }
+      write(o, total, 1);
+    }
+    return true;
+  }
+
+  /// n outputs in one row, `step` elements apart from x.
+  void row(int64_t first, int64_t n, const char* x, int64_t step) const {
+    alignas(64) char state[kOutputs * kMostStateBytes], part[kMostStateBytes];
+    j.start(state, n);
+    if (r.reduced == 1 && r.reduced_stride[0] == 1 && elements > 0 && elements <= kPiece) {
+      j.runs(state, x, n, step, elements, 0, r.param);
+    } else {
+      for (int64_t o = 0; o < n; ++o, x += step * j.item)
+        for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece) {
+          piece(x, from, smaller(elements, from + kPiece), part);
+          j.join(state + o * j.state, part, 1);
+        }
+    }
+    write(first, state, n);
+  }
+  static constexpr int64_t kOutputs = 64;
+
+  void run() const {
+    if (outputs == 0) return;
+    if (in_columns()) return columns();
+    if (long_outputs()) return;
+    const int64_t width = r.kept > 0 ? r.kept_size[r.kept - 1] : 1;
+    const int64_t step = r.kept > 0 ? r.kept_stride[r.kept - 1] : 0;
+    parallel_chunks(outputs, kOutputs, outputs * elements > 2 * kGrain,
+                    [&](int64_t o, int64_t end) {
+                      for (int64_t n; o < end; o += n) {
+                        n = smaller(end - o, width - o % width);
+                        row(o, n, in_at(o), step);
+                      }
+                    });
+  }
+};
+
+/// Contiguous rows of at most kPiece elements, for programs by rows.
+static_assert(kLongestRow <= kPiece);
+template <class Op, class T>
+void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double* param) {
+  const op::ReduceCall call{double(n), param};
+  const StateOf<Op, T> start = Op::template identity<StateOf<Op, T>>();
+  for (int64_t i = 0; i < rows; ++i, x += n * int64_t(sizeof(T))) {
+    const auto row = Fast<Op, T>::run(reinterpret_cast<const T*>(x), n, 0, param);
+    reinterpret_cast<T*>(out)[i] =
+        math::convert<T>(Op::template finish<T>(Op::combine(start, row), call));
+  }
+}
+
 // ---- tables -------------------------------------------------------------------------------------
 
-struct Loops {
-  using Loop = void (*)(const Reduce&);
+struct AllJoins {
+  using Loop = const Joins*;
   template <class Op, class T> static constexpr Loop of() {
     if constexpr (!op::accepts<T>(Op::info.takes)) return nullptr;
-    else if constexpr (Op::needs_index && Op::extreme != 0) return Position<Op, T>::reduce;
-    else return Reducer<Op, T>::reduce;
+    else return &Reducer<Op, T>::joins;
   }
 };
 
@@ -461,7 +458,9 @@ void reduce(const Reduce& call) {
   r.kept = collapse(r.kept, r.kept_size, kept);
   int64_t* const reduced[1] = {r.reduced_stride};
   r.reduced = collapse(r.reduced, r.reduced_size, reduced);
-  op::loop_of<Loops>(r.op, r.dtype, op::Reductions{})(r);
+  Walk{r, *op::loop_of<AllJoins>(r.op, r.dtype, op::Reductions{}), count(r.kept, r.kept_size),
+       count(r.reduced, r.reduced_size)}
+      .run();
 }
 
 }  // namespace MT_ISA

@@ -139,6 +139,9 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
     return Op::combine(total, rest);
+  } else if constexpr (std::is_same_v<T, uint8_t>) {  // g++ makes partial results itself
+    for (; i < n; ++i) total = Op::combine(total, op::enter<Op, A>(x[i], 0, nullptr));
+    return total;
   } else {
     constexpr int lanes = sizeof(A) == 1 ? 64 : 16;
     A lane[lanes];
