@@ -31,13 +31,17 @@ template <class I> void insertion_sort(I* x, int64_t n) {
   }
 }
 
+/// out[k] = x[i + k] for k in [0, n).
+template <class I> void read(const I* x, I* out, int64_t i, int64_t n) {
+  __builtin_memcpy(out, x + i, sizeof(I) * size_t(n));
+}
 /// Calls `body(block, n)` with copies of x[i], .., x[end - 1], some at a time.
 template <class I, class Items, class Body>
-inline void each_block(const Items x, int64_t i, int64_t end, const Body& body) {
+inline void each_block(const Items& x, int64_t i, int64_t end, const Body& body) {
   I block[kBlock];
   for (; i < end; i += kBlock) {
     const int64_t n = smaller(kBlock, end - i);
-    for (int64_t k = 0; k < n; ++k) block[k] = x[i + k];
+    read(x, block, i, n);
     body(block, n);
   }
 }
@@ -49,11 +53,11 @@ template <class K> struct Range {
     most = high > most ? high : most;
   }
 };
-/// The range of the keys of x[i], x[i + step], .. before x[end].
-template <class Items> auto range_of(const Items x, int64_t i, int64_t end, int64_t step) {
-  auto first = key_in(x[i]);
+/// The range of the keys of x[0], .., x[n - 1].
+template <class I> auto range_of(const I* x, int64_t n) {
+  auto first = key_in(x[0]);
   Range<decltype(first)> range{first, first};
-  for (; i < end; i += step) range.include(key_in(x[i]), key_in(x[i]));
+  for (int64_t i = 0; i < n; ++i) range.include(key_in(x[i]), key_in(x[i]));
   return range;
 }
 
@@ -152,11 +156,11 @@ constexpr int64_t kFew = 32;
 /// so far is inserted.
 template <class I, class Items>
 void smallest_items(const Items& x, int64_t i, int64_t end, int64_t few, I* out) {
-  for (int64_t k = 0; k < smaller(few, end - i); ++k) out[k] = x[i + k];
+  read(x, out, i, smaller(few, end - i));
   insertion_sort(out, smaller(few, end - i));
   each_block<I>(x, i + few, end, [&](const I* block, int64_t n) {
     auto most = key_in(out[few - 1]);
-    if (range_of(block, 0, n, 1).least >= most) return;
+    if (range_of(block, n).least >= most) return;
     for (int64_t j = 0; j < n; ++j) {
       if (key_in(block[j]) >= most) continue;
       int64_t k = few - 1;
@@ -186,49 +190,24 @@ I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, 
 
 // ---- lines --------------------------------------------------------------------------------------
 
-/// A line: what its elements are as items, and where the places [first, end) of its order go.
-template <class T, class K> struct Line {
+/// A line: what its elements are as items, and where the places [first, end) of its order go. What
+/// depends on the type of the elements is behind three pointers.
+template <class K> struct Line {
   using I = Item<K>;
-  const T* in;
-  T* out;
+  const void* in;
+  void* out;
   int64_t* index;
   int64_t n, out_step, first, end;
   K turn;
-
-  Line(const Sort& s, const AlongDim& l, int64_t number)
-      : in(static_cast<const T*>(s.in) + in_at(l, number)),
-        out(static_cast<T*>(s.out) + out_at(l, number)),
-        index(s.index + out_at(l, number)),
-        n(l.n),
-        out_step(l.out_step),
-        first(s.first),
-        end(s.first + s.keep),
-        turn(s.descending ? ~K(0) : K(0)) {}
-  I operator[](int64_t i) const { return item(K(K(key_of(in[i])) ^ turn), i); }
+  void (*read_items)(const Line&, I* items, int64_t i, int64_t n);
+  void (*read_keys)(const Line&, K* keys);
+  /// Writes n sorted items from place first + i on.
+  void (*write_items)(const Line&, const I* items, int64_t i, int64_t n);
 
   /// The places [from, stop), where they are wanted, of sorted items that begin at place `base`.
-  template <class Items>
-  void write(const Items items, int64_t base, int64_t from, int64_t stop) const {
+  void write(const I* items, int64_t base, int64_t from, int64_t stop) const {
     if (from < first) from = first;
-    const int64_t n = smaller(stop, end) - from, skip = from - base;
-    T* const values = out + (from - first) * out_step;
-    int64_t* const places = index + (from - first) * out_step;
-    const K turned = turn;
-    bool some = false;
-    const auto all = [&](int64_t step) {
-      MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) {
-        const I one = items[skip + i];
-        const auto key = KeyOf<T>(key_in(one) ^ turned);
-        values[i * step] = value_of<T>(key);
-        places[i * step] = at_in(one);
-        some |= ambiguous<T>(key);
-      }
-    };
-    if (out_step == 1) all(1);
-    else all(out_step);
-    for (int64_t i = 0; some && i < n; ++i)
-      if (const I one = items[skip + i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ turned)))
-        values[i * out_step] = in[at_in(one)];
+    write_items(*this, items + (from - base), from - first, smaller(stop, end) - from);
   }
 
   void sort(char* scratch) const {
@@ -242,12 +221,67 @@ template <class T, class K> struct Line {
       K* key = reinterpret_cast<K*>(scratch);
       K* spare = key + n;
       I* x = reinterpret_cast<I*>(scratch + (2 * n * int64_t(sizeof(K)) + 63) / 64 * 64);
-      for (int64_t i = 0; i < n; ++i) key[i] = K(key_of(in[i])) ^ turn;
+      read_keys(*this, key);
       return write(select_items(key, n, first, keep, spare, x, x + keep), first, first, end);
     }
     I *x = reinterpret_cast<I*>(scratch), *other = x + n;
-    for (int64_t i = 0; i < n; ++i) x[i] = (*this)[i];
+    read_items(*this, x, 0, n);
     write(sort_items(x, other, n, kSpare<K>), 0, 0, n);
+  }
+};
+
+template <class K> void read(const Line<K>& x, Item<K>* out, int64_t i, int64_t n) {
+  x.read_items(x, out, i, n);
+}
+
+template <class T, class K> struct Elements {
+  using I = Item<K>;
+  static void read_items(const Line<K>& line, I* items, int64_t i, int64_t n) {
+    const T* const in = static_cast<const T*>(line.in) + i;
+    const K turn = line.turn;
+    MT_INDEPENDENT for (int64_t k = 0; k < n; ++k) items[k] =
+        item(K(K(key_of(in[k])) ^ turn), i + k);
+  }
+  static void read_keys(const Line<K>& line, K* keys) {
+    const T* const in = static_cast<const T*>(line.in);
+    const K turn = line.turn;
+    const int64_t n = line.n;
+    MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) keys[i] = K(key_of(in[i])) ^ turn;
+  }
+  static void write_items(const Line<K>& line, const I* items, int64_t at, int64_t n) {
+    const int64_t out_step = line.out_step;
+    T* const values = static_cast<T*>(line.out) + at * out_step;
+    int64_t* const places = line.index + at * out_step;
+    const K turned = line.turn;
+    bool some = false;
+    const auto all = [&](int64_t step) {
+      MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) {
+        const I one = items[i];
+        const auto key = KeyOf<T>(key_in(one) ^ turned);
+        values[i * step] = value_of<T>(key);
+        places[i * step] = at_in(one);
+        some |= ambiguous<T>(key);
+      }
+    };
+    if (out_step == 1) all(1);
+    else all(out_step);
+    for (int64_t i = 0; some && i < n; ++i)
+      if (const I one = items[i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ turned)))
+        values[i * out_step] = static_cast<const T*>(line.in)[at_in(one)];
+  }
+  static Line<K> line(const Sort& s, const AlongDim& l, int64_t number) {
+    const int64_t out = out_at(l, number);
+    return {static_cast<const T*>(s.in) + in_at(l, number),
+            static_cast<T*>(s.out) + out,
+            s.index + out,
+            l.n,
+            l.out_step,
+            s.first,
+            s.first + s.keep,
+            s.descending ? ~K(0) : K(0),
+            read_items,
+            read_keys,
+            write_items};
   }
 };
 
@@ -275,12 +309,12 @@ template <class K> struct Digits {
 
 /// Threads share a long line: its items are brought in the order of one digit, and those of each
 /// value of it are then sorted for themselves while they lie in a cache.
-template <class T, class K> struct LongLine {
+template <class K> struct LongLine {
   static constexpr int kBits = 11;  // of a digit
   static constexpr int64_t kChunk = 1 << 15, kMostChunks = 512, kSample = 1024;
   using I = Item<K>;
   using Place = KeyOf<K>;
-  const Line<T, K>& line;
+  const Line<K>& line;
   Place* table;  // how often each digit is in each chunk; then where the first of these goes
 
   static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMostChunks), kChunk); }
@@ -301,10 +335,25 @@ template <class T, class K> struct LongLine {
     });
   }
 
+  /// Of every `step`-th of the keys.
+  template <class Items> static Range<K> range_of_some(const Items& x, int64_t n, int64_t step) {
+    I one;
+    read(x, &one, 0, 1);
+    Range<K> range{key_in(one), key_in(one)};
+    for (int64_t i = step; i < n; i += step) {
+      read(x, &one, i, 1);
+      range.include(key_in(one), key_in(one));
+    }
+    return range;
+  }
   template <class Items> Range<K> exact_range(const Items& x, int64_t n) const {
-    Range<K> range{key_in(x[0]), key_in(x[0])};
+    Range<K> range = range_of_some(x, n, n);
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
-      const Range<K> r = range_of(x, i, end, 1);
+      Range<K> r = range;
+      each_block<I>(x, i, end, [&](const I* block, int64_t m) {
+        const Range<K> here = range_of(block, m);
+        r.include(here.least, here.most);
+      });
       table[2 * c] = r.least, table[2 * c + 1] = r.most;
     });
     for (int64_t c = 0; c * chunk_of(n) < n && !mt_interrupted; ++c)
@@ -358,7 +407,7 @@ template <class T, class K> struct LongLine {
   /// The range of the keys is guessed from a sample unless `exact`.
   template <class Items>
   void sort(const Items& x, int64_t n, int64_t place, I* to, I* other, bool exact) const {
-    Range<K> range = range_of(x, 0, n, exact ? n : n / kSample);
+    Range<K> range = range_of_some(x, n, exact ? n : n / kSample);
     if (range.least == range.most) range = exact_range(x, n);
     if (range.least == range.most) return write(x, place, n);
     const Digits<K> digits(range, smaller(kBits, bits_in(uint64_t(n)) - 10));
@@ -406,7 +455,11 @@ template <class T, class K> struct LongLine {
 
   template <class Items> void write(const Items& sorted, int64_t place, int64_t n) const {
     each_chunk(n, [&](int64_t, int64_t i, int64_t end) {
-      line.write(sorted, place, place + i, place + end);
+      int64_t at = place + i;
+      each_block<I>(sorted, i, end, [&](const I* block, int64_t m) {
+        line.write(block, at, at, at + m);
+        at += m;
+      });
     });
   }
 
@@ -428,12 +481,13 @@ template <class T, class K> void sort_lines(const Sort& s, const AlongDim& l) {
   if (l.n < kLongLine)
     return parallel_chunks(lines, group, lines * l.n > kGrain / 4, [&](int64_t i, int64_t end) {
       for (; i < end; ++i)
-        Line<T, K>(s, l, i).sort(scratch + worker_number() * sort_scratch(sizeof(T), l.n));
+        Elements<T, K>::line(s, l, i).sort(scratch +
+                                           worker_number() * sort_scratch(sizeof(T), l.n));
     });
   auto *x = reinterpret_cast<Item<K>*>(scratch), *other = x + l.n;
   for (int64_t i = 0; i < lines && !mt_interrupted; ++i) {
-    const Line<T, K> line(s, l, i);
-    const LongLine<T, K> together{line, reinterpret_cast<KeyOf<K>*>(other + l.n)};
+    const Line<K> line = Elements<T, K>::line(s, l, i);
+    const LongLine<K> together{line, reinterpret_cast<KeyOf<K>*>(other + l.n)};
     if (line.end <= kFew) together.select_few(x, other);
     else together.sort(line, l.n, 0, x, other, false);
   }
