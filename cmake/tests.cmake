@@ -237,6 +237,12 @@ add_test(NAME script.bench_sittings COMMAND mtorch scripts/bench.lua --quick --o
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")
 
+# What the tests need is built before they run: the dev preset builds the program alone.
+get_property(all DIRECTORY PROPERTY TESTS)
+set_property(TEST ${all} PROPERTY FIXTURES_REQUIRED built)
+add_test(NAME build COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR})
+set_tests_properties(build PROPERTIES FIXTURES_SETUP built TIMEOUT 7200)
+
 # `ctest -L quick -j2` answers in half a minute: of each kind those that take up to two seconds, and engine.ops.
 get_property(quick DIRECTORY PROPERTY TESTS)
 list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
