@@ -41,19 +41,21 @@ constinit thread_local CallState calls;
 
 /// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
 /// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
-/// caches, so the slack is a multiple of the heap, from 1 to 32 MiB, at least 1/64 of what lives:
-/// - 8 times, so that storages are reused while they are in the second-level cache (neg of 64 Ki floats
-///   takes 9.1 us, 11.2 with 16 times; where computing hides the misses, as in tanh, 3 % more).
-/// - Storages of half a MiB and more wait for each other up to 12 MiB: a cycle for each 4 MiB took a
-///   tenth of what layer norm of 1 Mi floats takes, and more than that leaves less of the shared cache
-///   to others (20 MiB: 5 % slower beside another program's calls).
+/// caches, so the slack is 8 times the heap, from 1 to 32 MiB:
+/// - Storages are then reused while they are in the second-level cache (neg of 64 Ki floats takes 9.1
+///   us, 11.2 with 16 times; where computing hides the misses, as in tanh, 3 % more).
+/// - Where they cannot, 8 heaps or a few storages of half a MiB being more than that cache has, they wait
+///   for each other up to 12 MiB: a cycle for each 4 MiB took a tenth of what layer norm of 1 Mi floats
+///   takes, and of neg of 64 Ki floats at a heap of 1 MiB. More than that leaves less of the shared
+///   cache to others (20 MiB: 5 % slower beside another program's calls).
 void apply_gc_pressure(lua_State* L) {
   const int64_t debt = bytes_allocated() - calls.gc_charged;
   const int64_t storages = memory_use().allocations;
   const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
-  const int64_t least = average >= kSlack / 2 ? 12 * kSlack : kSlack;
-  if (debt < std::max(std::clamp(8 * heap, least, 32 * kSlack), memory_use().live / 64)) return;
+  const bool warm = average < kSlack / 2 && 8 * heap <= 2 * kSlack;
+  const int64_t least = warm ? kSlack : 12 * kSlack;
+  if (debt < std::clamp(8 * heap, least, 32 * kSlack)) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
