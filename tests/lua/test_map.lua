@@ -339,6 +339,8 @@ test('loops whose end depends on an element run as grid kernels', function()
   eq({n:tolist(), rest:tolist(), large:tolist()}, {{2, 3, 0}, {0.75, 1, 0.5}, {true, true, false}})
   eq(halve(mt.empty(0)).shape, mt.empty(0).shape)
   raises(function() halve(z:float(), {out = mt.zeros(4, 3)}) end, 'map: it has several results; out= takes one')
+  local unread = loadstring('return function(v) local n = 0 while v > n do n = n + 1 end return n end', '=no file')()
+  raises(function() mt.map(unread)(a) end, 'no file:1: map: .*a loop must not end where an element says so')
 end)
 
 test('gradients of loops whose end depends on an element', function()

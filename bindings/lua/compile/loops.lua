@@ -1,16 +1,17 @@
 -- loops.lua -- mt.map of functions whose loops depend on an element: as a grid kernel with a thread for each element
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local source = require 'mtorch.compile.source'
 
 local loops = {}
 
 -- What a kernel calculates in: float32, or float64 where one of its tensors has it.
 local rank = setmetatable({float32 = 1, float64 = 2}, {__index = function() return 0 end})
 
---- Whether a trace failed for a loop, or for too many ways through the function.
-function loops.are_why(trouble)
-  return trouble:find "'for' %a+ must be a number" or trouble:find "'for' initial value" or
-    trouble:find 'decides more than' or trouble:find 'ways through'
+--- Whether a trace of f failed for a loop, or for too many ways through it, and its source says more.
+function loops.are_why(trouble, f)
+  return source.is_kept(f) and (trouble:find "'for' %a+ must be a number" or trouble:find "'for' initial value" or
+    trouble:find 'decides more than' or trouble:find 'ways through')
 end
 
 --- Raises what the kernel's compiler said, at the function's own line, which is the last place in it.

@@ -70,6 +70,9 @@ local function texts_of(info)
   return {info.source}
 end
 
+--- Whether there is a text to look in.
+function source.is_kept(fn) return #texts_of(debug.getinfo(fn, 'S')) > 0 end
+
 --- Of a function: the text of its chunk, what messages call that, its first and last line, and which of the functions
 --- on these lines it is.
 function source.locate(fn)

@@ -284,7 +284,7 @@ function trace.compile(f, kinds, name)
     found = #captured > 0 and attempt(f, kinds, captured[i] or true)
     if found then return found end
   end
-  if loops.are_why(tostring(trouble)) then
+  if loops.are_why(tostring(trouble), f) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
       return {kernel = kernel, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0}
