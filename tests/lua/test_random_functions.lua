@@ -47,6 +47,7 @@ ffi.cdef 'typedef struct { double v, e; } mtorch_test_number;'
 local Bounded = ffi.typeof 'mtorch_test_number'
 local near = {} -- the error of a sample that a rounding error decides
 local path, singular -- which way an evaluation took; whether it met a point without a derivative
+local rounding = 0 -- of + - * / in ulps: both sides round alike, but the points of a difference do not
 
 local function is_bounded(x) return ffi.istype(Bounded, x) end
 local function parts(x)
@@ -120,7 +121,7 @@ local meta = {
   __eq = function(a, b) return decided(function(x, y) return x == y end, a, b) end,
 }
 for name, f in pairs(exact) do
-  meta[name] = function(a, b) return bounded(f, 0, a, b) end
+  meta[name] = function(a, b) return bounded(f, rounding, a, b) end
 end
 ffi.metatype(Bounded, meta)
 
@@ -460,22 +461,24 @@ local function slope_at(f, x, j, k)
   local function step(h)
     local y = {unpack(x)}
     y[j] = y[j] + h
+    rounding = 1
     local results, way, smooth = bounded_at(f, y)
+    rounding = 0
     if results and smooth then return parts(results[k]), select(2, parts(results[k])), way end
   end
   local v, _, way = step(0)
   local h = 1e-4 * math.max(1, math.abs(x[j]))
-  local estimate, rounding = {}, 0
+  local estimate, noise = {}, 0
   for s = 1, 3 do
     local up, e1, way1 = step(h)
     local down, e2, way2 = step(-h)
     if not v or not up or not down or way1 ~= way or way2 ~= way then return end
     estimate[s] = (up - down) / (2 * h)
-    rounding = math.max(rounding, (e1 + e2 + 4e-16 * (math.abs(up) + math.abs(down))) / (2 * h))
+    noise = math.max(noise, (e1 + e2 + 4e-16 * (math.abs(up) + math.abs(down))) / (2 * h))
     h = h / 2
   end
   local slope = (4 * estimate[2] - estimate[1]) / 3
-  local error_bound = math.abs(estimate[2] - estimate[1]) + 4 * math.abs(estimate[3] - estimate[2]) + 10 * rounding
+  local error_bound = math.abs(estimate[2] - estimate[1]) + 4 * math.abs(estimate[3] - estimate[2]) + 2 * noise
   if not (error_bound < 1e-2 * math.max(1, math.abs(slope))) then return end
   return slope, error_bound + 1e-7 * math.abs(slope)
 end
