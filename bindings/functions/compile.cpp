@@ -207,7 +207,21 @@ int fused(Args& a) {
   return lua_gettop(a.L);
 }
 
+/// fuse_notes(fn): calls fn(); what did not wait in fused functions, and why.
+int fuse_notes(Args& a) {
+  struct Noting {
+    std::vector<std::string> list;
+    std::vector<std::string>* const before = std::exchange(ir::Fuser::notes, &list);
+    ~Noting() { ir::Fuser::notes = before; }
+  } noting;
+  a.function(1);
+  lua_call(a.L, 0, 0);
+  return a.push(noting.list);
+}
+
 const Entry kParts[] = {
+    {"fuse_notes(fn)", "What did not wait in fused functions during fn(), and why: lines.",
+     fuse_notes},
     {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
     {"fuse_from(..)",
      "elements: sets the least that a fused function's operations wait for; the one before.",

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/compile/apply.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 
@@ -35,6 +36,23 @@ bool fuses_rows(int reduction) {
   return std::find(std::begin(kinds), std::end(kinds), reduction) != std::end(kinds);
 }
 
+namespace {
+
+void note(const std::string& why) {
+  const char* const name = host.function ? host.function() : nullptr;
+  const std::string place = host.where ? host.where() + ": " : "";
+  std::string line = fmt::format("{}{}: {}", place, name ? name : "an operation", why);
+  std::vector<std::string>& all = *Fuser::notes;
+  if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(std::move(line));
+}
+/// Nothing is noted: it has been, or there is nothing to say.
+struct Noted {
+  std::vector<std::string>* const before = std::exchange(Fuser::notes, nullptr);
+  ~Noted() { Fuser::notes = before; }
+};
+
+}  // namespace
+
 class Fusion : public std::enable_shared_from_this<Fusion> {
  public:
   Fusion(const Shape& s, Dtype d, const Device& on, bool recorded)
@@ -50,7 +68,10 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
 
   struct Value : Deferred {
     Value(std::shared_ptr<Fusion> f, int v) : fusion(std::move(f)), id(v) {}
-    void evaluate(const Tensor& x) override { fusion->compute({x}); }
+    void evaluate(const Tensor& x) override {
+      if (Fuser::notes) note("it reads a result that waits, which is computed first");
+      fusion->compute({x});
+    }
     const std::shared_ptr<Fusion> fusion;
     const int id;
   };
@@ -229,6 +250,36 @@ Meeting meeting_of(const OpRow& row, const Tensor* const* inputs) {
   return at;
 }
 
+/// Why an operation does not wait.
+std::string why_not(const OpRow& row, const Tensor* const* inputs, int64_t count, int64_t least,
+                    bool several, bool refused) {
+  if (row.info->accepts == op::Accepts::integer) return "it is of integers";
+  Dtype first = Dtype::none;
+  for (int k = 0; k < row.inputs; ++k) {
+    const TensorImpl& x = *inputs[k]->impl();
+    if (x.number) continue;
+    if (!is_float(x.dtype) && !(row.mask_first && k == 0))
+      return fmt::format("floats are fused, not {}", x.dtype);
+    if (first != Dtype::none && first != x.dtype && is_float(x.dtype) && is_float(first))
+      return fmt::format("{} meets {}; convert one before", first, x.dtype);
+    if (is_float(x.dtype)) first = x.dtype;
+    else if (!x.deferred) return "its condition was computed outside";
+  }
+  if (!several) return "it has no dimensions";
+  if (count < least) return fmt::format("{} elements, fewer than {}", count, least);
+  return refused ? "its gradient is not fused" : "it has one element in each row";
+}
+
+std::string why_not(const Reducing& how, const Tensor& x, int64_t least) {
+  const int last = x.dim() - 1;
+  if (!fuses_rows(how.op))
+    return "of reductions sum, mean, max, min, amax, amin, logsumexp, var and std are fused";
+  if (last < 0 || how.mask != 1u << last) return "it is not along the last dimension alone";
+  if (!is_float(x.dtype())) return fmt::format("floats are fused, not {}", x.dtype());
+  if (x.numel() < least) return fmt::format("{} elements, fewer than {}", x.numel(), least);
+  return fmt::format("rows of {} elements; 2 to {} are fused", x.size(last), kLongestRow);
+}
+
 }  // namespace
 
 Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
@@ -253,6 +304,8 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
       (waits || result[result.size() - 1] > 1))
     f = fusion_of(result, inputs, row.inputs, at);
   if (!f) {
+    if (notes) note(why_not(row, inputs, count, least_, several, refused));
+    const Noted once;
     for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
     return {};
   }
@@ -277,6 +330,8 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
           ? f->builder.reduce(how.op, f->operand(x, Place::elements, false), how.param[0])
           : -1;
   if (id < 0) {
+    if (notes) note(why_not(how, x, least_rows_));
+    const Noted once;
     evaluate(x);
     return {};
   }
@@ -299,6 +354,8 @@ void Fuser::evaluate_all() {
   std::vector<Tensor> alive;
   for (const Tensor& x : std::exchange(waiting_, {}))
     if (!x.unique()) alive.push_back(x);
+  if (notes && !alive.empty())
+    note("it may change something in place; what waits is computed first");
   open_.clear();
   evaluate_together(alive);
 }
@@ -315,6 +372,7 @@ void Fuser::evaluate_together(const std::vector<Tensor>& list) {
       kept->compute({of.begin() + ptrdiff_t(k), of.begin() + ptrdiff_t(end)});
     }
   }
+  const Noted now;
   for (const Tensor& x : list) evaluate(x);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Fuser : public Deferral {
   /// Operations on fewer elements are computed at once, in a function of rows those on fewer than 16
   /// times as many: a program would take longer.
   static inline std::atomic<int64_t> smallest = 2048;
+  /// Where this thread notes what does not wait: its line, and why (mt.explain).
+  static inline thread_local std::vector<std::string>* notes = nullptr;
   /// Computes these tensors, those of one space together.
   static void evaluate_together(const std::vector<Tensor>&);
 

@@ -106,16 +106,24 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
   return all;
 }
 
+namespace {
+/// What kernels know of a library.
+const char* known_of(const std::string& library) {
+  if (library == "math") return "; kernels know the functions of math that give one number";
+  if (library == "mt") return "; of mt they know mt.cdiv alone: math.max(x, 0) is mt.relu(x)";
+  return "";
+}
+}  // namespace
+
 /// What a captured name stands for.
 Item Builder::look(Path path, int line) {
   const Outer o = outside_.look(path);
   Item it;
   switch (o.kind) {
     case Outer::nothing:
-      refuse(
-          line, "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
-          path.text(),
-          path.root == "math" ? "; kernels know the functions of math that give one number" : "");
+      refuse(line,
+             "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
+             path.text(), known_of(path.root));
     case Outer::whole:
     case Outer::real:
     case Outer::boolean: return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
@@ -132,8 +140,8 @@ Item Builder::look(Path path, int line) {
     case Outer::other:
       refuse(
           line,
-          "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such",
-          path.text(), o.text);
+          "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such{}",
+          path.text(), o.text, known_of(path.root));
     default: it.kind = Item::outer, it.path = std::move(path), it.name = o.text; return it;
   }
 }

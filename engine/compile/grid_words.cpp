@@ -36,7 +36,7 @@ Item Builder::call(const Expr& e) {
     if (o.kind == Outer::function) return call_helper(o, e);
     refuse(
         e.line,
-        "'{}' is {} and cannot be called in a kernel; it may call math.*, its words and Lua functions",
+        "'{}' is {} and cannot be called in a kernel; it may call math.*, mt.cdiv, its words and Lua functions",
         f.path.text(), o.text.empty() ? "a table" : o.text);
   }
   refuse(e.line,
@@ -75,6 +75,10 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
     if (args.size() != 1) refuse(line, "math.{} takes 1 argument, got {}", name, args.size());
     const double factor = name == "deg" ? 180 / M_PI : M_PI / 180;
     return op(GridOp::mul, {args[0], number(factor, line)}, line);
+  }
+  if (name == "cdiv") {
+    if (args.size() != 2) refuse(line, "mt.cdiv takes 2 arguments, got {}", args.size());
+    return op(GridOp::ceil, {op(GridOp::div, {args[0], args[1]}, line)}, line);
   }
   for (const Builtin& b : kBuiltins) {
     if (b.name != name) continue;

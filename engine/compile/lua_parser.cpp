@@ -52,8 +52,7 @@ class Parser {
   }
   void refuse_function() const {
     if (now().is("function"))
-      refuse(
-          "a function inside a kernel is not there; define it outside, kernels call such functions");
+      refuse("a kernel defines no functions; define it outside, kernels call such functions");
   }
   std::string name(const char* what) {
     if (now().kind != LuaToken::name) refuse("{} is expected near '{}'", what, now().text);

@@ -141,7 +141,33 @@ test('functions that are not compiled: verbs, threads, the kernel of a product',
   has(explained(fused, a), 'fuse of the function at', 'cpu run float32 %(300 x 300%) of %d operations by rows',
     'one operation after the other: [^\n]*3 verbs')
   has(explained(fused, a, {show = 'program'}), 'program of cpu run .*\n%%0 = input 1\n.*row sum')
-  has(explained(fused, mt.ones(3, 4)), '3 verbs on', 'nothing was fused: operations on fewer than 2048 elements')
+  has(explained(fused, mt.ones(3, 4)), '3 verbs on', 'not fused:\n',
+    'test_explain.lua:%d+: mul: 12 elements, fewer than')
+end)
+
+test('what mt.fuse does not fuse, its line and why', function()
+  local x = mt.randn(1000, 1000)
+  local function why(f, ...)
+    local text = explained(mt.fuse(f), ...)
+    return text:match 'not fused:\n  [^\n]*test_explain.lua:%d+: ([^\n]*)' or text
+  end
+  local function gives(f, expected, ...) eq(why(f, ...), expected) end
+  eq(explained(mt.fuse(function(a) return a - a:mean(-1, true) end), x):find 'not fused', nil)
+  gives(function(a) local s = a:sum(1) return a / s end, 'sum: it is not along the last dimension alone', x)
+  gives(function(a) local p = a:prod(-1, true) return a / p end,
+    'prod: of reductions sum, mean, max, min, amax, amin, logsumexp, var and std are fused', x)
+  gives(function(a, b) local y = a * b return y + 1 end, 'mul: float32 meets float64; convert one before', x,
+    x:double())
+  gives(function(a) local y = a * 2 return y + 1 end, 'mul: floats are fused, not int64', x:long())
+  gives(function(a) local m = a:amax(-1, true) return a - m end, 'amax: rows of 20000 elements; 2 to 16384 are fused',
+    mt.randn(50, 20000))
+  gives(function(a) local y = (a * 2):cumsum(1) return y + 1 end,
+    'cumsum: it reads a result that waits, which is computed first', x)
+  gives(function(a)
+    local y = a * 2
+    y:add_(1)
+    return y:exp()
+  end, 'add_: it may change something in place; what waits is computed first', x)
 end)
 
 test('grid kernels', function()

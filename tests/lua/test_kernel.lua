@@ -419,8 +419,8 @@ end)
 local wrong = {
   {'goto done\n::done::', 1, 'goto is not there in kernels; use while, break or return'},
   {'local t = {1, 2}', 1, 'a table is not there in kernels; use a local for each value, a tensor or shared%(n%)'},
-  {'local i = grid(1)\nlocal f = function() end', 2, 'a function inside a kernel is not there; define it outside'},
-  {'local function f() end', 1, 'a function inside a kernel is not there; define it outside'},
+  {'local i = grid(1)\nlocal f = function() end', 2, 'a kernel defines no functions; define it outside'},
+  {'local function f() end', 1, 'a kernel defines no functions; define it outside'},
   {'for k, v in pairs(x) do end', 1, 'a for over an iterator is not there in kernels; use for i = 1, n do'},
   {'local s = "a" .. "b"', 1, "'%.%.' joins strings, which kernels do not have"},
   {'local s = "a"', 1, 'a string is no value in a kernel'},
@@ -431,7 +431,8 @@ local wrong = {
   {'x[1] = math.nothing(2)', 1, "'math%.nothing' is nil: .*kernels know the functions of math"},
   {'x[1] = math.random()', 1, "'random' is not there in kernels; of Lua's functions they know math%.%*"},
   {'x[1] = tonumber("1")', 1, "'tonumber' is a function of C, which kernels cannot use"},
-  {'x[1] = mt.exp(2)', 1, "'mt%.exp' is"},
+  {'x[1] = mt.exp(2)', 1, "'mt%.exp' is .*; of mt they know mt.cdiv alone"},
+  {'x[1] = mt.cdiv(2)', 1, 'mt.cdiv takes 2 arguments, got 1'},
   {'x[1] = mt', 1, "'mt' is no number"},
   {'x[1] = io.stdout', 1, "'io%.stdout' is a userdata, which kernels cannot use"},
   {'x = 1', 1, "'x' is a tensor or function and cannot be set; use another local"},
@@ -505,6 +506,16 @@ local outer = "local mt = require 'mtorch' local cfg = {k = 2} " ..
   [[local function recursive(n) return recursive(n - 1) end ]] ..
   [[local function two(a, b) return a + b end local function nothing_back(a) end ]] ..
   [[local function sometimes(a) if a > 1 then return 1, 2 end return 1 end return mt.kernel(function(x, y, n) ]]
+
+test('mt.cdiv is that of launches', function()
+  local k = mt.kernel(function(x, n)
+    local i = grid(1)
+    x[i] = mt.cdiv(n + i, 3)
+  end)
+  local x = mt.zeros(8, {dtype = 'int64'})
+  k[{1, 8}](x, 9007199254740980)
+  for i = 1, 8 do eq(x[i]:item(), mt.cdiv(9007199254740980 + i, 3)) end
+end)
 
 test('wrong programs are refused by one sentence with their line', function()
   local count = 0

@@ -522,6 +522,21 @@ test('reduce: neighbours stay in order, dtypes and layouts, no result shares mem
   assert(mt.gradgradcheck(function(a) return product(a) end, inputs))
 end)
 
+test('reduce: functions of mt', function()
+  local z = mt.randn({40, 30}, {dtype = 'float64'})
+  assert(mt.equal(mt.reduce(function(a, b) return mt.maximum(a, b) end, -math.huge)(z, 1), z:amax(1)))
+  local total = mt.reduce(function(a, b)
+    local m = math.max(a, b)
+    if m == -math.huge then return m end
+    return m + mt.log1p(mt.exp(math.min(a, b) - m))
+  end, -math.huge)
+  near(total(z):item(), z:reshape(-1):logsumexp(1):item(), 1e-12)
+  raises(function() mt.reduce(function(a, b) return mt.maximum(a, -b) end, -math.huge)(z) end,
+    'test_map.lua:%d+: reduce: the identity %-inf is not neutral')
+  raises(function() mt.reduce(function(a, b) return math.log1p(a) + b end, 0)(z) end, -- luacheck: ignore 143
+    "test_map.lua:%d+: reduce: 'log1p' is nil, no function; mt.log1p is one")
+end)
+
 test('reduce refuses what is not associative or not neutral', function()
   raises(function() mt.reduce(function(a, b) return a - b end, 0)(x) end,
     'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')

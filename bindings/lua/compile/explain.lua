@@ -228,9 +228,9 @@ local function describe_fuse(f, record, text, options, ...)
   show_programs(text, fused, options.show)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
-  if #fused >= #eager and #eager > 0 then
-    text:line('nothing was fused: operations on fewer than 2048 elements, or 32768 where rows are reduced, do not wait')
-  end
+  local arguments = core.pack(...)
+  local notes = parts.fuse_notes(function() f(unpack(arguments, 1, arguments.n)) end)
+  if #notes > 0 then text:line('not fused:\n  %s', table.concat(notes, '\n  ')) end
 end
 
 local function describe_call(f, text, options, ...)
@@ -293,7 +293,8 @@ end
 explain.explain = core.declare('explain(fn, ..)',
   'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
   'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function, also one that ' ..
-  'mt.fuse made, the verbs of the device that ran, over how many pieces and threads. ' ..
+  'mt.fuse made, the verbs of the device that ran, over how many pieces and threads; of mt.fuse which operations ' ..
+  'were not fused, and why. ' ..
   "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function; " ..
   "'program' and 'cuda' also the programs that verbs ran. " ..
   'mt.explain(mt.matmul, a, b)', function(f, ...)

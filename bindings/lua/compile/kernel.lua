@@ -1,5 +1,6 @@
 -- kernel.lua -- mt.kernel: grid kernels written in Lua
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local launch = require 'mtorch.core.launch'
 local parts = core.grid_kernel()
 local source = require 'mtorch.compile.source'
@@ -7,7 +8,7 @@ local source = require 'mtorch.compile.source'
 local fail = core.fail
 local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
 
-local builtins = {[print] = 'print'}
+local builtins = {[print] = 'print', [mt.cdiv] = 'cdiv'}
 for name, value in pairs(math) do
   if type(value) == 'function' then builtins[value] = name end
 end

@@ -4,6 +4,7 @@ local core = require 'mtorch.core'
 local refuse = {}
 local instead = 'a fixed number of steps and if, or a grid kernel (mt.kernel)'
 refuse.instead = instead
+refuse.no_text = 'an element cannot be made text while the function is compiled; print the result'
 
 -- ---- Lua's own functions -----------------------------------------------------------------------------
 
@@ -34,9 +35,9 @@ allowed['table.concat'], allowed['tonumber'] = 'plain', 'plain'
 allowed['string.dump'], allowed['math.randomseed'] = nil, nil
 
 local reasons = {
-  ['string'] = 'an element has no text',
+  ['string'] = 'an element has no text; print or format the result',
   ['bit'] = "an element's bits are asked by mt.bitwise_and and its kin, of integer tensors",
-  ['table'] = 'an element has no text',
+  ['table'] = 'an element has no text; print or format the result',
 }
 
 --- What stands for one of Lua's own functions in a traced one.
@@ -76,16 +77,17 @@ local texts = {
   {"^'for' limit must be a number", 'the end of a loop depends on an element; use ' .. instead},
   {"^'for' initial value must be a number", 'the beginning of a loop depends on an element; use ' .. instead},
   {"^'for' step must be a number", 'the step of a loop depends on an element; use ' .. instead},
-  {'^attempt to get length of', 'a number has no length; a table or a text has'},
+  {'^attempt to get length of', 'a number has no length; give the function sizes as numbers'},
   {"^attempt to call .- '([^']+)' %(a nil value%)", "'%1' is nil, no function; is it spelled right?"},
   {'^attempt to call a nil value', 'nil is called as a function'},
   {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, no function"},
   {"^attempt to index .- '([^']+)' %(a (%w+) value%)", "'%1' is %2 and has no fields"},
   {"^attempt to perform arithmetic on .- '([^']+)' %(a (%w+) value%)", "arithmetic on '%1', which is %2"},
-  {'^attempt to perform arithmetic on a (%w+) value', 'arithmetic on %1; a table indexed by an element has nil there'},
+  {'^attempt to perform arithmetic on a (%w+) value', 'arithmetic on %1; a table indexed by an element has ' ..
+    'nil there: choose by comparisons, a == 1 and s[1] or s[2]'},
   {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with what is no number'},
   {'^attempt to compare (%w+) with (%w+)', '%1 is compared with %2'},
-  {"^attempt to concatenate .-", 'a number that is being traced cannot be made text'},
+  {"^attempt to concatenate .-", refuse.no_text},
   {"^bad argument #%d+ to '.-' %(.- expected, got cdata%)", "one of Lua's own functions gets an element; those of " ..
     'math and the mt functions of one element take it'},
   {'stack overflow', 'it calls itself without end, or until an element says so; use ' .. instead},

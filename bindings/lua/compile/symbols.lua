@@ -105,7 +105,7 @@ local function function_of(of)
     end
     for i = of.inputs + 1, n do
       if is_symbol((select(i, ...))) then
-        core.fail('%s: argument %d is a parameter, the same for all elements; it can be a plain number alone',
+        core.fail('%s: argument %d is a parameter, the same for all elements; give it a plain number',
           of.name, i)
       end
     end
@@ -131,9 +131,9 @@ local meta = {
     if not is_number(a) or not is_number(b) then return false end
     return (decide(operation(op 'eq', a, b)))
   end,
-  __concat = function() core.fail('a number that is being traced cannot be made text') end,
+  __concat = function() core.fail(refuse.no_text) end,
   __tostring = function() return 'a number that is being traced' end,
-  __call = function() core.fail('a number is called as a function') end,
+  __call = function() core.fail('a number is called as a function; is an operator missing before the bracket?') end,
   __newindex = function() core.fail('a number has no fields; keep values in locals') end,
 }
 --- x:relu() and its kin.
@@ -145,7 +145,8 @@ function meta.__index(_, key)
   local of = operations[key]
   if not of then
     local of_tensors = pcall(function() return mt.tensor(0)[key] end)
-    core.fail("an element is a number and has no '%s'%s", key, of_tensors and '; tensors have, outside' or '')
+    core.fail("an element is a number and has no '%s'%s", key, of_tensors and
+      '; tensors have: call it on the result, or use mt.fuse' or '')
   end
   return function_of(of)
 end
@@ -211,7 +212,7 @@ symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled; math
 local math_of_symbols = setmetatable({}, {__index = function(_, key)
   local plain = math[key]
   return symbolic[plain] or plain
-end, __newindex = function() core.fail('a compiled function changes math') end})
+end, __newindex = function() core.fail('a compiled function changes math; keep values in locals') end})
 
 --- mt.relu(x) and its kin; other names as they are.
 local functions_of_mt = setmetatable({}, {__index = function(self, key)
@@ -223,7 +224,7 @@ local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local f = function_of(of)
   rawset(self, key, f)
   return f
-end, __newindex = function() core.fail('a compiled function changes mt') end})
+end, __newindex = function() core.fail('a compiled function changes mt; keep values in locals') end})
 
 -- ---- what Lua's own functions do with symbols and captured tables -------------------------------------
 
@@ -271,7 +272,7 @@ for _, f in ipairs {print, io.write} do
   end
 end
 symbolic[tostring] = function(x)
-  if is_symbol(x) then core.fail 'a number that is being traced cannot be made text' end
+  if is_symbol(x) then core.fail(refuse.no_text) end
   return tostring(x)
 end
 

@@ -242,7 +242,8 @@ local function attempt(f, kinds, frozen)
     for k = 1, joined.n do
       local kind = kind_of(s, joined[k])
       if kind ~= 'a number' and kind ~= 'a boolean' then
-        core.fail('result %d is %s; a compiled function returns numbers and booleans', k, kind)
+        core.fail('result %d is %s; a compiled function returns numbers and booleans%s', k, kind,
+          kind == 'nil' and ', and a table indexed by an element gives nil' or '')
       end
       values[k] = id_of(joined[k])
     end
@@ -293,6 +294,10 @@ function trace.compile(f, kinds, name)
   end
   local place, message = s:place_of(tostring(trouble), f)
   message = refuse.in_words(message)
+  local missing = message:match "^'([%w_]+)' is nil, no function"
+  if missing and operations[missing] then
+    message = message:gsub('is it spelled right%?', ('mt.%s is one'):format(missing))
+  end
   local info = getinfo(f, 'u')
   if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then
     message = ('%s (the function takes %d arguments and got %d)'):format(message, info.nparams, #kinds)

@@ -59,7 +59,7 @@ Grid kernels. k = mt.kernel(function(a, b, c) ... end) runs the function once fo
   add[{mt.cdiv(n, 256), 256}](x, y, out)              -- {blocks, threads}, each a number or {x, y, z}
   add:over(out)(x, y, out)                            -- a thread for each element
 It is compiled from its source: locals, arithmetic, comparisons, and or not, if while repeat, for i = a, b, break,
-return, a[i][j], #a, a.shape[d], math.*, print, and calls of other such functions.
+return, a[i][j], #a, a.shape[d], math.*, mt.cdiv, print, and calls of other such functions.
   grid(n)  thread_idx  block_idx  block_dim  grid_dim   positions and sizes, with .x .y .z
   shared(n[, m][, dtype])  barrier()                    memory of a block; all its threads wait
   atomic_add(t, i, .., v)                               t[i] = t[i] + v, gives the old value
