@@ -120,7 +120,8 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 add_executable(mtorch_gdb tests/gdb/main.cpp)
 target_link_libraries(mtorch_gdb PRIVATE engine)
-target_compile_options(mtorch_gdb PRIVATE -g -O0)
+# clang would describe a type where its constructors are, in the engine, which may have no debug information.
+target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
 foreach(script symbols program interrupt blas install bundle format gdb resume)
   add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
