@@ -257,6 +257,27 @@ void await(uint32_t claimed) {
   pool.awaited = 0;
 }
 
+#ifdef KMP_VERSION_MAJOR
+/// Numbers with commas between them: threads of each level of regions.
+bool is_list_of_numbers(const char* text) {
+  for (;; ++text) {
+    text += std::strspn(text, " \t");
+    const size_t digits = std::strspn(text, "0123456789");
+    text += digits + std::strspn(text + digits, " \t");
+    if (digits == 0 || *text != ',') return digits > 0 && *text == 0;
+  }
+}
+/// LLVM's runtime reads the variable at its first call, and crashes where it is anything else.
+[[gnu::constructor]] void check_threads_asked() {
+  const char* asked = std::getenv("OMP_NUM_THREADS");
+  if (!asked || is_list_of_numbers(asked)) return;
+  std::fprintf(stderr,
+               "mtorch: OMP_NUM_THREADS=%s is not a number of threads: one per processor is used\n",
+               asked);
+  unsetenv("OMP_NUM_THREADS");
+}
+#endif
+
 int threads_at_start() {
   const int asked = omp_get_max_threads(), most = most_cpu_threads();
   if (asked >= 1 && asked <= most) return asked;  // OpenMP lets 4000000000 wrap around
