@@ -58,11 +58,16 @@ struct Parts {
   bool few() const { return elements <= product(shape) / 8; }
 };
 
-bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
+/// A node that has a gradient. Its number lies beside it: to compare those of nodes would be to read each.
+struct Ready {
+  uint64_t sequence;
+  Node* node;
+  bool operator<(const Ready& other) const { return sequence < other.sequence; }
+};
 
 /// The memory of the last pass's lists, for the next.
 struct Spare {
-  std::vector<Node*> ready;
+  std::vector<Ready> ready;
   std::vector<Ref<TensorImpl>> leaves;
 };
 thread_local Spare spare;
@@ -116,7 +121,8 @@ struct Targets {
       if (all[i]->consumed) used_up = all[i]->type->name;
       for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
     }
-    std::sort(all.begin(), all.end(), earlier);
+    std::sort(all.begin(), all.end(),
+              [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
     for (Node* n : all)
       if (nodes.count(n) || passes(*n)) needed.insert(n);
   }
@@ -295,8 +301,8 @@ class BackwardPass : public Walk {
       return true;
     }
     if (std::exchange(edge.node->queued, true)) return false;
-    ready_.push_back(Ref<Node>(edge.node).release());
-    std::push_heap(ready_.begin(), ready_.end(), earlier);
+    ready_.push_back({edge.node->sequence, Ref<Node>(edge.node).release()});
+    std::push_heap(ready_.begin(), ready_.end());
     return true;
   }
   static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
@@ -321,17 +327,17 @@ class BackwardPass : public Walk {
   /// A hook or a function's backward may run a pass of its own, through the same nodes and leaves:
   /// what has come to them in this pass waits meanwhile.
   void set_aside() {
-    for (Node* node : ready_) {
-      aside_.push_back(std::exchange(node->pending, {}));
-      node->queued = false;
+    for (const Ready& ready : ready_) {
+      aside_.push_back(std::exchange(ready.node->pending, {}));
+      ready.node->queued = false;
     }
     for (auto& leaf : leaves_) aside_.push_back(take(*leaf));
   }
   void take_back() {
     size_t i = 0;
-    for (Node* node : ready_) {
-      node->pending = std::move(aside_[i++]);
-      node->queued = true;
+    for (const Ready& ready : ready_) {
+      ready.node->pending = std::move(aside_[i++]);
+      ready.node->queued = true;
     }
     for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
     aside_.clear();
@@ -339,8 +345,8 @@ class BackwardPass : public Walk {
 
   /// The latest of the nodes that have a gradient: all that used its result have been visited.
   Ref<Node> next() {
-    std::pop_heap(ready_.begin(), ready_.end(), earlier);
-    Ref<Node> node = Ref<Node>::adopt(ready_.back());
+    std::pop_heap(ready_.begin(), ready_.end());
+    Ref<Node> node = Ref<Node>::adopt(ready_.back().node);
     ready_.pop_back();
     node->queued = false;
     return node;
@@ -471,7 +477,7 @@ class BackwardPass : public Walk {
   TensorList aside_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
   std::unique_ptr<Waiting> parts_;
-  std::vector<Node*> ready_;  // a heap, each counted
+  std::vector<Ready> ready_;  // a heap, each counted
   std::vector<Ref<TensorImpl>> leaves_;
 };
 
