@@ -128,7 +128,7 @@ class Text {
     if (warps_) out_ += kWarps;
     bool halves = false, constant = false;
     for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
-    if (halves) out_ += std::string(kCudaHalves) + kLoadHalves;
+    if (halves) (out_ += kCudaHalves) += kLoadHalves;
     if (constant) out_ += kConstant;
     out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
     shared();

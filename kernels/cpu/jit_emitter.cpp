@@ -32,7 +32,6 @@ Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, int
       bytes_(register_file(isa).bytes),
       lanes_(bytes_ / program.item),
       operands_(program.operands),
-      repeated_(repeated),
       asm_(size, buffer),
       listing_(listing) {
   const size_t values = plan_.code.size() * size_t(plan_.copies);

@@ -149,7 +149,6 @@ class Emitter {
   Plan plan_;
   const bool wide_;  // AVX-512
   const int item_, bytes_, lanes_, operands_;
-  const uint64_t repeated_;
   Xbyak::CodeGenerator asm_;
   std::string* const listing_;
   size_t entry_ = 0;
