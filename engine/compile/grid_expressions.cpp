@@ -107,10 +107,21 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
 }
 
 namespace {
-/// What kernels know of a library.
-const char* known_of(const std::string& library) {
-  if (library == "math") return "; kernels know the functions of math that give one number";
-  if (library == "mt") return "; of mt they know mt.cdiv alone: math.max(x, 0) is mt.relu(x)";
+/// What kernels have instead of an unknown name, or of a library.
+const char* known_of(const std::string& name) {
+  static constexpr std::pair<const char*, const char*> known[] = {
+      {"math", "; kernels know the functions of math that give one number"},
+      {"mt", "; of mt they know mt.cdiv alone: math.max(x, 0) is mt.relu(x)"},
+      {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
+      {"threadIdx", "; kernels have thread_idx.x, from 1"},
+      {"blockIdx", "; kernels have block_idx.x, from 1"},
+      {"blockDim", "; kernels have block_dim.x"},
+      {"gridDim", "; kernels have grid_dim.x"},
+      {"syncthreads", "; kernels have barrier()"},
+      {"__syncthreads", "; kernels have barrier()"},
+      {"atomicAdd", "; kernels have atomic_add(t, i, v)"}};
+  for (const auto& [unknown, instead] : known)
+    if (name == unknown) return instead;
   return "";
 }
 }  // namespace

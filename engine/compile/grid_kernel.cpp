@@ -55,6 +55,9 @@ void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, i
       what = fmt::format(
           "index {} is out of bounds in dimension {} of '{}', which has the positions 1 to {}, in {}",
           fault.index, fault.dim + 1, tensor, extent, where);
+      if (fault.index > extent && std::count(fault.thread, fault.thread + 3, fault.index) > 0)
+        what += fmt::format("; threads beyond the end need a guard, if i <= {}.shape[{}]", tensor,
+                            fault.dim + 1);
       break;
     case GridFaultKind::division_by_zero:
       what = "a whole number is divided by zero, in " + where;

@@ -473,6 +473,8 @@ test('Function: what is wrong is said with the function and the place', function
     'None: forward returned no tensor')
   local Saves = mt.Function{forward = function(ctx, a) ctx:save_for_backward(7) return a end, backward = print}
   raises(function() Saves(x) end, 'save_for_backward: argument 1 must be a tensor, got 7')
+  local Dotted = mt.Function{forward = function(ctx, a) ctx.save_for_backward(a) return a end, backward = print}
+  raises(function() Dotted(x) end, 'save_for_backward: call it with a colon, ctx:save_for_backward%(..%)')
 end)
 
 test('Function: a saved tensor that was changed is refused, a graph is used once', function()

@@ -432,6 +432,9 @@ local wrong = {
   {'x[1] = math.random()', 1, "'random' is not there in kernels; of Lua's functions they know math%.%*"},
   {'x[1] = tonumber("1")', 1, "'tonumber' is a function of C, which kernels cannot use"},
   {'x[1] = mt.exp(2)', 1, "'mt%.exp' is .*; of mt they know mt.cdiv alone"},
+  {'x[threadIdx.x] = 1', 1, "'threadIdx' is nil: .*; kernels have thread_idx.x, from 1"},
+  {'local i = cuda.grid(1)', 1, "'cuda' is nil: .*; kernels have grid%(n%)"},
+  {'syncthreads()', 1, "'syncthreads' is nil: .*; kernels have barrier%(%)"},
   {'x[1] = mt.cdiv(2)', 1, 'mt.cdiv takes 2 arguments, got 1'},
   {'x[1] = mt', 1, "'mt' is no number"},
   {'x[1] = io.stdout', 1, "'io%.stdout' is a userdata, which kernels cannot use"},
@@ -597,7 +600,8 @@ test('nothing outside of a tensor is touched; the first access there is named', 
     x[i] = i
   end)
   local text = raises(function() k[{1, 8}](x, 0) end,
-    ":%d+: k: index 5 is out of bounds in dimension 1 of 'x', which has the positions 1 to 4, in thread %(5, 1, 1%)")
+    ":%d+: k: index 5 is out of bounds in dimension 1 of 'x', which has the positions 1 to 4, in thread %(5, 1, 1%) " ..
+    'of the grid; threads beyond the end need a guard, if i <= x.shape%[1%]')
   eq(select(2, text:gsub('\n', '')), 0)
   eq(whole:tolist(), {0, 0, 1, 2, 3, 4, 0, 0, 0, 0})
   raises(function() k[{1, 2}](x, -1) end, 'index 0 is out of bounds')

@@ -134,7 +134,8 @@ end
 local help = 'The Lua function f of numbers, compiled: called with tensors (any layout, broadcast) and numbers it ' ..
   'gives f of their elements, with gradients of every order; several results give several tensors, comparisons bool ' ..
   'ones, {out=t} at the end writes into t. Of integers the results are the default float, unless f only adds, ' ..
-  'subtracts, multiplies, compares and selects. Captured numbers are read again at every call.'
+  'subtracts, multiplies, compares and selects. Elements of bool tensors are the numbers 1 and ' ..
+  '0: ask m ~= 0. Captured numbers are read again at every call.'
 compiled.map = core.declare('map(f: function)', help .. ' mt.map(function(x) return x * x end)(t)', function(f)
   check_function('map', f)
   return compile('map', f)
@@ -167,7 +168,8 @@ local function check_reduction(f, pair, identity)
     for _, both in ipairs{{identity, a}, {a, identity}} do
       local y = on_numbers(f, pair, both[1], both[2])
       if not close(y, a) then
-        core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g', identity, both[1], both[2], y)
+        core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g; f joins two results; do what concerns ' ..
+          'one element before, by mt.map', identity, both[1], both[2], y)
       end
     end
   end

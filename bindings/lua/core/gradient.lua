@@ -14,8 +14,12 @@ local function is_float(x) return x.dtype:find 'float' ~= nil end
 local Context = {}
 Context.__index = Context
 
+local function check_context(self, name)
+  if getmetatable(self) ~= Context then core.fail('%s: call it with a colon, ctx:%s(..)', name, name) end
+end
 --- Tensors that backward needs. Inputs and results kept this way make no circle; fields of ctx may.
 function Context:save_for_backward(...)
+  check_context(self, 'save_for_backward')
   local list = pack(...)
   for i = 1, list.n do
     if not mt.is_tensor(list[i]) then
@@ -27,7 +31,10 @@ end
 --- The tensors that were saved, as several values; only inside backward.
 function Context:saved_tensors() return unpack(parts.saved_tensors()) end
 --- Results that have no gradient.
-function Context:mark_non_differentiable(...) rawset(self, 'without_gradient', {...}) end
+function Context:mark_non_differentiable(...)
+  check_context(self, 'mark_non_differentiable')
+  rawset(self, 'without_gradient', {...})
+end
 
 local function contains(list, value)
   for _, entry in ipairs(list or {}) do
