@@ -74,7 +74,10 @@ struct Node {
   bool queued = false;                     // in a running backward pass: a gradient has come
   int8_t source[kMaxSaved];                // of what is saved: which input it is; kOutput; kOther
   uint32_t kept_type = 0, kept_bytes = 0;  // of what `keep` holds; its bytes where it is elsewhere
-  uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
+  union {
+    uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
+    Node* next;             // the list of nodes to be freed
+  };
   const NodeType* type = nullptr;
   std::unique_ptr<NodeExtra> extra;
   Edge edge[3];
@@ -86,8 +89,7 @@ struct Node {
     unsigned char kept_here[kKept];
     void* kept_there;
   };
-  Tensor pending;        // the gradient so far, while a backward pass runs
-  Node* next = nullptr;  // the list of nodes to be freed
+  Tensor pending;  // the gradient so far, while a backward pass runs
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);

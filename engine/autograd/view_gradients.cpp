@@ -146,25 +146,22 @@ bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const
   return true;
 }
 
-namespace {
-
-/// Where a view lies in its input.
-struct ViewPlace {
-  Shape input;
-  TensorGeometry at;
-};
-
-}  // namespace
-
+// A view's node keeps numbers: the input's dimensions, the offset in it, its shape, the strides in it.
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x) {
-  record(type, view, {&x}).keep(ViewPlace{x.shape(), in_x});
+  const size_t n = size_t(2 + x.dim() + in_x.stride.size());
+  int64_t* kept = record(type, view, {&x}).keep_list<int64_t>(n);
+  kept[0] = x.dim(), kept[1] = in_x.offset;
+  kept = std::copy_n(x.impl()->size, x.dim(), kept + 2);
+  std::copy(in_x.stride.begin(), in_x.stride.end(), kept);
 }
 
 bool through_view(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
-  const ViewPlace& place = node.kept<ViewPlace>();
-  input = place.input;
-  return remap(TensorGeometry(r), seen, contiguous_strides(seen), place.at, r);
+  const int64_t* const kept = node.kept_list<int64_t>();
+  const int dims = int(kept[0]);
+  input = Shape(kept + 2, dims);
+  const TensorGeometry at{seen, Shape(kept + 2 + dims, seen.size()), kept[1]};
+  return remap(TensorGeometry(r), seen, contiguous_strides(seen), at, r);
 }
 
 void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
