@@ -209,12 +209,13 @@ template <ScatterReduce J, class T> bool scatter_rows(const Gather& g) {
   return wrong;
 }
 
+using ScatterLoop = bool (*)(const Gather&);
 constexpr int64_t kStrip = 512;
 
 /// Values that meet are joined in the same order every time: only a dimension along which they
 /// cannot meet is spread over threads.
-template <ScatterReduce J, class T> bool scatter_as(const Gather& g) {
-  const int64_t total = count(g.ndim, g.size);
+bool scatter_by(ScatterLoop scatter, const Gather& g) {
+  const int64_t total = count(g.ndim, g.size), item = item_size(g.dtype);
   int cut = 0;
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
   int64_t pieces = 1;
@@ -231,22 +232,37 @@ template <ScatterReduce J, class T> bool scatter_as(const Gather& g) {
     if (pieces > 1) {
       const int64_t from = g.size[cut] * piece / pieces;
       part.size[cut] = g.size[cut] * (piece + 1) / pieces - from;
-      part.out = static_cast<T*>(g.out) + from * g.out_stride[cut];
-      part.in = static_cast<const T*>(g.in) + from * g.in_stride[cut];
+      part.out = static_cast<char*>(g.out) + from * g.out_stride[cut] * item;
+      part.in = static_cast<const char*>(g.in) + from * g.in_stride[cut] * item;
       part.index += from * g.index_stride[cut];
     }
-    report(scatter_rows<J, T>(part), fine);
+    report(scatter(part), fine);
   });
   return fine;
 }
 
-template <class T> bool scatter_join(const Gather& g) {
-  switch (g.join) {
-    case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(g);
-    case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(g);
-    case ScatterReduce::mul: return scatter_as<ScatterReduce::mul, T>(g);
-    case ScatterReduce::max: return scatter_as<ScatterReduce::max, T>(g);
-    default: return scatter_as<ScatterReduce::min, T>(g);
+template <class T> ScatterLoop joining(ScatterReduce join) {
+  switch (join) {
+    case ScatterReduce::add: return scatter_rows<ScatterReduce::add, T>;
+    case ScatterReduce::mul: return scatter_rows<ScatterReduce::mul, T>;
+    case ScatterReduce::max: return scatter_rows<ScatterReduce::max, T>;
+    default: return scatter_rows<ScatterReduce::min, T>;
+  }
+}
+ScatterLoop scatter_loop(ScatterReduce join, Dtype dtype) {
+  if (join == ScatterReduce::set) switch (item_size(dtype)) {
+      case 1: return scatter_rows<ScatterReduce::set, uint8_t>;
+      case 2: return scatter_rows<ScatterReduce::set, uint16_t>;
+      case 4: return scatter_rows<ScatterReduce::set, uint32_t>;
+      default: return scatter_rows<ScatterReduce::set, uint64_t>;
+    }
+  switch (dtype) {
+    case Dtype::b8: return joining<bool>(join);
+    case Dtype::u8: return joining<uint8_t>(join);
+    case Dtype::i32: return joining<int32_t>(join);
+    case Dtype::i64: return joining<int64_t>(join);
+    case Dtype::f32: return joining<float>(join);
+    default: return joining<double>(join);
   }
 }
 
@@ -266,17 +282,7 @@ bool gather(const Gather& call) {
 bool scatter(const Gather& call) {
   if (count(call.ndim, call.size) == 0) return true;
   const Gather g = collapsed(call);
-  switch (g.dtype) {
-    case Dtype::b8: return scatter_join<bool>(g);
-    case Dtype::u8: return scatter_join<uint8_t>(g);
-    case Dtype::i32: return scatter_join<int32_t>(g);
-    case Dtype::i64: return scatter_join<int64_t>(g);
-    case Dtype::f32: return scatter_join<float>(g);
-    case Dtype::f64: return scatter_join<double>(g);
-    default:  // only stored: copied
-      return item_size(g.dtype) == 1 ? scatter_as<ScatterReduce::set, uint8_t>(g)
-                                     : scatter_as<ScatterReduce::set, uint16_t>(g);
-  }
+  return scatter_by(scatter_loop(g.join, g.dtype), g);
 }
 
 bool ravel_index(const RavelIndex& l) {

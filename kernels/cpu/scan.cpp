@@ -223,20 +223,20 @@ template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, 
   }
 };
 
-template <class Op, class T> void run(const Scan& s) {
-  const AlongDim l = collapsed(s.lines);
-  if (side_by_side(l))
-    return each_lines(l, kTile, [&](int64_t i, int64_t n) { Fast<Op, T>::tile(s, l, i, n); });
-  each_lines(l, kLines, [&](int64_t i, int64_t n) { Fast<Op, T>::lines(s, l, i, n); });
-}
+/// n lines from `first` on: those that lie side by side, and others.
+using Lines = void (*)(const Scan&, const AlongDim&, int64_t first, int64_t n);
+struct Ways {
+  Lines tile, lines;
+};
 
 /// Bools are scanned as uint8.
 struct Loops {
-  using Loop = void (*)(const Scan&);
+  using Loop = const Ways*;
+  template <class Op, class T> static constexpr Ways ways{Fast<Op, T>::tile, Fast<Op, T>::lines};
   template <class Op, class T> static constexpr Loop of() {
     if constexpr (!op::scans<Op, T>) return nullptr;
-    else if constexpr (op::is_bool<T>) return run<Op, uint8_t>;
-    else return run<Op, T>;
+    else if constexpr (op::is_bool<T>) return &ways<Op, uint8_t>;
+    else return &ways<Op, T>;
   }
 };
 
@@ -244,7 +244,11 @@ struct Loops {
 
 void scan(const Scan& s) {
   if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  op::loop_of<Loops>(s.op, s.dtype, op::Scans{})(s);
+  const Ways& ways = *op::loop_of<Loops>(s.op, s.dtype, op::Scans{});
+  const AlongDim l = collapsed(s.lines);
+  const bool tiles = side_by_side(l);
+  const Lines run = tiles ? ways.tile : ways.lines;
+  each_lines(l, tiles ? kTile : kLines, [&](int64_t i, int64_t n) { run(s, l, i, n); });
 }
 
 }  // namespace MT_ISA
