@@ -273,22 +273,21 @@ std::string quoted(std::string_view text) {
 std::string trace_of(const Recording& r) {
   constexpr int kGpuTrack = 1000;
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
-  auto out = std::back_inserter(text);
-  fmt::format_to(out,
-                 "{{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": 0, "
-                 "\"args\": {{\"name\": \"mtorch\"}}}}");
+  text +=
+      "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": 0, "
+      "\"args\": {\"name\": \"mtorch\"}}";
   auto name_track = [&](int tid, const std::string& name) {
-    fmt::format_to(out,
-                   ",\n{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, "
-                   "\"args\": {{\"name\": {}}}}}",
-                   tid, quoted(name));
+    text += fmt::format(
+        ",\n{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, "
+        "\"args\": {{\"name\": {}}}}}",
+        tid, quoted(name));
   };
   auto event = [&](const std::string& name, const char* kind, int tid, int64_t begin,
                    int64_t length) {
-    fmt::format_to(out,
-                   ",\n{{\"name\": {}, \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, "
-                   "\"ts\": {:.3f}, \"dur\": {:.3f}}}",
-                   quoted(name), kind, tid, double(begin - r.began) * 1e-3, double(length) * 1e-3);
+    text += fmt::format(
+        ",\n{{\"name\": {}, \"cat\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, "
+        "\"ts\": {:.3f}, \"dur\": {:.3f}}}",
+        quoted(name), kind, tid, double(begin - r.began) * 1e-3, double(length) * 1e-3);
   };
   for (const Log& log : r.logs) {
     name_track(log.thread, fmt::format("thread {}", log.thread));

@@ -32,7 +32,7 @@ VerbLine::~VerbLine() {
           now.onednn - work_.onednn, now.elements - work_.elements, now.threads}});
     return;
   }
-  fmt::format_to(std::back_inserter(text_), " {:.1f} us\n", took.count());
+  text_ += fmt::format(" {:.1f} us\n", took.count());
   std::fwrite(text_.data(), 1, text_.size(),
               stderr);  // in one piece, between those of other threads
 }
