@@ -209,14 +209,11 @@ int fused(Args& a) {
 
 /// fuse_notes(fn): calls fn(); what did not wait in fused functions, and why.
 int fuse_notes(Args& a) {
-  struct Noting {
-    std::vector<std::string> list;
-    std::vector<std::string>* const before = std::exchange(ir::Fuser::notes, &list);
-    ~Noting() { ir::Fuser::notes = before; }
-  } noting;
+  std::vector<std::string> list;
+  const ir::Fuser::Noting here(&list);
   a.function(1);
   lua_call(a.L, 0, 0);
-  return a.push(noting.list);
+  return a.push(list);
 }
 
 const Entry kParts[] = {

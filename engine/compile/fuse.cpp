@@ -45,11 +45,6 @@ void note(const std::string& why) {
   std::vector<std::string>& all = *Fuser::notes;
   if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(std::move(line));
 }
-/// Nothing is noted: it has been, or there is nothing to say.
-struct Noted {
-  std::vector<std::string>* const before = std::exchange(Fuser::notes, nullptr);
-  ~Noted() { Fuser::notes = before; }
-};
 
 }  // namespace
 
@@ -305,7 +300,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
     f = fusion_of(result, inputs, row.inputs, at);
   if (!f) {
     if (notes) note(why_not(row, inputs, count, least_, several, refused));
-    const Noted once;
+    const Noting said(nullptr);
     for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
     return {};
   }
@@ -331,7 +326,7 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
           : -1;
   if (id < 0) {
     if (notes) note(why_not(how, x, least_rows_));
-    const Noted once;
+    const Noting said(nullptr);
     evaluate(x);
     return {};
   }
@@ -372,7 +367,7 @@ void Fuser::evaluate_together(const std::vector<Tensor>& list) {
       kept->compute({of.begin() + ptrdiff_t(k), of.begin() + ptrdiff_t(end)});
     }
   }
-  const Noted now;
+  const Noting nowhere(nullptr);
   for (const Tensor& x : list) evaluate(x);
 }
 

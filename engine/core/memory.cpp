@@ -65,13 +65,14 @@ struct SizeClass {
 };
 SizeClass class_of(size_t bytes) {
   if (bytes <= 64 * kLinear) {
-    const size_t lines = (bytes + 63) / 64;
-    return {int(lines), lines * 64};
+    const int lines = int((bytes + 63) / 64);
+    return {lines, bytes_of(lines)};
   }
   const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
   const size_t step = size_t(1) << (power - 2);
   const size_t quarter = (bytes - (size_t(1) << power) + step - 1) / step;  // 1..4
-  return {kLinear + 4 * (power - 10) + int(quarter), (size_t(1) << power) + quarter * step};
+  const int index = kLinear + 4 * (power - 10) + int(quarter);
+  return {index, bytes_of(index)};
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ template <class Op, class T> struct Fast : Generic<Op, T> {};
 
 /// States that are numbers, in vectors.
 template <class Op, class T>
-requires(Op::maps) struct Fast<Op, T> {
+requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth = 4 * kColumns, kRows = 32;
+  static constexpr int64_t kWidth = 4 * kColumns;
   static State run(const T* x, int64_t n, int64_t, const double*) { return join_run<Op>(x, n); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -70,9 +70,8 @@ requires(Op::maps) struct Fast<Op, T> {
 };
 
 /// Two passes over a run that is in the cache: the mean, then deviations from it.
-template <class T> struct Fast<op::Var, T> {
+template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   using State = op::Moments;
-  static constexpr int64_t kWidth = kColumns, kRows = 32;
   static State run(const T* x, int64_t n, int64_t, const double*) {
     const double mean = double(join_run<op::Sum, T, 1>(x, n)) / double(n);
     return {double(n), mean, deviations(x, mean, n)};
@@ -110,9 +109,8 @@ template <class T> struct Fast<op::Var, T> {
 };
 
 /// The largest element first, then exponentials in vectors.
-template <class T> struct Fast<op::LogSumExp, T> {
+template <class T> struct Fast<op::LogSumExp, T> : Generic<op::LogSumExp, T> {
   using State = StateOf<op::LogSumExp, T>;
-  static constexpr int64_t kWidth = kColumns, kRows = 32;
   static State run(const T* x, int64_t n, int64_t, const double*) {
     const T offset = op::offset_for(join_run<op::Amax>(x, n));
     double sum = 0;
@@ -174,9 +172,9 @@ template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
 template <class Op, class T>
-requires(Op::needs_index) struct Fast<Op, T> {
+requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
   using State = op::ArgState<T>;
-  static constexpr int64_t kWidth = kColumns, kRows = 512;
+  static constexpr int64_t kRows = 512;
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
   static State run(const T* x, int64_t n, int64_t at, const double*) {
     State best{*x, at};
