@@ -8,6 +8,7 @@ local x = mt.tensor({-1.5, 0.5, 2}, {dtype = 'float64'})
 local captured, count, cfg = mt.ones(3), 0, {a = 1, list = {1, 2}, t = mt.ones(2)}
 local called, os_exit, matmul = setmetatable({}, {__call = function(_, a) return a end}), os.exit, mt.matmul
 local no_number, text = nil, 'text'
+local fused = mt.fuse(function(a) return a * 2 end)
 
 -- luacheck: push ignore
 local refused = {
@@ -60,6 +61,7 @@ local refused = {
   -- what is called and calculated with
   {function(a) return a() end, 'a number is called as a function; is an operator missing'},
   {function(a) return called(a) end, "the captured 'called' is called"},
+  {function(a) return fused(a) + 1 end, "'fused' is a function of tensors; .* also those of mt.map"},
   {function(a) return no_such_function(a) end, "'no_such_function' is nil, no function; is it spelled right%?"},
   {function(a) return math.relu(a) end, "'relu' is nil, no function; mt.relu is one"},
   {function(a) return math.frexp(a) end, 'math.frexp cannot be compiled'},

@@ -125,7 +125,7 @@ end
 
 local function check_function(name, f)
   if type(f) ~= 'function' then core.fail('%s: it takes a Lua function, got %s', name, core.describe(f)) end
-  if records[f] then core.fail('%s: this function is compiled already', name) end
+  if records[f] then core.fail('%s: this function is compiled already; call it', name) end
   if debug.getinfo(f, 'S').what == 'C' then
     core.fail('%s: it takes a Lua function of numbers; this one is built in', name)
   end
@@ -262,7 +262,7 @@ compiled.fuse = core.declare('fuse(f: function)',
   'where rows are reduced); gradients of every order. 16-bit floats are calculated in float32 and rounded once. On ' ..
   'a GPU each part is a kernel, compiled when it first runs. It takes and returns what f does.',
   function(f)
-    if records[f] then core.fail('fuse: this function is compiled already') end
+    if records[f] then core.fail('fuse: this function is compiled already; call it') end
     local fused = parts.fused
     local function fused_function(...) return fused(f, ...) end
     records[fused_function] = {f = f, name = 'fuse'}

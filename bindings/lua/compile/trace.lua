@@ -119,6 +119,12 @@ function Session:function_of(f, name)
     return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
   end
   local info = getinfo(f, 'S')
+  if require('mtorch.compile.map').records[f] then -- what mt.fuse or mt.reduce made
+    return function()
+      core.fail("'%s' is a function of tensors; a compiled function calls functions of numbers, also those of mt.map",
+        name)
+    end
+  end
   if info.what == 'C' or info.source:sub(1, 8) == '@mtorch/' then
     return refuse.guarded(f, name, is_symbol, name_of_captured)
   end
