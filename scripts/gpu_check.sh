@@ -277,7 +277,7 @@ small() {
     yes:cuda_reduce) echo '--largest 5000 --runs 1' ;;
     yes:cuda_matmul) echo '--largest 64 --rows 40 --size 64 --runs 1' ;;
     yes:cuda_conv2d) echo '--height 40 --width 50 --runs 1' ;;
-    yes:fusion) echo '--rows 200 --columns 100 --runs 1' ;;
+    yes:fusion) echo '--rows 400 --columns 100 --runs 1' ;;
   esac
 }
 if [ $quick = no ]; then
