@@ -87,9 +87,10 @@ test('gradients, captured numbers, reductions, fused functions', function()
       while math.abs(r * r - a) > 1e-6 * a do r = 0.5 * (r + a / r) end
       return r
     end)
-    local p = (mt.rand(40) + 0.5):to('cuda'):requires_grad_()
+    -- Not at 1: there the loop has no turn, and the derivative is that of r = a.
+    local p = mt.linspace(0.5, 1.5, 40):to('cuda'):requires_grad_()
     newton(p):sum():backward()
-    near(p.grad:cpu():tolist(), (0.5 / p:detach():cpu():sqrt()):tolist(), 1e-5)
+    near(p.grad:cpu():tolist(), (0.5 / p:detach():cpu():sqrt()):tolist(), 1e-4)
   end
   local function softmax(a) local e = (a - a:max(-1, true)):exp() return e / e:sum(-1, true) end
   near(mt.fuse(softmax)(x:detach():to('cuda')):cpu():tolist()[1], softmax(x):tolist()[1], 1e-6)
