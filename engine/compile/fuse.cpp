@@ -200,25 +200,6 @@ Fuser::Fuser() : before_(thread_state.deferral) {
 }
 Fuser::~Fuser() { thread_state.deferral = before_; }
 
-/// The space where operands meet, if one of them waits in one; else a new one.
-std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* const* inputs, int n,
-                                         const Meeting& at) {
-  for (const std::shared_ptr<Fusion>& f : open_) {
-    bool here = false,
-         fits = f->dtype == at.dtype && &f->device == at.device && f->recording == grad_enabled();
-    const Place place = place_in(f->space, result);
-    fits = fits && f->has_room() && place != Place::none;
-    for (int k = 0; k < n && fits; ++k) {
-      here |= f->value_of(*inputs[k]) != nullptr;
-      fits &= f->takes(*inputs[k], place);
-    }
-    if (fits && (here || (place == Place::elements && f->builder.count() < 2000))) return f;
-  }
-  if (result.size() == 0) return nullptr;
-  open_.push_back(std::make_shared<Fusion>(result, at.dtype, *at.device, grad_enabled()));
-  return open_.back();
-}
-
 namespace {
 
 /// The device of a tensor, also of one that waits.
@@ -228,110 +209,128 @@ const Device* device_of(const Tensor& x) {
   return v ? &v->fusion->device : nullptr;
 }
 
-/// Where the operands of an operation meet.
-Meeting meeting_of(const OpRow& row, const Tensor* const* inputs) {
-  Meeting at;
+/// Why an operation does not wait.
+template <class... A> bool refused(fmt::format_string<A...> why, A&&... values) {
+  if (Fuser::notes) note(fmt::vformat(why, fmt::make_format_args(values...)));
+  return false;
+}
+bool not_float(Dtype d) { return refused("floats are fused, not {}", d); }
+bool too_few(int64_t count, int64_t least) {
+  return refused("{} elements, fewer than {}", count, least);
+}
+
+}  // namespace
+
+bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at) const {
+  if (row.info->accepts == op::Accepts::integer) return refused("it is of integers");
+  bool several = false, waits = false;
   for (int k = 0; k < row.inputs; ++k) {
     const TensorImpl& x = *inputs[k]->impl();
+    at.wants |= inputs[k]->requires_grad();
+    several |= x.ndim > 0;
+    waits |= x.deferred != nullptr;
     if (x.number) continue;
+    const bool condition = row.mask_first && k == 0 && !is_float(x.dtype);
+    if (!is_float(x.dtype) && !condition) return not_float(x.dtype);
+    if (condition && !(x.dtype == Dtype::b8 && x.deferred))
+      return refused("its condition was computed outside");
     const Device* const device = device_of(*inputs[k]);
-    if (at.device && device != at.device) return {};
+    if (at.device && device != at.device) return refused("its operands are on two devices");
     at.device = device;
-    if (x.dtype == Dtype::b8 && x.deferred && row.mask_first && k == 0) continue;
-    if (!is_float(x.dtype) || (at.dtype != Dtype::none && at.dtype != x.dtype)) return {};
-    if (x.ndim == 0 && x.deferred) return {};
+    if (condition) continue;
+    if (at.dtype != Dtype::none && at.dtype != x.dtype)
+      return refused("{} meets {}; convert one before", at.dtype, x.dtype);
+    if (x.ndim == 0 && x.deferred) return refused("it reads a result that has no dimensions");
     at.dtype = x.dtype;
   }
-  return at;
+  if (at.dtype == Dtype::none || !several) return refused("it has no dimensions");
+  for (int k = 1; k < row.inputs; ++k)
+    if (inputs[k]->dim() > 0) at.result = broadcast(row.info->name, at.result, inputs[k]->shape());
+  int64_t count = 1;
+  for (int64_t n : at.result) count *= n;
+  if (count == 0 || (!waits && count < least_)) return too_few(count, least_);
+  if (at.wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool)
+    return refused("its gradient is not fused");
+  if (!waits && at.result[at.result.size() - 1] == 1)
+    return refused("it has one element in each row");
+  return true;
 }
 
-/// Why an operation does not wait.
-std::string why_not(const OpRow& row, const Tensor* const* inputs, int64_t count, int64_t least,
-                    bool several, bool refused) {
-  if (row.info->accepts == op::Accepts::integer) return "it is of integers";
-  Dtype first = Dtype::none;
-  for (int k = 0; k < row.inputs; ++k) {
-    const TensorImpl& x = *inputs[k]->impl();
-    if (x.number) continue;
-    if (!is_float(x.dtype) && !(row.mask_first && k == 0))
-      return fmt::format("floats are fused, not {}", x.dtype);
-    if (first != Dtype::none && first != x.dtype && is_float(x.dtype) && is_float(first))
-      return fmt::format("{} meets {}; convert one before", first, x.dtype);
-    if (is_float(x.dtype)) first = x.dtype;
-    else if (!x.deferred) return "its condition was computed outside";
-  }
-  if (!several) return "it has no dimensions";
-  if (count < least) return fmt::format("{} elements, fewer than {}", count, least);
-  return refused ? "its gradient is not fused" : "it has one element in each row";
-}
-
-std::string why_not(const Reducing& how, const Tensor& x, int64_t least) {
+bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
   const int last = x.dim() - 1;
+  const int64_t count = x.numel();
+  if (count < least_rows_) least_ = least_rows_;
   if (!fuses_rows(how.op))
-    return "of reductions sum, mean, max, min, amax, amin, logsumexp, var and std are fused";
-  if (last < 0 || how.mask != 1u << last) return "it is not along the last dimension alone";
-  if (!is_float(x.dtype())) return fmt::format("floats are fused, not {}", x.dtype());
-  if (x.numel() < least) return fmt::format("{} elements, fewer than {}", x.numel(), least);
-  return fmt::format("rows of {} elements; 2 to {} are fused", x.size(last), kLongestRow);
+    return refused(
+        "of reductions sum, mean, max, min, amax, amin, logsumexp, var and std are fused");
+  if (last < 0 || how.mask != 1u << last)
+    return refused("it is not along the last dimension alone");
+  if (!is_float(x.dtype())) return not_float(x.dtype());
+  if (count == 0 || count < least_rows_) return too_few(count, least_rows_);
+  if (x.size(last) == 1 || x.size(last) > kLongestRow)
+    return refused("rows of {} elements; 2 to {} are fused", x.size(last), kLongestRow);
+  at.dtype = x.dtype(), at.device = device_of(x), at.wants = x.requires_grad();
+  return true;
+}
+
+/// The space where operands meet, if one of them waits in one; else a new one.
+std::shared_ptr<Fusion> Fuser::fusion_of(const Meeting& at, const Tensor* const* inputs, int n) {
+  for (const std::shared_ptr<Fusion>& f : open_) {
+    bool here = false,
+         fits = f->dtype == at.dtype && &f->device == at.device && f->recording == grad_enabled();
+    const Place place = place_in(f->space, at.result);
+    fits = fits && f->has_room() && place != Place::none;
+    for (int k = 0; k < n && fits; ++k) {
+      here |= f->value_of(*inputs[k]) != nullptr;
+      fits &= f->takes(*inputs[k], place);
+    }
+    if (fits && (here || (place == Place::elements && f->builder.count() < 2000))) return f;
+  }
+  open_.push_back(std::make_shared<Fusion>(at.result, at.dtype, *at.device, grad_enabled()));
+  return open_.back();
+}
+
+namespace {
+
+/// Computes what an operation that does not wait reads.
+void evaluate_operands(const Tensor* const* inputs, int n) {
+  const Fuser::Noting said(nullptr);
+  for (int k = 0; k < n; ++k) evaluate(*inputs[k]);
 }
 
 }  // namespace
 
 Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = op_row(op);
-  const Meeting at =
-      row.info->accepts == op::Accepts::integer ? Meeting() : meeting_of(row, inputs);
-  Shape result = inputs[0]->shape();
-  bool wants = false, several = false, waits = false;
-  for (int k = 0; k < row.inputs && at.dtype != Dtype::none; ++k) {
-    if (k > 0) result = broadcast(row.info->name, result, inputs[k]->shape());
-    wants |= inputs[k]->requires_grad();
-    several |= inputs[k]->dim() > 0;
-    waits |= inputs[k]->impl()->deferred != nullptr;
-  }
-  int64_t count = 1;
-  for (int64_t n : result) count *= n;
-  const bool large = count > 0 && (waits || count >= least_);
-  const bool refused =
-      wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool;
-  std::shared_ptr<Fusion> f;
-  if (at.dtype != Dtype::none && several && large && !refused &&
-      (waits || result[result.size() - 1] > 1))
-    f = fusion_of(result, inputs, row.inputs, at);
-  if (!f) {
-    if (notes) note(why_not(row, inputs, count, least_, several, refused));
-    const Noting said(nullptr);
-    for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
+  Meeting at{inputs[0]->shape()};
+  if (!can_wait(row, inputs, at)) {
+    evaluate_operands(inputs, row.inputs);
     return {};
   }
-  const Place place = place_in(f->space, result);
+  const std::shared_ptr<Fusion> f = fusion_of(at, inputs, row.inputs);
+  const Place place = place_in(f->space, at.result);
   int in[3] = {-1, -1, -1};
   for (int k = 0; k < row.inputs; ++k) in[k] = f->operand(*inputs[k], place, op == op::id<op::Pow>);
-  return wait(f->result(f->builder.add(op, in, params), result, wants));
+  return wait(f->result(f->builder.add(op, in, params), at.result, at.wants));
 }
 
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
-  const Shape shape = x.shape();
-  const int last = shape.size() - 1;
-  bool taken = fuses_rows(how.op) && is_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
-  if (x.numel() < least_rows_) least_ = least_rows_;
-  taken = taken && x.numel() > 0 && x.numel() >= least_rows_;
-  taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
-  const std::shared_ptr<Fusion> f =
-      taken ? fusion_of(shape, inputs, 1, {x.dtype(), device_of(x)}) : nullptr;
-  const int id =
-      f && f->space == shape
-          ? f->builder.reduce(how.op, f->operand(x, Place::elements, false), how.param[0])
-          : -1;
+  Meeting at{x.shape()};
+  int id = -1;
+  std::shared_ptr<Fusion> f;
+  if (can_wait(how, x, at)) {
+    f = fusion_of(at, inputs, 1);
+    if (f->space == at.result)
+      id = f->builder.reduce(how.op, f->operand(x, Place::elements, false), how.param[0]);
+    if (id < 0) refused("its rows are results of a fused reduction");
+  }
   if (id < 0) {
-    if (notes) note(why_not(how, x, least_rows_));
-    const Noting said(nullptr);
-    evaluate(x);
+    evaluate_operands(inputs, 1);
     return {};
   }
-  return wait(
-      f->result(id, how.keepdim ? row_shape(shape) : without_last(shape), x.requires_grad()));
+  const Shape& shape = at.result;
+  return wait(f->result(id, how.keepdim ? row_shape(shape) : without_last(shape), at.wants));
 }
 
 Tensor Fuser::positions(const Reducing& how, const Tensor& x) {

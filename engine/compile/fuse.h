@@ -14,6 +14,10 @@
 #include "engine/core/deferral.h"
 #include "engine/core/tensor.h"
 
+namespace mt {
+struct OpRow;  // engine/ops/ops.h
+}
+
 namespace mt::ir {
 
 /// Whether programs by rows have the reduction.
@@ -22,10 +26,12 @@ inline Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1)
 
 class Fusion;  // one iteration space and its program
 
-/// Where operands meet: nowhere if they are integers, or of several floats or devices.
+/// Where operands meet: what the space of an operation's result has to be.
 struct Meeting {
+  Shape result;  // at first that of the first operand
   Dtype dtype = Dtype::none;
   const Device* device = nullptr;
+  bool wants = false;  // a gradient
 };
 
 /// Takes over the operations of this thread while it lives.
@@ -54,8 +60,9 @@ class Fuser : public Deferral {
   static void evaluate_together(const std::vector<Tensor>&);
 
  private:
-  std::shared_ptr<Fusion> fusion_of(const Shape& result, const Tensor* const* inputs, int n,
-                                    const Meeting&);
+  bool can_wait(const OpRow&, const Tensor* const* inputs, Meeting&) const;
+  bool can_wait(const Reducing&, const Tensor&, Meeting&);
+  std::shared_ptr<Fusion> fusion_of(const Meeting&, const Tensor* const* inputs, int n);
   Tensor wait(Tensor);
   std::vector<std::shared_ptr<Fusion>> open_;
   std::vector<Tensor> waiting_;

@@ -161,6 +161,10 @@ test('what mt.fuse does not fuse, its line and why', function()
   gives(function(a) local y = a * 2 return y + 1 end, 'mul: floats are fused, not int64', x:long())
   gives(function(a) local m = a:amax(-1, true) return a - m end, 'amax: rows of 20000 elements; 2 to 16384 are fused',
     mt.randn(50, 20000))
+  gives(function(a) local y = a:sum(-1) return y:sum(-1) end, 'sum: its rows are results of a fused reduction',
+    mt.randn(400, 100, 2))
+  gives(function(a) local m = a:long():gt(0) return mt.where(m, a, 0) end, 'gt: floats are fused, not int64', x)
+  gives(function(a) local y = a * 2 return y + 1 end, 'mul: it has one element in each row', mt.randn(3000, 1))
   gives(function(a) local y = (a * 2):cumsum(1) return y + 1 end,
     'cumsum: it reads a result that waits, which is computed first', x)
   gives(function(a)
