@@ -198,7 +198,7 @@ void set_host() {
   static const bool once = [] {
     host.index_base = 1, host.collect_garbage = collect_garbage;
     host.where = where, host.function = function_under_way;
-    host.run_on_gpu = run_on_gpu;
+    host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
     return true;
   }();
   (void)once;

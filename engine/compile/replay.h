@@ -195,6 +195,8 @@ class StepRecorder : public Recording {
   void reads_element() override;
   /// A verb is called with this argument.
   template <class Argument> void add(Verb, StepCall::Run, const Device&, const Argument&);
+  /// The call of a program, a Run.
+  static bool run_program(const Device&, const void* run);
   /// It was called.
   void called() {
     if (argument_changed_) [[unlikely]]
@@ -212,7 +214,6 @@ class StepRecorder : public Recording {
   /// The recorder's verbs into a device's table; false where a step on another GPU is being recorded.
   static bool stand_in(const Device&);
   static void leave(const Device&);
-  static bool run_program(const Device&, const void* run);
   void leave_tables();
   bool takes(const Device&);
   void stop();

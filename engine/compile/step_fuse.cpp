@@ -1,5 +1,8 @@
 // step_fuse.cpp -- joins elementwise calls of a recorded step, and reductions of their rows, to programs
 //
+// On a GPU these are calls whose bits are those of a program there: no reductions, whose order is the
+// kernel's, and no functions of CUDA's library.
+//
 // Calls are taken in order into groups of one iteration space, which run where their last call stood.
 // A group ends at a call that reads what it writes in another way, or writes what it reads or writes. A
 // result that no later call reads, and nobody sees after the step, is not written.
@@ -12,7 +15,10 @@
 
 #include "engine/compile/builder.h"
 #include "engine/compile/fuse.h"
+#include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
+#include "kernels/cpu/lower.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -73,6 +79,7 @@ struct Operand {
 
 /// A call that a program can compute.
 struct Work {
+  const Device* device;
   const Map* map = nullptr;
   const Reduce* reduce = nullptr;
   Dtype dtype;
@@ -105,13 +112,37 @@ int cost_of(int op, int part) {
   return made < 0 ? at->second : at->second = b.count() - before;
 }
 
+/// Whether a part of an operation is arithmetic alone: steps that kernels of all devices round alike.
+bool is_arithmetic(int op, int part) {
+  using ir::LaneOp;
+  thread_local std::map<std::pair<int, int>, bool> known;
+  const auto [at, is_new] = known.try_emplace({op, part}, false);
+  if (!is_new) return at->second;
+  Builder b;
+  int in[5];
+  for (int k = 0; k < 5; ++k) in[k] = b.input(k);
+  if (op_row(op).mask_first) in[part == 0 ? 0 : 1] = b.add(op::id<op::Lt>, in + 3);
+  const double params[op::kMaxParams] = {0.25, 0.5, 0.75, 1};
+  const int made = part == 0 ? b.add(op, in, params) : add_derivative(b, op, part, in, 5, params);
+  std::vector<int> used;
+  ir::LaneProgram lanes;
+  if (made < 0 || !lower(b.finish({made}, used).program(), Dtype::f32, lanes)) return false;
+  const auto plain = [](const ir::LaneInstruction& c) {
+    return c.op < LaneOp::inverse || (c.op >= LaneOp::iand && c.op <= LaneOp::iandnot) ||
+           (c.op >= LaneOp::compare && c.op != LaneOp::guard);
+  };
+  return at->second = std::all_of(lanes.code.begin(), lanes.code.end(), plain);
+}
+
 /// The map as work; none where a program cannot have it.
 std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
   if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
   const OpRow& row = op_row(m.op);
   if (row.info->accepts == op::Accepts::integer || (parameters && row.params > 0)) return {};
   if (cost_of(m.op, m.part) > kDearest) return {};
+  if (!is_cpu(*c.device) && !is_arithmetic(m.op, m.part)) return {};
   Work w;
+  w.device = c.device;
   w.map = &m, w.dtype = m.dtype, w.size = Shape(m.size, m.ndim);
   const int mask = !row.mask_first ? -1 : m.part == 0 ? 1 : 2;
   for (int k = 0; k <= m.inputs; ++k) {
@@ -139,12 +170,13 @@ std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
 /// A reduction along rows that lie in memory: of others the verb sums in another order.
 std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
   if (!ir::fuses_rows(r.op) || !(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 ||
-      r.reduced != 1)
+      r.reduced != 1 || !is_cpu(*c.device))
     return {};
   const BufferUse *const in = use_at(c, &r.in), *const out = use_at(c, &r.out);
   if (!in || !out || in->buffer < 0 || r.kept == 0 || r.kept + 1 > kMaxDims) return {};
   const int64_t n = r.reduced_size[0];
   Work w;
+  w.device = c.device;
   w.reduce = &r, w.dtype = r.dtype, w.size = with(Shape(r.kept_size, r.kept), n);
   if (n < 2 || n > kLongestRow || r.reduced_stride[0] != 1 ||
       numel(w.size) < 16 * ir::Fuser::smallest)
@@ -161,6 +193,7 @@ std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
 }
 
 struct Group {
+  const Device* device;
   Dtype dtype;
   Shape size;
   bool rows = false;  // it reduces them
@@ -219,7 +252,7 @@ bool Group::move_to(const Shape& to) {
 
 /// Brings the work and the group to one space. The work may be of one element for each row.
 bool Group::fit(Work& w) {
-  if (w.dtype != dtype) return false;
+  if (w.dtype != dtype || w.device != device) return false;
   const int64_t all = numel(size), n = numel(w.size), last = size[size.size() - 1];
   if (w.reduce) {
     if (n != all || !move_to(w.size)) return false;
@@ -338,7 +371,10 @@ struct StepFuser {
 
 std::optional<Work> StepFuser::work_at(size_t i) const {
   const StepCall& c = calls[i];
-  if (c.verb == Verb::map) return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters);
+  for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads anew
+    if (u.buffer >= 0 && buffers[size_t(u.buffer)].device != c.device) return {};
+  if (c.verb == Verb::map || c.verb == Verb::map_numbers)
+    return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters);
   if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
   return {};
 }
@@ -421,7 +457,7 @@ bool StepFuser::emit(Group& g) {
   r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
     std::memcpy(numbers + k * sizeof(double), &g.numbers[size_t(read[k])], sizeof(double));
-  StepCall c{Verb::run, run, &cpu_device(), argument, nullptr, 0, {}};
+  StepCall c{Verb::run, run, g.device, argument, nullptr, 0, {}};
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
     std::memcpy(&r.data[k], u.slot, sizeof(void*));
@@ -435,6 +471,8 @@ bool StepFuser::emit(Group& g) {
     if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[size_t(k)]->row)) return false;
     place(k, *out[size_t(k)], true);
   }
+  if (!is_cpu(*g.device) && !(host.prepare_on_gpu && host.prepare_on_gpu(r, *g.device)))
+    return false;
   if (p.by_rows) {
     const int64_t row = g.size[g.size.size() - 1];
     const size_t bytes = size_t(cpu_threads() * row_scratch(p, item_size(g.dtype), row));
@@ -473,7 +511,7 @@ std::vector<std::string> StepFuser::all() {
     if (!w || w->size.size() == 0 || numel(w->size) < ir::Fuser::smallest) continue;
     if (open.size() == kMostOpen) close(0);
     auto g = std::make_unique<Group>();
-    g->dtype = w->dtype, g->size = w->size;
+    g->device = w->device, g->dtype = w->dtype, g->size = w->size;
     if (!g->agrees(*w) || !g->add(*w)) continue;
     g->calls.push_back(i);
     g->names.push_back(name_of(*w));

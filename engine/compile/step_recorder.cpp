@@ -404,7 +404,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);
-  if (fuse_ != StepFusion::none && !gpu_)
+  if (fuse_ != StepFusion::none)
     made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_,
                               fuse_ == StepFusion::parameters, run_program);
   plan(*made);

@@ -55,7 +55,7 @@ void StepRecorder::add(Verb verb, StepCall::Run run, const Device& device, const
       drawn_ = std::max(drawn_, default_generator().counter());
       call.random = &a, call.place = a.offset - begun_;
     }
-    if constexpr (std::is_same_v<A, Map> || std::is_same_v<A, Reduce>)
+    if constexpr (std::is_base_of_v<Map, A> || std::is_same_v<A, Reduce>)
       if (host.where && fuse_ != StepFusion::none) call.where = host.where();
     calls_.push_back(std::move(call));
   }
@@ -147,12 +147,9 @@ bool run_on_gpu(const Run& r, const Device& d) {
     ~Unrecorded() { step_recorder = recorder; }
   };
   const auto launched = [&] { return Unrecorded(), program_on_gpu(r, d); };
-  const auto run = [](const Device& device, const void* argument) {
-    return host.run_on_gpu(*static_cast<const Run*>(argument), device);
-  };
   StepRecorder* const recorder = StepRecorder::current();
   if (!launched()) return false;
-  if (recorder) recorder->add(Verb::run, run, d, r), recorder->called();
+  if (recorder) recorder->add(Verb::run, StepRecorder::run_program, d, r), recorder->called();
   return true;
 }
 
@@ -174,6 +171,7 @@ bool stands(const Table& t) {
 }  // namespace
 
 bool StepRecorder::run_program(const Device& d, const void* argument) {
+  if (!is_cpu(d)) return host.run_on_gpu(*static_cast<const Run*>(argument), d);
   return Recorded<decltype(&Device::run)>::run<&Device::run>(d, argument);
 }
 

@@ -16,6 +16,7 @@ struct Host {
   void (*on_cuda_open)(const Device&) = nullptr;  // a GPU comes into use
   bool (*run_on_gpu)(const Run&,
                      const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
+  bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;
 

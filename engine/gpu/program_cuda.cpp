@@ -1,6 +1,7 @@
 // program_cuda.cpp -- elementwise expression programs on a GPU: CUDA C, compiled and launched
 #include "engine/gpu/program_cuda.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -115,6 +116,11 @@ const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   if (is_new) at->second = program_kernel(cuda_text(*r.program, r.dtype, ndim), device);
   return at->second;
 }
+/// Whether a launch can have the kernel's arguments: CUDA's limit is 4096 bytes.
+bool fits_launch(const Program& p, int ndim) {
+  const int used = p.outputs + p.inputs;
+  return 1 + used + std::max(p.numbers, 1) + ndim * (1 + used) <= 500;
+}
 
 bool has_kernel(const Run& r) { return is_float(r.dtype); }
 
@@ -132,6 +138,7 @@ bool run_on_gpu(const Run& r, const Device& device) {
   const int used = p.outputs + p.inputs;
   const View v(r);
   if (v.n == 0) return true;
+  if (!fits_launch(p, v.ndim)) return false;
   KernelArguments one;
   std::vector<uint64_t>& argument = one.words;
   argument.push_back(uint64_t(v.n));
@@ -142,7 +149,6 @@ bool run_on_gpu(const Run& r, const Device& device) {
   for (int d = 0; d < v.ndim; ++d) argument.push_back(uint64_t(v.size[d]));
   for (int k = 0; k < used; ++k)
     for (int d = 0; d < v.ndim; ++d) argument.push_back(uint64_t(v.strides[k][d]));
-  if (argument.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
   one.end();
   const LoadedKernel* const kernel = kernel_of(r, v.ndim, device);
   if (!kernel) return false;
@@ -151,6 +157,12 @@ bool run_on_gpu(const Run& r, const Device& device) {
                {{(v.n + kThreads - 1) / kThreads, 1, 1}, {kThreads, 1, 1}}, one, device);
   check_device(device);
   return true;
+}
+
+bool prepare_on_gpu(const Run& r, const Device& device) {
+  if (!has_kernel(r) || r.program->by_rows) return false;
+  const int ndim = View(r).ndim;
+  return fits_launch(*r.program, ndim) && kernel_of(r, ndim, device);
 }
 
 }  // namespace mt

@@ -15,6 +15,8 @@ std::string cuda_text(const Run&);
 
 /// Queues a run on the GPU. False where there is no such kernel: the operations run one by one.
 bool run_on_gpu(const Run&, const Device&);
+/// Compiles the kernel of an elementwise run, whose memory need not be there yet. False: there is none.
+bool prepare_on_gpu(const Run&, const Device&);
 
 // ---- what the two kinds of kernels share (program_rows_cuda.cpp) --------------------------------------
 

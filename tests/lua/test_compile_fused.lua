@@ -2,7 +2,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, told = t.test, t.eq, t.told
-local fuses = mt.ones(1).device == 'cpu' -- what runs on a GPU is not joined to programs
+local fuses = mt.ones(1).device == 'cpu' -- on a GPU calls that are arithmetic alone: test_cuda_compile.lua
 
 local function same(a, b, what)
   assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), (what or '') .. ': other bits')
@@ -68,7 +68,7 @@ test('chains, reductions of rows and what follows them are one program', functio
   } do
     local text = alike(name, case[2], random(640, 96))
     assert(not fuses or text:find((': %d verbs in 1 parts'):format(case[1])), name .. text)
-    assert(fuses == (text:find 'one program, float32 %(' ~= nil), name .. text)
+    assert(not fuses or text:find 'one program, float32 %(', name .. text)
   end
   local text = alike('lines', function(x)
     local y = x * 2
@@ -187,7 +187,7 @@ test('random steps', function()
     state = (state * 1103515245 + 12345) % 2 ^ 31
     return math.floor(state / 2 ^ 31 * n) + 1
   end
-  for round = 1, 60 do
+  for round = 1, fuses and 60 or 12 do -- a GPU's programs are compiled each
     local plan = {}
     for k = 1, 3 + pick(9) do plan[k] = {pick(9), pick(k), pick(k), pick(100)} end
     local dtype, backward = pick(4) == 1 and 'float64' or 'float32', pick(3) == 1

@@ -136,6 +136,42 @@ test('parts of a step are graphs: arguments that move, results and gradients tha
   end, 12)
 end)
 
+test('arithmetic over one space is one kernel, with its gradient; functions, sums, float16 are not', function()
+  local w, scale = mt.linspace(-1, 1, 64):to('cuda'):requires_grad_(), mt.tensor(3)
+  local function made(f, make)
+    local step = mt.compile(f)
+    eq(told(function()
+      for i = 1, 6 do
+        local x = make(i)
+        local expected, g = f(x), w.grad
+        assert(mt.equal(step(x):detach(), expected:detach()) and (not g or mt.equal(w.grad, g)), i)
+      end
+    end), '')
+    local text = explained(step)
+    assert(not text:find 'not fused', text)
+    return text
+  end
+  local function random(dtype) return function(i)
+    mt.manual_seed(i)
+    return mt.randn(64, 64):to('cuda'):to(dtype)
+  end end
+  local floats = random 'float32'
+  local function has(text, ...) for _, part in ipairs {...} do assert(text:find(part, 1, true), text) end end
+  local text = made(function(x)
+    w.grad = nil
+    local loss = ((x * w + 0.5):relu() - x):square():mean()
+    loss:backward()
+    return loss
+  end, floats)
+  if not t.has_nvrtc() then return assert(not text:find 'one program', text) end
+  has(text, 'one program, float32 (64 x 64): mul, add, relu, sub, square', 'relu gradient, mul gradient')
+  has(made(function(x) return (mt.where(x:gt(0), x, x:abs():sqrt()) / 3):exp() * 2 - x end, floats),
+    'float32 (4096): gt, abs, sqrt, where, div; ', 'one program, float32 (4096): mul, sub; ')
+  has(made(function(x) return (x:t() * 2 + x - 1):sum(2) end, floats), 'program, float32 (64 x 64): mul, add, sub; ')
+  has(made(function(x) return x:neg() * scale + 1 end, floats), ': 3 verbs in 1 parts') -- a number that is read anew
+  has(made(function(x) return x * 2 + 1 end, random 'float16'), ': 2 verbs in 1 parts') -- each is rounded
+end)
+
 test('a compiled step that a graph records runs as it is', function()
   local step = mt.compile(function(x) return x * 2 + 1 end)
   local x = ramp(3)
