@@ -14,7 +14,7 @@ inline namespace MT_ISA {
 
 constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
-constexpr int64_t kRepeat = 64;    // copies of an element that a whole row repeats
+constexpr int64_t kRepeat = 64;    // copies of an element that a row repeats
 
 using Two [[gnu::may_alias]] = uint16_t;  // an element of any type of this size
 using Four [[gnu::may_alias]] = uint32_t;
@@ -51,6 +51,7 @@ struct Operand {
   int ndim;
   const int64_t *size, *stride;  // strides in elements
   bool flat, scalar;             // contiguous through all dimensions; the same element everywhere
+  int64_t copied;                // copies of that element in the buffer
   alignas(64) char buffer[kBufferBytes];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
@@ -64,8 +65,7 @@ struct Operand {
       flat = true;
       for (int d = dims - 1; d >= 0; expected *= sizes[d--]) flat &= strides[d] == expected;
     }
-    if (scalar)
-      move_run(buffer, 1, data, 0, smaller(kBufferBytes / item, count(dims, sizes)), item);
+    copied = 0;
   }
   /// Whether the block must pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
@@ -85,7 +85,10 @@ struct Operand {
   /// The address of the block's elements, made contiguous.
   char* read(int64_t at, int64_t n, bool one_row) {
     if (flat) return data + at * item;
-    if (scalar) return buffer;
+    if (scalar) {
+      if (copied < n) move_run(buffer, 1, data, 0, copied = n, item);
+      return buffer;
+    }
     if (direct(one_row)) return data + offset_of(at, ndim, size, stride) * item;
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
       move_run(buffer + i * item, 1, data + offset * item, stride[ndim - 1], length, item);
@@ -126,7 +129,7 @@ void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, boo
       continue;
     }
     longest = smaller(n, kRepeat);
-    if (!o.scalar) move_run(o.buffer, 1, data[k], 0, longest, o.item);
+    move_run(o.buffer, 1, data[k], 0, longest, o.item);
     data[k] = o.buffer;
   }
   for (int64_t done = 0; done < n; done += longest) {
