@@ -136,11 +136,13 @@ int reduce_pairs(Args& a) {
 }
 
 /// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
-/// run, which reads no numbers}, what errors call it, the Lua function for all other calls.
+/// run, which reads no numbers}, what errors call it, the Lua function for all other calls: it takes whether
+/// there are tensors alone, and the arguments.
 int call_compiled(Args& a) {
   lua_State* L = a.L;
   const int n = lua_gettop(L);
-  const bool plain = (n == 1 && shape_at(L, 1)) || (n == 2 && shape_at(L, 1) && shape_at(L, 2));
+  bool plain = n > 0;
+  for (int k = 1; k <= n && plain; ++k) plain = shape_at(L, k);
   if (plain && !recording) {  // a recorded call shows its program
     lua_rawgeti(L, lua_upvalueindex(3), n);
     const auto* e = static_cast<const ir::Expression*>(lua_touserdata(L, -1));
@@ -148,7 +150,7 @@ int call_compiled(Args& a) {
     if (e) {
       static constexpr double no_numbers[256] = {};
       TensorList inputs;
-      inputs.reserve(2);
+      inputs.reserve(size_t(n));
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
       const char* const name = lua_tostring(L, lua_upvalueindex(4));
       return push_all(a, ir::apply(*e, name, inputs, no_numbers));
@@ -156,7 +158,9 @@ int call_compiled(Args& a) {
   }
   lua_pushvalue(L, lua_upvalueindex(5));
   lua_insert(L, 1);
-  lua_call(L, n, LUA_MULTRET);
+  lua_pushboolean(L, plain);
+  lua_insert(L, 2);
+  lua_call(L, n + 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 const Entry kCompiled{"compiled(..)", "A compiled function.", Body(call_compiled) | kKeepsNames};

@@ -76,11 +76,11 @@ end
 --- The arguments sorted: tensors, numbers, and what each is.
 local function sorted(record, n, ...)
   local tensors, numbers, kinds, out = {}, {}, {}, nil
-  for i = 1, n do
+  for i = 1, math.max(n, 1) do
     local x = select(i, ...)
     if mt.is_tensor(x) then kinds[i], tensors[#tensors + 1] = 'tensor', x
     elseif type(x) == 'number' then kinds[i], numbers[#numbers + 1] = 'number', x
-    elseif i == n and type(x) == 'table' then out = check_options(record, x)
+    elseif i == n and n > 1 and (x == nil or type(x) == 'table') then out = x and check_options(record, x)
     else core.fail('%s: argument %d must be a tensor or a number, got %s', record.name, i, core.describe(x)) end
   end
   if #tensors == 0 then core.fail('%s: none of the arguments is a tensor', record.name) end
@@ -107,16 +107,12 @@ end
 --- The function of tensors that f becomes.
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}, latest = {}}
-  local latest, is_tensor = record.latest, mt.is_tensor
-  local compiled_function = parts.caller(record.simple, name, function(x, y, ...)
-    local n = y == nil and 1 or 2
-    local made = select('#', ...) == 0 and latest[n]
-    if made and is_tensor(x) and (n == 1 or is_tensor(y)) then
-      local numbers = read_captured(made)
-      if numbers then return run(made.program, name, numbers, x, y) end
-    end
-    if y == nil and select('#', ...) == 0 then return call(record, x) end
-    return call(record, x, y, ...)
+  local latest = record.latest
+  local compiled_function = parts.caller(record.simple, name, function(only_tensors, ...)
+    local made = only_tensors and latest[select('#', ...)]
+    local numbers = made and read_captured(made)
+    if numbers then return run(made.program, name, numbers, ...) end
+    return call(record, ...)
   end)
   records[compiled_function] = record
   trace.sources[compiled_function] = f
