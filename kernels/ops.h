@@ -210,7 +210,7 @@ struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
     Accepts::real, {output}, kPositive,
     {1.6329931618554521, 0.81649658092772603, 0.55470019622522912}, {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
+  template <class T> MT_HD static T f(T x) { return math::rsqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
 MT_FUNCTION(Rsqrt, rsqrt)
@@ -682,9 +682,9 @@ struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
     "(x + 3) / 6 held between 0 and 1; the slope at the ends is 0",
     Accepts::real, {a}, kReals, {0.29166666666666667, 0.58333333333333333, 0.95833333333333333}};
-  template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) / T(6); }
+  template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) * T(1. / 6); }
   template <class T> MT_HD static T df(T g, T x) {
-    return select(x > T(-3), select(x < T(3), g / T(6), zero(g)), zero(g));
+    return select(x > T(-3), select(x < T(3), g * T(1. / 6), zero(g)), zero(g));
   }
 };
 MT_FUNCTION(Hardsigmoid, hardsigmoid)
@@ -692,7 +692,7 @@ MT_FUNCTION(Hardsigmoid, hardsigmoid)
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019)",
     Accepts::real, {a}, kReals, {-0.36458333333333333, 0.29166666666666667, 2.6354166666666667}};
-  template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) / T(6)); }
+  template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) * T(1. / 6)); }
   template <class T> MT_HD static T df(T g, T x) {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
@@ -750,7 +750,7 @@ struct Elu {
     Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
-    return select(x < T(0), -alpha * math::one_minus_exp(x), x);
+    return select(x < T(0), (alpha + alpha) * math::half_expm1(x), x);
   }
   // exp of what is held below 0 never overflows
   template <class T> MT_HD static T df(T g, T x, T alpha) {
@@ -764,7 +764,7 @@ struct Celu {
     Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
-    return select(x > T(0), x, alpha * math::expm1(x / alpha));
+    return select(x < T(0), (alpha + alpha) * math::half_expm1(x * (T(1) / alpha)), x);
   }
   template <class T> MT_HD static T df(T g, T x, T alpha) {
     return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
@@ -779,7 +779,7 @@ struct Selu {
     Accepts::real, {a}, kReals, {-1.254395446337865, 0.52535049367774025, 2.8894277152275714}, {},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) {
-    return select(x < T(0), T(-kScale * kAlpha) * math::one_minus_exp(x), T(kScale) * x);
+    return select(x < T(0), T(2 * kScale * kAlpha) * math::half_expm1(x), T(kScale) * x);
   }
   template <class T> MT_HD static T df(T g, T x) {
     T below = g * T(kScale * kAlpha) * exp(clamp(x, T(-math::kInfinity), T(0)));

@@ -184,7 +184,7 @@ template <class T> class Generator {
   int32_t a_mask() { return masks_[size_t(rng_.below(int64_t(masks_.size())))]; }
   void step() {
     const LaneOp op = LaneOp(rng_.between(int(LaneOp::add), int(LaneOp::select)));
-    if (op == LaneOp::ternary || op == LaneOp::scale || op == LaneOp::inverse) return;
+    if (op == LaneOp::ternary || op == LaneOp::scale || ir::is_estimate(op)) return;
     if (op >= LaneOp::iadd && op < LaneOp::shl)
       return put(builder_.add(op, an_exact(), an_exact()), true);
     if (op == LaneOp::shl || op == LaneOp::shr)

@@ -148,7 +148,7 @@ bool check(const Maker& m, Dtype dtype, const std::vector<std::vector<double>>& 
   const double numbers[kNumbers] = {0.75, -2};
   const Reference reference(m, dtype, inputs, numbers, n);
   bool estimates = false;  // inverses: the bits are those of the loops' own instruction set
-  for (const ir::LaneInstruction& x : lanes.code) estimates |= x.op == ir::LaneOp::inverse;
+  for (const ir::LaneInstruction& x : lanes.code) estimates |= ir::is_estimate(x.op);
   for (const Isa isa : {Isa::avx2, Isa::avx512}) {
     if (isa != best && (isa == Isa::avx512 || estimates)) continue;
     const auto code = compile(lanes, isa, 0);

@@ -103,6 +103,7 @@ class LaneText {
       case LaneOp::trunc: return "truncF(r0)";
       case LaneOp::rint: return "rintF(r0)";
       case LaneOp::inverse: return "1 / r0";
+      case LaneOp::rsqrt: return "1 / sqrtF(r0)";
       case LaneOp::scale: return "scale(r0, r1)";
       case LaneOp::fma: {
         const bool minus_addend = c.bits & ir::kMinusAddend;

@@ -71,8 +71,9 @@ template <class Op, int Part, class T> struct Kernel {
                         std::integer_sequence<int, S...>, const In*... in) {
     using F = op::Formula<Op, Part>;
     using P = simd::Pack;
-    const auto make = [&](auto... x) __attribute__((always_inline)) {
-      return P(F::call(x..., P(given[S])...));
+    [[maybe_unused]] const P number[sizeof...(S) + 1] = {P(given[S])..., P(0)};
+    const auto make = [number](auto... x) __attribute__((always_inline)) {
+      return P(F::call(x..., number[S]...));
     };
     constexpr Shortcut way = shortcut<Op, Part>;
     if constexpr (way != Shortcut::angle) return each_pack(n, make, out, in...);

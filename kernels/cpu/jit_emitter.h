@@ -130,7 +130,7 @@ class Emitter {
   void write_float();
   void write_integer();
   void write_mask();
-  void write_inverse();
+  void write_estimate(ir::LaneOp);
   void write_scale();
   void write_fma();
   void write_ternary();

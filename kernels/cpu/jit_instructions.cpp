@@ -46,7 +46,8 @@ void Emitter::write(int32_t id, int copy) {
       return plan_.invariant[size_t(id)] ? write_repeated_half() : write_load_half();
     case LaneOp::load_bool:
       return plan_.invariant[size_t(id)] ? write_repeated_bool() : write_load_bool();
-    case LaneOp::inverse: return write_inverse();
+    case LaneOp::inverse:
+    case LaneOp::rsqrt: return write_estimate(now_->op);
     case LaneOp::scale: return write_scale();
     case LaneOp::fma: return write_fma();
     case LaneOp::ternary: return write_ternary();
@@ -184,10 +185,12 @@ void Emitter::write_mask() {
 }
 #undef MT_BINARY
 
-void Emitter::write_inverse() {
+void Emitter::write_estimate(LaneOp op) {
   const Place a = any(0);
   consume();
-  MT_EMIT(vrcp14ps, result(), a);
+  const Xmm to = result();
+  if (op == LaneOp::inverse) MT_EMIT(vrcp14ps, to, a);
+  else MT_EMIT(vrsqrt14ps, to, a);
 }
 
 void Emitter::write_scale() {

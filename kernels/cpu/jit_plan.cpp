@@ -144,8 +144,9 @@ void Plan::expand(int item) {
       const int32_t up = add(LaneOp::shl, half, -1, uint64_t(mantissa));
       const int32_t down = add(LaneOp::shl, add(LaneOp::isub, k, half), -1, uint64_t(mantissa));
       add(LaneOp::mul, add(LaneOp::mul, x.in[0], up), down);
-    } else if (x.op == LaneOp::inverse) {
-      add(LaneOp::div, add(LaneOp::constant, -1, -1, ir::word_of(1.0f)), x.in[0]);
+    } else if (is_estimate(x.op)) {
+      const int32_t of = x.op == LaneOp::rsqrt ? add(LaneOp::sqrt, x.in[0]) : x.in[0];
+      add(LaneOp::div, add(LaneOp::constant, -1, -1, ir::word_of(1.0f)), of);
     } else {
       out.push_back(x);
     }

@@ -7,7 +7,7 @@ namespace mt {
 /// The registers of an instruction set, and what it can do with them.
 struct RegisterFile {
   int vectors, masks;  // masks 0: masks are vectors
-  bool wide;  // AVX-512: any function of three bits, `scale` and `inverse` are instructions
+  bool wide;  // AVX-512: any function of three bits, `scale` and the estimates are instructions
   int bytes;  // of a vector
 };
 

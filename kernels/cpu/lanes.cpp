@@ -17,21 +17,22 @@ struct Row {
   bool mask;
 };
 // In the order of LaneOp.
-constexpr Row rows[] = {{"load", 0, false},       {"load_f16", 0, false},  {"load_word", 0, false},
-                        {"load_bool", 0, true},   {"load_turn", 0, false}, {"load_one", 0, false},
-                        {"number", 0, false},     {"constant", 0, false},  {"truth", 0, true},
-                        {"add", 2, false},        {"sub", 2, false},       {"mul", 2, false},
-                        {"div", 2, false},        {"min", 2, false},       {"max", 2, false},
-                        {"sqrt", 1, false},       {"floor", 1, false},     {"ceil", 1, false},
-                        {"trunc", 1, false},      {"rint", 1, false},      {"inverse", 1, false},
-                        {"scale", 2, false},      {"fma", 3, false},       {"iadd", 2, false},
-                        {"isub", 2, false},       {"and", 2, false},       {"or", 2, false},
-                        {"xor", 2, false},        {"andnot", 2, false},    {"shl", 1, false},
-                        {"shr", 1, false},        {"ternary", 3, false},   {"compare", 2, true},
-                        {"icompare", 2, true},    {"mand", 2, true},       {"mor", 2, true},
-                        {"mxor", 2, true},        {"mnot", 1, true},       {"select", 3, false},
-                        {"guard", 1, false},      {"store", 1, false},     {"store_f16", 1, false},
-                        {"store_word", 1, false}, {"store_bool", 1, false}};
+constexpr Row rows[] = {
+    {"load", 0, false},      {"load_f16", 0, false},   {"load_word", 0, false},
+    {"load_bool", 0, true},  {"load_turn", 0, false},  {"load_one", 0, false},
+    {"number", 0, false},    {"constant", 0, false},   {"truth", 0, true},
+    {"add", 2, false},       {"sub", 2, false},        {"mul", 2, false},
+    {"div", 2, false},       {"min", 2, false},        {"max", 2, false},
+    {"sqrt", 1, false},      {"floor", 1, false},      {"ceil", 1, false},
+    {"trunc", 1, false},     {"rint", 1, false},       {"inverse", 1, false},
+    {"rsqrt", 1, false},     {"scale", 2, false},      {"fma", 3, false},
+    {"iadd", 2, false},      {"isub", 2, false},       {"and", 2, false},
+    {"or", 2, false},        {"xor", 2, false},        {"andnot", 2, false},
+    {"shl", 1, false},       {"shr", 1, false},        {"ternary", 3, false},
+    {"compare", 2, true},    {"icompare", 2, true},    {"mand", 2, true},
+    {"mor", 2, true},        {"mxor", 2, true},        {"mnot", 1, true},
+    {"select", 3, false},    {"guard", 1, false},      {"store", 1, false},
+    {"store_f16", 1, false}, {"store_word", 1, false}, {"store_bool", 1, false}};
 static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
 bool commutes(LaneOp op, uint64_t bits) {
@@ -198,7 +199,7 @@ bool LaneBuilder::minus_of(int32_t& id) const {
 }
 
 int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
-  if (x.op == LaneOp::inverse) return -1;  // the machine's own
+  if (is_estimate(x.op)) return -1;  // the machine's own
   const int n = inputs_of(x.op);
   bool all = true;
   uint64_t v[3] = {};

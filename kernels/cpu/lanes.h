@@ -38,6 +38,7 @@ enum class LaneOp : uint8_t {
   trunc,
   rint,
   inverse,  // 1 / a for math::core::about_inverse: rounded in AVX2, within 2^-14 in AVX-512; of float32
+  rsqrt,  // the same of sqrt(a), for about_rsqrt
   scale,  // a 2^b rounded once, for 0.5 <= |a| < 2 and a whole b whose half is an exponent of a normal number
   fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
   // integers of the same width, and the bits of floats
@@ -84,6 +85,7 @@ const char* name_of(LaneOp);
 int inputs_of(LaneOp);
 /// Whether the value is a mask, and not a number or its bits.
 bool is_mask(LaneOp);
+inline bool is_estimate(LaneOp op) { return op == LaneOp::inverse || op == LaneOp::rsqrt; }
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
 inline bool is_load(LaneOp op) { return op <= LaneOp::load_one; }
 /// Whether the operand moves on with each turn.
@@ -256,6 +258,10 @@ template <class T> struct Lane {
   friend Lane about_inverse(Lane a) {
     if constexpr (sizeof(T) == 8) return Lane(1) / a;
     else return of(record(LaneOp::inverse, a.id));
+  }
+  friend Lane about_rsqrt(Lane a) {
+    if constexpr (sizeof(T) == 8) return Lane(1) / sqrt(a);
+    else return of(record(LaneOp::rsqrt, a.id));
   }
   friend Lane sqrt(Lane a) { return of(record(LaneOp::sqrt, a.id)); }
   friend Lane floor(Lane a) { return of(record(LaneOp::floor, a.id)); }

@@ -154,6 +154,7 @@ MT_SIMD Pack if_minus(Pack x, Pack yes, Pack no) {
   return select(PackMask{_mm512_movepi32_mask(as_words(x.v))}, yes, no);
 }
 MT_SIMD Pack about_inverse(Pack d) { return _mm512_rcp14_ps(d.v); }
+MT_SIMD Pack about_rsqrt(Pack x) { return _mm512_rsqrt14_ps(x.v); }
 #else
 MT_SIMD Pack if_minus(Pack x, Pack yes, Pack no) { return _mm256_blendv_ps(no.v, yes.v, x.v); }
 #endif

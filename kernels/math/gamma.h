@@ -7,6 +7,31 @@ inline namespace MT_ISA {
 namespace math {
 namespace special {
 
+// ---- the incomplete gamma functions: for a float result within 2^-28, by fewer terms and short logarithms
+
+/// Where a series ends: a term that is smaller does not count. Where a fraction does: it moves no more.
+template <class T> constexpr double least_term = sizeof(T) == 4 ? 1e-10 : 1e-17;
+template <class T> constexpr double least_move = sizeof(T) == 4 ? 2e-10 : 4e-16;
+template <class T> MT_HD double exp_for(double x) {
+#ifndef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 4) return core::wide_exp(core::limit(x, 700.0));
+#endif
+  return math::exp(x);
+}
+template <class T> MT_HD double log_for(double x) {
+#ifndef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 4) return core::wide_log(x);
+#endif
+  return math::log(x);
+}
+/// Of a positive number.
+template <class T> MT_HD double lgamma_for(double x) {
+#ifndef __CUDA_ARCH__
+  if constexpr (sizeof(T) == 4) return core::wide_lgamma(x);
+#endif
+  return lgamma(x);
+}
+
 /// log(gamma(1 + a)) for 0 <= a <= 1/2, exact near 0: Abramowitz and Stegun 6.1.33.
 MT_HD double lgamma_above_one(double a) {
   const double rest = core::poly(
@@ -31,50 +56,48 @@ MT_HD double log_less(double x, double a) {
   return s * (2 * z * p - u);
 }
 
-/// x^a e^-x / gamma(a): beyond a = 10 by Stirling's series, so that nothing large is subtracted.
-MT_HD double gamma_factor(double a, double x) {
-  if (a < 10) return math::exp(a * math::log(x) - x - lgamma(a));
+/// x^a e^-x / gamma(a): for a large a by Stirling's series, so that nothing large is subtracted.
+template <class T> MT_HD double gamma_factor(double a, double x) {
+  if (a < (sizeof(T) == 4 ? 4 : 10)) return exp_for<T>(a * log_for<T>(x) - x - lgamma_for<T>(a));
   const double z = 1 / (a * a);
   const double rest = core::poly(z, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680, 1. / 1188,
                                  -691. / 360360, 1. / 156) /
                       a;
-  return math::exp(a * log_less(x, a) - rest) * math::sqrt(a / (2 * kPi));
+  return exp_for<T>(a * log_less(x, a) - rest) * math::sqrt(a / (2 * kPi));
 }
 
-/// The lower function by its series in x, the upper one by Legendre's continued fraction (modified
-/// by Lentz), each where it is soon done; the first as if the factor were 1.
-MT_HD double lower_series(double a, double x) {
+/// The lower function by its series in x, the upper one by Legendre's continued fraction, whose numerators and
+/// denominators are held below 2^300; each where it is soon done; the first as if the factor were 1.
+template <class T> MT_HD double lower_series(double a, double x) {
   double term = 1 / a, sum = term;
-  for (double n = 1; n < 5000 && term > 1e-17 * sum; ++n) sum += term *= x / (a + n);
+  for (double n = 1; n < 5000 && term > least_term<T> * sum; ++n) sum += term *= x / (a + n);
   return sum;
 }
-MT_HD double upper_fraction(double a, double x) {
-  const double tiny = 1e-300;
-  double b = x + 1 - a, c = 1 / tiny, d = 1 / b, h = d;
+template <class T> MT_HD double upper_fraction(double a, double x) {
+  double b = x + 1 - a, p0 = 0, q0 = 1, p = 1, q = b;
   for (double n = 1; n < 5000; ++n) {
     const double an = n * (a - n);
     b += 2;
-    d = an * d + b, c = b + an / c;
-    d = 1 / (d == 0 ? tiny : d), c = c == 0 ? tiny : c;
-    const double step = c * d;
-    h *= step;
-    if (math::fabs(step - 1) < 1e-16) break;
+    const double p1 = fma(b, p, an * p0), q1 = fma(b, q, an * q0);
+    p0 = p, q0 = q, p = p1, q = q1;
+    if (math::fabs(p * q0 - p0 * q) <= least_move<T> * math::fabs(p * q0)) break;
+    if (math::fabs(q) > 0x1p300) p *= 0x1p-300, q *= 0x1p-300, p0 *= 0x1p-300, q0 *= 0x1p-300;
   }
-  return h;
+  return p / q;
 }
 
 /// The upper function for small a and x: 1 - x^a / gamma(1 + a), and the rest of the series.
-MT_HD double upper_series(double a, double x) {
+template <class T> MT_HD double upper_series(double a, double x) {
   double power = 1, sum = 0;
   for (double n = 1; n < 200; ++n) {
     power *= -x / n;
     const double term = power / (a + n);
     sum += term;
-    if (math::fabs(term) <= 1e-17 * math::fabs(sum)) break;
+    if (math::fabs(term) <= least_term<T> * math::fabs(sum)) break;
   }
-  const double logs = a * math::log(x);
-  const double one = a <= 0.5 ? lgamma_above_one(a) : lgamma(1 + a);
-  return -math::expm1(logs - one) - a * math::exp(logs - one) * sum;
+  const double logs = a * log_for<T>(x);
+  const double one = a <= 0.5 ? lgamma_above_one(a) : lgamma_for<T>(1 + a);
+  return -math::expm1(logs - one) - a * exp_for<T>(logs - one) * sum;
 }
 
 /// Temme's uniform expansion (DLMF 8.12.7 and 8.12.18), for a from 500 on and |x - a| <= 0.3 a;
@@ -106,7 +129,7 @@ MT_HD double temme(double a, double x, double side) {
 }
 
 /// Of a < 0 or x < 0 NaN; at the edges as PyTorch's. `upper`: 1 - P(a, x).
-MT_HD double incomplete_gamma(double a, double x, bool upper) {
+template <class T> MT_HD double incomplete_gamma(double a, double x, bool upper) {
   const double infinity = __builtin_inf(), none = upper ? 1 : 0, all = upper ? 0 : 1;
   if (!(a >= 0) || !(x >= 0) || (a == 0 && x == 0) || (a == infinity && x == infinity))
     return __builtin_nan("");
@@ -114,43 +137,45 @@ MT_HD double incomplete_gamma(double a, double x, bool upper) {
   if (x == 0 || a == infinity) return none;
   if (a >= 500 && math::fabs(x - a) <= 0.3 * a) return temme(a, x, upper ? 1 : -1);
   const bool small = x <= 1.1 && (x <= 0.5 ? -0.4 / math::log(x) >= a : x * 1.1 >= a);
-  if (upper && small) return upper_series(a, x);  // 1 - P would lose its digits
+  if (upper && small) return upper_series<T>(a, x);  // 1 - P would lose its digits
   if (x > 1.1 && x >= a) {
-    const double q = upper_fraction(a, x) * gamma_factor(a, x);
+    const double q = upper_fraction<T>(a, x) * gamma_factor<T>(a, x);
     return upper ? q : 1 - q;
   }
-  const double p = lower_series(a, x) * gamma_factor(a, x);
+  const double p = lower_series<T>(a, x) * gamma_factor<T>(a, x);
   return upper ? 1 - p : p;
 }
 
-struct RealPower {
+template <class T> struct RealPower {
   double s;
-  MT_HD double operator()(double y) const { return math::pow(y, -s); }
+  MT_HD double operator()(double y) const {
+#ifndef __CUDA_ARCH__
+    if constexpr (sizeof(T) == 4) return exp_for<T>(-core::at_most(s, 0x1p128) * log_for<T>(y));
+#endif
+    return math::pow(y, -s);
+  }
 };
 
 /// Hurwitz' zeta function: NaN for s < 1, infinite at s = 1 and at q = 0, -1, ..; below 0 only a
 /// whole s has a real value, by the terms below 0 and those above it.
-MT_HD double zeta(double s, double q) {
+template <class T> MT_HD double zeta(double s, double q) {
   const double infinity = __builtin_inf(), nan = __builtin_nan("");
   if (s == 1) return infinity;
   if (!(s > 1) || q != q) return nan;
-  const RealPower power{s};
-  if (q > 0) return hurwitz(s, q, power);
+  const RealPower<T> power{s};
+  if (q > 0) return hurwitz<T>(s, q, power);
   const double f = q - math::floor(q);
   if (f == 0) return infinity;
   if (math::floor(s) != s || q == -infinity) return nan;
-  const double below = hurwitz(s, 1 - f, power) - hurwitz(s, 1 - q, power);
-  return hurwitz(s, f, power) + (math::fmod(s, 2.0) == 0 ? below : -below);
+  const double below = hurwitz<T>(s, 1 - f, power) - hurwitz<T>(s, 1 - q, power);
+  return hurwitz<T>(s, f, power) + (math::fmod(s, 2.0) == 0 ? below : -below);
 }
 
 }  // namespace special
 
-MT_HD double zeta(double s, double q) { return special::zeta(s, q); }
-MT_HD float zeta(float s, float q) { return float(special::zeta(double(s), double(q))); }
-MT_HD double igamma(double a, double x) { return special::incomplete_gamma(a, x, false); }
-MT_HD float igamma(float a, float x) { return float(igamma(double(a), double(x))); }
-MT_HD double igammac(double a, double x) { return special::incomplete_gamma(a, x, true); }
-MT_HD float igammac(float a, float x) { return float(igammac(double(a), double(x))); }
+template <class T> MT_HD T zeta(T s, T q) { return T(special::zeta<T>(s, q)); }
+template <class T> MT_HD T igamma(T a, T x) { return T(special::incomplete_gamma<T>(a, x, false)); }
+template <class T> MT_HD T igammac(T a, T x) { return T(special::incomplete_gamma<T>(a, x, true)); }
 
 }  // namespace math
 }  // namespace MT_ISA

@@ -192,6 +192,7 @@ template <class T> MT_HD T lesser(T n, T most) {
 }
 
 template <class T> MT_HD Symbolic<T> about_inverse(T d) { return T(1) / d; }
+template <class T> MT_HD Symbolic<T> about_rsqrt(T x) { return T(1) / sqrt(x); }
 
 /// x / d, given about_inverse(d): rounded about once.
 template <class T> MT_HD T quotient(T x, T d, T inverse) {
@@ -257,8 +258,10 @@ MT_FROM_LIBM(cos)
 MT_FROM_LIBM(tanh)
 MT_FROM_LIBM(erf)
 
-MT_HD float one_minus_exp(float x) { return -expm1(x); }
-MT_HD double one_minus_exp(double x) { return -expm1(x); }
+MT_HD float rsqrt(float x) { return 1 / sqrt(x); }
+MT_HD double rsqrt(double x) { return 1 / sqrt(x); }
+MT_HD float half_expm1(float x) { return 0.5f * expm1(x); }
+MT_HD double half_expm1(double x) { return 0.5 * expm1(x); }
 
 namespace core {
 template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
@@ -289,6 +292,16 @@ template <class T> MT_HD T scaled_by(T y, T n, T x) {
   using R = Real<T>;
   T unit = select(x < T(-86), T(0x1p-63f), T(1));
   return y * from_bits<T>((to_bits(n) << R::mantissa) - to_bits(unit)) * unit;
+}
+
+/// 1 / sqrt(x). In float a step of Newton's from an estimate, which is right itself where that gives NaN.
+template <class T> MT_HD T rsqrt(T x) {
+  if constexpr (is_single<T>) {
+    T y = about_rsqrt(x), error = fused(-(x * y), y, T(1));
+    return select(error == error, fma(T(0.5) * y, error, y), y);
+  } else {
+    return T(1) / sqrt(x);
+  }
 }
 
 /// In float a large x makes n the largest and q infinite or nearly so, and a small x is looked for at the
@@ -346,16 +359,18 @@ template <class T> MT_HD T expm1(T x) {
   return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
-/// 1 - e^x for x < 0; of others some number. In float ln(2) may be short, for a k other than 0 makes 2^k small.
-template <class T> MT_HD T one_minus_exp(T x) {
+/// (e^x - 1) / 2, for x < 0 above all: in float ln(2) is short, which a k other than 0 hides where it makes 2^k
+/// small; up to 4 ulp are lost where x is large. There as in `exp`: the largest n, and an infinite polynomial.
+template <class T> MT_HD T half_expm1(T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
-    const T round(R::round + R::bias), held = at_least(x, T(-20));
-    T n = fma(held, T(R::log2e), round), r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
+    const T round(R::round + R::bias - 1), most(R::round + R::bias - 1 + 128);
+    T held = at_least(x, T(-20)), n = lesser(fma(held, T(R::log2e), round), most);
+    T r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
     T s = power_of_two(n);
-    return fma(-s, fma(r * r, exp_poly(r), r), T(1) - s);
+    return fma(s, fma(r * r, exp_poly(r), r), s - T(0.5));
   } else {
-    return -expm1(x);
+    return T(0.5) * expm1(x);
   }
 }
 
@@ -635,10 +650,11 @@ MT_HD float cos(float x) {
 
 }  // namespace core
 
+MT_FROM_CORE(rsqrt)
 MT_FROM_CORE(exp)
 MT_FROM_CORE(exp2)
 MT_FROM_CORE(expm1)
-MT_FROM_CORE(one_minus_exp)
+MT_FROM_CORE(half_expm1)
 MT_FROM_CORE(log)
 MT_FROM_CORE(log2)
 MT_FROM_CORE(log10)

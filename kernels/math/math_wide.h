@@ -284,6 +284,19 @@ MT_HD float erfc(float x) {
   double a = at_most(fabs(double(x)), 10.1), y = wide_erfc(a);
   return float(x < 0 ? 2 - y : y);
 }
+/// e^(x^2) erfc(x) = p(t) / (1 + a) with t = (a - 3.25) / (a + 3.25), for every a >= 0 within 2^-30; where x is
+/// negative 2 e^(x^2) less it.
+MT_HD float erfcx(float x) {
+  double a = at_most(fabs(double(x)), 0x1p200), u = a + 3.25, v = a + 1, inverse = 1 / (u * v);
+  double p = poly((a - 3.25) * (v * inverse), 0.70692523081399317, -0.22270372218455747,
+                  0.10617381428751585, -0.021776984311122058, -0.017399168647794103,
+                  0.0224841156784319, -0.01338934333654853, 0.0044787056313635772,
+                  -0.00034123511405907361, -0.00040823344001649983, 0.00014107103913971053,
+                  2.0910577712438822e-05, -1.5577764836379028e-05) *
+             (u * inverse);
+  double square = at_most(a * a, 200.0);
+  return float(x < 0 ? 2 * wide_exp(square) - p : p);
+}
 
 }  // namespace core
 #endif  // __CUDA_ARCH__
@@ -308,11 +321,11 @@ MT_WIDE(erfc)
 // ---- the normal distribution, in float ----------------------------------------------------------
 
 namespace core {
-/// For 0 <= a <= 15: t = (a - 1) / (a + 3), and e^(-a^2/2) = (1 + q) power 2^-64, where the exponent keeps what
-/// rounding a^2 lost. What `power` multiplies is made 2^-64 of its size, so that only that product may become
-/// denormal.
+/// For 0 <= a <= 15: z = -a^2/2, t = (a - 1) / (a + 3), and e^(-a^2/2) = (1 + q) power 2^-64, where the exponent
+/// keeps what rounding a^2 lost. What `power` multiplies is made 2^-64 of its size, so that only that product
+/// may become denormal.
 template <class T> struct Normal {
-  T size, t, q, power;  // size: a + 3
+  T z, size, t, q, power;  // size: a + 3
 };
 template <class T> MT_HD Normal<T> normal(T a) {
   using R = Real<T>;
@@ -322,14 +335,14 @@ template <class T> MT_HD Normal<T> normal(T a) {
   const T round(R::round + R::bias + 64);
   T n = fma(z, T(R::log2e), round), k = n - round;
   T r = fma(k, T(-R::ln2_hi), z) + fma(k, T(-R::ln2_lo), less);
-  return {size, t, fma(r * r, exp_poly(r), r), power_of_two(n)};
+  return {z, size, t, fma(r * r, exp_poly(r), r), power_of_two(n)};
 }
-/// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.0 from 3/4 on.
+/// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125 on.
 template <class T> MT_HD T normal_tail(Normal<T> e) {
   const float unit = 0x1p-64f;
-  T g = poly(e.t, 0.261578292f * unit, 0.496857196f * unit, -0.707251012f * unit,
-             0.458017409f * unit, -0.0600881018f * unit, -0.0760192350f * unit,
-             0.00320461136f * unit, 0.0365757458f * unit, -0.0139527554f * unit);
+  T g = poly(e.t, 0.261578292f * unit, 0.496857166f * unit, -0.707251549f * unit, 0.4580338f * unit,
+             -0.0602142215f * unit, -0.0755746961f * unit, 0.00239926251f * unit,
+             0.0373051055f * unit, -0.0142144635f * unit);
   return fma(g, e.q, g);
 }
 /// The derivative of x ndtr(x), where x is negative e^(-a^2/2) (a + 3) s(t): 1 less that of -x. s within
@@ -347,22 +360,23 @@ template <class T> MT_HD T gelu_slope(T x) {
 }
 /// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5.
 template <class T> MT_HD T normal_size(T x) { return lesser(fabs(x), T(14.5f)); }
-/// (ndtr(x) - 1/2) / x in w = x^2, up to 3/4.
-template <class T> MT_HD T normal_middle(T w) {
-  return poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
+/// (1 - 2 ndtr(x)) / x in z = -x^2/2, for |x| up to 0.8125 within 2^-28 of what gelu is.
+template <class T> MT_HD T normal_middle(T z) {
+  return poly(z, -0.797884524f, -0.26595962f, -0.0797595903f, -0.0188121013f, -0.0031575961f);
 }
 template <class T> MT_HD T gelu(T x) {
   T a = normal_size(x);
   Normal<T> e = normal(a);
+  T near = fma(e.z, normal_middle(e.z), T(0.5) * x);
   T far = fma(normal_tail(e), -e.power, at_least(x, T(-0.f)));
-  return select(a < T(0.75f), x * fma(x, normal_middle(x * x), T(0.5f)), far);
+  return select(a < T(0.8125f), near, far);
 }
 template <class T> MT_HD T ndtr(T x) {
   T a = normal_size(x);
   Normal<T> e = normal(a);
   T tail = quotient(normal_tail(e), a, about_inverse(a)) * e.power;
-  T far = select(x < T(0), tail, T(1) - tail);
-  return select(fabs(x) >= T(0.75f), far, fma(x, normal_middle(x * x), T(0.5f)));
+  T far = select(x < T(0), tail, T(1) - tail), near = fma(T(-0.5) * x, normal_middle(e.z), T(0.5));
+  return select(fabs(x) >= T(0.8125f), far, near);
 }
 }  // namespace core
 

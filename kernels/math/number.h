@@ -212,8 +212,7 @@ MT_HD Reduced<float> cos(Reduced<float> x) { return Reduced<float>(core::near_co
 MT_HD Reduced<float> tan(Reduced<float> x) { return Reduced<float>(core::near_tan(x.v)); }
 
 /// x > 0, where elu does not use it.
-template <class T> MT_HD Reduced<T> expm1(Reduced<T> x) { return x; }
-template <class T> MT_HD Reduced<T> one_minus_exp(Reduced<T> x) { return x; }
+template <class T> MT_HD Reduced<T> half_expm1(Reduced<T> x) { return x; }
 
 /// x - y trunc(x / y), exact by one fma. A float's quotient below 2^28, computed in double, cannot
 /// round up to a whole number; a double's can, and the rest then has the wrong sign.

@@ -132,16 +132,18 @@ struct WholePower {
   MT_HD double operator()(double y) const { return whole_power(1 / y, n); }
 };
 
-/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s,
-/// unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there.
-/// `power_of(y)` is y^-s.
-template <class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
+/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s, for a float result
+/// fewer, unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there, 2^-31 for
+/// a float. `power_of(y)` is y^-s.
+template <class T, class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
+  constexpr bool is_short = sizeof(T) == 4;
+  constexpr double first = is_short ? 3 : 12, slope = is_short ? 0.6 : 2;
   const double coefficient[] = {1. / 12,          -1. / 720,
                                 1. / 30240,       -1. / 1209600,
                                 1. / 47900160,    -691. / 1307674368000,
                                 1. / 74724249600, -3617. / 10670622842880000};
   double sum = 0, a = x;
-  for (; a < 12 + 2 * s; a += 1) {
+  for (; a < first + slope * s; a += 1) {
     const double term = power_of(a);
     sum += term;
     if (term <= 1e-20 * sum) return sum;
@@ -182,11 +184,11 @@ MT_HD double polygamma(double x, double order) {
   double factorial = 1;
   for (int k = 2; k <= n; ++k) factorial *= k;
   const WholePower power{n + 1};
-  if (x > 0) return sign * factorial * hurwitz(n + 1, x, power);
+  if (x > 0) return sign * factorial * hurwitz<double>(n + 1, x, power);
   const double fraction = x - math::trunc(x);
   if (x != x || x == -__builtin_inf()) return __builtin_nan("");
   if (fraction == 0) return sign * __builtin_inf();
-  return -factorial * hurwitz(n + 1, 1 - x, power) - kPi * cot_derivative(n, fraction);
+  return -factorial * hurwitz<double>(n + 1, 1 - x, power) - kPi * cot_derivative(n, fraction);
 }
 
 }  // namespace special
@@ -203,24 +205,28 @@ MT_HD double lgamma(double x) {
 #ifdef __CUDA_ARCH__
 MT_HD float lgamma(float x) { return float(lgamma(double(x))); }
 #else
+namespace core {
 /// For x > 0, within 2^-29: (x - 1) (x - 2) times a polynomial around its two zeros, elsewhere
 /// Stirling's series (Abramowitz and Stegun 6.1.41) at x + 5 less the logarithm of the factors.
-MT_HD float positive_lgamma(float v) {
-  const double x = v, z = x + 5, inverse = 1 / z;
+MT_HD double wide_lgamma(double x) {
+  const double z = x + 5, inverse = 1 / z;
   const double middle =
       (x - 1) * (x - 2) *
-      core::poly(x - 1.5, 0.48312895112372634, -0.14595989896056608, 0.06291130152477091,
-                 -0.03130829130699261, 0.016799859901709867, -0.009429261971099794,
-                 0.005417993234503707, -0.0031825489558525524, 0.002060470642077102,
-                 -0.00128546430377022, 0.0003808317869584261, -0.00018069363399419018,
-                 0.0006349995022965223, -0.00042476761790169427);
+      poly(x - 1.5, 0.48312895112372634, -0.14595989896056608, 0.06291130152477091,
+           -0.03130829130699261, 0.016799859901709867, -0.009429261971099794, 0.005417993234503707,
+           -0.0031825489558525524, 0.002060470642077102, -0.00128546430377022,
+           0.0003808317869584261, -0.00018069363399419018, 0.0006349995022965223,
+           -0.00042476761790169427);
   const double series =
-      inverse * core::poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680);
+      inverse * poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680);
   const double factors = x * (x + 1) * (x + 2) * (x + 3) * (x + 4);
   const double outside =
-      (z - 0.5) * core::wide_log(z) - z + 0.91893853320467274 + series - core::wide_log(factors);
-  const double y = math::fabs(x - 1.5) < 0.75 ? middle : outside;
-  return x < __builtin_inf() ? float(y + 0.0) : v;  // not -0 at 1
+      (z - 0.5) * wide_log(z) - z + 0.91893853320467274 + series - wide_log(factors);
+  return math::fabs(x - 1.5) < 0.75 ? middle : outside;
+}
+}  // namespace core
+MT_HD float positive_lgamma(float x) {
+  return x < __builtin_inff() ? float(core::wide_lgamma(x) + 0.0) : x;  // not -0 at 1
 }
 MT_HD double positive_lgamma(double x) { return lgamma(x); }
 MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(double(x))); }
@@ -230,7 +236,11 @@ template <class T> MT_HD Reduced<T> lgamma(Reduced<T> x) {
 #endif
 
 MT_HD double erfcx(double x) { return special::erfcx(x); }
+#ifdef __CUDA_ARCH__
 MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
+#else
+MT_HD float erfcx(float x) { return core::erfcx(x); }
+#endif
 MT_HD double sinc(double x) { return special::sinc(x); }
 /// In float sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2.
 template <class T> MT_HD T short_sinc(T x) {
