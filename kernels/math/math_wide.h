@@ -360,23 +360,23 @@ template <class T> MT_HD T gelu_slope(T x) {
 }
 /// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5.
 template <class T> MT_HD T normal_size(T x) { return lesser(fabs(x), T(14.5f)); }
-/// (1 - 2 ndtr(x)) / x in z = -x^2/2, for |x| up to 0.8125 within 2^-28 of what gelu is.
-template <class T> MT_HD T normal_middle(T z) {
-  return poly(z, -0.797884524f, -0.26595962f, -0.0797595903f, -0.0188121013f, -0.0031575961f);
+/// ndtr(x), given z = -x^2/2, for |x| up to 0.8125; within 2^-28 of what gelu is.
+template <class T> MT_HD T normal_middle(T x, T z) {
+  T p = poly(z, 0.398942262f, 0.13297981f, 0.03987979515f, 0.00940605065f, 0.00157879805f);
+  return fma(x, p, T(0.5));
 }
 template <class T> MT_HD T gelu(T x) {
   T a = normal_size(x);
   Normal<T> e = normal(a);
-  T near = fma(e.z, normal_middle(e.z), T(0.5) * x);
   T far = fma(normal_tail(e), -e.power, at_least(x, T(-0.f)));
-  return select(a < T(0.8125f), near, far);
+  return select(a < T(0.8125f), x * normal_middle(x, e.z), far);
 }
 template <class T> MT_HD T ndtr(T x) {
   T a = normal_size(x);
   Normal<T> e = normal(a);
   T tail = quotient(normal_tail(e), a, about_inverse(a)) * e.power;
-  T far = select(x < T(0), tail, T(1) - tail), near = fma(T(-0.5) * x, normal_middle(e.z), T(0.5));
-  return select(fabs(x) >= T(0.8125f), far, near);
+  T far = select(x < T(0), tail, T(1) - tail);
+  return select(fabs(x) >= T(0.8125f), far, normal_middle(x, e.z));
 }
 }  // namespace core
 

@@ -402,7 +402,7 @@ test('celu with a negative alpha grows below 0', function()
     for i, x in ipairs {-2, -0.5, -0.001, -0.87, -44, -87, -100, -1e5, -1e30, -1 / 0, 3, 0} do
       local y, truth = mt.tensor({x}):celu(alpha):item(), x > 0 and x or alpha * (math.exp(x / alpha) - 1)
       truth = truth < -3.4e38 and -1 / 0 or truth
-      assert(y == truth or math.abs(y / truth - 1) < 2e-6, alpha .. ' ' .. i .. ' ' .. y)
+      assert(y == truth or math.abs(y / truth - 1) < 5e-6, alpha .. ' ' .. i .. ' ' .. y)
     end
   end
 end)
