@@ -90,6 +90,7 @@ one topk 'mt.rand(2e7)' 'for _ = 1, 99 do x:topk(2e6) end'
 one randperm 5e7 'mt.randperm(x)'
 one multinomial 'mt.rand(3000)' 'for _ = 1, 9 do mt.multinomial(x, 5e7, true) end'
 one cdist 'mt.rand(20000, 200)' 'mt.cdist(x, x)'
+MTORCH_ISA=base one 'a product of oneDNN' 'mt.rand(4000, 300)' 'while true do mt.matmul(x, x:t()) end'
 one 'inverses of many matrices' 'mt.rand(20000, 50, 50)' 'mt.linalg.inv(x)'
 
 once 'local x = mt.rand(1600, 1600) ready() mt.linalg.svd(x)'

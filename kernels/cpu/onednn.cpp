@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <omp.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -179,16 +180,22 @@ bool find_library() {
 
 // ---- calls ---------------------------------------------------------------------------------------
 
-/// One thread for OpenMP regions of the calling thread, while this lives.
-struct OneThread {
-  const int before = omp_get_max_threads();
-  OneThread() {
-    if (before > 1) omp_set_num_threads(1);
+/// A call of oneDNN: one thread for its OpenMP regions, and signals wait. Its kernels of float products
+/// have the stack pointer in a workspace on the heap, where a handler would write below it.
+struct Call {
+  const int threads = omp_get_max_threads();
+  sigset_t before;
+  Call() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (threads > 1) omp_set_num_threads(1);
   }
-  ~OneThread() {
-    if (before > 1) omp_set_num_threads(before);
+  ~Call() {
+    if (threads > 1) omp_set_num_threads(threads);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  OneThread(const OneThread&) = delete;
+  Call(const Call&) = delete;
 };
 
 /// What each thread has of its own.
@@ -236,7 +243,7 @@ const char* why() { return the_reason; }
 
 bool sgemm(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, const float* a,
            int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
-  const OneThread one;
+  const Call call;
   return dnnl.dnnl_sgemm(a_transposed ? 'T' : 'N', b_transposed ? 'T' : 'N', m, n, k, 1, a, lda, b,
                          ldb, accumulate ? 1 : 0, c, ldc) == 0;
 }
@@ -273,7 +280,7 @@ Primitive Primitive::compiled(void* description) {
 }
 
 Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c) {
-  const OneThread one;
+  const Call call;
   const void *x = a.held_.get(), *y = b.held_.get(), *z = c.held_.get();
   if (!x || !y || !z) return {};
   if (version_2())
@@ -286,7 +293,7 @@ Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c) {
 }
 
 Primitive Primitive::reorder(const Layout& from, const Layout& to) {
-  const OneThread one;
+  const Call call;
   if (!from || !to) return {};
   void* made = nullptr;
   const int status = dnnl.dnnl_reorder_primitive_desc_create(
@@ -297,7 +304,7 @@ Primitive Primitive::reorder(const Layout& from, const Layout& to) {
 Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& source,
                                  const Layout& weights, const Layout& result,
                                  const Window& window) {
-  const OneThread one;
+  const Call call;
   const void *x = source.held_.get(), *w = weights.held_.get(), *y = result.held_.get();
   if (!x || !w || !y) return {};
   const int how = int(algorithm);
@@ -373,7 +380,7 @@ bool Primitive::run(std::initializer_list<Data> data) const {
                                    const_cast<void*>(at)) == 0 &&
            ++n > 0;
   };
-  const OneThread one;
+  const Call call;
   Thread& thread = this_thread();
   const void* scratch = dnnl.dnnl_primitive_desc_query_md(description_.get(), kQueryScratchpad, 0);
   const size_t bytes = dnnl.dnnl_memory_desc_get_size(scratch);
