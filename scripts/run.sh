@@ -13,11 +13,11 @@ set -eu
 
 # Packages of Debian 12 and 13; Ubuntu has the same names.
 core='g++ cmake ninja-build pkg-config libopenblas-openmp-dev libluajit-5.1-dev libfmt-dev
-      nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
+      libcli11-dev nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
       libcurl4-openssl-dev librandom123-dev libxbyak-dev'
 tests='catch2'
 elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), LuaJIT 2.1, fmt,
-nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
+CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
 xbyak; Catch2 2 or 3 for the tests'
 
 # Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster

@@ -1,11 +1,11 @@
 // main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -319,78 +319,13 @@ bool take_interrupt() {
 
 namespace {
 
-constexpr char kHelp[] =
-    R"(A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.
-Without a script it reads commands from the terminal; `mtorch doctor` says what it found.
-
-usage: mtorch [options] [script [args]]
-  -e CODE             run a piece of code
-  -l LIB              require a library into a global of its name
-  -i                  read commands after the script
-  -v, --version       show the version
-  -E                  ignore LUA_PATH and LUA_CPATH
-  --device DEVICE     'cpu' or 'cuda': an error at once when it cannot be used
-  --threads N         how many threads kernels use, 1 to 1024
-  --seed N            the seed of random numbers
-  --profile[=FILE]    print at the end what took the time; --profile=FILE.json writes a trace too
-  -h, --help          show this text
-)";
-
 struct Options {
   std::vector<std::string> code, libraries;
-  bool interactive = false, version = false, clean = false, help = false;
+  bool interactive = false, version = false, clean = false;
   std::string device, seed, profile;
   int threads = 0;
   std::vector<std::string> rest;
 };
-
-/// Takes one option; returns what is wrong with it.
-std::string take_option(int c, Options& o) {
-  char* end = nullptr;
-  switch (c) {
-    case 'e': o.code.emplace_back(optarg); break;
-    case 'l': o.libraries.emplace_back(optarg); break;
-    case 'i': o.interactive = true; break;
-    case 'v': o.version = true; break;
-    case 'E': o.clean = true; break;
-    case 'h': o.help = true; break;
-    case 'd': o.device = optarg; break;
-    case 'p': o.profile = optarg ? optarg : "true"; break;
-    case 's':
-      o.seed = optarg;
-      if (std::strtod(optarg, &end); end == optarg || *end)
-        return fmt::format("--seed: '{}' is no number", optarg);
-      break;
-    case 't': {
-      const long n = std::strtol(optarg, &end, 10);
-      if (n < 1 || n > 1024 || *end)
-        return fmt::format("--threads: '{}' is no number from 1 to 1024", optarg);
-      o.threads = int(n);
-    }
-  }
-  return {};
-}
-
-/// Reads the options, and what follows them; returns what is wrong with them.
-std::string read_options(int argc, char** argv, Options& o) {
-  static const option names[] = {{"device", required_argument, nullptr, 'd'},
-                                 {"threads", required_argument, nullptr, 't'},
-                                 {"seed", required_argument, nullptr, 's'},
-                                 {"profile", optional_argument, nullptr, 'p'},
-                                 {"version", no_argument, nullptr, 'v'},
-                                 {"help", no_argument, nullptr, 'h'},
-                                 {}};
-  for (int c; (c = getopt_long(argc, argv, "+:e:l:ivEh", names, nullptr)) != -1;) {
-    if (c == ':') return fmt::format("{} needs a value", argv[optind - 1]);
-    if (c == '?' && !optopt) return fmt::format("unknown option '{}'", argv[optind - 1]);
-    if (c == '?' && std::strchr("vh", optopt))
-      return fmt::format("'{}': takes no value", argv[optind - 1]);
-    if (c == '?') return fmt::format("unknown option '-{}'", char(optopt));
-    if (std::string wrong = take_option(c, o); !wrong.empty()) return wrong;
-  }
-  o.rest.assign(argv + optind, argv + argc);
-  return {};
-}
 
 /// Does what --threads, --seed and --device say, through the module's own functions.
 int apply(lua_State* L, const Options& o) {
@@ -521,12 +456,35 @@ int main(int argc, char** argv) {
   hold_streams();
   std::atexit(check_output);
   Options o;
-  const std::vector<std::string> words(argv, argv + argc);
-  if (const std::string wrong = read_options(argc, argv, o); !wrong.empty()) return usage(wrong);
-  if (o.help) {
-    say(stdout, "{}", kHelp);
+  CLI::App app(
+      "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
+      "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
+      "mtorch");
+  app.prefix_command();
+  app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
+  app.add_option("-l", o.libraries, "require a library into a global of its name")
+      ->allow_extra_args(false)
+      ->type_name("LIB");
+  app.add_flag("-i", o.interactive, "read commands after the script");
+  app.add_flag("-v,--version", o.version, "show the version");
+  app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
+  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used");
+  app.add_option("--threads", o.threads, "how many threads kernels use")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
+  app.add_flag("--profile", o.profile,
+               "print at the end what took the time; --profile=FILE.json writes a trace too");
+  std::vector<std::string> words(argv, argv + argc);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    say(stdout, "{}", app.help());
     return 0;
-  }
+  } catch (const CLI::ParseError& e) { return usage(e.what()); }
+  o.rest = app.remaining();
+  if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
+  if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
+    return usage(fmt::format("unknown option '{}'", o.rest[0]));
   if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
   if (o.rest.size() == 1 && o.rest[0] == "doctor" && access("doctor", F_OK) != 0) return doctor();
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
