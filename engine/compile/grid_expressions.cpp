@@ -115,6 +115,8 @@ const char* known_of(const std::string& name) {
       {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
       {"threadIdx", "; kernels have thread_idx.x, from 1"},
       {"blockIdx", "; kernels have block_idx.x, from 1"},
+      {"thread_id", "; kernels have thread_idx.x, from 1"},
+      {"block_id", "; kernels have block_idx.x, from 1"},
       {"blockDim", "; kernels have block_dim.x"},
       {"gridDim", "; kernels have grid_dim.x"},
       {"syncthreads", "; kernels have barrier()"},
@@ -245,12 +247,9 @@ Item Builder::indexed(const Expr& e) {
       object.path.keys.push_back(named ? key.text : fmt::format("[{}]", key.value));
       return look(object.path, line);
     case Item::value:
-      refuse(line, "too many indices, or an index into a number{}",
-             object.number->kind == Value::load
-                 ? fmt::format(": '{}' has {} dimensions",
-                               p_.tensors[size_t(object.number->index)].name,
-                               p_.tensors[size_t(object.number->index)].ndim)
-                 : "");
+      refuse(line, "{} is a {}, which has no elements or fields",
+             e.args[0]->text.empty() ? "what is indexed" : "'" + e.args[0]->text + "'",
+             object.number->type == GridType::boolean ? "boolean" : "number");
     default: refuse(line, "{} has no fields or elements", described(p_, object));
   }
 }

@@ -378,8 +378,8 @@ void GridKernel::launch(KernelScript& script, const GridSize& size,
     if (!t.shared) continue;
     bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
     if (bytes > kGridShared)
-      grid::fail_line(v->program, t.line,
-                      "{}: {} bytes of shared memory; a block has at most 49152", f.name, bytes);
+      grid::fail_line(v->program, t.line, "{} bytes of shared memory; a block has at most 49152",
+                      bytes);
   }
   if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
   run.go(device);

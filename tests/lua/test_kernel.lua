@@ -446,7 +446,8 @@ local wrong = {
   {'y[1] = 1', 1, "cannot write to 'y', a tensor of 2 dimensions with 1 index; an element is y%[i%]%[j%]"},
   {'x[1] = y[1]', 1, "cannot read 'y', a tensor of 2 dimensions with 1 index; an element is y%[i%]%[j%]"},
   {'x[1] = x', 1, "cannot read 'x', a tensor of 1 dimension; an element is x%[i%]"},
-  {'x[1] = n[1]', 1, 'an index into a number'},
+  {'x[1] = n[1]', 1, "'n' is a number, which has no elements or fields"},
+  {'x[thread_id.x] = 1', 1, "'thread_id' is nil: .*; kernels have thread_idx.x, from 1"},
   {'x[1] = x[1][1]', 1, 'one index more'},
   {'y[1][1] = 0.5', 1, "'y' is a tensor of int64 and takes whole numbers, not a float: use math%.floor"},
   {'y[1][1] = n / 2', 1, 'takes whole numbers, not a float: use math%.floor'},
@@ -478,7 +479,7 @@ local wrong = {
   {'x[1] = x.shape[n]', 1, 'the dimension must be a whole literal or a captured whole number'},
   {'x[1] = #n', 1, '# is the first size of a tensor, not of a value'},
   {'local s = shared(n)', 1, 'a size of shared memory must be a whole literal or a captured whole number'},
-  {'local s = shared(20000)\ns[1] = 1', 1, '80000 bytes of shared memory; a block has at most 49152'},
+  {'local s = shared(20000)\ns[1] = 1', 1, '^80000 bytes of shared memory; a block has at most 49152'},
   {'local s = shared(100000)', 1, '100000 elements do not fit into 48 KiB of shared memory'},
   {"local s = shared(4, 'complex')", 1, "'complex' is no dtype for shared memory; use float32"},
   {'if n > 1 then local s = shared(4) end', 1, 'shared%(%.%.%) stands at the top of a kernel, outside of if and loops'},
@@ -559,7 +560,7 @@ test('arguments and launches are checked', function()
   raises(function() k[{1, 4}](x, 'a') end, "argument 2 'n' must be a tensor, a number or a boolean, got the string 'a'")
   raises(function() k[{1, 4}](x, nil) end, "argument 2 'n' must be .*, got nil")
   raises(function() k[{1, 4}]({}, 1) end, "argument 1 'x' must be .*, got a table")
-  raises(function() k[{1, 4}](1, 1) end, 'an index into a number')
+  raises(function() k[{1, 4}](1, 1) end, "'x' is a number, which has no elements or fields")
   raises(function() k[{1, 1025}](x, 1) end, '1025 threads in x of a block; 1 to 1024')
   raises(function() k[{1, {64, 32}}](x, 1) end, '64 x 32 x 1 = 2048 threads in a block; at most 1024')
   raises(function() k[{ {2 ^ 31 - 1, 65535, 65535}, {32, 8, 4} }](x, 1) end, '9.44e%+21 threads in the grid')

@@ -77,12 +77,15 @@ local texts = {
   {"^'for' limit must be a number", 'the end of a loop depends on an element; use ' .. instead},
   {"^'for' initial value must be a number", 'the beginning of a loop depends on an element; use ' .. instead},
   {"^'for' step must be a number", 'the step of a loop depends on an element; use ' .. instead},
+  {"^'.-' has no '__(i?pairs)' metamethod", '%1 goes over tables, and an element is a number'},
   {'^attempt to get length of', 'a number has no length; give the function sizes as numbers'},
   {"^attempt to call .- '([^']+)' %(a nil value%)", "'%1' is nil, no function; is it spelled right?"},
   {'^attempt to call a nil value', 'nil is called as a function'},
   {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, no function"},
   {"^attempt to index .- '([^']+)' %(a (%w+) value%)", "'%1' is %2 and has no fields"},
   {"^attempt to perform arithmetic on .- '([^']+)' %(a (%w+) value%)", "arithmetic on '%1', which is %2"},
+  {'^attempt to perform arithmetic on a boolean value', 'arithmetic on a boolean; choose a number by it: condition ' ..
+    'and 1 or 0'},
   {'^attempt to perform arithmetic on a (%w+) value', 'arithmetic on %1; a table indexed by an element has ' ..
     'nil there: choose by comparisons, a == 1 and s[1] or s[2]'},
   {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with what is no number'},

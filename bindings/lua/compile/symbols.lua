@@ -218,6 +218,7 @@ end, __newindex = function() core.fail('a compiled function changes math; keep v
 local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
   if not of then
+    local _ = mt[key] -- a name that is not there is told as such
     core.fail('mt.%s is no function of numbers; a compiled function can use those of one element, such as mt.relu ' ..
       'and mt.sigmoid', tostring(key))
   end
