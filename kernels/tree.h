@@ -9,9 +9,10 @@ namespace mt {
 /// the next level as it is. So the order depends on n alone, however often lines are reduced. `out` is
 /// [outer, tree_results(), inner]. With a `gradient`, whose results are those by the two numbers, it is
 /// the gradient of x, and `grad` that of the results.
-constexpr int64_t kTreeTile = 8192, kTreeLine = 128;
+constexpr int64_t kTreeTile = 8192, kTreeLine = 128, kTreeLongRow = 256;
 struct Tree {
   const Program *program, *gradient;
+  const Program* four;  // f(f(a, b), f(c, d)), for inner >= kTreeLongRow; or null
   Dtype dtype;
   int64_t outer, n, inner;
   const double* numbers;

@@ -1,6 +1,9 @@
 // tree.cpp -- reductions by a function of two numbers: in blocks, pass after pass, or level after level
 #include "engine/compile/tree.h"
 
+#include <mutex>
+#include <unordered_map>
+
 #include "engine/autograd/function.h"
 #include "engine/compile/apply.h"
 #include "engine/core/device.h"
@@ -28,9 +31,24 @@ Pair applied(const Expression& pair, const std::vector<double>& numbers) {
   };
 }
 
+/// Two levels of pairs at once, f(f(a, b), f(c, d)); null: that is too large.
+const Program* pair_of_pairs(const Expression& pair) {
+  if (3 * pair.program().count > kMaxProgramSlots) return nullptr;
+  static std::mutex lock;
+  static auto* const known = new std::unordered_map<const Expression*, const Program*>;
+  const std::lock_guard guard(lock);
+  const Program*& made = (*known)[&pair];
+  if (made) return made;
+  Builder b;
+  const auto joined = [&](int x, int y) { return b.add(pair, {x, y})[0]; };
+  const int first = joined(b.input(0), b.input(1)), second = joined(b.input(2), b.input(3));
+  return made = &b.finish({joined(first, second)}, 4, pair.program().numbers).program();
+}
 Tree tree_of(const Expression& pair, const Tensor& x, const double* numbers, const Tensor& out) {
-  return {&pair.program(), nullptr, x.dtype(), x.size(0), x.size(1), x.size(2),
-          numbers,         {},      x.data(),  nullptr,   out.data()};
+  return {&pair.program(), nullptr,   x.size(2) < kTreeLongRow ? nullptr : pair_of_pairs(pair),
+          x.dtype(),       x.size(0), x.size(1),
+          x.size(2),       numbers,   {},
+          x.data(),        nullptr,   out.data()};
 }
 /// Each line of x [outer, n, inner], contiguous, to one element.
 Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& numbers) {

@@ -77,7 +77,7 @@ template <bool Back> void move_pairs(const Lines& x, char* a, char* b, int64_t i
 /// A tile: lines whose rows all lie in buffers, and what their levels were on the way up.
 struct Tile {
   const Tree& t;
-  const Evaluator &pair, &gradient;
+  const Evaluator &pair, &four, &gradient;
   const int64_t item;
   char* free;  // what is left of the buffers
   struct Level {
@@ -141,14 +141,21 @@ struct Tile {
   /// neighbour, and the result with the one before of its level, as a binary counter carries.
   char* up_by_rows(const Lines& x) {
     char *done[8] = {}, *room[8] = {}, *const carried = take(x.width);  // by level
+    const auto place = [&](int64_t i, int k) {  // of the result of level k that row i completes
+      const bool stays = !(i >> (k + 1) & 1);
+      if (stays && !room[k]) room[k] = take(x.width);
+      return stays ? room[k] : carried;
+    };
     for (int64_t i = 0; i < x.length; ++i) {
       char* row = x.row(0, i, item);
       int k = 0;
-      for (; i >> k & 1; ++k) {
-        const bool stays = !(i >> (k + 1) & 1);
-        if (stays && !room[k]) room[k] = take(x.width);
-        row = join(stays ? room[k] : carried, done[k], row, x.width);
+      if (t.four && i % 4 == 0 && i + 4 <= x.length) {
+        char* const data[] = {place(i + 3, 1), row, x.row(0, i + 1, item), x.row(0, i + 2, item),
+                              x.row(0, i + 3, item)};
+        four(data, x.width);
+        row = data[0], i += 3, k = 2;
       }
+      for (; i >> k & 1; ++k) row = join(place(i, k), done[k], row, x.width);
       done[k] = row;
     }
     char* row = nullptr;
@@ -191,20 +198,19 @@ struct Tile {
 /// Numbers that a tile's buffers hold: pairs, results and gradients of all levels take 5 times its
 /// elements at most, rows without a neighbour less than 2 times.
 constexpr int64_t kTreeBuffers = 8 * kTreeTile;
-constexpr int64_t kLongRow = 256;
 
 struct Sweep {
   const Tree& t;
   const int64_t item, results;
-  const Evaluator pair{t, t.program}, gradient{t, t.gradient};
-  const bool by_rows = !t.gradient && t.inner >= kLongRow;
+  const bool by_rows = !t.gradient && t.inner >= kTreeLongRow;
+  const Evaluator pair{t, t.program}, four{t, by_rows ? t.four : nullptr}, gradient{t, t.gradient};
 
   /// What lines of this length have, `first` rows after each other's begin: `count` in each of `groups`.
   void lines(int64_t first, int64_t count, int64_t length) const {
     int64_t groups = t.outer, step = length, out_step = 1;
     if (count == 1) count = t.outer, groups = 1, step = t.n, out_step = results;
     else if (count * length == t.n) count *= t.outer, groups = 1;
-    const int64_t width = smaller(t.inner, by_rows ? 2 * kLongRow : kTreeTile / length);
+    const int64_t width = smaller(t.inner, by_rows ? 2 * kTreeLongRow : kTreeTile / length);
     const int64_t together =
         width == t.inner && !by_rows ? smaller(count, kTreeTile / (length * width)) : 1;
     const int64_t across = (t.inner + width - 1) / width, tiles = (count + together - 1) / together;
@@ -222,8 +228,10 @@ struct Sweep {
   }
   __attribute__((noinline)) void one_tile(Lines x, int64_t at, int64_t result,
                                           int64_t out_step) const {
-    Tile tile{t, pair, gradient, item,
-              static_cast<char*>(__builtin_alloca_with_align(size_t(kTreeBuffers * item), 512))};
+    Tile tile{
+        t,    pair,
+        four, gradient,
+        item, static_cast<char*>(__builtin_alloca_with_align(size_t(kTreeBuffers * item), 512))};
     x.data = static_cast<char*>(const_cast<void*>(t.x)) + at;
     char* y = by_rows ? tile.up_by_rows(x) : tile.up(x);
     Lines out{static_cast<char*>(t.gradient ? const_cast<void*>(t.grad) : t.out) + result,
