@@ -53,7 +53,7 @@ cmake --build ../build
 # shellcheck disable=SC2086  # words
 names=$(printf '%s\n' $tests | sort -u)
 for name in $names; do
-  ctest --test-dir ../build -N -R "^$name\$" | grep -q 'Total Tests: 1$' || fail "no test is called $name"
+  ctest --test-dir ../build -N -R "^$name\$" | grep -q " $name\$" || fail "no test is called $name"
 done
 ctest --test-dir ../build --output-on-failure -R "^($(printf '%s' "$names" | tr '\n' '|'))\$"
 echo "recipes: $count examples build and pass"
