@@ -73,10 +73,12 @@ int machine(Args& a) {
 }
 
 /// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits); nothing
-/// where they are zero.
+/// where they are zero, nil and the number of a result where one is that of the result.
 int gradient(Args& a) {
   const ir::Expression::Gradient& g =
       expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)), 0);
+  if (!g.expression && !g.passed.empty())
+    return lua_pushnil(a.L), 1 + a.push(g.passed[0].result + 1);
   if (!g.expression) return 0;
   lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(g.expression));
   return 1;

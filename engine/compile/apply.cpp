@@ -182,6 +182,9 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
   Kept kept;
   std::memcpy(&kept, list, sizeof kept);
   const Expression::Gradient& d = *kept.gradient;
+  for (const auto& same : d.passed)
+    if (node.wants(same.input)) dx[same.input] = g;
+  if (!d.expression) return;
   std::vector<Tensor> operands;
   operands.reserve(d.operands.size());
   for (size_t k = 0; k < d.operands.size(); ++k)
@@ -237,6 +240,8 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
                          device](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
     std::vector<Tensor> operands, dx(shapes.size());
+    for (const auto& same : d.passed) dx[size_t(same.input)] = g[size_t(same.result)];
+    if (!d.expression) return dx;
     for (int k : place) operands.push_back(k < 0 ? g[size_t(-1 - k)] : saved[size_t(k)]);
     const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
                                                dtype, space, *device, kept.data());
@@ -256,7 +261,7 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
   const bool by_rows = e.program().by_rows;
   const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
   if (d.too_large) return apply_each(e, inputs, inputs[0].dtype(), space, numbers);
-  if (!d.expression) return outputs;
+  if (!d.expression && d.passed.empty()) return outputs;
   if (outputs.size() == 1 && !by_rows && record_small(e, d, inputs, outputs[0], numbers))
     return outputs;
   return record_large(e, d, name, space, inputs, outputs, numbers);

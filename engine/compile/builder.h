@@ -112,10 +112,14 @@ class Expression {
   /// The program of gradients: its results are those of the inputs in `wanted` (bits), in their order;
   /// its inputs are `operands`: k < outputs() the gradient of result k, else input k - outputs().
   struct Gradient {
-    const Expression* expression = nullptr;  // null: all are zero
+    const Expression* expression = nullptr;  // null: all others are zero
     std::vector<int> operands;
     std::vector<int>
         inputs;  // which inputs' gradients they are: those that are not zero everywhere
+    struct Passed {
+      int input, result;
+    };
+    std::vector<Passed> passed;  // inputs whose gradient is a result's as it is; no results of it
     bool too_large = false;
   };
   /// `row`: of a program by rows, how many elements a row has.

@@ -273,6 +273,11 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
       if (p.by_rows) adjoint.add(inputs[size_t(k)], id, !b.is_row(id));
       if (p.by_rows) id = adjoint.of[size_t(inputs[size_t(k)])];
     }
+    const auto same = std::find(g.begin(), g.end(), id);
+    if (!p.by_rows && same != g.end()) {
+      result.passed.push_back({k, int(same - g.begin())});
+      continue;
+    }
     gradients.push_back(id);
     result.inputs.push_back(k);
   }

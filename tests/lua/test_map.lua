@@ -245,6 +245,25 @@ test('a captured 0-d tensor is an operand with a gradient', function()
   eq(slope.grad:item(), -6)
 end)
 
+test('a gradient that is that of a result is passed on, and leaves share no memory', function()
+  local x, y, z = mt.randn(5):requires_grad_(), mt.randn(5):requires_grad_(), mt.randn(5):requires_grad_()
+  local f, g = mt.zip(function(a, b, c) return a + b * b + c end), mt.randn(5)
+  local by = mt.grad(f(x, y, z), {x, y, z}, {grad_outputs = g})
+  eq({by[1]:data() == g:data(), by[3]:data() == g:data(), by[2]:equal(g * 2 * y:detach())}, {true, true, true})
+  f(x, y, z):backward(g)
+  x.grad:mul_(3)
+  assert(z.grad:equal(g) and x.grad:equal(g * 3))
+  local sum, product = mt.zip(function(a, b) return a + b + 1, a * b end)(x, y)
+  by = mt.grad(sum + product, {x, y}, {grad_outputs = g})
+  near(by[1]:tolist(), (g + g * y:detach()):tolist(), 1e-6)
+  eq(mt.explain(f, x, y, z, {show = 'program'}):find('the gradient by input 3: that of result 1', 1, true) ~= nil, true)
+  local small = {}
+  for k = 1, 3 do small[k] = mt.randn({3}, {dtype = 'float64'}):requires_grad_() end
+  for _, h in ipairs {f, mt.zip(function(a, b, c) return a + b + c end)} do
+    assert(mt.gradcheck(h, small) and mt.gradgradcheck(h, small))
+  end
+end)
+
 test('gradients of every order', function()
   local functions = {
     function(a, b) return a * b + math.tanh(a) end,

@@ -154,8 +154,9 @@ end
 function explain.shows.program(program, _, inputs)
   local list = {parts.text(program)}
   for k = 1, inputs do
-    local gradient = parts.gradient(program, 2 ^ (k - 1))
+    local gradient, result = parts.gradient(program, 2 ^ (k - 1))
     if gradient then list[#list + 1] = ('the gradient by input %d:\n%s'):format(k, parts.text(gradient)) end
+    if result then list[#list + 1] = ('the gradient by input %d: that of result %d\n'):format(k, result) end
   end
   return table.concat(list)
 end
