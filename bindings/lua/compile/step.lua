@@ -438,7 +438,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
   'N calls. What else the Lua code does ' ..
   '(printing, counting) happens in the calls that are not replayed alone. It may work on the CPU and ' ..
-  'one GPU, where its parts become CUDA graphs.',
+  'one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements and more are joined, rows\' ' ..
+  'reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
