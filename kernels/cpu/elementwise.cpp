@@ -21,8 +21,10 @@ using Loop = ElementwiseLoop;
 /// Whether the loop has a way of its own for an input of one element (x + 1, x * column), where
 /// copies of it would cost as much as the operation. A loop without takes copies.
 template <class Op, int Part>
-constexpr bool takes_one = Part == 0 && op::operands<Op, Part> == 2 &&
-                           (Op::info.accepts != op::Accepts::real || std::is_same_v<Op, op::Div>);
+constexpr bool takes_one = Part == 0 &&
+                           ((op::operands<Op, Part> == 2 &&
+                             Op::info.accepts != op::Accepts::real) ||
+                            std::is_same_v<Op, op::Div> || std::is_same_v<Op, op::Lerp>);
 
 #ifdef MT_HAS_PACKS
 /// (The slope of sinc has angles of any size.)
@@ -56,17 +58,16 @@ template <> struct BitsOf<8> { using type = Eight; };
 template <class Op, int Part, class T> struct Kernel {
   template <int I> using In = op::In<Op, Part, T, I>;
 
-  template <int One> static void with_one(char* const* data, int64_t n) {
+  template <int One, int... I>
+  static void with_one(char* const* data, int64_t n, std::integer_sequence<int, I...>) {
     using Out = op::Out<Op, Part, T>;
-    Out* const out = reinterpret_cast<Out*>(data[0]);
-    const In<0>* const a = reinterpret_cast<const In<0>*>(data[1]);
-    const In<1>* const b = reinterpret_cast<const In<1>*>(data[2]);
-    const In<0> a0 = *a;
-    const In<1> b0 = *b;
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i)
-      out[i] =
-          static_cast<Out>(op::Formula<Op, Part>::call(One == 0 ? a0 : a[i], One == 1 ? b0 : b[i]));
+    const auto loop = [n](Out* out, const In<I>*... in, const In<I>... first) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i)
+        out[i] = static_cast<Out>(op::Formula<Op, Part>::call(One == I ? first : in[i]...));
+    };
+    loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...,
+         *reinterpret_cast<const In<I>*>(data[I + 1])...);
   }
 
 #ifdef MT_HAS_PACKS
@@ -80,14 +81,19 @@ template <class Op, int Part, class T> struct Kernel {
       return P(F::call(x..., number[S]...));
     };
     constexpr Shortcut way = shortcut<Op, Part>;
-    if constexpr (way != Shortcut::angle) return each_pack(n, make, out, in...);
-    for (int64_t at = 0, end; at < n; at = end) {
-      end = smaller(n, at + kProbe);
-      if (in_fast_range<Op, Part>(end - at, in + at...)) {
-        each_pack(end - at, make, out + at, in + at...);
-      } else {
-        MT_INDEPENDENT
-        for (int64_t i = at; i < end; ++i) out[i] = F::call(in[i]..., given[S]...);
+    if constexpr (way == Shortcut::none) {
+      each_pack(n, make, out, in...);
+    } else {
+      using E = std::conditional_t<way == Shortcut::angle, float, math::Reduced<float>>;
+      for (int64_t at = 0, end; at < n; at = end) {
+        end = smaller(n, at + kProbe);
+        if (in_fast_range<Op, Part>(end - at, in + at...) == (way == Shortcut::angle)) {
+          each_pack(end - at, make, out + at, in + at...);
+        } else {  // angles of any size, or numbers that need no formula
+          MT_INDEPENDENT
+          for (int64_t i = at; i < end; ++i)
+            out[i] = static_cast<float>(F::call(E(in[i])..., E(given[S])...));
+        }
       }
     }
   }
@@ -143,8 +149,11 @@ template <class Op, int Part, class T> struct Kernel {
       if constexpr (Part == 1) return run_power_slope<T>(data, n);
     }
     if constexpr (takes_one<Op, Part>) {
-      if (one == 0) return with_one<0>(data, n);
-      if (one == 1) return with_one<1>(data, n);
+      constexpr std::make_integer_sequence<int, op::operands<Op, Part>> all{};
+      if (one == 0) return with_one<0>(data, n, all);
+      if (one == 1) return with_one<1>(data, n, all);
+      if constexpr (all.size() > 2)
+        if (one == 2) return with_one<2>(data, n, all);
     }
     run(data, n, scalar, std::make_integer_sequence<int, op::operands<Op, Part>>{},
         std::make_integer_sequence<int, op::count_params(Op::info)>{});

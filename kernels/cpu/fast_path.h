@@ -37,6 +37,8 @@ inline bool all_near(int64_t n, const float* x) {
   return most <= math::core::to_bits(math::core::kNear);
 }
 template <class T> bool all_positive(int64_t n, const T* x) {
+  constexpr int64_t kFirst = 64;  // seldom are all of these positive where not all others are
+  if (n > kFirst && !all_positive(kFirst, x)) return false;
   int others = 0;
   for (int64_t i = 0; i < n; ++i) others |= x[i] > T(0) ? 0 : 1;
   return others == 0;
