@@ -20,7 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #if defined(__SSE2__)
-#include <immintrin.h>
+#include <emmintrin.h>
 #endif
 
 constinit mt::AtomicInt mt_interrupted{};

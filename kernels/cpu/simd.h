@@ -5,7 +5,11 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
+#ifdef __AVX2__
 #include <immintrin.h>
+#else
+#include <emmintrin.h>  // a tenth of what all instruction sets have
+#endif
 #ifndef __clang__
 #pragma GCC diagnostic pop
 #endif
