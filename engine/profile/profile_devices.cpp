@@ -97,16 +97,17 @@ void write_line(std::optional<VerbLine>& line, int device, Verb verb, const What
                run_of(a...));
 }
 
-template <int D, auto function, Verb verb> struct Timed;
-template <int D, class R, class... A, R (*Device::*function)(A...), Verb verb>
-struct Timed<D, function, verb> {
-  static R call(A... a) {
+template <auto function, Verb verb> struct Timed;
+template <class R, class... A, R (*Device::*function)(A...), Verb verb>
+struct Timed<function, verb> {
+  template <int D> static R call(A... a) { return timed(D, a...); }
+  __attribute__((noinline)) static R timed(int device, A... a) {
     const What w = what(a...);
     std::optional<VerbLine> line;
-    write_line(line, D, verb, w, a...);
-    const Scope scope(D == 0 ? Kind::kernel : Kind::launch, key_of(D, verb, w),
-                      [&] { return (D == 0 ? "cpu: " : "launch: ") + name_of(verb, w); });
-    return (verbs[D].*function)(a...);
+    write_line(line, device, verb, w, a...);
+    const Scope scope(device == 0 ? Kind::kernel : Kind::launch, key_of(device, verb, w),
+                      [&] { return (device == 0 ? "cpu: " : "launch: ") + name_of(verb, w); });
+    return (verbs[device].*function)(a...);
   }
 };
 
@@ -133,19 +134,19 @@ bool tell_program(const Run& r, const Device& device) {
 }
 
 template <int D> void take_time(Device& table) {
-#define MT_TIME(result, verb, Argument) table.verb = Timed<D, &Device::verb, Verb::verb>::call;
+#define MT_TIME(result, verb, Argument) table.verb = Timed<&Device::verb, Verb::verb>::call<D>;
   MT_VERBS(MT_TIME)
   if constexpr (D == 0) { MT_CPU_VERBS(MT_TIME) }
 #undef MT_TIME
   // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
   if (D > 0 || watched()) {
-    table.alloc = Timed<D, &Device::alloc, Verb::alloc>::call;
-    table.free = Timed<D, &Device::free, Verb::free>::call;
-    table.sync = Timed<D, &Device::sync, Verb::sync>::call;
+    table.alloc = Timed<&Device::alloc, Verb::alloc>::call<D>;
+    table.free = Timed<&Device::free, Verb::free>::call<D>;
+    table.sync = Timed<&Device::sync, Verb::sync>::call<D>;
   }
   if constexpr (D > 0) {
-    table.upload = Timed<D, &Device::upload, Verb::upload>::call;
-    table.download = Timed<D, &Device::download, Verb::download>::call;
+    table.upload = Timed<&Device::upload, Verb::upload>::call<D>;
+    table.download = Timed<&Device::download, Verb::download>::call<D>;
     map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
   }
 }
