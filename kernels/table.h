@@ -12,7 +12,7 @@ inline namespace MT_ISA {
 
 template <class Op, class... All> constexpr int index_in(List<All...>) {
   int i = 0;
-  (void)((!std::is_same_v<Op, All> && ++i) && ...);
+  (void)((!__is_same(Op, All) && ++i) && ...);
   return i;
 }
 /// The number by which devices and bindings know an elementwise operation.

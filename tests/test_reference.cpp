@@ -1,5 +1,7 @@
 // test_reference.cpp -- the engine against values and gradients computed by PyTorch, at special and
 // ordinary points
+#include <fmt/format.h>
+
 #include <fstream>
 #include <map>
 #include <set>

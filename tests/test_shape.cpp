@@ -1,5 +1,7 @@
 // test_shape.cpp -- shapes, views, joins, copies and conversions, against a slow index-by-index
 // reference
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

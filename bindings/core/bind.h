@@ -16,7 +16,7 @@
 #include "bindings/core/held.h"
 #include "engine/core/device.h"
 #include "engine/ops/gather_scatter.h"
-#include "engine/ops/generator.h"
+#include "engine/ops/random.h"
 #include "engine/ops/reduce.h"
 
 namespace mt::lua {

@@ -2,6 +2,7 @@
 // the embedded sources
 #include "bindings/core/module.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>

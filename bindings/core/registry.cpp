@@ -13,6 +13,8 @@ Registry::Name& Registry::name(const std::string& name) {
   return at->second;
 }
 
+void Registry::subject(const char* title) { subjects_.push_back({title, {}}); }
+
 void Registry::both(const Entry& e) {
   name(name_of(e)) = {&e, &e};
   if (!(e.body.facts & kInPlaceToo)) return;

@@ -23,7 +23,7 @@ class Registry {
   };
 
   /// What is added next belongs to this subject. A name that comes again replaces the entry.
-  void subject(const char* title) { subjects_.push_back({title, {}}); }
+  void subject(const char* title);
   void function(const Entry& e) { name(name_of(e)).function = &e; }
   void method(const Entry& e) { name(name_of(e)).method = &e; }
   /// With the form in place where it has one.

@@ -63,6 +63,11 @@ void Node::destroy(Node* node) {
   t.freeing = false;
 }
 
+NodeExtra& Node::ensure_extra() {
+  if (!extra) extra = std::make_unique<NodeExtra>();
+  return *extra;
+}
+
 Node& Node::save(int slot, const Tensor& t, int from) {
   if (!t.defined()) return *this;
   if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from), *this;
@@ -72,6 +77,8 @@ Node& Node::save(int slot, const Tensor& t, int from) {
   source[slot] = int8_t(from);
   return *this;
 }
+
+void Node::keeps_another() const { fail("{}: its node keeps something else", type->name); }
 
 void* Node::keep_there(size_t bytes) {
   kept_there = pool_alloc(bytes);

@@ -96,10 +96,7 @@ struct Node {
 
   Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
   bool wants(int i) { return bool(input(i)); }
-  NodeExtra& ensure_extra() {
-    if (!extra) extra = std::make_unique<NodeExtra>();
-    return *extra;
-  }
+  NodeExtra& ensure_extra();
   /// Remembers a tensor, if it is defined, for the way back, and its version. `source`: the input's
   /// number, kOutput or kOther.
   Node& save(int slot, const Tensor&, int source);
@@ -125,12 +122,12 @@ struct Node {
     return static_cast<T*>(n * sizeof(T) <= kKept ? kept_here : keep_there(n * sizeof(T)));
   }
   template <class T> const T* kept_list() const {
-    if (kept_type != type_number<T>()) [[unlikely]]
-      fail("{}: its node keeps something else", type->name);
+    if (kept_type != type_number<T>()) keeps_another();
     return static_cast<const T*>(sizeof(T) > kKept || kept_bytes ? kept_there : kept_here);
   }
 
  private:
+  [[noreturn]] void keeps_another() const;
   void* keep_there(size_t bytes);
   /// FNV-1a (Fowler, Noll, Vo) of the type's name.
   template <class T> static constexpr uint32_t type_number() {

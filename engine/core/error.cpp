@@ -7,4 +7,6 @@ void fail_with(fmt::string_view text, fmt::format_args values) {
   throw Error(fmt::vformat(text, values));
 }
 
+std::string show(double x) { return x != x ? "nan" : fmt::format("{}", x); }
+
 }  // namespace mt

@@ -1,6 +1,6 @@
 // error.h -- the one exception of the engine: a sentence that says operation, values, cure
 #pragma once
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
@@ -35,6 +35,6 @@ inline void check_interrupt() {
 }
 
 /// A number as messages show it (fmt would write -nan).
-inline std::string show(double x) { return x != x ? "nan" : fmt::format("{}", x); }
+std::string show(double x);
 
 }  // namespace mt

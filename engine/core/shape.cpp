@@ -1,9 +1,13 @@
 // shape.cpp -- the rules that combine sizes and strides
 #include "engine/core/shape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace mt {
+
+void Shape::too_many(int n) { fail("a tensor has at most {} dimensions, not {}", kMaxDims, n); }
 
 void Shape::insert(int at, int64_t size) {
   push(0);

@@ -14,7 +14,7 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> sizes) : Shape(sizes.begin(), int(sizes.size())) {}
   Shape(const int64_t* sizes, int n) : n_(n) {
-    if (n > kMaxDims) fail("a tensor has at most {} dimensions, not {}", kMaxDims, n);
+    if (n > kMaxDims) too_many(n);
     for (int i = 0; i < n; ++i) v_[i] = sizes[i];
   }
   int size() const { return n_; }
@@ -24,7 +24,7 @@ class Shape {
   const int64_t* end() const { return v_ + n_; }
   const int64_t* data() const { return v_; }
   void push(int64_t size) {
-    if (n_ == kMaxDims) fail("a tensor has at most {} dimensions", kMaxDims);
+    if (n_ == kMaxDims) too_many(n_ + 1);
     v_[n_++] = size;
   }
   /// The first n; those from number n on.
@@ -40,6 +40,7 @@ class Shape {
   }
 
  private:
+  [[noreturn]] static void too_many(int n);
   int n_ = 0;
   int64_t v_[kMaxDims];
 };

@@ -1,6 +1,8 @@
 // csv.cpp -- comma-separated values (RFC 4180): columns of numbers as tensors, others as text
 #include "engine/io/csv.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

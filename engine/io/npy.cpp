@@ -1,6 +1,8 @@
 // npy.cpp -- NumPy's files: npy, one array, and npz, a zip archive of them by name
 #include "engine/io/npy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>

@@ -1,6 +1,8 @@
 // safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and places, then the data
 #include "engine/io/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,8 @@
 // common.cpp -- what the files of linalg share: checks, names for messages, packed results
 #include "engine/linalg/common.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>

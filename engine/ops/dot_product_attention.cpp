@@ -7,6 +7,7 @@
 #include "engine/core/async_errors.h"
 #include "engine/core/device.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

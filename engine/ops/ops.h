@@ -74,21 +74,19 @@ Tensor apply(Op, const Tensor& x, const Tensor& y) requires(op::inputs<Op> == 2)
 
 using namespace op::functions;  // mt::relu(x) and its kin
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return op::add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return op::sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return op::mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return op::div(a, b); }
-inline Tensor operator-(const Tensor& a) { return op::neg(a); }
-inline Tensor operator<(const Tensor& a, const Tensor& b) { return op::lt(a, b); }
-inline Tensor operator<=(const Tensor& a, const Tensor& b) { return op::le(a, b); }
-inline Tensor operator>(const Tensor& a, const Tensor& b) { return op::gt(a, b); }
-inline Tensor operator>=(const Tensor& a, const Tensor& b) { return op::ge(a, b); }
-inline Tensor operator==(const Tensor& a, const Tensor& b) { return op::eq(a, b); }
-inline Tensor operator!=(const Tensor& a, const Tensor& b) { return op::ne(a, b); }
+Tensor operator+(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a, const Tensor& b);
+Tensor operator*(const Tensor& a, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a);
+Tensor operator<(const Tensor& a, const Tensor& b);
+Tensor operator<=(const Tensor& a, const Tensor& b);
+Tensor operator>(const Tensor& a, const Tensor& b);
+Tensor operator>=(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, const Tensor& b);
+Tensor operator!=(const Tensor& a, const Tensor& b);
 /// What a formula's `select` is for tensors.
-inline Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
-  return op::where(mask, yes, no);
-}
+Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no);
 
 /// a += b in place.
 const Tensor& add_(const Tensor& a, const Tensor& b);

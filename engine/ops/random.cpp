@@ -10,6 +10,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/recording.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 

@@ -1,9 +1,10 @@
 // random.h -- random tensors
 #pragma once
 #include "engine/core/tensor.h"
-#include "engine/ops/generator.h"
 
 namespace mt {
+
+class Generator;  // generator.h
 
 // Where a generator can be named, null means the stream of manual_seed.
 

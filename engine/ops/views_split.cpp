@@ -1,6 +1,8 @@
 // views_split.cpp -- more views: split dimensions, lists of parts, diagonals, windows, any strides
 #include "engine/ops/views_split.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
