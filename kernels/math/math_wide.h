@@ -203,18 +203,18 @@ MT_HD float acos(float x) {
 
 // ---- tangent ------------------------------------------------------------------------------------
 
-/// The tangent of an angle in float: r + r^3 p(r^2) or, where n is odd, -1/r + r q(r^2). The
-/// polynomials' errors are 2^-25.7 and 2^-27.3.
+/// The tangent of an angle in float: r + r^3 p(r^2), whose polynomial's error is 2^-25.7, in two pieces; where n is
+/// odd -1 over their sum, by two steps from an estimate.
 template <class T> MT_HD T tan_of(Angle<T> a) {
   using B = bits_of<T>;
   T r = a.r, rest = a.rest, z = r * r;
   T p = poly(z, 0.333331555f, 0.133388326f, 0.0534086861f, 0.0244389195f, 0.00310648326f,
              0.00939302891f);
-  T even = copysign(r + fma(r * z, p, fma(rest * T(1.62f), z, rest)), r);
-  T q = poly(z, -0.333333045f, -0.0222265366f, -0.00209628046f, -0.000248194207f);
-  T inverse = about_inverse(r), y = fma(fma(-r, inverse, T(1)), inverse, inverse);
-  T lost = fma(-rest, y, fused(-r, y, T(1))), odd = y + fma(y, lost, r * q);
-  return from_bits<T>(to_bits(select((a.quadrant & B(1)) != B(0), odd, even)) ^ (a.quadrant << 31));
+  T more = fma(r * z, p, fma(rest * T(1.62f), z, rest)), even = copysign(r + more, r);
+  T inverse = about_inverse(even),
+    lost = fma(even - r - more, inverse, fused(-even, inverse, T(1)));
+  T odd = fma(-inverse, fma(lost, lost, lost), -inverse);
+  return from_bits<T>(to_bits(select((a.quadrant & B(1)) != B(0), odd, even)));
 }
 template <class T> MT_HD T near_tan(T x) { return tan_of(near_angle(x)); }
 MT_HD float tan(float x) {
