@@ -171,7 +171,7 @@ test('a training loop keeps live bytes and resident memory constant', function()
     collect()
     return memory()
   end
-  local live = run(100)
+  local live = run(500)
   local resident = status 'VmRSS'
   for _ = 1, 3 do eq(run(500), live) end
   assert(status 'VmRSS' - resident < most_growth / 4 * mebibyte, 'resident memory grows')
