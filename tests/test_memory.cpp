@@ -15,6 +15,21 @@ bool ask() {
 
 }  // namespace
 
+#if !defined(__SANITIZE_ADDRESS__)  // with it nothing is kept
+MT_TEST("what a batch frees is reused in the order of being freed", "[memory]") {
+  Tensor a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
+  const void *const first = a.data(), *const second = b.data();
+  {
+    const FreeBatch batch;
+    a.reset(), b.reset();
+    CHECK(empty({5000}, Dtype::f32).data() != first);
+  }
+  a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
+  CHECK(a.data() == first);
+  CHECK(b.data() == second);
+}
+#endif
+
 MT_TEST("live bytes follow the tensors", "[memory]") {
   const int64_t before = memory_use().live;
   {

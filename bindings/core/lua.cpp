@@ -59,7 +59,10 @@ void apply_gc_pressure(lua_State* L) {
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
-  while (lua_gc(L, LUA_GCSTEP, step) == 0) {}
+  {
+    const FreeBatch batch;
+    while (lua_gc(L, LUA_GCSTEP, step) == 0) {}
+  }
   calls.gc_charged = bytes_allocated(), calls.gc_storages = storages;
 }
 

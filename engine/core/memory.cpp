@@ -84,6 +84,8 @@ struct FreeList {
     Link* next;
   };
   Link* head[kClasses + 1] = {};
+  Link *batch[kClasses + 1] = {}, *batch_end[kClasses + 1];  // in the order of being freed
+  bool batching = false;
   int64_t cached[2] = {};  // bytes below kHuge, and from there on
   int64_t allocated = 0, count = 0;
   bool closed = false;  // the thread is ending
@@ -93,6 +95,7 @@ struct FreeList {
     clear();
   }
   void clear() {
+    end_batch();
     for (Link*& list : head)
       while (list) std::free(std::exchange(list, list->next));
     cached[0] = cached[1] = 0;
@@ -139,9 +142,19 @@ struct FreeList {
     const SizeClass c = class_of(bytes);
     if (c.index > kClasses || !keeps(block, c)) return std::free(block);
     Link* link = static_cast<Link*>(block);
+    kept(c) += int64_t(c.bytes);
+    if (batching) {
+      link->next = nullptr;
+      (batch[c.index] ? batch_end[c.index]->next : batch[c.index]) = link;
+      batch_end[c.index] = link;
+      return;
+    }
     link->next = head[c.index];
     head[c.index] = link;
-    kept(c) += int64_t(c.bytes);
+  }
+  void end_batch() {
+    for (int i = 0; i <= kClasses; ++i)
+      if (batch[i]) batch_end[i]->next = head[i], head[i] = std::exchange(batch[i], nullptr);
   }
 };
 
@@ -279,5 +292,11 @@ MemoryUse memory_use() {
 }
 void set_memory_limit(int64_t bytes) { limit = bytes; }
 int64_t bytes_allocated() { return free_list.allocated; }
+
+FreeBatch::FreeBatch() : before_(std::exchange(free_list.batching, true)) {}
+FreeBatch::~FreeBatch() {
+  free_list.batching = before_;
+  free_list.end_batch();
+}
 
 }  // namespace mt

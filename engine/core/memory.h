@@ -86,4 +86,16 @@ void set_memory_limit(int64_t bytes);
 /// measure of garbage.
 int64_t bytes_allocated();
 
+/// While it lives, what this thread frees is kept for afterwards, to be reused in the order of being
+/// freed: the collector frees the newest results first, whose memory is the warmest.
+class FreeBatch {
+ public:
+  FreeBatch();
+  FreeBatch(const FreeBatch&) = delete;
+  ~FreeBatch();
+
+ private:
+  const bool before_;
+};
+
 }  // namespace mt
