@@ -150,7 +150,10 @@ template <class T> struct RealPower {
   double s;
   MT_HD double operator()(double y) const {
 #ifndef __CUDA_ARCH__
-    if constexpr (sizeof(T) == 4) return exp_for<T>(-core::at_most(s, 0x1p128) * log_for<T>(y));
+    if constexpr (sizeof(T) == 4) {
+      const double power = -core::at_most(s, 0x1p128) * log_for<T>(y);
+      return power < -690 ? 0 : exp_for<T>(power);  // 0 ends the sum
+    }
 #endif
     return math::pow(y, -s);
   }
