@@ -17,16 +17,23 @@ bool ask() {
 
 #if !defined(__SANITIZE_ADDRESS__)  // with it nothing is kept
 MT_TEST("what a batch frees is reused in the order of being freed", "[memory]") {
-  Tensor a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
-  const void *const first = a.data(), *const second = b.data();
-  {
-    const FreeBatch batch;
-    a.reset(), b.reset();
-    CHECK(empty({5000}, Dtype::f32).data() != first);
-  }
-  a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
-  CHECK(a.data() == first);
-  CHECK(b.data() == second);
+  const void *first = nullptr, *second = nullptr, *inside = nullptr, *third = nullptr,
+             *fourth = nullptr;
+  std::thread([&] {  // which has kept nothing yet
+    Tensor a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
+    first = a.data(), second = b.data();
+    {
+      const FreeBatch batch;
+      a.reset(), b.reset();
+      inside = empty({5000}, Dtype::f32).data();
+    }
+    a = empty({5000}, Dtype::f32), b = empty({5000}, Dtype::f32);
+    third = a.data(), fourth = b.data();
+  })
+      .join();
+  CHECK(inside != first);
+  CHECK(third == first);
+  CHECK(fourth == second);
 }
 #endif
 
