@@ -368,7 +368,7 @@ template <class T> MT_HD T half_expm1(T x) {
     T held = at_least(x, T(-20)), n = lesser(fma(held, T(R::log2e), round), most);
     T r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
     T s = power_of_two(n);
-    return fma(s, fma(r * r, exp_poly(r), r), s - T(0.5));
+    return fma(s, fma(r * r, exp_poly(r), r), -(T(0.5) - s));  // -0 where s is 0.5
   } else {
     return T(0.5) * expm1(x);
   }
