@@ -75,7 +75,7 @@ constexpr char kLoadHalves[] =
 __device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
 )";
 /// A tensor in constant memory, where its `data` is a distance.
-constexpr char kConstant[] = R"(__constant__ double mt_constant[8192];
+constexpr char kConstantMemory[] = R"(__constant__ double mt_constant[8192];
 template <class T, int N> __device__ inline mt_tensor<const T, N> mt_in_constant(const mt_tensor<T, N>& t) {
   mt_tensor<const T, N> c;
   c.data = (const T*)((const char*)mt_constant + (unsigned long long)t.data);
@@ -129,7 +129,7 @@ class Text {
     bool halves = false, constant = false;
     for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
     if (halves) (out_ += kCudaHalves) += kLoadHalves;
-    if (constant) out_ += kConstant;
+    if (constant) out_ += kConstantMemory;
     out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
     shared();
     for (size_t t = 0; t < k_.tensors.size(); ++t)

@@ -15,9 +15,9 @@ struct Symbol {
   int32_t token, before, after;
 };
 /// A merge that may come: the lowest rank first, of equal ones the leftmost.
-struct Candidate {
+struct NextMerge {
   int32_t rank, at, left, right, token;
-  bool operator<(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
+  bool operator<(const NextMerge& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
 };
 
 /// Short pieces: the best pair is looked for again after each merge.
@@ -41,7 +41,7 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
   if (tokens.size() <= 12) return apply_short(*this, tokens);
   const auto n = int32_t(tokens.size());
   std::vector<Symbol> symbols(tokens.size());
-  std::vector<Candidate> heap;
+  std::vector<NextMerge> heap;
   const auto propose = [&](int32_t at) {
     const Symbol& s = symbols[size_t(at)];
     if (s.after < 0) return false;
@@ -56,7 +56,7 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
   std::make_heap(heap.begin(), heap.end());
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end());
-    const Candidate c = heap.back();
+    const NextMerge c = heap.back();
     heap.pop_back();
     Symbol& left = symbols[size_t(c.at)];
     if (left.token != c.left || left.after < 0) continue;  // merged away since

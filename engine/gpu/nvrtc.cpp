@@ -78,22 +78,22 @@ void open_builtins() {
   globfree(&found);
 }
 
-using Program = struct NvrtcProgram*;
+using ProgramHandle = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
 struct Library {
-  int (*create)(Program*, const char* text, const char* name, int, const char* const*,
+  int (*create)(ProgramHandle*, const char* text, const char* name, int, const char* const*,
                 const char* const*);
-  int (*destroy)(Program*);
-  int (*compile)(Program, int, const char* const*);
-  int (*log_size)(Program, size_t*);
-  int (*log)(Program, char*);
-  int (*cubin_size)(Program, size_t*);
-  int (*cubin)(Program, char*);
-  int (*ptx_size)(Program, size_t*);
-  int (*ptx)(Program, char*);
-  int (*add_name)(Program, const char*);
-  int (*lowered)(Program, const char*, const char**);
+  int (*destroy)(ProgramHandle*);
+  int (*compile)(ProgramHandle, int, const char* const*);
+  int (*log_size)(ProgramHandle, size_t*);
+  int (*log)(ProgramHandle, char*);
+  int (*cubin_size)(ProgramHandle, size_t*);
+  int (*cubin)(ProgramHandle, char*);
+  int (*ptx_size)(ProgramHandle, size_t*);
+  int (*ptx)(ProgramHandle, char*);
+  int (*add_name)(ProgramHandle, const char*);
+  int (*lowered)(ProgramHandle, const char*, const char**);
   int (*archs_count)(int*);
   int (*archs)(int*);
   const char* (*error_text)(int);
@@ -254,15 +254,15 @@ CudaCode compile(const CudaSource& s, int arch) {
 
   const std::string text = whole_text(s),
                     probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
-  Program program = nullptr;
+  ProgramHandle program = nullptr;
   constexpr size_t kHeaders = std::size(kCudaHeaders);
   const char *headers[kHeaders], *header_names[kHeaders];
   for (size_t i = 0; i < kHeaders; ++i)
     header_names[i] = kCudaHeaders[i][0], headers[i] = kCudaHeaders[i][1];
   int status = lib.create(&program, text.c_str(), "source", int(kHeaders), headers, header_names);
   if (status != 0) fail("NVRTC: {}", lib.error_text(status));
-  const auto destroy = [&lib](Program* p) { lib.destroy(p); };
-  const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
+  const auto destroy = [&lib](ProgramHandle* p) { lib.destroy(p); };
+  const std::unique_ptr<ProgramHandle, decltype(destroy)> owner(&program, destroy);
   lib.add_name(program, s.name.c_str());
   lib.add_name(program, probe.c_str());
   status = lib.compile(program, int(list.size()), list.data());

@@ -58,7 +58,7 @@ uint64_t little_endian(const void* from, int n) {
   for (int i = 0; i < n; ++i) value |= uint64_t(p[i]) << 8 * i;
   return value;
 }
-void put_little_endian(std::string& to, uint64_t value, int n) {
+void put_le(std::string& to, uint64_t value, int n) {
   for (int i = 0; i < n; ++i) to.push_back(char(value >> 8 * i));
 }
 

@@ -35,7 +35,7 @@ auto reading(const char* operation, const std::string& path, const char* what, c
 
 /// n bytes as a number, the lowest first.
 uint64_t little_endian(const void* from, int n);
-void put_little_endian(std::string& to, uint64_t value, int n);
+void put_le(std::string& to, uint64_t value, int n);
 
 /// A text of a file as messages show it: control characters are '?', the middle of a long one is left out.
 std::string printable(std::string_view text, size_t most = 80);

@@ -11,12 +11,11 @@
 namespace mt {
 namespace {
 
-enum Kind : unsigned { kPcm = 1, kFloat = 3, kExtensible = 0xfffe };
+enum Encoding : unsigned { kPcm = 1, kFloat = 3, kExtensible = 0xfffe };
 
 uint32_t number_at(std::string_view s, size_t at, int n) {
   return uint32_t(little_endian(s.data() + at, n));
 }
-constexpr auto put = put_little_endian;
 
 struct Format {
   unsigned kind = 0, channels = 0, rate = 0, bits = 0;
@@ -75,15 +74,15 @@ Sound read_data(const Format& f, std::string_view data) {
 }
 
 void put_sample(std::string& out, const Tensor& x, int64_t i, int bits, bool floats) {
-  if (x.dtype() == Dtype::u8) return put(out, x.data_as<uint8_t>()[i], 1);
-  if (x.dtype() == Dtype::i16) return put(out, uint16_t(x.data_as<int16_t>()[i]), 2);
-  if (x.dtype() == Dtype::i32) return put(out, uint32_t(x.data_as<int32_t>()[i]), 4);
+  if (x.dtype() == Dtype::u8) return put_le(out, x.data_as<uint8_t>()[i], 1);
+  if (x.dtype() == Dtype::i16) return put_le(out, uint16_t(x.data_as<int16_t>()[i]), 2);
+  if (x.dtype() == Dtype::i32) return put_le(out, uint32_t(x.data_as<int32_t>()[i]), 4);
   const float v = x.data_as<float>()[i];
   uint32_t word;
-  if (floats) return std::memcpy(&word, &v, 4), put(out, word, 4);
+  if (floats) return std::memcpy(&word, &v, 4), put_le(out, word, 4);
   const double scale = std::ldexp(1.0, bits - 1);
   const double whole = std::isnan(v) ? 0 : std::clamp(std::nearbyint(v * scale), -scale, scale - 1);
-  put(out, uint32_t(int32_t(whole)) + (bits == 8 ? 128 : 0), bits / 8);
+  put_le(out, uint32_t(int32_t(whole)) + (bits == 8 ? 128 : 0), bits / 8);
 }
 
 }  // namespace
@@ -123,13 +122,13 @@ std::string write_wav(const Tensor& x, int64_t rate, int bits) {
   if (bytes > 0xffff0000) fail("a WAV holds at most 4 GiB, these samples need {} bytes", bytes);
   const auto frame = uint32_t(channels * (bits / 8));
   std::string out = "RIFF";
-  put(out, uint32_t(36 + bytes + bytes % 2), 4);
+  put_le(out, uint32_t(36 + bytes + bytes % 2), 4);
   out += "WAVEfmt ";
-  put(out, 16, 4), put(out, floats ? kFloat : kPcm, 2), put(out, uint32_t(channels), 2);
-  put(out, uint32_t(rate), 4), put(out, uint32_t(rate) * frame, 4), put(out, frame, 2);
-  put(out, uint32_t(bits), 2);
+  put_le(out, 16, 4), put_le(out, floats ? kFloat : kPcm, 2), put_le(out, uint32_t(channels), 2);
+  put_le(out, uint32_t(rate), 4), put_le(out, uint32_t(rate) * frame, 4), put_le(out, frame, 2);
+  put_le(out, uint32_t(bits), 2);
   out += "data";
-  put(out, uint32_t(bytes), 4);
+  put_le(out, uint32_t(bytes), 4);
   out.reserve(out.size() + size_t(bytes) + 1);
   for (int64_t i = 0; i < frames; ++i)
     for (int64_t c = 0; c < channels; ++c) put_sample(out, x, c * frames + i, bits, floats);

@@ -151,18 +151,16 @@ std::string ZipReader::text(size_t entry, size_t most) const {
 
 namespace {
 
-constexpr auto put = put_little_endian;
-
 /// What local and central headers have in common, from the version that is needed on.
 void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t size, bool wide,
                int extra) {
-  put(to, wide ? 45 : 20, 2);
-  put(to, 0x800, 2);              // names are UTF-8
-  put(to, 0, 2);                  // stored
-  put(to, 0, 2), put(to, 33, 2);  // 1980-01-01: the same tensors make the same file
-  put(to, crc, 4);
-  put(to, wide ? UINT32_MAX : size, 4), put(to, wide ? UINT32_MAX : size, 4);
-  put(to, name.size(), 2), put(to, uint64_t(extra), 2);
+  put_le(to, wide ? 45 : 20, 2);
+  put_le(to, 0x800, 2);                 // names are UTF-8
+  put_le(to, 0, 2);                     // stored
+  put_le(to, 0, 2), put_le(to, 33, 2);  // 1980-01-01: the same tensors make the same file
+  put_le(to, crc, 4);
+  put_le(to, wide ? UINT32_MAX : size, 4), put_le(to, wide ? UINT32_MAX : size, 4);
+  put_le(to, name.size(), 2), put_le(to, uint64_t(extra), 2);
 }
 
 constexpr uint64_t kNarrow = UINT32_MAX - 1;
@@ -185,16 +183,17 @@ void ZipWriter::add(const std::string& name, const std::vector<std::string_view>
   std::string local = "PK\3\4", &central = directory_;
   put_facts(local, name, uint32_t(crc), size, wide, wide ? 20 : 0);
   local += name;
-  if (wide) put(local, 1, 2), put(local, 16, 2), put(local, size, 8), put(local, size, 8);
+  if (wide)
+    put_le(local, 1, 2), put_le(local, 16, 2), put_le(local, size, 8), put_le(local, size, 8);
   central += "PK\1\2";
-  put(central, 45, 2);
+  put_le(central, 45, 2);
   put_facts(central, name, uint32_t(crc), size, wide, wide ? 28 : 0);
   central.append(2 + 2 + 2 + 4, '\0');  // no comment, disk 0, no attributes
-  put(central, wide ? UINT32_MAX : at_, 4);
+  put_le(central, wide ? UINT32_MAX : at_, 4);
   central += name;
   if (wide)
-    put(central, 1, 2), put(central, 24, 2), put(central, size, 8), put(central, size, 8),
-        put(central, at_, 8);
+    put_le(central, 1, 2), put_le(central, 24, 2), put_le(central, size, 8),
+        put_le(central, size, 8), put_le(central, at_, 8);
   write(local);
   for (const std::string_view piece : pieces) write(piece);
   ++count_;
@@ -206,15 +205,16 @@ void ZipWriter::finish() {
   std::string& end = directory_;
   if (wide) {
     end += "PK\6\6";
-    put(end, 44, 8), put(end, 45, 2), put(end, 45, 2), put(end, 0, 8);
-    put(end, count_, 8), put(end, count_, 8), put(end, size, 8), put(end, start, 8);
+    put_le(end, 44, 8), put_le(end, 45, 2), put_le(end, 45, 2), put_le(end, 0, 8);
+    put_le(end, count_, 8), put_le(end, count_, 8), put_le(end, size, 8), put_le(end, start, 8);
     end += "PK\6\7";
-    put(end, 0, 4), put(end, start + size, 8), put(end, 1, 4);
+    put_le(end, 0, 4), put_le(end, start + size, 8), put_le(end, 1, 4);
   }
   const uint64_t few = wide ? UINT16_MAX : count_;
   end += "PK\5\6";
-  put(end, 0, 4), put(end, few, 2), put(end, few, 2);
-  put(end, wide ? UINT32_MAX : size, 4), put(end, wide ? UINT32_MAX : start, 4), put(end, 0, 2);
+  put_le(end, 0, 4), put_le(end, few, 2), put_le(end, few, 2);
+  put_le(end, wide ? UINT32_MAX : size, 4), put_le(end, wide ? UINT32_MAX : start, 4),
+      put_le(end, 0, 2);
   write(end);
 }
 

@@ -97,17 +97,17 @@ template <class Op> ReduceEntry entry_of() {
 template <class... Op> std::array<ReduceEntry, kReductions> collect(op::List<Op...>) {
   return {entry_of<Op>()...};
 }
-const std::array<ReduceEntry, kReductions> entries = collect(op::Reductions{});
+const std::array<ReduceEntry, kReductions> reduce_entries = collect(op::Reductions{});
 
 }  // namespace
 
-const ReduceRow& reduce_row(int reduction) { return entries[size_t(reduction)].row; }
+const ReduceRow& reduce_row(int reduction) { return reduce_entries[size_t(reduction)].row; }
 
 // ---- the way forward ----------------------------------------------------------------------------
 
 Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   const Tensor* const target = Into::take();
-  const ReduceEntry& e = entries[size_t(how.op)];
+  const ReduceEntry& e = reduce_entries[size_t(how.op)];
   const Dtype result = e.result(x.dtype());
   if (is_narrow(x.dtype())) {
     const Tensor out = run_reduce(how, to_compute_dtype(x), second);
@@ -148,7 +148,7 @@ namespace {
 
 /// x in a dtype that the reduction takes.
 Tensor taken(const Reducing& how, const Tensor& x) {
-  switch (entries[size_t(how.op)].row.info->takes) {
+  switch (reduce_entries[size_t(how.op)].row.info->takes) {
     case op::Takes::any: break;
     case op::Takes::real: return as_float(x);
     case op::Takes::floats: need_float(how.name, x); break;
@@ -166,7 +166,7 @@ struct KeptShape {
 }  // namespace
 
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
-  const ReduceEntry& e = entries[size_t(how.op)];
+  const ReduceEntry& e = reduce_entries[size_t(how.op)];
   if (thread_state.deferral && !thread_state.out && !second) [[unlikely]] {
     Tensor later = thread_state.deferral->reduce(how, given);
     if (later.defined()) return later;
@@ -190,9 +190,9 @@ Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
 
 Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
               const double* params) {
-  const op::ReduceInfo& info = *entries[size_t(reduction)].row.info;
+  const op::ReduceInfo& info = *reduce_entries[size_t(reduction)].row.info;
   Reducing how{reduction, info.name, dims_mask(info.name, x, dims), keepdim};
-  for (int i = 0; i < entries[size_t(reduction)].row.params; ++i)
+  for (int i = 0; i < reduce_entries[size_t(reduction)].row.params; ++i)
     how.param[i] = params ? params[i] : info.params[i].value;
   return reduce_recorded(how, x);
 }
@@ -235,7 +235,7 @@ namespace {
 
 /// `df` on g, x and the results, all seen in x's shape: one kernel, or recorded operations.
 void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const ReduceEntry& e = entries[size_t(node.type->op)];
+  const ReduceEntry& e = reduce_entries[size_t(node.type->op)];
   const bool reads_x = e.reads & op::reads_x;
   const auto& [mask, params] =
       reads_x ? node.kept<KeptReduction>() : node.kept<KeptShape>().reduction;

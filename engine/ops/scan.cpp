@@ -39,7 +39,7 @@ struct ScanEntry {
 
 void scan_backward(Node& node, const Tensor& g, Tensor* dx);
 
-template <class Op> ScanEntry entry_of() {
+template <class Op> ScanEntry scan_entry() {
   constexpr bool by_hand = std::is_same_v<Op, op::Cumprod>;
   ScanEntry e{};
   e.row = {&Op::info, op::count_params(Op::info), Op::reverse_scan || Op::needs_index || by_hand,
@@ -54,10 +54,10 @@ template <class Op> ScanEntry entry_of() {
             op::scan_id<Op>};
   return e;
 }
-template <class... Op> std::array<ScanEntry, kScans> collect(op::List<Op...>) {
-  return {entry_of<Op>()...};
+template <class... Op> std::array<ScanEntry, kScans> collect_scans(op::List<Op...>) {
+  return {scan_entry<Op>()...};
 }
-const std::array<ScanEntry, kScans> entries = collect(op::Scans{});
+const std::array<ScanEntry, kScans> scan_entries = collect_scans(op::Scans{});
 
 /// One call: along dimension d, `backwards` from the end of each line to its beginning.
 struct Scanning {
@@ -87,7 +87,7 @@ Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
 }
 
 Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullptr) {
-  const ScanEntry& e = entries[size_t(how.op)];
+  const ScanEntry& e = scan_entries[size_t(how.op)];
   Tensor out;
   if (e.lines_apart && !is_cpu(x.device()) && how.d > 0 && x.stride(how.d) == 1 &&
       x.numel() >= 4 * x.size(how.d)) {
@@ -113,7 +113,7 @@ Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullp
 }
 
 void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const ScanEntry& e = entries[size_t(node.type->op)];
+  const ScanEntry& e = scan_entries[size_t(node.type->op)];
   const KeptScan& kept = node.kept<KeptScan>();
   Scanning back{node.type->op, kept.d, !kept.backwards};
   std::copy_n(kept.param, op::kMaxParams - 1, back.param);
@@ -127,10 +127,10 @@ void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 }  // namespace
 
-const ReduceRow& scan_row(int scan) { return entries[size_t(scan)].row; }
+const ReduceRow& scan_row(int scan) { return scan_entries[size_t(scan)].row; }
 
 ValuesIndices scan(int op, const Tensor& given, int64_t dim, const double* params) {
-  const ScanEntry& e = entries[size_t(op)];
+  const ScanEntry& e = scan_entries[size_t(op)];
   const op::ReduceInfo& info = *e.row.info;
   if (info.takes == op::Takes::floats) need_float(info.name, given);
   const Tensor x = info.takes == op::Takes::real ? as_float(given)
