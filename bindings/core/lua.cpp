@@ -42,9 +42,9 @@ constinit thread_local CallState calls;
 /// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
 /// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
 /// caches, so the slack is 8 times the heap, from 1 to 32 MiB:
-/// - Storages are then reused while they are in the second-level cache (neg of 64 Ki floats takes 9.1
-///   us, 11.2 with 16 times; where computing hides the misses, as in tanh, 3 % more).
-/// - Where they cannot, 8 heaps being twice of what that cache has, or storages half a MiB, they wait for
+/// - Storages are then reused while they are in the second-level cache. Those of 32 KiB and more wait
+///   for one MiB more: few share a cycle, and long loops fetch ahead what has left that cache.
+/// - Where they cannot, the slack being more than that cache has, or storages half a MiB, they wait for
 ///   each other up to 12 MiB: a cycle for each 4 MiB took a tenth of what layer norm of 1 Mi floats
 ///   takes, and of neg of 64 Ki floats at a heap of 1 MiB. More than that leaves less of the shared
 ///   cache to others (20 MiB: 5 % slower beside another program's calls).
@@ -53,9 +53,10 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t storages = memory_use().allocations;
   const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
-  const bool warm = average < kSlack / 2 && 8 * heap <= 4 * kSlack;
-  const int64_t least = warm ? kSlack : 12 * kSlack;
-  if (debt < std::clamp(8 * heap, least, 32 * kSlack)) return;
+  const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kSlack);
+  const bool warm = average < kSlack / 2 && wanted <= 3 * kSlack;
+  if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, 12 * kSlack, 32 * kSlack)))
+    return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
