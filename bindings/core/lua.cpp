@@ -158,8 +158,7 @@ int run_now(Args& args) {
 /// computed; other functions run as they are.
 int run_fused(Args& args) {
   const Entry& e = args.entry();
-  if (e.body.facts & kWantsNumbers)
-    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+  if (e.body.facts & kWantsNumbers) check_may_ask();
   if ((e.body.facts & kDefers) && !args.out()) return run_body(args);
   bool changes = args.out() || e.in_place || e.internal || name_of(e).ends_with('_');
   for (int i = lua_gettop(args.L); i > 0; --i) changes |= lua_isfunction(args.L, i);
@@ -177,7 +176,7 @@ int run_entry(lua_State* L) {
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
     if (step_recorder) [[unlikely]] {
-      if (e.body.facts & kWantsNumbers) step_recorder->reads_element();
+      if (e.body.facts & kWantsNumbers) check_may_ask();
       see_arguments(L);
     }
     if (recording) [[unlikely]]
@@ -194,6 +193,11 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
+void check_may_ask() {
+  if (step_recorder) step_recorder->reads_element();
+  if (thread_state.deferral)
+    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+}
 bool defers_now() {
   return thread_state.deferral && calls.entry && (calls.entry->body.facts & kDefers);
 }

@@ -229,6 +229,8 @@ Tensor* tensor_at(lua_State* L, int index);
 void see_arguments(lua_State* L);
 /// Whether the call under way is of an entry that defers, inside a fused function.
 bool defers_now();
+/// To be called before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
+void check_may_ask();
 /// The same, of which only shape and dtype are asked.
 const Tensor* shape_at(lua_State* L, int index);
 /// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.

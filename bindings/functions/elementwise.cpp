@@ -328,7 +328,7 @@ const Entry kFunctions[] = {
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
-     "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close>},
+     "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y|, for each element.", bind<close>},
     {"positive(x)", "x itself.", bind<[](const Tensor& x) { return x; }>},
@@ -340,7 +340,8 @@ const Entry kMethods[] = {
     {"mvlgamma(x, p)",
      "The logarithm of the gamma function of p variables, for x above (p - 1) / 2.",
      mvlgamma_body | kInPlaceToo},
-    {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", bind<equal>},
+    {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.",
+     bind<equal> | kWantsNumbers},
 };
 
 /// Other names that PyTorch has for the same functions; in place too.

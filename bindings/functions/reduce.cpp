@@ -56,8 +56,7 @@ template <class Op> int reduced(Args& a) {
     const Tensor y = run(a.tensor(1));
     if constexpr (Op::info.result == op::Result::boolean)
       if (!a.given(2) && !a.out()) {
-        if (thread_state.deferral)
-          fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+        check_may_ask();
         return a.push(y.item() != 0);
       }
     return a.push(y);

@@ -14,11 +14,12 @@ struct Recording {
   virtual void freed(Storage*) = 0;
   /// Numbers were written into it that no tensor gave: they are the same at each replay.
   virtual void made_constant(Storage*) = 0;
-  /// Numbers are computed from tensors without a verb: there is nothing that a replay could repeat.
+  /// Numbers are computed from tensors without a verb, or elements decide what an operation does:
+  /// there is nothing that a replay could repeat.
   virtual void computes_beside() = 0;
   /// The last verb looks on a GPU whether positions are there.
   virtual void checks(const IndexBound&) = 0;
-  /// An element of a tensor is asked for: throws, since what comes next may depend on it.
+  /// The step itself asks for an element: throws, since what comes next may depend on it.
   virtual void reads_element() = 0;
 
  protected:
@@ -28,7 +29,7 @@ extern constinit thread_local Recording* step_recorder [[gnu::tls_model("initial
 
 /// To be called after numbers were written into x beside the verbs, that no tensor gave.
 void tell_constant(const Tensor& x);
-/// To be called where tensors are computed from others beside the verbs.
+/// To be called where tensors are computed from others beside the verbs, or elements are read.
 inline void tell_beside() {
   if (step_recorder) [[unlikely]]
     step_recorder->computes_beside();

@@ -193,8 +193,7 @@ namespace {
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
   check_interrupt();  // decisions are not taken by what is half done
-  if (step_recorder && !x.impl()->number) [[unlikely]]
-    step_recorder->reads_element();
+  if (!x.impl()->number) tell_beside();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&]<class E>(E) {
     if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);

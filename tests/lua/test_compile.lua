@@ -536,6 +536,38 @@ test('an error inside leaves nothing behind', function()
   eq((x + 1):tolist(), {2, 2})
 end)
 
+test('an operation that reads elements itself: the step runs as it is', function()
+  for name, f in pairs{
+    prod = function(a) return a:prod(2):sum() end, median = function(a) return a:median() end,
+    quantile = function(a) return a:quantile(0.3, 1):sum() end, det = function(a) return mt.linalg.det(a) end,
+    masked_select = function(a) return a:masked_select(a:gt(1)):sum() end,
+    one_hot = function(a) return (a * mt.one_hot(mt.tensor({1, 2}, 'int64'))):sum() end,
+  } do
+    local function step(a)
+      local w = (a * 1):detach():requires_grad_()
+      local y = f(w)
+      y:backward()
+      return y:detach(), w.grad
+    end
+    local compiled, a = mt.compile(step), mt.tensor{{1, 2}, {3, 4}}
+    local text = told(function()
+      for k = 1, 4 do
+        local y, g = compiled(a + k)
+        local z, h = step(a + k)
+        eq(y:tolist(), z:tolist())
+        eq(g:tolist(), h:tolist())
+      end
+    end)
+    assert(text:find 'runs as it is: .+ computes beside the verbs', name .. text)
+  end
+  for _, f in ipairs{function(a) return mt.equal(a, a) and a end, function(a) return mt.allclose(a, a) and a end} do
+    local compiled, x = mt.compile(f), mt.ones(2)
+    compiled(x)
+    raises(function() compiled(x) end, 'cannot ask for the elements of a tensor')
+    raises(function() mt.fuse(f)(x) end, 'cannot ask for numbers')
+  end
+end)
+
 test('what cannot be replayed runs as it is, and says so once', function()
   local text = told(function()
     local f = mt.compile(function(x) return mt.multinomial(x, 1) * 2 end)
