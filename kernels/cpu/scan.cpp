@@ -1,7 +1,7 @@
 // scan.cpp -- the scan verb on the CPU: reductions of all elements so far
 //
-// A chain of additions is as slow as one addition after the other, so several lines run side by
-// side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
+// A chain of additions is as slow as one addition after the other, so several lines run side by side, or
+// eight elements of one are joined in registers first. Floats are summed in double.
 #include "kernels/cpu/along_dim.h"
 #include "kernels/cpu/simd_reduce.h"
 #include "kernels/table.h"
@@ -11,12 +11,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kTile = 256;   // lines that lie side by side and run together
-constexpr int kLines = 8;        // lines, or parts of one, that run together
-constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one place in the cache
-
-/// Whether the total of a part is found faster than by scanning it, so that long lines are cut.
-template <class Op> constexpr bool kCuts = requires { typename Op::Total; };
+constexpr int64_t kTile = 256;  // lines that lie side by side and run together
+constexpr int kLines = 8;       // lines, or elements of one, that run together
 
 /// A place in a line, or in kLines of them.
 template <class T> struct At {
@@ -59,48 +55,24 @@ template <class Op, class T> struct Generic {
     }
   }
 
-  /// Elements [from, to) of kLines lines in lockstep, each from its own state; those of line k count
-  /// from at[k].
-  static void together(const Scan& s, const At<T>* line, State* state, const int64_t* at,
-                       int64_t from, int64_t to, int64_t in_step, int64_t out_step) {
+  /// Elements [from, to) of kLines lines in lockstep, each from its own state.
+  static void together(const Scan& s, const At<T>* line, State* state, int64_t from, int64_t to,
+                       const AlongDim& l) {
     State now[kLines];
     for (int k = 0; k < kLines; ++k) now[k] = state[k];
     for (int64_t i = from; i < to; ++i)
       for (int k = 0; k < kLines; ++k)
-        now[k] = step(s, now[k], line[k].in[i * in_step], at[k] + i, line[k], i * out_step);
+        now[k] = step(s, now[k], line[k].in[i * l.in_step], i, line[k], i * l.out_step);
     for (int k = 0; k < kLines; ++k) state[k] = now[k];
   }
   /// Elements from `begin` on of one line, after a state.
-  static void alone(const Scan& s, const At<T>& at, State start, int64_t begin, const AlongDim& l) {
+  static void alone(const Scan& s, const At<T>& at, State now, int64_t begin, const AlongDim& l) {
     in_strips(l.n - begin, [&](int64_t from, int64_t to) {
-      State now = start;
+      State after = now;
       for (int64_t i = begin + from; i < begin + to; ++i)
-        now = step(s, now, at.in[i * l.in_step], i, at, i * l.out_step);
-      start = now;
+        after = step(s, after, at.in[i * l.in_step], i, at, i * l.out_step);
+      now = after;
     });
-  }
-  /// Lines that begin a power of two apart would drive each other out of the cache: they are cut.
-  static bool cuts(const AlongDim& l) { return kCuts<Op> && l.in_step == 1 && l.n >= 8 * kLines; }
-  /// One line; where it is long, kLines parts of it at a time.
-  static void line(const Scan& s, const At<T>& at, const AlongDim& l) {
-    State now = start();
-    int64_t i = 0;
-    if constexpr (kCuts<Op>) {
-      const int64_t part = smaller(kPart, l.n / kLines);
-      for (; cuts(l) && i + kLines * part <= l.n && !mt_interrupted; i += kLines * part) {
-        At<T> parts[kLines];
-        State state[kLines];
-        int64_t first[kLines];
-        for (int k = 0; k < kLines; ++k) {
-          first[k] = i + k * part;
-          parts[k] = at.moved(first[k], first[k] * l.out_step);
-          state[k] = now;
-          now = Op::combine(now, State(join_run<typename Op::Total, T, 1>(parts[k].in, part)));
-        }
-        together(s, parts, state, first, 0, part, 1, l.out_step);
-      }
-    }
-    alone(s, at, now, i, l);
   }
 
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
@@ -109,20 +81,97 @@ template <class Op, class T> struct Generic {
     const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
     At<T> all[kLines];
     for (int k = 0; k < int(n); ++k) all[k] = at.moved(k * apart, k * out_apart);
-    if (n == kLines && !cuts(l)) {
-      State state[kLines];
-      for (State& each : state) each = start();
-      constexpr int64_t first[kLines] = {};
-      return in_strips(l.n, [&](int64_t from, int64_t to) {
-        together(s, all, state, first, from, to, l.in_step, l.out_step);
-      });
+    if (n < kLines) {
+      for (int k = 0; k < int(n); ++k) alone(s, all[k], start(), 0, l);
+      return;
     }
-    for (int k = 0; k < int(n); ++k) line(s, all[k], l);
+    State state[kLines];
+    for (State& each : state) each = start();
+    in_strips(l.n, [&](int64_t from, int64_t to) { together(s, all, state, from, to, l); });
   }
 };
 
 /// A faster way for some structs.
 template <class Op, class T> struct Fast : Generic<Op, T> {};
+
+/// Eight states in packs of registers.
+template <class Op, class State> struct Eight {
+  static constexpr int kWidth = kPackBytes / int(sizeof(State)), kCount = kLines / kWidth;
+  using Lanes = std::make_integer_sequence<int, kWidth>;
+  Pack<State> pack[kCount];
+
+  template <int... L>
+  static Pack<State> last_of(const Pack<State>& x, std::integer_sequence<int, L...>) {
+    return __builtin_shufflevector(x, x, (L | (kWidth - 1))...);
+  }
+  /// Every other run of D lanes joined with the last lane before it.
+  template <int D, int... L>
+  static Pack<State> level(Pack<State> x, std::integer_sequence<int, L...>) {
+    const Pack<State> none = Pack<State>{} + Op::template identity<State>();
+    return Op::combine(
+        __builtin_shufflevector(x, none, ((L & D) ? (L & ~(D - 1)) - 1 : kWidth + L)...), x);
+  }
+  template <int D> void level() {
+    if constexpr (D < kWidth) {
+      for (Pack<State>& p : pack) p = level<D>(p, Lanes{});
+    } else {
+      constexpr int run = D / kWidth;
+      for (int k = 0; k < kCount; ++k)
+        if (k & run) pack[k] = Op::combine(last_of(pack[(k & ~(run - 1)) - 1], Lanes{}), pack[k]);
+    }
+  }
+  /// Each joined with all before it, in an order that does not depend on the width of registers
+  /// (Sklansky, Conditional-sum addition logic, 1960).
+  void scan() { level<1>(), level<2>(), level<4>(); }
+};
+
+/// Sums and products of elements that are neighbours in memory, from either end.
+template <class Op, class T>
+requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
+  using Base = Generic<Op, T>;
+  using State = typename Base::State;
+  using Group = Eight<Op, State>;
+
+  template <bool Back> static Group load(const T* in) {
+    Group x;
+    if constexpr (!Back && kPacks<typename Op::Total, State, T>) {
+      for (int k = 0; k < Group::kCount; ++k)
+        x.pack[k] = Op::premap(widened<State>(in + k * Group::kWidth));
+    } else {
+      State lane[kLines];
+      for (int i = 0; i < kLines; ++i)
+        lane[i] = op::enter<Op, State>(in[Back ? -i : i], i, nullptr);
+      __builtin_memcpy(x.pack, lane, sizeof lane);
+    }
+    return x;
+  }
+  template <bool Back> static void store(const Group& x, T* out) {
+    State lane[kLines];
+    __builtin_memcpy(lane, x.pack, sizeof lane);
+    for (int i = 0; i < kLines; ++i) out[Back ? -i : i] = T(lane[i]);
+  }
+  template <bool Back> static void line(const Scan& s, const At<T>& at, const AlongDim& l) {
+    Pack<State> before = Pack<State>{} + Base::start();
+    const int64_t whole = l.n / kLines * kLines;
+    in_strips(whole, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; i += kLines) {
+        Group x = load<Back>(at.in + (Back ? -i : i));
+        x.scan();
+        const Pack<State> total =
+            Group::last_of(x.pack[Group::kCount - 1], typename Group::Lanes{});
+        for (Pack<State>& p : x.pack) p = Op::combine(before, p);
+        store<Back>(x, at.out + (Back ? -i : i));
+        before = Op::combine(before, total);
+      }
+    });
+    Base::alone(s, at, before[0], whole, l);
+  }
+  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
+    if (l.in_step != l.out_step || l.in_step * l.in_step != 1) return Base::lines(s, l, first, n);
+    const auto run = l.in_step > 0 ? line<false> : line<true>;
+    for (int64_t k = first; k < first + n; ++k) run(s, At<T>::line(s, l, k), l);
+  }
+};
 
 /// Extremes, whose values and positions are kept apart.
 template <class Op, class T>

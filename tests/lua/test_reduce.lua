@@ -181,6 +181,30 @@ test('a long running sum where its parts meet', function()
   end
 end)
 
+test('sums and products so far of every length, from either end', function()
+  local special = {3, inf, 1, -inf, nan}
+  for _, dtype in ipairs{'float32', 'float64', 'int32', 'int8', 'bfloat16'} do
+    local float = dtype:find('float', 1, true)
+    local x, sum, product = {}, {}, {}
+    local total, factor = 0, 1
+    for i = 1, 40 do  -- the signs of zeros are seen in their reciprocals
+      x[i] = i == 7 and 0 or i == 11 and -2 or float and i > 24 and special[i % 5 + 1] or i % 9 == 2 and -1 or 1
+      total, factor = total + x[i], factor * x[i]
+      sum[i], product[i] = total, float and 1 / factor or factor
+      local t = mt.tensor(x, dtype)
+      local apart = mt.stack({t, t}, 2)
+      for _, line in ipairs{t, apart[{{}, 2}], t:flip(1):contiguous():flip(1)} do
+        is(line:cumsum(1), sum)
+        is(float and 1 / line:cumprod(1) or line:cumprod(1), product)
+      end
+      local g = mt.zeros(i, {dtype = 'float64', requires_grad = true})
+      local w = t:double():nan_to_num(0, 1, -1)
+      g:cumsum(1):backward(w)
+      is(g.grad, w:flip(1):cumsum(1):flip(1):tolist())
+    end
+  end
+end)
+
 test('cumsum, cumprod, logcumsumexp', function()
   is(mt.tensor{{1, 2}, {3, 4}}:cumsum(1), {{1, 2}, {4, 6}})
   is(mt.tensor{{1, 2}, {3, 4}}:cumprod(-1), {{1, 2}, {3, 12}})
