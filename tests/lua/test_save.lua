@@ -16,6 +16,7 @@ test('plain values come back', function()
     inf = math.huge, minus = -math.huge, nan = 0 / 0, yes = true, no = false, empty = {}, none = '',
     list = {1, 'two', {3, {4}}, false}, sparse = {[3] = 'c', [10] = 'j', [-1] = 'm', [0] = 'z', [1.5] = 'h'},
     mixed = {1, 2, x = 'y', [true] = 'yes', [math.huge] = 'inf'},
+    holes = {1, 2, nil, 4, x = 'y'}, words = {'a', 'b', nil, 'd', [2.5] = 'c'},
     bytes = '\0\1\127\128\255"\\\n\r', ['\255\0'] = 'a key of bytes', ['a.b'] = {['c.d'] = 1}, [''] = 'empty',
     ['$tensor'] = 'x', ['$table'] = {{1, 2}}, text = 'é€😀', [7] = 'seven', ['7'] = 'the string',
   }

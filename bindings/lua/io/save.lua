@@ -74,12 +74,13 @@ end
 
 --- Whether the keys of a table are 1..n, or strings that can be written as they are.
 local function form_of(t)
-  local n, keys, strings = #t, 0, true
+  local n, keys, positions, strings = #t, 0, 0, true -- with positions missing n is any border
   for key in pairs(t) do
     keys = keys + 1
+    if type(key) == 'number' and key % 1 == 0 and key >= 1 and key <= n then positions = positions + 1 end
     strings = strings and type(key) == 'string' and key:byte() ~= 36 and core.json_quoted(key) ~= nil
   end
-  return n > 0 and keys == n and 'list' or strings and 'strings' or 'any'
+  return n > 0 and positions == n and keys == n and 'list' or strings and 'strings' or 'any'
 end
 
 --- The entries of a table as JSON, in the order of their keys.
