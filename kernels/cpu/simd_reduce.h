@@ -171,9 +171,16 @@ constexpr int64_t kExpRun = 512;
 template <class T> double exp_run(const T* x, T offset, T* y, int64_t n) {
   int64_t i = 0;
 #ifdef MT_HAS_PACKS
-  if constexpr (std::is_same_v<T, float>)
-    for (constexpr int width = simd::kWidth<float>; i + width <= n; i += width)
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr int width = simd::kWidth<float>;
+    for (; i + width <= n; i += width)
       math::exp(simd::Pack::load(x + i) - simd::Pack(offset)).store(y + i);
+    if (const int rest = int(n - i); rest > 0) {
+      const simd::Pack last(simd::load_first(x + i, rest));
+      simd::store_first(y + i, math::exp(last - simd::Pack(offset)).v, rest);
+      i = n;
+    }
+  }
 #endif
   MT_INDEPENDENT
   for (; i < n; ++i) y[i] = math::exp(x[i] - offset);

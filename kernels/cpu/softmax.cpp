@@ -9,6 +9,7 @@ namespace {
 
 constexpr int64_t kTile = 256;  // lines that lie side by side and are taken together
 constexpr int64_t kRun = kExpRun;
+constexpr int64_t kLines = 16;  // that a thread takes together
 
 /// A pass of `f(in.., i)` into out, in runs; returns the sum of what `f` gives.
 template <class T, class F> double summed(int64_t n, T* out, const F& f) {
@@ -22,32 +23,45 @@ template <class T, class F> double summed(int64_t n, T* out, const F& f) {
   return sum;
 }
 
-/// One line whose elements are neighbours.
-template <class T> struct Line {
-  static void softmax(T* out, const T* x, const T*, int64_t n) {
-    const T most = join_line<op::Amax>(x, n);
-    double sum = 0;
-    for (int64_t i = 0; i < n && !mt_interrupted; i += kRun)
-      sum += exp_run(x + i, most, out + i, smaller(kRun, n - i));
-    const T scale = T(1 / sum);
-    each_element(n, [=](int64_t i) { out[i] *= scale; });
-  }
-  static void log_softmax(T* out, const T* x, const T*, int64_t n) {
-    const T most = join_line<op::Amax>(x, n);
+/// Some lines, one after the other, whose elements are neighbours.
+template <class T> struct Lines {
+  /// The sum of e^(x - most); out, which may be null, gets the powers.
+  static double sum_of_powers(T* out, const T* x, T most, int64_t n) {
     T buffer[kRun];
     double sum = 0;
     for (int64_t i = 0; i < n && !mt_interrupted; i += kRun)
-      sum += exp_run(x + i, most, buffer, smaller(kRun, n - i));
-    const T log_sum = T(math::log(sum));
-    each_element(n, [=](int64_t i) { out[i] = x[i] - most - log_sum; });
+      sum += exp_run(x + i, most, out ? out + i : buffer, smaller(kRun, n - i));
+    return sum;
   }
-  static void softmax_gradient(T* out, const T* y, const T* g, int64_t n) {
-    const T mean = T(summed(n, out, [=](int64_t i) { return g[i] * y[i]; }));
-    each_element(n, [=](int64_t i) { out[i] = y[i] * (g[i] - mean); });
+  static void softmax(T* out, const T* x, const T*, int64_t n, int64_t lines) {
+    for (; lines > 0; --lines, out += n, x += n) {
+      const T scale = T(1 / sum_of_powers(out, x, join_line<op::Amax>(x, n), n));
+      each_element(n, [=](int64_t i) { out[i] *= scale; });
+    }
   }
-  static void log_softmax_gradient(T* out, const T* y, const T* g, int64_t n) {
-    const T sum = T(join_line<op::Sum>(g, n));
-    each_element(n, [=](int64_t i) { out[i] = g[i] - math::exp(y[i]) * sum; });
+  static void log_softmax(T* out, const T* x, const T*, int64_t n, int64_t lines) {
+    T most[kLines];
+    double sum[kLines];
+    for (int64_t l = 0; l < lines; ++l) {
+      most[l] = join_line<op::Amax>(x + l * n, n);
+      sum[l] = sum_of_powers(nullptr, x + l * n, most[l], n);
+    }
+    T log_sum[kLines];  // at once: one by one they take most of the time of short lines
+    for (int64_t l = 0; l < lines; ++l) log_sum[l] = T(math::log(sum[l]));
+    for (int64_t l = 0; l < lines; ++l, out += n, x += n)
+      each_element(n, [=, m = most[l], s = log_sum[l]](int64_t i) { out[i] = x[i] - m - s; });
+  }
+  static void softmax_gradient(T* out, const T* y, const T* g, int64_t n, int64_t lines) {
+    for (; lines > 0; --lines, out += n, y += n, g += n) {
+      const T mean = T(summed(n, out, [=](int64_t i) { return g[i] * y[i]; }));
+      each_element(n, [=](int64_t i) { out[i] = y[i] * (g[i] - mean); });
+    }
+  }
+  static void log_softmax_gradient(T* out, const T* y, const T* g, int64_t n, int64_t lines) {
+    for (; lines > 0; --lines, out += n, y += n, g += n) {
+      const T sum = T(join_line<op::Sum>(g, n));
+      each_element(n, [=](int64_t i) { out[i] = g[i] - math::exp(y[i]) * sum; });
+    }
   }
 };
 
@@ -117,15 +131,15 @@ template <class T> struct Tile {
   }
 };
 
-template <class T, class OneLine, class OneTile>
-void each(const Softmax& s, const OneLine& line, const OneTile& tile) {
+template <class T, class SomeLines, class OneTile>
+void each(const Softmax& s, const SomeLines& lines, const OneTile& tile) {
   T* out = static_cast<T*>(s.out);
   const T *in = static_cast<const T*>(s.in), *grad = static_cast<const T*>(s.grad);
   const bool spread = s.outer * s.n * s.inner > kGrain / 2;
   if (s.inner == 1) {
-    constexpr int64_t kLines = 16;
     return parallel_chunks(s.outer, kLines, spread, [&](int64_t o, int64_t end) {
-      for (; o < end; ++o) line(out + o * s.n, in + o * s.n, grad ? grad + o * s.n : grad, s.n);
+      const int64_t at = o * s.n;
+      lines(out + at, in + at, grad ? grad + at : grad, s.n, end - o);
     });
   }
   const int64_t tiles = ceil_div(s.inner, kTile);
@@ -138,12 +152,12 @@ void each(const Softmax& s, const OneLine& line, const OneTile& tile) {
 
 template <class T> void run(const Softmax& s) {
   switch (s.part) {
-    case SoftmaxPart::softmax: return each<T>(s, Line<T>::softmax, &Tile<T>::softmax);
-    case SoftmaxPart::log_softmax: return each<T>(s, Line<T>::log_softmax, &Tile<T>::log_softmax);
+    case SoftmaxPart::softmax: return each<T>(s, Lines<T>::softmax, &Tile<T>::softmax);
+    case SoftmaxPart::log_softmax: return each<T>(s, Lines<T>::log_softmax, &Tile<T>::log_softmax);
     case SoftmaxPart::softmax_gradient:
-      return each<T>(s, Line<T>::softmax_gradient, &Tile<T>::softmax_gradient);
+      return each<T>(s, Lines<T>::softmax_gradient, &Tile<T>::softmax_gradient);
     case SoftmaxPart::log_softmax_gradient:
-      return each<T>(s, Line<T>::log_softmax_gradient, &Tile<T>::log_softmax_gradient);
+      return each<T>(s, Lines<T>::log_softmax_gradient, &Tile<T>::log_softmax_gradient);
   }
 }
 
