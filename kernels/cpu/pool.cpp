@@ -93,9 +93,11 @@ template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_
   }
   alignas(64) Lane<T> taps[W];
   __builtin_memcpy(taps, &best, sizeof taps);
+  int64_t index[W];
+  for (int k = 0; k < W; ++k) index[k] = start + k * stride + taps[k];
   if (n == W) store(r.values + q, most);
   else store_first(r.values + q, most, n);
-  for (int k = 0; k < n; ++k) r.index[q + k] = start + k * stride + taps[k];
+  __builtin_memcpy(r.index + q, index, size_t(n) * sizeof *index);
 }
 
 template <class T, int Stride>
