@@ -195,8 +195,7 @@ int run_entry(lua_State* L) {
 lua_State* current_state() { return calls.collectable; }
 void check_may_ask() {
   if (step_recorder) step_recorder->reads_element();
-  if (thread_state.deferral)
-    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+  if (thread_state.deferral) thread_state.deferral->refuse_number();
 }
 bool defers_now() {
   return thread_state.deferral && calls.entry && (calls.entry->body.facts & kDefers);

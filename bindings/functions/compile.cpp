@@ -205,6 +205,7 @@ int fused(Args& a) {
   if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
   ir::Fuser fuser;
   lua_call(a.L, a.count() - 1, LUA_MULTRET);
+  fuser.check_asked();
   TensorList results;
   for (int i = 1; i <= lua_gettop(a.L); ++i) collect(a.L, i, 2, results);
   ir::Fuser::evaluate_together(results);

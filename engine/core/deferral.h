@@ -2,6 +2,7 @@
 #pragma once
 #include <utility>
 
+#include "engine/core/error.h"
 #include "engine/core/tensor.h"
 #include "engine/core/thread.h"
 
@@ -19,6 +20,19 @@ struct Deferral {
   virtual Tensor positions(const Reducing&, const Tensor& x) = 0;
   /// Computes all that waits: something is about to be changed in place.
   virtual void evaluate_all() = 0;
+  /// The function asks for a number, of what may not be computed yet.
+  [[noreturn]] void refuse_number() {
+    asked_ = true;
+    check_asked();
+    __builtin_unreachable();
+  }
+  /// It is an error also where the function caught it.
+  void check_asked() const {
+    if (asked_) fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+  }
+
+ private:
+  bool asked_ = false;
 };
 
 /// No operation waits while this lives.

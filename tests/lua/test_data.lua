@@ -127,6 +127,8 @@ t.test('launch_kernel in 1, 2 and 3 dimensions, and by blocks and threads', func
   t.raises(function() mt.launch_kernel(nothing, {1, 2, 3, 4}) end, 'grid must be a number from 0 or a list of 1 to 3')
   t.raises(function() mt.launch_kernel(nothing, {{1}, {2, 'x'}}) end, "threads must be whole numbers .* the string 'x'")
   t.raises(function() mt.launch_kernel(nothing, {{1}, 2000}) end, '2000 threads in a block; a GPU takes at most 1024')
+  t.raises(function() mt.launch_kernel(nothing, {{1}, {4, 0}}) end, '0 threads in a block; a GPU takes at least 1')
+  mt.launch_kernel(error, {{2, 0}, {4, 1}})
   t.raises(function() mt.launch_kernel(nothing, {{1}, {1}, {1}}) end, 'a list of two, got 3')
   t.raises(function() mt.launch_kernel(nothing, {}) end, 'a list of 0')
 end)

@@ -264,6 +264,9 @@ test('numbers cannot be asked for', function()
     local message = raises(function() mt.fuse(f)(x) end, 'a fused function cannot ask for numbers')
     assert(message:find(':' .. debug.getinfo(f, 'S').linedefined .. ':', 1, true), message)
   end
+  raises(function() -- also where the function catches the error
+    mt.fuse(function(a) return a + (pcall(function() return (a * 2):sum():item() end) and 1 or 2) end)(x)
+  end, 'a fused function cannot ask for numbers')
   raises(function() mt.fuse(3) end, 'fuse: f must be a function')
   raises(function() mt.fuse(function(a) return a + mt.ones(5) end)(x) end, 'add: .*%(3 x 4%).*%(5%)')
 end)

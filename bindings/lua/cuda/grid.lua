@@ -34,8 +34,9 @@ local function named(size) return {x = size[1], y = size[2] or 1, z = size[3] or
 --- fn(block_idx, thread_idx, block_dim, ..): threads one after the other, block by block.
 local function launch_blocks(fn, blocks, threads, ...)
   local block_dim = named(threads)
-  if block_dim.x * block_dim.y * block_dim.z > 1024 then
-    core.fail('launch_kernel: %d threads in a block; a GPU takes at most 1024', block_dim.x * block_dim.y * block_dim.z)
+  local count = block_dim.x * block_dim.y * block_dim.z
+  if count < 1 or count > 1024 then
+    core.fail('launch_kernel: %d threads in a block; a GPU takes at %s', count, count < 1 and 'least 1' or 'most 1024')
   end
   -- On a GPU x is the fastest: the reverse of the order of lists.
   local function run(z, y, x, block_idx, ...)
