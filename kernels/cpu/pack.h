@@ -5,6 +5,7 @@
 // the formula called with a float. Only where there are FMA and AVX2 (has_packs).
 #pragma once
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/vanishing.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 
@@ -169,7 +170,7 @@ template <class Op, class... U> MT_SIMD auto apply(Op, const Pack& x, const U&..
 
 namespace math {
 template <> inline constexpr bool is_symbolic<simd::Pack> = true;
-template <> struct core::Real<simd::Pack> : core::Real<float> { using Bits = simd::PackBits; };
+template <> struct core::Real<simd::Pack> : core::Vanishing<float> { using Bits = simd::PackBits; };
 }  // namespace math
 
 namespace simd {
@@ -177,13 +178,11 @@ using math::core::Real;
 
 #ifdef __AVX512F__
 // The same bits by fewer instructions.
-MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack) {
-  const Pack k = e.n - Pack(Real<float>::round + 254);
-  return _mm512_scalef_ps((Pack(1) + e.q).v, k.v);
-}
 MT_SIMD Pack scaled_by(Pack y, Pack n, Pack) {
-  return _mm512_scalef_ps(y.v, (n - Pack(Real<float>::round + 254)).v);
+  const PackMask some = !(n < Pack(Real<Pack>::vanishing));
+  return _mm512_maskz_scalef_ps(some.m, y.v, (n - Pack(Real<float>::round + 254)).v);
 }
+MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) { return scaled_by(Pack(1) + e.q, e.n, x); }
 MT_SIMD math::core::Split<Pack> split_any(Pack x) {
   const Pack m = _mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
   return {Pack(_mm512_getexp_ps(x.v)) - Pack(_mm512_getexp_ps(m.v)), m, Pack(0)};
@@ -192,6 +191,14 @@ MT_SIMD math::core::Split<Pack> split_any(Pack x) {
 MT_SIMD Pack normal_size(Pack x) { return _mm512_range_ps(x.v, Pack(14.5f).v, 0xa); }
 /// split_any has made what a logarithm of 0, infinity, NaN and negative numbers is.
 MT_SIMD Pack split_special(Pack, Pack y) { return y; }
+#else
+MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // with q = -1 it is 0 before it is scaled
+  return math::core::scaled<Pack>({e.n, select(e.n < Pack(Real<Pack>::vanishing), Pack(-1), e.q)},
+                                  x);
+}
+MT_SIMD Pack scaled_by(Pack y, Pack n, Pack x) {
+  return math::core::scaled_by<Pack>(math::core::unless_vanishing(n, y), n, x);
+}
 #endif
 
 /// |x| <= core::kNear: the loop has looked (kernels/cpu/fast_path.h).
