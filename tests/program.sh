@@ -144,10 +144,11 @@ run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
 run '' -e 'require("mtorch").nn.Sequential.forward()' &&
   has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/containers.lua:'
 has 'and what may be meant' err '; are methods called with a colon'
-run 'f = function(x) return mt.matmul(x, x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\n3 -- three\n' -i &&
+run 'f = function(x) return x:matmul(x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\nmt.ones(2).x\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3
 has 'a tail call has its line' err 'mtorch: stdin:1: matmul: inner sizes'
 has 'and so has a call' err 'mtorch: stdin:1: view: '
+has 'and a field' err "mtorch: stdin:1: a tensor has no field or method 'x'"
 
 run '' -e 'error({})' && expect 'an error that is a table' 1 ''
 has 'is described' err 'table'

@@ -450,6 +450,8 @@ TensorList Args::tensors(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
   TensorList list;
   list.reserve(lua_objlen(L, i));
+  if (lua_objlen(L, i) == 0 && (lua_pushnil(L), lua_next(L, i)))
+    wrong(i, "a list of tensors, as net:parameters()");
   each_entry(L, i, [&](int k) {
     const Tensor* t = tensor_at(L, -1);
     if (!t)

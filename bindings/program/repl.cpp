@@ -147,8 +147,10 @@ int results(lua_State* L) { return lua_gettop(L); }
 bool compile(lua_State* L, Editor& editor, std::string code) {
   if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
   for (;;) {
-    // As arguments of what gives them back: no tail call, which would forget the line.
-    if (load(L, "return (...)(" + code + "\n)")) return lua_pushcfunction(L, results), true;
+    // As arguments of what gives them back: no tail call, which would forget the line. Behind a comment the end
+    // stands on a line of its own, which would be the last operation's.
+    const char* const end = code.find("--") == code.npos ? ")" : "\n)";
+    if (load(L, "return (...)(" + code + end)) return lua_pushcfunction(L, results), true;
     lua_pop(L, 1);
     if (load(L, code)) return true;
     if (!unfinished(L)) return false;

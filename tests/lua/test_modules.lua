@@ -321,6 +321,12 @@ test('clip_grad_norm_ and clip_grad_value_', function()
   eq({a.grad[3]:item() <= 0.25, b.grad:tolist()}, {true, {-0.25, 0.25}})
   eq(nn.clip_grad_norm_({c}, 1):item(), 0)
   eq(nn.clip_grad_norm_({}, 1):item(), 0)
+  for _, wrong in ipairs{nn.Linear(1, 1), {weight = a}, nn.Linear(1, 1):state_dict()} do
+    local message = "argument 1 'parameters' must be a list of tensors, as net:parameters%(%), got "
+    raises(function() nn.clip_grad_norm_(wrong, 1) end, message)
+    raises(function() nn.clip_grad_value_(wrong, 1) end, message)
+  end
+  raises(function() mt.grad(a:sum(), nn.Linear(1, 1)) end, 'must be a list of tensors, .+ got the module Linear')
   a.grad = mt.tensor{math.huge, 0, 0}
   raises(function() nn.clip_grad_norm_({a}, 1, {error_if_nonfinite = true}) end, 'the norm of the gradients is inf')
   raises(function() nn.clip_grad_norm_(mlp(), 1) end, 'parameters must be a tensor or a list of tensors')

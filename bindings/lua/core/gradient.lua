@@ -20,8 +20,8 @@ end
 --- Tensors that backward needs. Inputs and results kept this way make no circle; fields of ctx may.
 function Context:save_for_backward(...)
   check_context(self, 'save_for_backward')
-  local list = pack(...)
-  for i = 1, list.n do
+  local list = {...}
+  for i = 1, select('#', ...) do
     if not mt.is_tensor(list[i]) then
       core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(list[i]))
     end
