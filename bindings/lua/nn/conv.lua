@@ -3,8 +3,8 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
-local conv = {Fold = module.of('Fold', mt.fold, 1, {'[output_size]', 'kernel_size', 'dilation', 'padding', 'stride'}),
-  Unfold = module.of('Unfold', mt.unfold, 1, {'[kernel_size]', 'dilation', 'padding', 'stride'})}
+local conv = {Fold = module.of(mt.fold, 1, {'[output_size]', 'kernel_size', 'dilation', 'padding', 'stride'}),
+  Unfold = module.of(mt.unfold, 1, {'[kernel_size]', 'dilation', 'padding', 'stride'})}
 
 --- A number for each of `dims` dimensions, from a number or a list.
 local function each(name, option, given, dims)

@@ -3,6 +3,6 @@ local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 return {
-  CosineSimilarity = module.of('CosineSimilarity', mt.cosine_similarity, 2),
-  PairwiseDistance = module.of('PairwiseDistance', mt.pairwise_distance, 2),
+  CosineSimilarity = module.of(mt.cosine_similarity, 2),
+  PairwiseDistance = module.of(mt.pairwise_distance, 2),
 }

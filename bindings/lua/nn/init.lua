@@ -25,7 +25,11 @@ return core.strict(nn, 'mt.nn', function(name)
   while opened < #subjects and (name == nil or rawget(nn, name) == nil and not lazy[name]) do
     opened = opened + 1
     for key, value in pairs(require('mtorch.nn.' .. subjects[opened])) do
-      if module.is_later(value) then lazy[key] = function() return module.now(value) end else nn[key] = value end
+      if module.is_later(value) then
+        value.__name, lazy[key] = key, function() return module.now(value) end
+      else
+        nn[key] = value
+      end
     end
   end
   if lazy[name] then nn[name] = lazy[name]() end

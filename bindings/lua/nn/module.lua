@@ -1,4 +1,4 @@
--- module.lua -- declarations of layers: module.of(name, fn, inputs), module.define{..} with parameters
+-- module.lua -- declarations of layers: module.of(fn, inputs), module.define{..} with parameters
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -102,12 +102,12 @@ end
 
 -- A class takes 20 microseconds, so that those of functions are made when they are asked for.
 local Later = {}
---- The class that make(name, fn, inputs, stated, in_place) makes.
-function module.of(name, ...) return setmetatable({__name = name, name, ...}, Later) end
+--- The class that make(name, fn, inputs, stated, in_place) makes; its name is that in mt.nn.
+function module.of(...) return setmetatable({...}, Later) end
 function module.is_later(value) return getmetatable(value) == Later end
 --- The class.
 function module.now(later)
-  later.made = later.made or make(unpack(later, 1, 5))
+  later.made = later.made or make(later.__name, unpack(later, 1, 4))
   return later.made
 end
 function Later:__call(...) return module.now(self)(...) end

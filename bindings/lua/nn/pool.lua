@@ -7,15 +7,15 @@ local pool = {}
 
 for dims = 1, 3 do
   local d, kernel = dims .. 'd', dims == 1 and 'kernel_size' or '[kernel_size]'
-  pool['MaxPool' .. d] = module.of('MaxPool' .. d, mt['max_pool' .. d], 1,
+  pool['MaxPool' .. d] = module.of(mt['max_pool' .. d], 1,
     {kernel, 'stride', 'padding', 'dilation', 'return_indices', 'ceil_mode'})
-  pool['AvgPool' .. d] = module.of('AvgPool' .. d, mt['avg_pool' .. d], 1,
+  pool['AvgPool' .. d] = module.of(mt['avg_pool' .. d], 1,
     {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil})
-  pool['AdaptiveAvgPool' .. d] = module.of('AdaptiveAvgPool' .. d, mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
+  pool['AdaptiveAvgPool' .. d] = module.of(mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
 end
 for dims = 1, 2 do
   local d = dims .. 'd'
-  pool['AdaptiveMaxPool' .. d] = module.of('AdaptiveMaxPool' .. d, mt['adaptive_max_pool' .. d], 1,
+  pool['AdaptiveMaxPool' .. d] = module.of(mt['adaptive_max_pool' .. d], 1,
     {'[output_size]', 'return_indices'})
 end
 

@@ -4,10 +4,10 @@ local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 local shape = {
-  ChannelShuffle = module.of('ChannelShuffle', mt.channel_shuffle, 1),
-  Flatten = module.of('Flatten', mt.flatten, 1, {start_dim = 'int = 2'}), -- all but the batch
-  PixelShuffle = module.of('PixelShuffle', mt.pixel_shuffle, 1),
-  PixelUnshuffle = module.of('PixelUnshuffle', mt.pixel_unshuffle, 1),
+  ChannelShuffle = module.of(mt.channel_shuffle, 1),
+  Flatten = module.of(mt.flatten, 1, {start_dim = 'int = 2'}), -- all but the batch
+  PixelShuffle = module.of(mt.pixel_shuffle, 1),
+  PixelUnshuffle = module.of(mt.pixel_unshuffle, 1),
   Unflatten = module.define{
     'Unflatten(dim: int, unflattened_size: ints)',
     'Dimension dim seen as several; -1 for one size that follows.',
