@@ -39,10 +39,8 @@ Tensor convolution(const char* name, const Tensor& input, const Tensor& weight, 
                    const Shape& stride, const ConvPadding& padding, const Shape& dilation,
                    int64_t groups) {
   check_same_dtype(input, weight);
-  ConvOptions o;
-  o.stride = stride, o.padding = padding.sides, o.same = padding.same, o.dilation = dilation;
-  o.groups = groups;
-  return conv(name, Spatial, input, weight, bias, o);
+  return conv(name, Spatial, input, weight, bias,
+              {stride, padding.sides, dilation, padding.same, groups, {}});
 }
 
 template <int Spatial>
@@ -50,10 +48,8 @@ Tensor transposed(const char* name, const Tensor& input, const Tensor& weight, c
                   const Shape& stride, const Shape& padding, const Shape& output_padding,
                   int64_t groups, const Shape& dilation) {
   check_same_dtype(input, weight);
-  ConvOptions o;
-  o.stride = stride, o.padding = padding, o.output_padding = output_padding;
-  o.groups = groups, o.dilation = dilation;
-  return conv_transpose(name, Spatial, input, weight, bias, o);
+  return conv_transpose(name, Spatial, input, weight, bias,
+                        {stride, padding, dilation, false, groups, output_padding});
 }
 
 template <int Spatial>

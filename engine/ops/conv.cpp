@@ -99,77 +99,93 @@ void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
   if (node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
 }
 
-// ---- volumes as images --------------------------------------------------------------------------
-//
-// The windows of a volume along its depth become images whose channels are the window's slices;
-// conv2d sums over them as over other channels.
+// ---- patches ------------------------------------------------------------------------------------
 
-/// A volume, and its windows along the depth.
-struct Volume {
-  int64_t n, c, h, w;
-  Window d;
-  Shape whole() const { return {n, c, d.size, h, w}; }
-  Shape slices() const { return {n * d.out, c * d.kernel, h, w}; }
+/// Images or volumes, and what their windows see: those along height and width as columns, those along
+/// the depth as images whose channels are the window's slices.
+struct Patches {
+  Shape whole, seen;
+  Window window[2];
+  int windows;
+  static Patches of_image(int64_t n, int64_t c, const Window& h, const Window& w) {
+    return {{n, c, h.size, w.size}, {n, c * h.kernel * w.kernel, h.out * w.out}, {h, w}, 2};
+  }
+  static Patches of_volume(int64_t n, int64_t c, const Window& d, int64_t h, int64_t w) {
+    return {{n, c, d.size, h, w}, {n * d.out, c * d.kernel, h, w}, {d}, 1};
+  }
+  /// The patches as (n, c, kernel .., places .., rest ..).
+  Tensor split(const Tensor& patches) const {
+    const auto& [a, b] = window;
+    const int64_t n = whole[0], c = whole[1];
+    if (windows == 2) return reshape(patches, {n, c, a.kernel, b.kernel, a.out, b.out});
+    return permute(reshape(patches, {n, a.out, c, a.kernel, whole[3], whole[4]}),
+                   {0, 2, 3, 1, 4, 5});
+  }
 };
 
-Tensor windows_of(const Tensor& x, const Volume& v);
-Tensor sums_of(const Tensor& slices, const Volume& v);
+Tensor unfolded(const Tensor& x, const Patches& p);
+Tensor folded(const Tensor& patches, const Patches& p);
 
-const NodeType kWindows{"depth_windows", [](Node& node, const Tensor& g, Tensor* dx) {
-                          dx[0] = sums_of(g, node.kept<Volume>());
-                        }};
-const NodeType kSums{"depth_sums", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = windows_of(g, node.kept<Volume>());
+const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
+                         dx[0] = folded(g, node.kept<Patches>());
+                       }};
+const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = unfolded(g, node.kept<Patches>());
                      }};
 
-void record_volume(const NodeType& type, const Tensor& out, const Tensor& x, const Volume& v) {
-  if (wants_grad(x)) record(type, out, {&x}).keep(v);
-}
-
-/// Calls f(slices, places) for each slice k of the windows: views of (n, windows, c, h, w) in both.
+/// Calls f(part, places) for each element of the kernel: its part of the patches, and the places of
+/// `whole` that it takes inside.
 template <class F>
-void each_slice(const Tensor& slices, const Tensor& whole, const Volume& v, const F& f) {
-  const Window& d = v.d;
-  const Tensor parts = reshape(slices, {v.n, d.out, v.c, d.kernel, v.h, v.w});
+void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const F& f, int i = 0) {
+  if (i == p.windows) return f(part, whole);
+  const Window& d = p.window[i];
   for (int64_t k = 0; k < d.kernel; ++k) {
     const int64_t first = k * d.dilation + d.offset;
     const int64_t from = first < 0 ? (-first + d.stride - 1) / d.stride : 0;
     const int64_t to = first >= d.size ? 0 : std::min(d.out, (d.size - 1 - first) / d.stride + 1);
     if (from >= to) continue;
-    f(slice(pick(parts, 3, k), 1, from, to - from),
-      transpose(slice(whole, 2, first + from * d.stride, to - from, d.stride), 1, 2));
+    each_tap(slice(pick(part, 2, k), p.windows + 1, from, to - from),
+             slice(whole, 2 + i, first + from * d.stride, to - from, d.stride), p, f, i + 1);
   }
 }
 
-Tensor windows_of(const Tensor& x, const Volume& v) {
-  const Tensor out = zeros(v.slices(), x);
-  each_slice(out, x.detach(), v,
-             [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
-  record_volume(kWindows, out, x, v);
+Tensor unfolded(const Tensor& x, const Patches& p) {
+  Patches in = p;
+  Tensor from = x.detach();
+  const bool image = p.windows == 2;
+  if (const auto& [h, w] = p.window; image && h.offset + w.offset < 0) {
+    from = pad(from, {-w.offset, -w.offset, -h.offset, -h.offset});
+    for (Window& d : in.window) d.size -= 2 * d.offset, d.offset = 0;
+  }
+  // Among zeros every place of an image's windows is there.
+  const Tensor out = image ? empty(p.seen, x) : zeros(p.seen, x);
+  each_tap(p.split(out), from, in,
+           [](const Tensor& part, const Tensor& places) { copy_(part, places); });
+  if (wants_grad(x)) record(kUnfold, out, {&x}).keep(p);
   return out;
 }
 
-Tensor sums_of(const Tensor& slices, const Volume& v) {
-  const Tensor out = zeros(v.whole(), slices);
-  each_slice(contiguous(slices.detach()), out, v,
-             [](const Tensor& part, const Tensor& places) { add_(places, part); });
-  record_volume(kSums, out, slices, v);
+Tensor folded(const Tensor& patches, const Patches& p) {
+  const Tensor out = zeros(p.whole, patches);
+  each_tap(p.split(patches.detach()), out, p,
+           [](const Tensor& part, const Tensor& places) { add_(places, part); });
+  if (wants_grad(patches)) record(kFold, out, {&patches}).keep(p);
   return out;
 }
 
-/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w): for each window along the depth its
-/// slices, zeros outside. Differentiable; d.dilation and d.stride are positive.
+/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w), zeros outside.
 Tensor depth_windows(const Tensor& x, const Window& d) {
-  const Volume v{x.size(0), x.size(1), x.size(3), x.size(4), d};
-  checked_count("conv3d", v.slices());
-  return windows_of(x, v);
+  const Patches p = Patches::of_volume(x.size(0), x.size(1), d, x.size(3), x.size(4));
+  checked_count("conv3d", p.seen);
+  return unfolded(x, p);
 }
 
 /// The gradient of depth_windows as an operation: the sum of all slices at their places in n volumes.
 Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
-  const Volume v{n, slices.size(1) / d.kernel, slices.size(2), slices.size(3), d};
-  checked_count("conv_transpose3d", v.whole());
-  return sums_of(slices, v);
+  const Patches p =
+      Patches::of_volume(n, slices.size(1) / d.kernel, d, slices.size(2), slices.size(3));
+  checked_count("conv_transpose3d", p.whole);
+  return folded(slices, p);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -274,11 +290,17 @@ Shape spatial_numbers(const char* name, const char* option, const Shape& given, 
   return all;
 }
 
+WindowSteps window_steps(const char* name, int spatial, const Shape& stride, const Shape& dilation,
+                         const Shape& padding) {
+  return {spatial_numbers(name, "stride", stride, spatial, 1, 1),
+          spatial_numbers(name, "dilation", dilation, spatial, 1, 1),
+          spatial_numbers(name, "padding", padding, spatial, 0, 0)};
+}
+
 Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, const Tensor& bias,
             const ConvOptions& o) {
-  const Shape stride = spatial_numbers(name, "stride", o.stride, spatial, 1, 1),
-              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1),
-              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0);
+  const auto [stride, dilation, padding] =
+      window_steps(name, spatial, o.stride, o.dilation, o.padding);
   const Prepared p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, w.size(0), "result");
@@ -315,10 +337,9 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
 
 Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Tensor& w0,
                       const Tensor& bias, const ConvOptions& o) {
-  const Shape stride = spatial_numbers(name, "stride", o.stride, spatial, 1, 1),
-              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1),
-              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0),
-              more = spatial_numbers(name, "output_padding", o.output_padding, spatial, 0, 0);
+  const auto [stride, dilation, padding] =
+      window_steps(name, spatial, o.stride, o.dilation, o.padding);
+  const Shape more = spatial_numbers(name, "output_padding", o.output_padding, spatial, 0, 0);
   const Prepared p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
@@ -381,87 +402,22 @@ Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
   return squeeze(part(kY, {unsqueeze(x, 1), one, {}}, {}, g), 1);
 }
 
-// ---- patches ------------------------------------------------------------------------------------
-
 namespace {
-
-/// All that unfold and fold know: an image, its zeros around, and its patches.
-struct Patches {
-  int64_t n, c, size[2], kernel[2], dilation[2], padding[2], stride[2], out[2];
-  Shape columns() const { return {n, c * kernel[0] * kernel[1], out[0] * out[1]}; }
-};
-
-Tensor padded_image(const Patches& p, const Tensor& like) {
-  const Shape size{p.n, p.c, p.size[0] + 2 * p.padding[0], p.size[1] + 2 * p.padding[1]};
-  checked_count("unfold", size);
-  return zeros(size, like);
-}
-Tensor inner(const Tensor& padded, const Patches& p) {
-  return slice(slice(padded, 2, p.padding[0], p.size[0]), 3, p.padding[1], p.size[1]);
-}
-/// The places that element (i, j) of the kernel takes in the padded image.
-Tensor places(const Tensor& padded, const Patches& p, int64_t i, int64_t j) {
-  return slice(slice(padded, 2, i * p.dilation[0], p.out[0], p.stride[0]), 3, j * p.dilation[1],
-               p.out[1], p.stride[1]);
-}
-Tensor column_block(const Tensor& columns, const Patches& p) {
-  return reshape(columns, {p.n, p.c, p.kernel[0], p.kernel[1], p.out[0], p.out[1]});
-}
-
-Tensor unfolded(const Tensor& x, const Patches& p);
-Tensor folded(const Tensor& columns, const Patches& p);
-
-const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
-                         dx[0] = folded(g, node.kept<Patches>());
-                       }};
-const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = unfolded(g, node.kept<Patches>());
-                     }};
-
-void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, const Patches& p) {
-  if (!wants_grad(x)) return;
-  record(type, out, {&x}).keep(p);
-}
-
-Tensor unfolded(const Tensor& x, const Patches& p) {
-  Tensor out = empty(p.columns(), x);
-  const Tensor image = padded_image(p, x), block = column_block(out, p);
-  copy_(inner(image, p), x.detach());
-  for (int64_t i = 0; i < p.kernel[0]; ++i)
-    for (int64_t j = 0; j < p.kernel[1]; ++j)
-      copy_(pick(pick(block, 2, i), 2, j), places(image, p, i, j));
-  record_patches(kUnfold, out, x, p);
-  return out;
-}
-
-Tensor folded(const Tensor& columns, const Patches& p) {
-  const Tensor image = padded_image(p, columns), block = column_block(columns.detach(), p);
-  for (int64_t i = 0; i < p.kernel[0]; ++i)
-    for (int64_t j = 0; j < p.kernel[1]; ++j)
-      add_(places(image, p, i, j), pick(pick(block, 2, i), 2, j));
-  const Tensor out = p.padding[0] + p.padding[1] > 0 ? clone(inner(image, p)) : image;
-  record_patches(kFold, out, columns, p);
-  return out;
-}
 
 Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& size,
                         const Shape& kernel, const Shape& dilation, const Shape& padding,
                         const Shape& stride) {
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
-  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
-              d = spatial_numbers(name, "dilation", dilation, 2, 1, 1),
-              b = spatial_numbers(name, "padding", padding, 2, 0, 0),
-              s = spatial_numbers(name, "stride", stride, 2, 1, 1);
-  Patches p;
-  p.n = n, p.c = c;
+  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1);
+  const WindowSteps o = window_steps(name, 2, stride, dilation, padding);
+  Window window[2];
   for (int i = 0; i < 2; ++i) {
-    p.size[i] = size[i], p.kernel[i] = k[i], p.dilation[i] = d[i], p.padding[i] = b[i];
-    p.stride[i] = s[i];
-    p.out[i] = windows(name, size[i], b[i], b[i], k[i], d[i], s[i]);
+    const int64_t b = o.padding[i], d = o.dilation[i], s = o.stride[i];
+    window[i] = {size[i], k[i], s, d, -b, windows(name, size[i], b, b, k[i], d, s)};
   }
-  checked_count(name, {n, c, k[0], k[1], p.out[0], p.out[1]});
-  checked_count(name, {n, c, size[0] + 2 * b[0], size[1] + 2 * b[1]});
-  return p;
+  checked_count(name, {n, c, k[0], k[1], window[0].out, window[1].out});
+  checked_count(name, {n, c, size[0] + 2 * o.padding[0], size[1] + 2 * o.padding[1]});
+  return Patches::of_image(n, c, window[0], window[1]);
 }
 
 }  // namespace
@@ -487,16 +443,17 @@ Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, con
   const Tensor x = single ? unsqueeze(columns, 0) : columns;
   if (size.size() == 0) fail("fold: output_size is missing");
   const Shape image = spatial_numbers("fold", "output_size", size, 2, 1, 1);
-  Patches p = checked_patches("fold", x.size(0), 1, image, kernel, dilation, padding, stride);
-  const int64_t each = p.kernel[0] * p.kernel[1];
-  if (x.size(1) % each != 0)
+  const Patches one =
+      checked_patches("fold", x.size(0), 1, image, kernel, dilation, padding, stride);
+  const auto& [h, w] = one.window;
+  if (x.size(1) % one.seen[1] != 0)
     fail("fold: the {} rows of {} are not a multiple of the kernel's {} elements", x.size(1),
-         columns.shape(), each);
-  if (x.size(2) != p.out[0] * p.out[1])
+         columns.shape(), one.seen[1]);
+  if (x.size(2) != one.seen[2])
     fail("fold: {} has {} patches, an image of {} has {} x {}", columns.shape(), x.size(2), image,
-         p.out[0], p.out[1]);
-  p.c = x.size(1) / each;
-  checked_count("fold", {p.n, p.c, image[0] + 2 * p.padding[0], image[1] + 2 * p.padding[1]});
+         h.out, w.out);
+  const Patches p = Patches::of_image(x.size(0), x.size(1) / one.seen[1], h, w);
+  checked_count("fold", {p.whole[0], p.whole[1], h.size - 2 * h.offset, w.size - 2 * w.offset});
   const Tensor out = folded(x, p);
   return single ? squeeze(out, 0) : out;
 }

@@ -32,6 +32,12 @@ Tensor window_sums(const Tensor& x, const Window& h, const Window& w);
 /// The numbers given for an option, for each spatial dimension; checked against `least` and 2^31.
 Shape spatial_numbers(const char* name, const char* option, const Shape& given, int spatial,
                       int64_t fallback, int64_t least);
+/// The numbers of a window along each spatial dimension.
+struct WindowSteps {
+  Shape stride, dilation, padding;
+};
+WindowSteps window_steps(const char* name, int spatial, const Shape& stride, const Shape& dilation,
+                         const Shape& padding);
 /// Refuses kernels without elements, and dtypes without fractions.
 void check_image(const char* name, const Tensor& x, int spatial);
 

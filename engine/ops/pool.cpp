@@ -45,11 +45,9 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
   check_image(name, x, spatial);
   check_channels(name, spatial, x);
   if (o.kernel.size() == 0) fail("{}: kernel_size is missing", name);
-  const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1),
-              stride = spatial_numbers(name, "stride", o.stride.size() ? o.stride : o.kernel,
-                                       spatial, 1, 1),
-              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0),
-              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1);
+  const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1);
+  const auto [stride, dilation, padding] =
+      window_steps(name, spatial, o.stride.size() ? o.stride : o.kernel, o.dilation, o.padding);
   Windows all;
   all.result = x.shape();
   const int64_t planes = product(x.shape().first(x.dim() - spatial));
