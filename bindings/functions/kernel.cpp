@@ -194,7 +194,7 @@ int grid_make(Args& a) {
 
 int grid_launch(Args& a) {
   LuaKernel& k = Held<LuaKernel>::at(a, kHandle);
-  GridSize size;
+  LaunchSize size;
   for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
   std::vector<GridArgument> arguments;
   const int count = lua_gettop(a.L);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "engine/autograd/graph.h"
 #include "engine/autograd/inplace.h"
@@ -139,7 +138,7 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& scrip
 struct GridKernel::Run {
   KernelScript& script;
   std::shared_ptr<Variant> variant;
-  const GridSize& size;
+  const LaunchSize& size;
   const std::vector<GridArgument>& arguments;
   bool check;
   std::vector<mt::Tensor> tensors =
@@ -324,9 +323,7 @@ struct GridKernel::Run {
   }
 };
 
-namespace {
-
-void check_size(const std::string& name, const GridSize& s) {
+void check_launch(const std::string& name, const LaunchSize& s) {
   static constexpr int64_t grid[3] = {2147483647, 65535, 65535}, block[3] = {1024, 1024, 64};
   for (int d = 0; d < 3; ++d) {
     if (s.grid[d] < 0 || s.grid[d] > grid[d])
@@ -334,13 +331,19 @@ void check_size(const std::string& name, const GridSize& s) {
     if (s.block[d] < 1 || s.block[d] > block[d])
       fail("{}: {} threads in {} of a block; 1 to {}", name, s.block[d], "xyz"[d], block[d]);
   }
-  double all = 1;
-  for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
-  if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
   const int64_t threads = s.block[0] * s.block[1] * s.block[2];
   if (threads > 1024)
     fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name, s.block[0], s.block[1],
          s.block[2], threads);
+}
+
+namespace {
+
+/// Beside what check_launch finds: threads are counted by numbers of double.
+void check_count(const std::string& name, const LaunchSize& s) {
+  double all = 1;
+  for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
+  if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
 }
 
 Outer outer_of(const ast::Function& f, const GridArgument& a, int i) {
@@ -358,10 +361,11 @@ Outer outer_of(const ast::Function& f, const GridArgument& a, int i) {
 
 }  // namespace
 
-void GridKernel::launch(KernelScript& script, const GridSize& size,
+void GridKernel::launch(KernelScript& script, const LaunchSize& size,
                         const std::vector<GridArgument>& arguments) {
   const ast::Function& f = script.function(0);
-  check_size(f.name, size);
+  check_launch(f.name, size);
+  check_count(f.name, size);
   if (int(arguments.size()) != f.parameters) {
     std::string list;
     for (int k = 0; k < f.parameters; ++k) list += (k ? ", " : "") + f.variables[size_t(k)];

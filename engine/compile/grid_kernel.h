@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/compile/grid_lower.h"
+#include "engine/compile/launch_size.h"
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -17,14 +18,11 @@ struct GridArgument {
   double value = 0;
   std::string text;  // what messages call it, where it is none of these
 };
-struct GridSize {
-  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
-};
 
 /// A launch for a GPU, which engine/gpu does.
 struct GridCudaLaunch {
   const grid::Kernel& kernel;
-  const GridSize& size;
+  const LaunchSize& size;
   const std::vector<mt::Tensor>& tensors;  // shared arrays are undefined
   const std::vector<GridTensor>& views;    // of its tensors
   const std::vector<GridScalar>& scalars;  // its numbers
@@ -50,7 +48,7 @@ class GridKernel {
   /// The CUDA C that the last launch's types lead to.
   const grid::Kernel& last() const;
   /// Checks everything, then runs the kernel on the device of its tensors.
-  void launch(KernelScript&, const GridSize&, const std::vector<GridArgument>&);
+  void launch(KernelScript&, const LaunchSize&, const std::vector<GridArgument>&);
 
  private:
   struct Variant;

@@ -189,21 +189,6 @@ const Device& CudaKernel::usable() const {
   fail("{}: there is no GPU to run it: {}", name(), why_);
 }
 
-void CudaKernel::check_size(const LaunchSize& s) const {
-  static constexpr int64_t grid[3] = {2147483647, 65535, 65535}, block[3] = {1024, 1024, 64};
-  for (int d = 0; d < 3; ++d) {
-    if (s.grid[d] < 0 || s.grid[d] > grid[d])
-      fail("{}: {} blocks in {}; at most {}", name(), s.grid[d], "xyz"[d], grid[d]);
-    if (s.block[d] < 1 || s.block[d] > block[d])
-      fail("{}: {} threads in {} of a block; 1 to {}", name(), s.block[d], "xyz"[d], block[d]);
-  }
-  const int64_t threads = s.block[0] * s.block[1] * s.block[2];
-  if (threads > 1024)
-    fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name(), s.block[0], s.block[1],
-         s.block[2], threads);
-  if (s.shared < 0 || s.shared > 1 << 20) fail("{}: {} bytes of shared memory", name(), s.shared);
-}
-
 void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) const {
   const CudaType& t = parameters_[size_t(i)].type;
   const bool accessor = t.kind == CudaType::accessor;
@@ -293,7 +278,9 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
 void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
                         const void* context) {
   const int n = int(parameters_.size());
-  check_size(size);
+  check_launch(name(), size);
+  if (size.shared < 0 || size.shared > 1 << 20)
+    fail("{}: {} bytes of shared memory", name(), size.shared);
   if (count != n) fail("{}: {} arguments given, it takes {}: {}", name(), count, n, text());
   KernelArguments values;
   std::vector<uint64_t>& words = values.words;

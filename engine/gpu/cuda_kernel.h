@@ -47,7 +47,6 @@ class CudaKernel {
  private:
   const Device& usable() const;
   const LoadedKernel& load(const Device&);
-  void check_size(const LaunchSize&) const;
   const Device& place_of(const Device* tensors) const;
   void check_tensor(int i, const Tensor&, const Device*& device) const;
   uint64_t value_of(int i, const KernelArgument&, const void* context) const;

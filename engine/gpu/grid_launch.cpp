@@ -88,9 +88,7 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
   Compiled::Place& place = compiled->places[&d];
   if (!place.fault.defined()) load(*compiled, place, l.kernel, d);
-  LaunchSize size;
-  std::copy_n(l.size.grid, 3, size.grid), std::copy_n(l.size.block, 3, size.block);
-  check_threads(l.kernel.name, place.kernel, size);
+  check_threads(l.kernel.name, place.kernel, l.size);
   KernelArguments arguments;
   std::vector<uint64_t>& words = arguments.words;
   int64_t constant = 0;
@@ -112,7 +110,7 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   }
   words.push_back(reinterpret_cast<uintptr_t>(place.fault.data()));
   arguments.end();
-  queue_kernel(place.kernel, compiled->name, size, arguments, d);
+  queue_kernel(place.kernel, compiled->name, l.size, arguments, d);
   if (reports_synchronously(d)) look_for_fault(compiled, d, l.raise);
   else if (!place.asked) {
     place.asked = true;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/compile/launch_size.h"
 #include "engine/core/device.h"
 #include "engine/gpu/nvrtc.h"
 #include "kernels/module.h"
@@ -13,10 +14,6 @@ namespace mt {
 /// had. Throws "`what` cannot be loaded on cuda:0: ..".
 LoadedKernel load_kernel(const CudaSource&, CudaCode, const Device&, const std::string& what);
 
-struct LaunchSize {
-  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
-  int64_t shared = 0;  // bytes beside what the kernel declares
-};
 /// Throws where a block has more threads than the kernel's registers allow.
 void check_threads(const std::string& name, const LoadedKernel&, const LaunchSize&);
 
