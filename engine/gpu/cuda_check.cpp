@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/device.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

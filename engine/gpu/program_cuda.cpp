@@ -2,7 +2,6 @@
 #include "engine/gpu/program_cuda.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -84,25 +83,37 @@ const LoadedKernel* program_kernel(const std::string& text, const Device& device
   return &*kernel;
 }
 
+RunDims::RunDims(const Run& r, int dims) {
+  const int used = r.program->outputs + r.program->inputs;
+  int64_t* stride[kMaxProgramOperands];
+  std::copy_n(r.size, dims, size);
+  for (int k = 0; k < used; ++k) stride[k] = strides[k], std::copy_n(r.stride[k], dims, strides[k]);
+  n = count(dims, size);
+  ndim = collapse(dims, size, stride, used);
+}
+
+void append_operands(std::vector<uint64_t>& words, const Run& r) {
+  const Program& p = *r.program;
+  for (int k = 0; k < p.outputs + p.inputs; ++k)
+    words.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
+  for (int k = 0; k < p.numbers; ++k) words.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
+  if (p.numbers == 0) words.push_back(0);
+}
+void append_dims(std::vector<uint64_t>& words, const Run& r, const RunDims& v) {
+  words.insert(words.end(), v.size, v.size + v.ndim);
+  for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
+    words.insert(words.end(), v.strides[k], v.strides[k] + v.ndim);
+}
+
 namespace {
 
-/// A run as its kernel sees it.
-struct View {
-  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], n;
-  int ndim;  // 0: all operands are contiguous
-  explicit View(const Run& r) {
-    const int used = r.program->outputs + r.program->inputs;
-    int64_t* stride[kMaxProgramOperands];
-    std::memcpy(size, r.size, sizeof(int64_t) * size_t(r.ndim));
-    for (int k = 0; k < used; ++k) {
-      stride[k] = strides[k];
-      std::memcpy(strides[k], r.stride[k], sizeof(int64_t) * size_t(r.ndim));
-    }
-    n = count(r.ndim, size);
-    const int dims = collapse(r.ndim, size, stride, used);
-    bool flat = dims <= 1;
-    for (int k = 0; k < used; ++k) flat &= dims == 0 || strides[k][0] == 1;
-    ndim = flat ? 0 : dims;
+/// A run as its kernel sees it: without dimensions where all operands are contiguous.
+struct View : RunDims {
+  explicit View(const Run& r) : RunDims(r, r.ndim) {
+    bool flat = ndim <= 1;
+    for (int k = 0; k < r.program->outputs + r.program->inputs; ++k)
+      flat &= ndim == 0 || strides[k][0] == 1;
+    if (flat) ndim = 0;
   }
 };
 
@@ -135,20 +146,13 @@ bool run_on_gpu(const Run& r, const Device& device) {
   if (!has_kernel(r)) return false;
   const Program& p = *r.program;
   if (p.by_rows) return run_rows_on_gpu(r, device);
-  const int used = p.outputs + p.inputs;
   const View v(r);
   if (v.n == 0) return true;
   if (!fits_launch(p, v.ndim)) return false;
   KernelArguments one;
-  std::vector<uint64_t>& argument = one.words;
-  argument.push_back(uint64_t(v.n));
-  for (int k = 0; k < used; ++k) argument.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
-  for (int k = 0; k < p.numbers; ++k)
-    argument.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
-  if (p.numbers == 0) argument.push_back(0);
-  for (int d = 0; d < v.ndim; ++d) argument.push_back(uint64_t(v.size[d]));
-  for (int k = 0; k < used; ++k)
-    for (int d = 0; d < v.ndim; ++d) argument.push_back(uint64_t(v.strides[k][d]));
+  one.words.push_back(uint64_t(v.n));
+  append_operands(one.words, r);
+  append_dims(one.words, r, v);
   one.end();
   const LoadedKernel* const kernel = kernel_of(r, v.ndim, device);
   if (!kernel) return false;

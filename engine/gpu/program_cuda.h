@@ -26,6 +26,16 @@ std::string offsets_text(int ndim, int operands);
 /// The kernel of a text, compiled at first use and kept; null: there is no text, or no NVRTC.
 const LoadedKernel* program_kernel(const std::string& text, const Device&);
 
+/// The first dimensions of a run, and how its operands lie in them, without what can be joined.
+struct RunDims {
+  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], n;
+  int ndim;
+  RunDims(const Run&, int dims);
+};
+/// What a kernel's arguments consist of: the operands and numbers, sizes and strides.
+void append_operands(std::vector<uint64_t>& words, const Run&);
+void append_dims(std::vector<uint64_t>& words, const Run&, const RunDims&);
+
 /// A run of a program by rows, in its kernel's text and arguments.
 std::string rows_cuda_text(const Run&);
 bool run_rows_on_gpu(const Run&, const Device&);

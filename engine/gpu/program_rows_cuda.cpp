@@ -6,7 +6,6 @@
 // the inputs and computes what it needs again. Which element belongs to which thread, and so the order in
 // which reductions join, follows from the row's length, the dtype and the program alone.
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -396,26 +395,19 @@ class RowsText {
 // ---- the launch ---------------------------------------------------------------------------------------------
 
 /// The rows of a run, and how its operands lie in them.
-struct Rows {
-  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], rows, n;
+struct Rows : RunDims {
+  int64_t length;
   Form form{};  // without what share_row finds
 
-  explicit Rows(const Run& r) {
+  explicit Rows(const Run& r) : RunDims(r, r.ndim - 1), length(r.size[r.ndim - 1]) {
     const Program& p = *r.program;
     const int used = p.outputs + p.inputs, outer = r.ndim - 1;
-    int64_t* stride[kMaxProgramOperands];
-    std::memcpy(size, r.size, sizeof(int64_t) * size_t(outer));
-    for (int k = 0; k < used; ++k) {
-      stride[k] = strides[k];
-      std::memcpy(strides[k], r.stride[k], sizeof(int64_t) * size_t(outer));
-    }
-    rows = count(outer, size), n = r.size[outer];
-    form.ndim = collapse(outer, size, stride, used);
-    if (form.ndim == 0) {
-      form.ndim = 1, size[0] = 1;
+    if (ndim == 0) {
+      ndim = 1, size[0] = 1;
       for (int k = 0; k < used; ++k) strides[k][0] = 0;
     }
-    form.run = run_for(r.dtype, n);
+    form.ndim = ndim;
+    form.run = run_for(r.dtype, length);
     for (int k = 0; k < used; ++k) {
       const bool dense = r.stride[k][outer] == 1;
       bool wide = form.run > 1 && dense && !r.is_bool[k] &&
@@ -440,11 +432,11 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
   static std::mutex lock;
   static auto* const all = new std::map<Key, Kernel>;
   const std::lock_guard guard(lock);
-  const Key key{r.program, r.dtype, rows.n, f.ndim, f.dense, f.wide, &device};
+  const Key key{r.program, r.dtype, rows.length, f.ndim, f.dense, f.wide, &device};
   const auto [at, is_new] = all->try_emplace(key);
   if (is_new && r.program->count <= kMostInstructions) {
     Form whole = f;
-    share_row(whole, *r.program, r.dtype, rows.n);
+    share_row(whole, *r.program, r.dtype, rows.length);
     const std::string text = RowsText(*r.program, r.dtype, whole).text();
     at->second = {program_kernel(text, device), whole.rows(), whole.threads()};
   }
@@ -462,25 +454,20 @@ std::string rows_cuda_text(const Run& r) {
 
 bool run_rows_on_gpu(const Run& r, const Device& device) {
   const Program& p = *r.program;
-  const int used = p.outputs + p.inputs;
   const Rows rows(r);
-  if (rows.rows * rows.n == 0) return true;
+  if (rows.n * rows.length == 0) return true;
   KernelArguments one;
   std::vector<uint64_t>& argument = one.words;
-  argument.push_back(uint64_t(rows.rows)), argument.push_back(uint64_t(rows.n));
-  for (int k = 0; k < used; ++k) argument.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
-  for (int k = 0; k < p.numbers; ++k)
-    argument.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
-  if (p.numbers == 0) argument.push_back(0);
-  for (int k = 0; k < used; ++k) argument.push_back(uint64_t(r.stride[k][r.ndim - 1]));
-  for (int d = 0; d < rows.form.ndim; ++d) argument.push_back(uint64_t(rows.size[d]));
-  for (int k = 0; k < used; ++k)
-    for (int d = 0; d < rows.form.ndim; ++d) argument.push_back(uint64_t(rows.strides[k][d]));
+  argument.push_back(uint64_t(rows.n)), argument.push_back(uint64_t(rows.length));
+  append_operands(argument, r);
+  for (int k = 0; k < p.outputs + p.inputs; ++k)
+    argument.push_back(uint64_t(r.stride[k][r.ndim - 1]));
+  append_dims(argument, r, rows);
   if (argument.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
   one.end();
   const Kernel& kernel = kernel_of(r, rows, device);
   if (!kernel.loaded) return false;
-  const int64_t blocks = ceil_div(rows.rows, kernel.rows);
+  const int64_t blocks = ceil_div(rows.n, kernel.rows);
   if (blocks > INT32_MAX) return false;
   queue_kernel(*kernel.loaded, "compiled function", {{blocks, 1, 1}, {kernel.threads, 1, 1}}, one,
                device);
