@@ -97,41 +97,36 @@ const BufferUse* use_at(const StepCall& c, const void* slot) {
 /// gelu's slope has a formula for numbers, which is not that for tensors and programs: its bits are others.
 bool has_own_slope(int op) { return op == op::id<op::Gelu>; }
 
-/// How many instructions a derivative is; operations themselves are one.
-int cost_of(int op, int part) {
-  if (part == 0) return 1;
-  if (has_own_slope(op)) return kDearest + 1;
-  thread_local std::map<std::pair<int, int>, int> known;
-  const auto [at, is_new] = known.try_emplace({op, part}, kDearest + 1);
-  if (!is_new) return at->second;
-  Builder b;
-  int in[5];
-  for (int k = 0; k < 5; ++k) in[k] = b.input(k);
-  const double params[op::kMaxParams] = {0.25, 0.5, 0.75, 1};
-  const int before = b.count(), made = add_derivative(b, op, part, in, 5, params);
-  return made < 0 ? at->second : at->second = b.count() - before;
-}
-
-/// Whether a part of an operation is arithmetic alone: steps that kernels of all devices round alike.
-bool is_arithmetic(int op, int part) {
+/// Of a part of an operation.
+struct PartFacts {
+  int cost = kDearest + 1;  // instructions of a derivative; operations themselves are one
+  bool arithmetic = false;  // steps that kernels of all devices round alike, and no others
+};
+PartFacts facts_of(int op, int part) {
   using ir::LaneOp;
-  thread_local std::map<std::pair<int, int>, bool> known;
-  const auto [at, is_new] = known.try_emplace({op, part}, false);
-  if (!is_new) return at->second;
+  if (part > 0 && has_own_slope(op)) return {};
+  thread_local std::map<std::pair<int, int>, PartFacts> known;
+  const auto [at, is_new] = known.try_emplace({op, part});
+  PartFacts& facts = at->second;
+  if (!is_new) return facts;
   Builder b;
   int in[5];
   for (int k = 0; k < 5; ++k) in[k] = b.input(k);
   if (op_row(op).mask_first) in[part == 0 ? 0 : 1] = b.add(op::id<op::Lt>, in + 3);
   const double params[op::kMaxParams] = {0.25, 0.5, 0.75, 1};
-  const int made = part == 0 ? b.add(op, in, params) : add_derivative(b, op, part, in, 5, params);
+  const int before = b.count(),
+            made = part == 0 ? b.add(op, in, params) : add_derivative(b, op, part, in, 5, params);
+  if (made < 0) return facts;
+  facts.cost = part == 0 ? 1 : b.count() - before;
   std::vector<int> used;
   ir::LaneProgram lanes;
-  if (made < 0 || !lower(b.finish({made}, used).program(), Dtype::f32, lanes)) return false;
   const auto plain = [](const ir::LaneInstruction& c) {
     return c.op < LaneOp::inverse || (c.op >= LaneOp::iand && c.op <= LaneOp::iandnot) ||
            (c.op >= LaneOp::compare && c.op != LaneOp::guard);
   };
-  return at->second = std::all_of(lanes.code.begin(), lanes.code.end(), plain);
+  facts.arithmetic = lower(b.finish({made}, used).program(), Dtype::f32, lanes) &&
+                     std::all_of(lanes.code.begin(), lanes.code.end(), plain);
+  return facts;
 }
 
 /// The map as work; none where a program cannot have it.
@@ -139,8 +134,8 @@ std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
   if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
   const OpRow& row = op_row(m.op);
   if (row.info->accepts == op::Accepts::integer || (parameters && row.params > 0)) return {};
-  if (cost_of(m.op, m.part) > kDearest) return {};
-  if (!is_cpu(*c.device) && !is_arithmetic(m.op, m.part)) return {};
+  const PartFacts facts = facts_of(m.op, m.part);
+  if (facts.cost > kDearest || (!is_cpu(*c.device) && !facts.arithmetic)) return {};
   Work w;
   w.device = c.device;
   w.map = &m, w.dtype = m.dtype, w.size = Shape(m.size, m.ndim);
@@ -322,7 +317,7 @@ int Group::value_of(const Operand& o) {
 
 /// False where the program would be too large, or needs a mask from elsewhere.
 bool Group::add(const Work& w) {
-  const int cost = w.map ? cost_of(w.map->op, w.map->part) : 1;
+  const int cost = w.map ? facts_of(w.map->op, w.map->part).cost : 1;
   if (builder.count() + cost > kMostInstructions || inputs.size() + w.in.size() > kMostInputs)
     return false;
   for (const Operand& o : w.in) {

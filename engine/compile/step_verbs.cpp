@@ -1,6 +1,5 @@
 // step_verbs.cpp -- the recorder in the tables of verbs: of the CPU, and of the GPU that a step works on
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 
 #include "engine/compile/replay.h"
@@ -121,22 +120,16 @@ void fill(const Copy& c) {
   };
   recorded(Verb::fill, run, *gpu_table.device, c, [&] { gpu_table.verbs.fill(c); });
 }
-/// A replay uploads from memory that may change at once.
-template <auto move> void upload(void* to, const void* from, size_t bytes) {
+/// A copy between host and GPU by `now`, in a replay by `later`: memory that it uploads from may change
+/// at once.
+template <Verb verb, auto now, auto later = now>
+void move(void* to, const void* from, size_t bytes) {
   const auto run = [](const Device& d, const void* argument) {
     const Move& m = *static_cast<const Move*>(argument);
-    return d.upload(m.to, m.from, m.bytes), true;
+    return (d.*later)(m.to, m.from, m.bytes), true;
   };
-  recorded(Verb::upload, run, *gpu_table.device, Move{to, from, bytes},
-           [&] { (gpu_table.verbs.*move)(to, from, bytes); });
-}
-void download(void* to, const void* from, size_t bytes) {
-  const auto run = [](const Device& d, const void* argument) {
-    const Move& m = *static_cast<const Move*>(argument);
-    return d.download(m.to, m.from, m.bytes), true;
-  };
-  recorded(Verb::download, run, *gpu_table.device, Move{to, from, bytes},
-           [&] { gpu_table.verbs.download(to, from, bytes); });
+  recorded(verb, run, *gpu_table.device, Move{to, from, bytes},
+           [&] { (gpu_table.verbs.*now)(to, from, bytes); });
 }
 
 bool (*program_on_gpu)(const Run&, const Device&) = nullptr;  // what host.run_on_gpu is otherwise
@@ -194,8 +187,10 @@ bool StepRecorder::stand_in(const Device& device) {
   Gpu& gpu = static_cast<Gpu&>(*t.device);
   t.verbs = gpu;
   put<1>(gpu);
-  gpu.map_numbers = map_numbers, gpu.fill = fill, gpu.download = download;
-  gpu.upload = upload<&Gpu::upload>, gpu.upload_later = upload<&Gpu::upload_later>;
+  gpu.map_numbers = map_numbers, gpu.fill = fill;
+  gpu.download = move<Verb::download, &Device::download>;
+  gpu.upload = move<Verb::upload, &Device::upload>;
+  gpu.upload_later = move<Verb::upload, &Gpu::upload_later, &Device::upload>;
   return true;
 }
 void StepRecorder::leave(const Device& device) {

@@ -24,16 +24,18 @@ template <class... Op> constexpr int mapped_params(int op, op::List<Op...>) {
 template <class F> void numbers(double* x, int n, F& f) {
   for (int k = 0; k < n; ++k) f.number(x[k]);
 }
-template <class F> void same(const int64_t* x, int n, F& f) {
-  for (int k = 0; k < n; ++k) f.same(x[k]);
+/// Lists of n numbers.
+template <class F, class... X> void same(F& f, int n, const X&... lists) {
+  for (const int64_t* x : {static_cast<const int64_t*>(lists)...})
+    for (int k = 0; k < n; ++k) f.same(x[k]);
 }
 
 template <class F> void fields(Map& m, F& f) {
   for (int k = 1; k <= m.inputs; ++k) f.in(m.data[k]);
   f.out(m.data[0]);
   f.same(m.op, m.part, m.dtype, m.plain, m.inputs, m.ndim);
-  same(m.size, m.ndim, f);
-  for (int k = 0; k <= m.inputs; ++k) same(m.stride[k], m.ndim, f);
+  same(f, m.ndim, m.size);
+  for (int k = 0; k <= m.inputs; ++k) same(f, m.ndim, m.stride[k]);
   numbers(m.scalar, mapped_params(m.op, op::Mapped{}), f);
 }
 template <class F> void fields(MapNumbers& m, F& f) {
@@ -43,18 +45,18 @@ template <class F> void fields(Move& m, F& f) { f.in(m.from), f.out(m.to), f.sam
 template <class F> void fields(Copy& c, F& f) {
   f.in(c.in), f.out(c.out);
   f.same(c.to, c.from, c.ndim, c.streams);
-  same(c.size, c.ndim, f), same(c.out_stride, c.ndim, f), same(c.in_stride, c.ndim, f);
+  same(f, c.ndim, c.size, c.out_stride, c.in_stride);
 }
 template <class F> void fields(Reduce& r, F& f) {
   f.in(r.in), f.out(r.out, r.out2);
   f.same(r.op, r.dtype, r.kept, r.reduced);
-  same(r.kept_size, r.kept, f), same(r.out_stride, r.kept, f), same(r.kept_stride, r.kept, f);
-  same(r.reduced_size, r.reduced, f), same(r.reduced_stride, r.reduced, f);
+  same(f, r.kept, r.kept_size, r.out_stride, r.kept_stride);
+  same(f, r.reduced, r.reduced_size, r.reduced_stride);
   numbers(r.param, mapped_params(r.op, op::Reductions{}), f);
 }
 template <class F> void fields(AlongDim& a, F& f) {
   f.same(a.ndim, a.n, a.out_step, a.in_step);
-  same(a.size, a.ndim, f), same(a.out_stride, a.ndim, f), same(a.in_stride, a.ndim, f);
+  same(f, a.ndim, a.size, a.out_stride, a.in_stride);
 }
 template <class F> void fields(Scan& s, F& f) {
   f.in(s.in), f.out(s.out, s.index);
@@ -89,8 +91,7 @@ template <class F> void fields(Matmul& m, F& f) {
   f.out(m.c);
   f.same(m.dtype, m.m, m.n, m.k, m.a_row, m.a_col, m.b_row, m.b_col, m.c_row, m.c_col, m.batch_dims,
          m.accumulate);
-  for (const int64_t* list : {m.batch_size, m.a_batch, m.b_batch, m.c_batch})
-    same(list, m.batch_dims, f);
+  same(f, m.batch_dims, m.batch_size, m.a_batch, m.b_batch, m.c_batch);
 }
 template <class F> void fields(Conv& c, F& f) {
   void** const all[] = {&c.y, &c.x, &c.w};
@@ -100,25 +101,22 @@ template <class F> void fields(Conv& c, F& f) {
     if (k != to) f.in(*all[k]);
   f.out(*all[to]);
   f.same(c.part, c.dtype, c.batch, c.groups, c.inputs, c.outputs);
-  for (const int64_t* list : {c.size, c.kernel, c.out, c.stride, c.dilation, c.offset})
-    same(list, 2, f);
+  same(f, 2, c.size, c.kernel, c.out, c.stride, c.dilation, c.offset);
 }
 template <class F> void fields(MaxPool& p, F& f) {
   f.pointer(p.values, !p.backward), f.pointer(p.index, !p.backward), f.pointer(p.x, p.backward);
   f.same(p.dtype, p.planes);
-  for (const int64_t* list : {p.size, p.kernel, p.out, p.stride, p.dilation, p.offset})
-    same(list, 2, f);
+  same(f, 2, p.size, p.kernel, p.out, p.stride, p.dilation, p.offset);
 }
 template <class F> void fields(Gather& g, F& f) {
   f.in(g.in, g.index), f.out(g.out);
   f.same(g.dtype, g.ndim, g.step, g.extent, g.first, g.back, g.join);
-  same(g.size, g.ndim, f), same(g.out_stride, g.ndim, f);
-  same(g.in_stride, g.ndim, f), same(g.index_stride, g.ndim, f);
+  same(f, g.ndim, g.size, g.out_stride, g.in_stride, g.index_stride);
 }
 template <class F> void fields(RavelIndex& r, F& f) {
   f.in(r.index), f.out(r.out);
   f.same(r.ndim, r.step, r.extent, r.first, r.back, r.add);
-  same(r.size, r.ndim, f), same(r.index_stride, r.ndim, f);
+  same(f, r.ndim, r.size, r.index_stride);
 }
 template <class F> void fields(Mask& m, F& f) { f.in(m.set), f.out(m.before), f.same(m.n); }
 template <class F> void fields(Compress& c, F& f) {
@@ -144,10 +142,10 @@ template <class F> void fields(Run& r, F& f) {
   for (int k = 0; k < p.outputs; ++k) f.out(r.data[k]);
   if (p.by_rows) f.out(r.scratch);
   f.same(uintptr_t(r.program), r.dtype, r.ndim);
-  same(r.size, r.ndim, f);
+  same(f, r.ndim, r.size);
   for (int k = 0; k < p.outputs + p.inputs; ++k) {
     f.same(r.is_bool[k]);
-    same(r.stride[k], r.ndim, f);
+    same(f, r.ndim, r.stride[k]);
   }
   program_numbers(r, f);
 }

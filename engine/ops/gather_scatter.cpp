@@ -161,14 +161,17 @@ struct Along {
   int64_t first;
   Shape whole;
 };
-Index saved_index(Node& node) { return {node.get(0), node.kept<Along>().first}; }
+std::pair<Index, int> saved_index(Node& node) {
+  const Along& along = node.kept<Along>();
+  return {{node.get(0), along.first}, along.d};
+}
 Node& save_index(Node& node, const Index& index, int d, const Tensor& x) {
   return node.save(0, index.at, Node::kOther).keep(Along{d, index.first, x.shape()});
 }
 
 const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
-                         const Along& along = node.kept<Along>();
-                         dx[0] = scatter_add(zeros(along.whole, g), along.d, saved_index(node), g);
+                         const auto [index, d] = saved_index(node);
+                         dx[0] = scatter_add(zeros(node.kept<Along>().whole, g), d, index, g);
                        }};
 
 }  // namespace
@@ -216,8 +219,7 @@ Tensor stayed(const Shape& whole, int d, const Index& index) {
 }
 
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = node.kept<Along>().d;
-  const Index index = saved_index(node);
+  const auto [index, d] = saved_index(node);
   const Tensor none = zeros({}, g);
   if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
   if (node.wants(1)) dx[1] = where(stayed(g.shape(), d, index), gather(g, d, index), none);
@@ -225,13 +227,13 @@ void set_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 void add_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(0)) dx[0] = g;
-  if (node.wants(1)) dx[1] = gather(g, node.kept<Along>().d, saved_index(node));
+  const auto [index, d] = saved_index(node);
+  if (node.wants(1)) dx[1] = gather(g, d, index);
 }
 
 /// Ties share the gradient.
 void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = node.kept<Along>().d;
-  const Index index = saved_index(node);
+  const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
   const Tensor self_hits = to(eq(x, best), g.dtype()),
                source_hits = to(eq(source, gather(best, d, index)), g.dtype());
@@ -243,8 +245,7 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
 /// As PyTorch: the product without the element, which for the only zero among its kin is computed
 /// anew. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = node.kept<Along>().d;
-  const Index index = saved_index(node);
+  const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
   if (node.wants(0)) {
     const Tensor safe = where(eq(x, 0.0), 1.0, x);
