@@ -131,10 +131,25 @@ constexpr Inputs kReals{-4, 4, {{-1.25}, {0.5}, {2.75}}},
     kQuotients{0.3, 4, {{7.5, 2}, {-7.5, 2}, {7.5, -2}}}, kBits{0, 9, {{12, 10}, {7, 0}, {6, 9}}},
     kTriples{-4, 4, {{1, 3, 0.25}, {-2, 2.5, 0.5}, {0.5, 0.5, 2}}};
 
+/// A formula that is a function of kernels/math, of one input or of two.
+#define MT_MATH(name) \
+  template <class T> MT_HD static T f(T x) { return math::name(x); }
+#define MT_MATH_OF_TWO(name) \
+  template <class T> MT_HD static T f(T x, T y) { return math::name(x, y); }
+
 // The rows of Info are tables.
 // clang-format off
 
 // ---- one input: arithmetic and rounding ---------------------------------------------------------
+
+/// Operations whose gradient is 0.
+struct Flat {
+  template <class T> MT_HD static T df(T g) { return zero(g); }
+};
+struct FlatPair {
+  template <class T> MT_HD static T da(T g) { return zero(g); }
+  template <class T> MT_HD static T db(T g) { return zero(g); }
+};
 
 struct Neg {
   static constexpr Info info{"neg", "-x",
@@ -145,20 +160,19 @@ struct Neg {
 };
 MT_FUNCTION(Neg, neg)
 
-struct Sign {
+struct Sign : Flat {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
     Accepts::any, {nothing}, kReals, {-1, 1, 1}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
   }
-  template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 MT_FUNCTION(Sign, sign)
 
 struct Abs {
   static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
     Accepts::number, {a}, kReals, {1.25, 0.5, 2.75}};
-  template <class T> MT_HD static T f(T x) { return math::abs(x); }
+  MT_MATH(abs)
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
 MT_FUNCTION(Abs, abs)
@@ -185,7 +199,7 @@ struct Deg2rad {
     Accepts::real, {nothing}, kReals,
     {-0.02181661564992912, 0.0087266462599716479, 0.047996554429844063}};
   template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
-  template <class T> MT_HD static T df(T g) { return g * T(0.0174532925199432958); }
+  template <class T> MT_HD static T df(T g) { return f(g); }
 };
 MT_FUNCTION(Deg2rad, deg2rad)
 
@@ -193,7 +207,7 @@ struct Rad2deg {
   static constexpr Info info{"rad2deg", "radians as degrees",
     Accepts::real, {nothing}, kReals, {-71.619724391352901, 28.64788975654116, 157.56339366097638}};
   template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
-  template <class T> MT_HD static T df(T g) { return g * T(57.2957795130823209); }
+  template <class T> MT_HD static T df(T g) { return f(g); }
 };
 MT_FUNCTION(Rad2deg, rad2deg)
 
@@ -201,7 +215,7 @@ struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
     Accepts::real, {output}, kPositive.within(0.1, 4),
     {0.61237243569579452, 1.224744871391589, 1.8027756377319946}};
-  template <class T> MT_HD static T f(T x) { return math::sqrt(x); }
+  MT_MATH(sqrt)
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
 MT_FUNCTION(Sqrt, sqrt)
@@ -210,40 +224,36 @@ struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
     Accepts::real, {output}, kPositive,
     {1.6329931618554521, 0.81649658092772603, 0.55470019622522912}, {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::rsqrt(x); }
+  MT_MATH(rsqrt)
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
 MT_FUNCTION(Rsqrt, rsqrt)
 
-struct Floor {
+struct Floor : Flat {
   static constexpr Info info{"floor", "the largest whole number not above x",
     Accepts::number, {nothing}, kReals, {-2, 0, 2}};
-  template <class T> MT_HD static T f(T x) { return math::floor(x); }
-  template <class T> MT_HD static T df(T g) { return zero(g); }
+  MT_MATH(floor)
 };
 MT_FUNCTION(Floor, floor)
 
-struct Ceil {
+struct Ceil : Flat {
   static constexpr Info info{"ceil", "the smallest whole number not below x",
     Accepts::number, {nothing}, kReals, {-1, 1, 3}};
-  template <class T> MT_HD static T f(T x) { return math::ceil(x); }
-  template <class T> MT_HD static T df(T g) { return zero(g); }
+  MT_MATH(ceil)
 };
 MT_FUNCTION(Ceil, ceil)
 
-struct Round {
+struct Round : Flat {
   static constexpr Info info{"round", "the nearest whole number, halves to even",
     Accepts::number, {nothing}, kReals, {-1, 0, 3}};
-  template <class T> MT_HD static T f(T x) { return math::round(x); }
-  template <class T> MT_HD static T df(T g) { return zero(g); }
+  MT_MATH(round)
 };
 MT_FUNCTION(Round, round)
 
-struct Trunc {
+struct Trunc : Flat {
   static constexpr Info info{"trunc", "x without its fraction",
     Accepts::number, {nothing}, kReals, {-1, 0, 2}};
-  template <class T> MT_HD static T f(T x) { return math::trunc(x); }
-  template <class T> MT_HD static T df(T g) { return zero(g); }
+  MT_MATH(trunc)
 };
 MT_FUNCTION(Trunc, trunc)
 
@@ -300,7 +310,7 @@ struct Exp {
   static constexpr Info info{"exp", "e to the power x",
     Accepts::real, {output}, kReals, {0.2865047968601901, 1.6487212707001281, 15.642631884188172},
     {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::exp(x); }
+  MT_MATH(exp)
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
 MT_FUNCTION(Exp, exp)
@@ -309,7 +319,7 @@ struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
     Accepts::real, {output}, kReals, {-0.7134952031398099, 0.64872127070012815, 14.642631884188172},
     {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::expm1(x); }
+  MT_MATH(expm1)
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
 MT_FUNCTION(Expm1, expm1)
@@ -318,7 +328,7 @@ struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
     Accepts::real, {output}, kReals, {0.42044820762685727, 1.414213562373095, 6.7271713220297163},
     {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::exp2(x); }
+  MT_MATH(exp2)
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
 MT_FUNCTION(Exp2, exp2)
@@ -328,7 +338,7 @@ struct Log {
     Accepts::real, {a}, kPositive.within(0.2, 4),
     {-0.98082925301172624, 0.40546510810816438, 1.1786549963416461}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::log(x); }
+  MT_MATH(log)
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
 MT_FUNCTION(Log, log)
@@ -338,7 +348,7 @@ struct Log1p {
     Accepts::real, {a}, {-0.7, 4, {{-0.625}, {0.5}, {2.75}}},
     {-0.98082925301172624, 0.40546510810816438, 1.3217558399823194}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::log1p(x); }
+  MT_MATH(log1p)
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
 MT_FUNCTION(Log1p, log1p)
@@ -347,7 +357,7 @@ struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
     Accepts::real, {a}, kPositive.within(0.2, 4),
     {-1.4150374992788438, 0.58496250072115618, 1.7004397181410922}, {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::log2(x); }
+  MT_MATH(log2)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
 MT_FUNCTION(Log2, log2)
@@ -357,7 +367,7 @@ struct Log10 {
     Accepts::real, {a}, kPositive.within(0.2, 4),
     {-0.42596873227228115, 0.17609125905568124, 0.51188336097887438}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::log10(x); }
+  MT_MATH(log10)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
 MT_FUNCTION(Log10, log10)
@@ -369,7 +379,7 @@ struct Sin {
   static constexpr Info info{"sin", "sine, x in radians",
     Accepts::real, {a}, kReals, {-0.94898461935558621, 0.479425538604203, 0.3816609920523317}, {},
     {.shortcut = {Shortcut::angle, Shortcut::angle}}};
-  template <class T> MT_HD static T f(T x) { return math::sin(x); }
+  MT_MATH(sin)
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
 MT_FUNCTION(Sin, sin)
@@ -378,7 +388,7 @@ struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
     Accepts::real, {a}, kReals, {0.31532236239526867, 0.87758256189037272, -0.92430237863246354},
     {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
-  template <class T> MT_HD static T f(T x) { return math::cos(x); }
+  MT_MATH(cos)
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
 MT_FUNCTION(Cos, cos)
@@ -388,7 +398,7 @@ struct Tan {
     Accepts::real, {output}, kReals.within(-1.4, 1.4),
     {-3.0095696738628313, 0.54630248984379051, -0.41291789448493249}, {},
     {.shortcut = {Shortcut::angle}, .autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::tan(x); }
+  MT_MATH(tan)
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
 MT_FUNCTION(Tan, tan)
@@ -396,7 +406,7 @@ MT_FUNCTION(Tan, tan)
 struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
     Accepts::real, {a}, kReals, {-0.18006326323142121, 0.63661977236758134, 0.081846937832464188}};
-  template <class T> MT_HD static T f(T x) { return math::sinc(x); }
+  MT_MATH(sinc)
   // pi (z cos z - sin z) / z^2 with z = pi x; where that cancels, its series
   template <class T> MT_HD static T df(T g, T x) {
     T z = x * T(3.14159265358979324), w = z * z, far = select(abs(z) < T(1), zero(z) + T(1), z);
@@ -413,7 +423,7 @@ struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
     Accepts::real, {a}, kUnit, {-0.67513153293703165, 0.38439677449563908, 1.0654358165107393}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::asin(x); }
+  MT_MATH(asin)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
 MT_FUNCTION(Asin, asin)
@@ -422,7 +432,7 @@ struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
     Accepts::real, {a}, kUnit, {2.2459278597319283, 1.1863995522992575, 0.50536051028415731}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::acos(x); }
+  MT_MATH(acos)
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
 MT_FUNCTION(Acos, acos)
@@ -430,7 +440,7 @@ MT_FUNCTION(Acos, acos)
 struct Atan {
   static constexpr Info info{"atan", "arctangent, in radians",
     Accepts::real, {a}, kReals, {-0.89605538457134396, 0.46364760900080612, 1.2220253232109896}};
-  template <class T> MT_HD static T f(T x) { return math::atan(x); }
+  MT_MATH(atan)
   template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
 };
 MT_FUNCTION(Atan, atan)
@@ -441,7 +451,7 @@ struct Sinh {
   static constexpr Info info{"sinh", "hyperbolic sine",
     Accepts::real, {a}, kReals, {-1.6019190803008256, 0.52109530549374736, 7.789352011490732}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::sinh(x); }
+  MT_MATH(sinh)
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
 };
 MT_FUNCTION(Sinh, sinh)
@@ -450,7 +460,7 @@ struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
     Accepts::real, {a}, kReals, {1.8884238771610157, 1.1276259652063808, 7.8532798726974396}, {},
     {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::cosh(x); }
+  MT_MATH(cosh)
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
 };
 MT_FUNCTION(Cosh, cosh)
@@ -458,7 +468,7 @@ MT_FUNCTION(Cosh, cosh)
 struct Asinh {
   static constexpr Info info{"asinh", "inverse hyperbolic sine",
     Accepts::real, {a}, kReals, {-1.0475930126492587, 0.48121182505960345, 1.7362775864618003}};
-  template <class T> MT_HD static T f(T x) { return math::asinh(x); }
+  MT_MATH(asinh)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
 };
 MT_FUNCTION(Asinh, asinh)
@@ -467,7 +477,7 @@ struct Acosh {
   static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
     Accepts::real, {a}, {1.2, 4, {{1.25}, {1.5}, {3.25}}},
     {0.69314718055994531, 0.96242365011920689, 1.8472460857138378}};
-  template <class T> MT_HD static T f(T x) { return math::acosh(x); }
+  MT_MATH(acosh)
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
 };
 MT_FUNCTION(Acosh, acosh)
@@ -475,7 +485,7 @@ MT_FUNCTION(Acosh, acosh)
 struct Atanh {
   static constexpr Info info{"atanh", "inverse hyperbolic tangent",
     Accepts::real, {a}, kUnit, {-0.73316853439671352, 0.39422868018213508, 1.354025100551105}};
-  template <class T> MT_HD static T f(T x) { return math::atanh(x); }
+  MT_MATH(atanh)
   template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
 };
 MT_FUNCTION(Atanh, atanh)
@@ -484,7 +494,7 @@ struct Erf {
   static constexpr Info info{"erf", "error function",
     Accepts::real, {a}, kReals.within(-3, 3),
     {-0.92290012825645823, 0.52049987781304654, 0.99989937807788036}};
-  template <class T> MT_HD static T f(T x) { return math::erf(x); }
+  MT_MATH(erf)
   template <class T> MT_HD static T df(T g, T x) {
     return g * T(1.12837916709551257) * exp(-x * x);
   }
@@ -495,7 +505,7 @@ struct Erfc {
   static constexpr Info info{"erfc", "1 - erf(x), exact far out",
     Accepts::real, {a}, kReals.within(-3, 3),
     {1.9229001282564582, 0.47950012218695346, 0.00010062192211963684}};
-  template <class T> MT_HD static T f(T x) { return math::erfc(x); }
+  MT_MATH(erfc)
   template <class T> MT_HD static T df(T g, T x) {
     return g * T(-1.12837916709551257) * exp(-x * x);
   }
@@ -506,7 +516,7 @@ struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
     Accepts::real, {output}, kUnit, {-0.62730734778855896, 0.3456171147832066, 1.0847870400692831},
     {}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x) { return math::erfinv(x); }
+  MT_MATH(erfinv)
   template <class T> MT_HD static T df(T g, T y) {
     return g * T(0.886226925452758014) * exp(y * y);
   }
@@ -517,7 +527,7 @@ struct Erfcx {
   static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), a moderate number for every x > 0",
     Accepts::real, {a | output}, kReals.within(-3, 3),
     {9.1736434474828444, 0.61569034419292587, 0.19366209627906868}};
-  template <class T> MT_HD static T f(T x) { return math::erfcx(x); }
+  MT_MATH(erfcx)
   template <class T> MT_HD static T df(T g, T x, T y) {
     return g * (T(2) * x * y - T(1.12837916709551257));
   }
@@ -528,7 +538,7 @@ struct Ndtr {
   static constexpr Info info{"ndtr", "the normal distribution function, exact far below 0",
     Accepts::real, {a}, kReals.within(-3, 3),
     {0.10564977366685526, 0.6914624612740131, 0.99702023676494544}};
-  template <class T> MT_HD static T f(T x) { return math::ndtr(x); }
+  MT_MATH(ndtr)
   template <class T> MT_HD static T df(T g, T x) {
     return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
   }
@@ -553,7 +563,7 @@ struct I0 {
   static constexpr Info info{"i0", "the modified Bessel function of the first kind of order 0",
     Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
     {1.4304687177218297, 1.0634833707413235, 5743.5875485939649}};
-  template <class T> MT_HD static T f(T x) { return math::i0(x); }
+  MT_MATH(i0)
   template <class T> MT_HD static T df(T g, T x) { return g * Function<I1>{}(x); }
 };
 MT_FUNCTION(I0, i0)
@@ -562,7 +572,7 @@ struct I1 {
   static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
     Accepts::real, {a}, {-4, 4, {{-1.25}, {0.5}, {10.75}}},
     {-0.75528141834074719, 0.25789430539089632, 5469.5474789528555}};
-  template <class T> MT_HD static T f(T x) { return math::i1(x); }
+  MT_MATH(i1)
   template <class T> MT_HD static T df(T g, T x) {  // i0 overflows before i1 does
     T one = zero(x) + T(1), away = i0(x), ratio = Function<I1>{}(x) / select(abs(x) < T(1e-30), one, x);
     away = away - select(away < T(math::kInfinity), ratio, zero(x));
@@ -575,7 +585,7 @@ struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
     Accepts::real, {a}, kPositive.within(0.4, 4),
     {8.1617776327615079, 0.93480220054467931, 0.35979829030957988}, {{"n", 1, true}}};
-  template <class T> MT_HD static T f(T x, T n) { return math::polygamma(x, n); }
+  MT_MATH_OF_TWO(polygamma)
   template <class T> MT_HD static T df(T g, T x, T n) {
     return g * Function<Polygamma>{}(x, n + T(1));
   }
@@ -586,7 +596,7 @@ struct Digamma {
   static constexpr Info info{"digamma", "the derivative of lgamma",
     Accepts::real, {a}, kPositive.within(0.4, 4),
     {-2.7539990491451396, 0.036489973978576521, 1.016990911068179}};
-  template <class T> MT_HD static T f(T x) { return math::digamma(x); }
+  MT_MATH(digamma)
   template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
 };
 MT_FUNCTION(Digamma, digamma)
@@ -596,7 +606,7 @@ struct Lgamma {
     Accepts::real, {a}, kPositive.within(0.4, 4),
     {0.86307398227064746, -0.12078223763524522, 0.93580193110872536}, {},
     {.shortcut = {Shortcut::positive}}};
-  template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
+  MT_MATH(lgamma)
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
 MT_FUNCTION(Lgamma, lgamma)
@@ -607,7 +617,7 @@ struct Tanh {
   static constexpr Info info{"tanh", "hyperbolic tangent",
     Accepts::real, {output}, kReals,
     {-0.8482836399575129, 0.46211715726000976, 0.99185972456820775}};
-  template <class T> MT_HD static T f(T x) { return math::tanh(x); }
+  MT_MATH(tanh)
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
 MT_FUNCTION(Tanh, tanh)
@@ -615,7 +625,7 @@ MT_FUNCTION(Tanh, tanh)
 struct Tanhshrink {
   static constexpr Info info{"tanhshrink", "x - tanh(x)",
     Accepts::real, {a}, kReals, {-0.4017163600424871, 0.037882842739990241, 1.7581402754317923}};
-  template <class T> MT_HD static T f(T x) { return math::tanhshrink(x); }
+  MT_MATH(tanhshrink)
   template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
 };
 MT_FUNCTION(Tanhshrink, tanhshrink)
@@ -624,7 +634,7 @@ struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
     Accepts::real, {output}, kReals,
     {0.22270013882530885, 0.62245933120185456, 0.93991334982599238}};
-  template <class T> MT_HD static T f(T x) { return math::sigmoid(x); }
+  MT_MATH(sigmoid)
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
 MT_FUNCTION(Sigmoid, sigmoid)
@@ -672,9 +682,7 @@ struct Relu6 {
   static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends and at NaN is 0",
     Accepts::number, {a}, {-4, 8, {{-1.25}, {0.5}, {6.5}}}, {0, 0.5, 6}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
-  template <class T> MT_HD static T df(T g, T x) {
-    return select(x > T(0), select(x < T(6), g, zero(g)), zero(g));
-  }
+  template <class T> MT_HD static T df(T g, T x) { return Hardtanh::df(g, x, T(0), T(6)); }
 };
 MT_FUNCTION(Relu6, relu6)
 
@@ -684,7 +692,7 @@ struct Hardsigmoid {
     Accepts::real, {a}, kReals, {0.29166666666666667, 0.58333333333333333, 0.95833333333333333}};
   template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) * T(1. / 6); }
   template <class T> MT_HD static T df(T g, T x) {
-    return select(x > T(-3), select(x < T(3), g * T(1. / 6), zero(g)), zero(g));
+    return Hardtanh::df(g * T(1. / 6), x, T(-3), T(3));
   }
 };
 MT_FUNCTION(Hardsigmoid, hardsigmoid)
@@ -692,7 +700,7 @@ MT_FUNCTION(Hardsigmoid, hardsigmoid)
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019)",
     Accepts::real, {a}, kReals, {-0.36458333333333333, 0.29166666666666667, 2.6354166666666667}};
-  template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) * T(1. / 6)); }
+  template <class T> MT_HD static T f(T x) { return x * Hardsigmoid::f(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
@@ -711,27 +719,27 @@ struct Threshold {
 };
 MT_FUNCTION(Threshold, threshold)
 
-struct Hardshrink {
+struct Shrink {
+  template <class T> MT_HD static T df(T g, T x, T lambd) {
+    return select(abs(x) > lambd, g, zero(g));
+  }
+};
+
+struct Hardshrink : Shrink {
   static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd; the slope at NaN is 0",
     Accepts::real, {a}, kReals, {-1.25, 0, 2.75}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
     return select(math::abs(x) <= lambd, T(0), x);
   }
-  template <class T> MT_HD static T df(T g, T x, T lambd) {
-    return select(abs(x) > lambd, g, zero(g));
-  }
 };
 MT_FUNCTION(Hardshrink, hardshrink)
 
-struct Softshrink {
+struct Softshrink : Shrink {
   static constexpr Info info{"softshrink",
     "x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0",
     Accepts::real, {a}, kReals, {-0.75, 0, 2.25}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
     return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(x != x, x, T(0))));
-  }
-  template <class T> MT_HD static T df(T g, T x, T lambd) {
-    return select(abs(x) > lambd, g, zero(g));
   }
 };
 MT_FUNCTION(Softshrink, softshrink)
@@ -795,9 +803,7 @@ struct Gelu {
   static constexpr Info info{"gelu",
     "x times the normal distribution function of x (Hendrycks 2016)",
     Accepts::real, {a}, kReals, {-0.13206221708356907, 0.34573123063700655, 2.7418056511036}};
-  template <class T> MT_HD static T f(T x) {
-    return math::gelu(x);
-  }
+  MT_MATH(gelu)
   template <class T> MT_HD static T df(T g, T x) {
     if constexpr (math::is_number<T> || math::is_symbolic<T>) return g * math::gelu_slope(x);
     else return g * (ndtr(x) + x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
@@ -825,7 +831,7 @@ MT_FUNCTION(GeluTanh, gelu_tanh)
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
     Accepts::real, {a}, kReals, {-0.27837517353163607, 0.31122966560092728, 2.584761712021479}};
-  template <class T> MT_HD static T f(T x) { return math::silu(x); }
+  MT_MATH(silu)
   template <class T> MT_HD static T df(T g, T x) {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
   }
@@ -957,7 +963,7 @@ MT_FUNCTION(Sub, sub)
 struct Mul {
   static constexpr Info info{"mul", "x * y; of two bools their and",
     Accepts::any, {b, a}, kPairs, {1.875, 1.5625, 1.75}, {}, {.wide_numbers = a | b}};
-  template <class T> MT_HD static T f(T x, T y) { return math::times(x, y); }
+  MT_MATH_OF_TWO(times)
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
 };
@@ -973,24 +979,20 @@ struct Div {
 };
 MT_FUNCTION(Div, div)
 
-struct FloorDivide {
+struct FloorDivide : FlatPair {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
     Accepts::number, {nothing, nothing}, kQuotients, {3, -4, -4}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
-  template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
-  template <class T> MT_HD static T da(T g) { return zero(g); }
-  template <class T> MT_HD static T db(T g) { return zero(g); }
+  MT_MATH_OF_TWO(floor_divide)
 };
 MT_FUNCTION(FloorDivide, floor_divide)
 
-struct TruncDivide {
+struct TruncDivide : FlatPair {
   static constexpr Info info{"trunc_divide",
     "x / y without its fraction: div(x, y, {rounding_mode='trunc'})",
     Accepts::number, {nothing, nothing}, kQuotients, {3, -3, -3}, {},
     {.divisor = Divisor::nonzero}};
-  template <class T> MT_HD static T f(T x, T y) { return math::trunc_divide(x, y); }
-  template <class T> MT_HD static T da(T g) { return zero(g); }
-  template <class T> MT_HD static T db(T g) { return zero(g); }
+  MT_MATH_OF_TWO(trunc_divide)
 };
 MT_FUNCTION(TruncDivide, trunc_divide)
 
@@ -998,7 +1000,7 @@ struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
     Accepts::number, {nothing, a | b}, kQuotients, {1.5, 0.5, -0.5}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient, Shortcut::none, Shortcut::quotient}}};
-  template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
+  MT_MATH_OF_TWO(remainder)
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
 };
@@ -1008,7 +1010,7 @@ struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
     Accepts::number, {nothing, a | b}, kQuotients, {1.5, -1.5, 1.5}, {},
     {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
-  template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
+  MT_MATH_OF_TWO(fmod)
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
 };
@@ -1019,7 +1021,7 @@ struct Pow {
     Accepts::number, {a | b, a | output}, kPairs.within(0.3, 3),
     {1.9881768219176267, 1.3217140793007051, 0.088388347648318441}, {},
     {.divisor = Divisor::nonnegative, .autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
+  MT_MATH_OF_TWO(pow)
   template <class T> MT_HD static T da(T g, T x, T y) {
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
     return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, less));
@@ -1033,57 +1035,58 @@ struct Pow {
 };
 MT_FUNCTION(Pow, pow)
 
-struct Minimum {
-  static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
-    Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
-  template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x < y, x, y)); }
+/// NaN wins.
+template <bool Larger> struct Extremum {
+  template <class T> MT_HD static auto wins(T x, T y) {
+    if constexpr (Larger) return x > y;
+    else return x < y;
+  }
+  template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(wins(x, y), x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x > y, zero(g), g));
+    return select(x == y, g / T(2), select(wins(y, x), zero(g), g));
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
+};
+/// Beside NaN the other.
+template <bool Larger> struct ExtremumOfNumbers {
+  template <class T> MT_HD static auto holds(T x, T y) {
+    if constexpr (Larger) return x >= y;
+    else return x <= y;
+  }
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(holds(x, y), x, select(y != y, x, y));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {
+    return select(x == y, g / T(2), select(holds(x, y), g, select(y != y, g, zero(g))));
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) {
+    return select(x == y, g / T(2), select(holds(x, y), zero(g), select(y != y, zero(g), g)));
+  }
+};
+
+struct Minimum : Extremum<false> {
+  static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
+    Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
 };
 MT_FUNCTION(Minimum, minimum)
 
-struct Maximum {
+struct Maximum : Extremum<true> {
   static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
-  template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x > y, x, y)); }
-  template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x < y, zero(g), g));
-  }
-  template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
 MT_FUNCTION(Maximum, maximum)
 
-struct Fmin {
+struct Fmin : ExtremumOfNumbers<false> {
   static constexpr Info info{"fmin",
     "the smaller of x and y, beside NaN the other; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return select(x <= y, x, select(y != y, x, y));
-  }
-  template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x < y, g, select(y != y, g, zero(g))));
-  }
-  template <class T> MT_HD static T db(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x < y, zero(g), select(y != y, zero(g), g)));
-  }
 };
 MT_FUNCTION(Fmin, fmin)
 
-struct Fmax {
+struct Fmax : ExtremumOfNumbers<true> {
   static constexpr Info info{"fmax",
     "the larger of x and y, beside NaN the other; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return select(x >= y, x, select(y != y, x, y));
-  }
-  template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x > y, g, select(y != y, g, zero(g))));
-  }
-  template <class T> MT_HD static T db(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x > y, zero(g), select(y != y, zero(g), g)));
-  }
 };
 MT_FUNCTION(Fmax, fmax)
 
@@ -1091,7 +1094,7 @@ struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
     Accepts::real, {a | b, a | b}, kPositivePairs,
     {1.2793395323170295, 0.78539816339744831, 0.14189705460416392}};
-  template <class T> MT_HD static T f(T y, T x) { return math::atan2(y, x); }
+  MT_MATH_OF_TWO(atan2)
   template <class T> MT_HD static T da(T g, T y, T x) { return g * x / squares(x, y); }
   template <class T> MT_HD static T db(T g, T y, T x) { return -g * y / squares(x, y); }
 
@@ -1106,7 +1109,7 @@ struct Hypot {
   static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
     Accepts::real, {a | output, b | output}, kPositivePairs,
     {2.6100766272276375, 1.7677669529663688, 3.5355339059327376}};
-  template <class T> MT_HD static T f(T x, T y) { return math::hypot(x, y); }
+  MT_MATH_OF_TWO(hypot)
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
@@ -1116,7 +1119,7 @@ struct Copysign {
   static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
     Accepts::real, {a | b, nothing}, {-4, 4, {{2.5, -0.75}, {-1.25, 1.25}, {-0.5, -3.5}}},
     {-2.5, 1.25, -0.5}};
-  template <class T> MT_HD static T f(T x, T y) { return math::copysign(x, y); }
+  MT_MATH_OF_TWO(copysign)
   template <class T> MT_HD static T da(T g, T x, T y) {
     T slope = select(x == x, sign(x), x);  // of NaN NaN
     return g * slope * Function<Copysign>{}(zero(y) + T(1), y);
@@ -1159,7 +1162,7 @@ struct Zeta {
     "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x",
     Accepts::real, {nothing, a | b}, {1.3, 4, {{2.5, 0.75}, {1.25, 1.25}, {3.5, 0.5}}},
     {2.4915423855119352, 4.2204545272690327, 11.620804663441894}};
-  template <class T> MT_HD static T f(T s, T q) { return math::zeta(s, q); }
+  MT_MATH_OF_TWO(zeta)
   template <class T> MT_HD static T db(T g, T s, T q) {
     return -g * s * Function<Zeta>{}(s + T(1), q);
   }
@@ -1172,7 +1175,7 @@ struct Igamma {
     "by x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.086930185455604539, 0.61852877199692632, 0.9918490284064973}};
-  template <class T> MT_HD static T f(T s, T x) { return math::igamma(s, x); }
+  MT_MATH_OF_TWO(igamma)
   template <class T> MT_HD static T db(T g, T s, T x) {
     return g * exp(xlogy(s - T(1), x) - x - lgamma(s));
   }
@@ -1184,10 +1187,8 @@ struct Igammac {
     "the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.91306981454439546, 0.38147122800307368, 0.0081509715935027003}};
-  template <class T> MT_HD static T f(T s, T x) { return math::igammac(s, x); }
-  template <class T> MT_HD static T db(T g, T s, T x) {
-    return -g * exp(xlogy(s - T(1), x) - x - lgamma(s));
-  }
+  MT_MATH_OF_TWO(igammac)
+  template <class T> MT_HD static T db(T g, T s, T x) { return Igamma::db(-g, s, x); }
 };
 MT_FUNCTION(Igammac, igammac)
 
@@ -1233,55 +1234,28 @@ struct Prelu {
     "x, or weight * x below 0: a slope for each channel (He 2015)",
     Accepts::real, {a | b, a}, {-4, 4, {{2.5, 0.75}, {-1.25, 1.25}, {-0.5, 3.5}}},
     {2.5, -1.5625, -1.75}};
-  template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
-  template <class T> MT_HD static T da(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
+  template <class T> MT_HD static T f(T x, T slope) { return LeakyRelu::f(x, slope); }
+  template <class T> MT_HD static T da(T g, T x, T slope) { return LeakyRelu::df(g, x, slope); }
   template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
 };
 MT_FUNCTION(Prelu, prelu)
 
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
-struct Lt {
-  static constexpr Info info{"lt", "x < y",
-    Accepts::any, {}, kPairs, {0, 0, 1}};
-  template <class T> MT_HD static auto f(T x, T y) { return x < y; }
-};
-MT_FUNCTION(Lt, lt)
+/// An operation of two inputs that is an expression in x and y, without a gradient.
+#define MT_EXPRESSION(Op, name, doc, accepts, domain, expression, ...)                        \
+  struct Op {                                                                                 \
+    static constexpr Info info{#name, doc, Accepts::accepts, {}, domain, {__VA_ARGS__}};      \
+    template <class T> MT_HD static auto f(T x, T y) { return expression; }                   \
+  };                                                                                          \
+  MT_FUNCTION(Op, name)
 
-struct Le {
-  static constexpr Info info{"le", "x <= y",
-    Accepts::any, {}, kPairs, {0, 1, 1}};
-  template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
-};
-MT_FUNCTION(Le, le)
-
-struct Gt {
-  static constexpr Info info{"gt", "x > y",
-    Accepts::any, {}, kPairs, {1, 0, 0}};
-  template <class T> MT_HD static auto f(T x, T y) { return x > y; }
-};
-MT_FUNCTION(Gt, gt)
-
-struct Ge {
-  static constexpr Info info{"ge", "x >= y",
-    Accepts::any, {}, kPairs, {1, 1, 0}};
-  template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
-};
-MT_FUNCTION(Ge, ge)
-
-struct Eq {
-  static constexpr Info info{"eq", "x equals y",
-    Accepts::any, {}, kPairs, {0, 1, 0}};
-  template <class T> MT_HD static auto f(T x, T y) { return x == y; }
-};
-MT_FUNCTION(Eq, eq)
-
-struct Ne {
-  static constexpr Info info{"ne", "x differs from y",
-    Accepts::any, {}, kPairs, {1, 0, 1}};
-  template <class T> MT_HD static auto f(T x, T y) { return x != y; }
-};
-MT_FUNCTION(Ne, ne)
+MT_EXPRESSION(Lt, lt, "x < y", any, kPairs, x < y, 0, 0, 1)
+MT_EXPRESSION(Le, le, "x <= y", any, kPairs, x <= y, 0, 1, 1)
+MT_EXPRESSION(Gt, gt, "x > y", any, kPairs, x > y, 1, 0, 0)
+MT_EXPRESSION(Ge, ge, "x >= y", any, kPairs, x >= y, 1, 1, 0)
+MT_EXPRESSION(Eq, eq, "x equals y", any, kPairs, x == y, 0, 1, 0)
+MT_EXPRESSION(Ne, ne, "x differs from y", any, kPairs, x != y, 1, 0, 1)
 
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
@@ -1316,38 +1290,19 @@ struct BitwiseNot {
 };
 MT_FUNCTION(BitwiseNot, bitwise_not)
 
-struct BitwiseAnd {
-  static constexpr Info info{"bitwise_and", "the bits that both have",
-    Accepts::integer, {}, kBits, {8, 0, 0}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return static_cast<T>(math::bits(x) & math::bits(y));
-  }
-};
-MT_FUNCTION(BitwiseAnd, bitwise_and)
-
-struct BitwiseOr {
-  static constexpr Info info{"bitwise_or", "the bits that one has",
-    Accepts::integer, {}, kBits, {14, 7, 15}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return static_cast<T>(math::bits(x) | math::bits(y));
-  }
-};
-MT_FUNCTION(BitwiseOr, bitwise_or)
-
-struct BitwiseXor {
-  static constexpr Info info{"bitwise_xor", "the bits that differ",
-    Accepts::integer, {}, kBits, {6, 7, 15}};
-  template <class T> MT_HD static T f(T x, T y) {
-    return static_cast<T>(math::bits(x) ^ math::bits(y));
-  }
-};
-MT_FUNCTION(BitwiseXor, bitwise_xor)
+MT_EXPRESSION(BitwiseAnd, bitwise_and, "the bits that both have", integer, kBits,
+              static_cast<T>(math::bits(x) & math::bits(y)), 8, 0, 0)
+MT_EXPRESSION(BitwiseOr, bitwise_or, "the bits that one has", integer, kBits,
+              static_cast<T>(math::bits(x) | math::bits(y)), 14, 7, 15)
+MT_EXPRESSION(BitwiseXor, bitwise_xor, "the bits that differ", integer, kBits,
+              static_cast<T>(math::bits(x) ^ math::bits(y)), 6, 7, 15)
+#undef MT_EXPRESSION
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
     "x * 2^y without what leaves the dtype; 0 where y is negative or its width",
     Accepts::integer, {}, {0, 9, {{3, 2}, {1, 6}, {9, 0}}}, {12, 64, 9}};
-  template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
+  MT_MATH_OF_TWO(shift_left)
 };
 MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
 
@@ -1355,7 +1310,7 @@ struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
     "x / 2^y rounded down; only the sign is left where y is negative or the width",
     Accepts::integer, {}, {0, 9, {{12, 2}, {64, 6}, {9, 70}}}, {3, 1, 0}};
-  template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
+  MT_MATH_OF_TWO(shift_right)
 };
 MT_FUNCTION(BitwiseRightShift, bitwise_right_shift)
 
@@ -1366,7 +1321,7 @@ struct Gcd {
   static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
     Accepts::integer, {}, kBits, {2, 7, 3}, {},
     {.refuses_float = kNoDivisors}};
-  template <class T> MT_HD static T f(T x, T y) { return math::gcd(x, y); }
+  MT_MATH_OF_TWO(gcd)
 };
 MT_FUNCTION(Gcd, gcd)
 
@@ -1374,7 +1329,7 @@ struct Lcm {
   static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
     Accepts::integer, {}, kBits, {60, 0, 18}, {},
     {.refuses_float = kNoDivisors}};
-  template <class T> MT_HD static T f(T x, T y) { return math::lcm(x, y); }
+  MT_MATH_OF_TWO(lcm)
 };
 MT_FUNCTION(Lcm, lcm)
 
@@ -1424,6 +1379,9 @@ struct Addcdiv {
   }
 };
 MT_FUNCTION(Addcdiv, addcdiv)
+
+#undef MT_MATH
+#undef MT_MATH_OF_TWO
 
 // ---- the lists: the only registration -----------------------------------------------------------
 
