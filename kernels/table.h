@@ -1,6 +1,7 @@
 // table.h -- folds the lists of operations into numbers: ids, arities, declarations
 #pragma once
 #include <type_traits>
+#include <utility>
 
 #include "kernels/ops.h"
 #include "kernels/scans.h"
@@ -74,6 +75,25 @@ template <class Op> struct Formula<Op, 1> {
   }
 };
 
+constexpr int count_saved(int mask) {
+  return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
+}
+/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it
+/// saved.
+template <class Op, int Part>
+constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
+
+/// A part of an operation on values, given as lists of its operands and parameters.
+template <class Op, int Part, class Value>
+Value call_formula(const Value* operand, [[maybe_unused]] const double* params) {
+  const auto call = [&]<int... I, int... S>(std::integer_sequence<int, I...>,
+                                            std::integer_sequence<int, S...>) {
+    return Formula<Op, Part>::call(operand[I]..., Value(params[S])...);
+  };
+  return call(std::make_integer_sequence<int, operands<Op, Part>>{},
+              std::make_integer_sequence<int, count_params(Op::info)>{});
+}
+
 // Not `requires { &Op::template df<double>; }`, which nvcc's front end answers with false: it does not
 // compile the kernels, and g++ takes the addresses of kernels that are not there.
 template <class Op> constexpr bool has_df = requires { count_arguments(&Op::template df<double>); };
@@ -89,14 +109,6 @@ template <class Op, int Part>
 constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>
                                 : Part == 2 ? has_db<Op>
                                             : has_dc<Op>;
-
-constexpr int count_saved(int mask) {
-  return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
-}
-/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it
-/// saved.
-template <class Op, int Part>
-constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
 
 /// Whether element type T reaches the formula (otherwise the engine has converted it before).
 template <class T> constexpr bool accepts(Accepts what) {

@@ -12,27 +12,17 @@ namespace mt::ir {
 namespace {
 
 using Formula = Value (*)(const Value* operands, const double* params);
-template <class Op, int Part, int... I, int... S>
-Value call(const Value* operand, const double* params, std::integer_sequence<int, I...>,
-           std::integer_sequence<int, S...>) {
-  (void)params;
-  return op::Formula<Op, Part>::call(operand[I]..., Value(params[S])...);
-}
-template <class Op, int Part> Value call(const Value* operand, const double* params) {
-  return call<Op, Part>(operand, params, std::make_integer_sequence<int, op::operands<Op, Part>>{},
-                        std::make_integer_sequence<int, op::count_params(Op::info)>{});
-}
 template <class Op, int Part> constexpr Formula formula_of() {
-  if constexpr (op::has_derivative<Op, Part>) return &call<Op, Part>;
+  if constexpr (op::has_derivative<Op, Part>) return &op::call_formula<Op, Part, Value>;
   else return nullptr;
 }
 struct Row {
   Formula by[3];
 };
-template <class... Op> std::array<Row, kOps> collect(op::List<Op...>) {
-  return {{{{formula_of<Op, 1>(), formula_of<Op, 2>(), formula_of<Op, 3>()}}...}};
-}
-const std::array<Row, kOps> formulas = collect(op::Elementwise{});
+const auto formulas = table_of(op::Elementwise{}, [](auto of) {
+  using Op = decltype(of);
+  return Row{{formula_of<Op, 1>(), formula_of<Op, 2>(), formula_of<Op, 3>()}};
+});
 
 /// a + b, where -1 is 0.
 int sum_of(Builder& b, int x, int y) {
@@ -134,10 +124,8 @@ template <class Op> constexpr ReduceFormula reduce_formula() {
   if constexpr (op::has_df<Op> && !Op::needs_index) return &reduce_slope<Op>;
   else return nullptr;
 }
-template <class... Op> std::array<ReduceFormula, kReductions> collect_reductions(op::List<Op...>) {
-  return {reduce_formula<Op>()...};
-}
-const std::array<ReduceFormula, kReductions> reduce_formulas = collect_reductions(op::Reductions{});
+const auto reduce_formulas =
+    table_of(op::Reductions{}, [](auto op) { return reduce_formula<decltype(op)>(); });
 
 /// Walks a program by rows backwards.
 struct Adjoints {
@@ -195,12 +183,9 @@ struct Adjoints {
       };
       if (b.is_row(c.in[k])) return then(inner(other), c.op, c.in[k]);
       if (f.op == op::id<op::Neg>) return then(inner(times(f.in[0])), f.op, -1);
-      if (f.op == op::id<op::Div> && b.is_row(f.in[1]))
-        return then(inner(times(f.in[0])), f.op, f.in[1]);
-      if (f.op == op::id<op::Mul> && b.is_row(f.in[1]))
-        return then(inner(times(f.in[0])), f.op, f.in[1]);
-      if (f.op == op::id<op::Mul> && b.is_row(f.in[0]))
-        return then(inner(times(f.in[1])), f.op, f.in[0]);
+      for (int j = 1; j >= (f.op == op::id<op::Mul> ? 0 : 1); --j)
+        if ((f.op == op::id<op::Div> || f.op == op::id<op::Mul>)&&b.is_row(f.in[j]))
+          return then(inner(times(f.in[1 - j])), f.op, f.in[j]);
       if (splits(c.in[k])) return both(f.op, times(f.in[0]), times(f.in[1]));
     }
     return -1;

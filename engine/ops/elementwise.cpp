@@ -1,9 +1,7 @@
 // elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the
 // gradient
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "engine/autograd/graph.h"
 #include "engine/core/deferral.h"
@@ -38,17 +36,6 @@ template <class Op, int Part> bool passes_gradient() {
 
 /// The derivative as recorded operations: the formula of kernels/ops.h at T = Tensor.
 using Recorded = Tensor (*)(const Tensor* operands, const double* params);
-template <class Op, int Part, int... I, int... S>
-Tensor recorded(const Tensor* operand, const double* params, std::integer_sequence<int, I...>,
-                std::integer_sequence<int, S...>) {
-  (void)params;
-  return op::Formula<Op, Part>::call(operand[I]..., Tensor(params[S])...);
-}
-template <class Op, int Part> Tensor recorded(const Tensor* operand, const double* params) {
-  return recorded<Op, Part>(operand, params,
-                            std::make_integer_sequence<int, op::operands<Op, Part>>{},
-                            std::make_integer_sequence<int, op::count_params(Op::info)>{});
-}
 
 struct Derivative {
   bool exists, passes;
@@ -57,7 +44,8 @@ struct Derivative {
 };
 template <class Op, int Part> Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
-    return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1], &recorded<Op, Part>};
+    return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1],
+            &op::call_formula<Op, Part, Tensor>};
   else return {};
 }
 
@@ -74,14 +62,13 @@ struct OpEntry {
   OpRow row;
   Derivative by[3];
 };
-template <class... Op> std::array<OpEntry, kOps> collect(op::List<Op...>) {
-  return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
-             op::mask_first<Op>,
-             op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>,
-             flat_inputs<Op>()},
-            {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
-}
-const std::array<OpEntry, kOps> op_entries = collect(op::Elementwise{});
+const auto op_entries = table_of(op::Elementwise{}, [](auto of) -> OpEntry {
+  using Op = decltype(of);
+  const Derivative by[] = {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()};
+  return {{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
+           op::mask_first<Op>, by[0].exists || by[1].exists || by[2].exists, flat_inputs<Op>()},
+          {by[0], by[1], by[2]}};
+});
 
 // ---- the way back -------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 // Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
 // input.
 #pragma once
+#include <array>
+
 #include "engine/autograd/inplace.h"
 #include "engine/core/checks.h"
 #include "engine/ops/attention.h"
@@ -42,6 +44,10 @@ struct OpRow {
   unsigned flat;  // inputs, as bits, of a differentiable operation that have no derivative
 };
 constexpr int kOps = op::Elementwise::size;
+/// A table with a row for each entry of a list, which `row_of` makes.
+template <class... Op, class F> auto table_of(op::List<Op...>, const F& row_of) {
+  return std::array{row_of(Op())...};
+}
 const OpRow& op_row(int op);
 /// The operation of that name, or -1.
 int op_named(std::string_view name);

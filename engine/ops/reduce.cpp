@@ -5,7 +5,6 @@
 #include "engine/ops/reduce_common.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace mt {
@@ -94,10 +93,8 @@ template <class Op> ReduceEntry entry_of() {
   e.type = {info.name, by_hand ? prod_backward : reduce_backward, op::reduction_id<Op>};
   return e;
 }
-template <class... Op> std::array<ReduceEntry, kReductions> collect(op::List<Op...>) {
-  return {entry_of<Op>()...};
-}
-const std::array<ReduceEntry, kReductions> reduce_entries = collect(op::Reductions{});
+const auto reduce_entries =
+    table_of(op::Reductions{}, [](auto op) { return entry_of<decltype(op)>(); });
 
 }  // namespace
 

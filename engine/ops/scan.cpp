@@ -2,7 +2,6 @@
 #include "engine/ops/scan.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "engine/core/device.h"
@@ -54,10 +53,7 @@ template <class Op> ScanEntry scan_entry() {
             op::scan_id<Op>};
   return e;
 }
-template <class... Op> std::array<ScanEntry, kScans> collect_scans(op::List<Op...>) {
-  return {scan_entry<Op>()...};
-}
-const std::array<ScanEntry, kScans> scan_entries = collect_scans(op::Scans{});
+const auto scan_entries = table_of(op::Scans{}, [](auto op) { return scan_entry<decltype(op)>(); });
 
 /// One call: along dimension d, `backwards` from the end of each line to its beginning.
 struct Scanning {
