@@ -1,6 +1,7 @@
-// verbs.h -- the verbs that each backend defines: an instruction set of the CPU, CUDA
+// verbs.h -- the verbs that each backend defines (an instruction set of the CPU, CUDA), and what they begin with
 #pragma once
 #include "kernels/device.h"
+#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -9,6 +10,49 @@ inline namespace MT_ISA {
 MT_VERBS(MT_DECLARE)
 MT_CPU_VERBS(MT_DECLARE)
 #undef MT_DECLARE
+
+/// f(T()) for an integer of the dtype's size: for elements that are only moved.
+template <class F> auto with_item(Dtype dtype, const F& f) {
+  switch (item_size(dtype)) {
+    case 1: return f(uint8_t());
+    case 2: return f(uint16_t());
+    case 4: return f(uint32_t());
+    default: return f(uint64_t());
+  }
+}
+/// f(T()) for the dtype's type, for bool uint8_t.
+template <class F> auto with_number(Dtype dtype, const F& f) {
+  switch (dtype) {
+    case Dtype::i32: return f(int32_t());
+    case Dtype::i64: return f(int64_t());
+    case Dtype::f32: return f(float());
+    case Dtype::f64: return f(double());
+    default: return f(uint8_t());
+  }
+}
+
+/// The lines, or the reduction, with their dimensions joined where they can be.
+inline AlongDim collapsed(AlongDim l) {
+  int64_t* const stride[] = {l.out_stride, l.in_stride};
+  l.ndim = collapse(l.ndim, l.size, stride);
+  return l;
+}
+inline Reduce collapsed(Reduce r) {
+  int64_t *const kept[] = {r.out_stride, r.kept_stride}, *const reduced[] = {r.reduced_stride};
+  r.kept = collapse(r.kept, r.kept_size, kept);
+  r.reduced = collapse(r.reduced, r.reduced_size, reduced);
+  return r;
+}
+
+/// The taps [begin, end) of a pooling's window at position p of an axis that lie inside.
+struct Inside {
+  int64_t start, begin, end;
+  MT_HD Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
+    const int64_t step = c.dilation[d], left = c.size[d] - start;
+    begin = start >= 0 ? 0 : step == 1 ? -start : (-start + step - 1) / step;
+    end = left <= 0 ? 0 : smaller(c.kernel[d], step == 1 ? left : (left + step - 1) / step);
+  }
+};
 
 }  // namespace MT_ISA
 }  // namespace mt

@@ -6,13 +6,6 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// The lines with their dimensions joined where they can be.
-inline AlongDim collapsed(const AlongDim& lines) {
-  AlongDim l = lines;
-  int64_t* const stride[2] = {l.out_stride, l.in_stride};
-  l.ndim = collapse(l.ndim, l.size, stride);
-  return l;
-}
 inline int64_t in_at(const AlongDim& l, int64_t line) {
   return offset_of(line, l.ndim, l.size, l.in_stride);
 }

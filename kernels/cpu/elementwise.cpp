@@ -8,7 +8,6 @@
 #include "kernels/cpu/narrow.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/powers.h"
-#include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
 

@@ -4,7 +4,6 @@
 // the other; a barrier begins a new epoch, and so does a block: accesses in one epoch are not ordered,
 // those of different blocks never are.
 #include <cstdlib>
-#include <cstring>
 
 #include "kernels/cpu/grid_machine.h"
 

@@ -1,7 +1,6 @@
 // grid_native.cpp -- machine code for loops of grid kernels: recorded as lane programs with turns
 #include "kernels/cpu/grid_native.h"
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>

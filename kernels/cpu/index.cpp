@@ -250,20 +250,11 @@ template <class T> ScatterLoop joining(ScatterReduce join) {
   }
 }
 ScatterLoop scatter_loop(ScatterReduce join, Dtype dtype) {
-  if (join == ScatterReduce::set) switch (item_size(dtype)) {
-      case 1: return scatter_rows<ScatterReduce::set, uint8_t>;
-      case 2: return scatter_rows<ScatterReduce::set, uint16_t>;
-      case 4: return scatter_rows<ScatterReduce::set, uint32_t>;
-      default: return scatter_rows<ScatterReduce::set, uint64_t>;
-    }
-  switch (dtype) {
-    case Dtype::b8: return joining<bool>(join);
-    case Dtype::u8: return joining<uint8_t>(join);
-    case Dtype::i32: return joining<int32_t>(join);
-    case Dtype::i64: return joining<int64_t>(join);
-    case Dtype::f32: return joining<float>(join);
-    default: return joining<double>(join);
-  }
+  if (join == ScatterReduce::set)
+    return with_item(
+        dtype, [](auto x) -> ScatterLoop { return scatter_rows<ScatterReduce::set, decltype(x)>; });
+  if (dtype == Dtype::b8) return joining<bool>(join);
+  return with_number(dtype, [&](auto x) { return joining<decltype(x)>(join); });
 }
 
 }  // namespace
@@ -271,12 +262,7 @@ ScatterLoop scatter_loop(ScatterReduce join, Dtype dtype) {
 bool gather(const Gather& call) {
   if (count(call.ndim, call.size) == 0) return true;
   const Gather g = collapsed(call);
-  switch (item_size(g.dtype)) {
-    case 1: return gather_as<uint8_t>(g);
-    case 2: return gather_as<uint16_t>(g);
-    case 4: return gather_as<uint32_t>(g);
-    default: return gather_as<uint64_t>(g);
-  }
+  return with_item(g.dtype, [&](auto x) { return gather_as<decltype(x)>(g); });
 }
 
 bool scatter(const Gather& call) {

@@ -77,12 +77,7 @@ void count_mask(const Mask& m) {
 }
 
 void compress(const Compress& c) {
-  switch (item_size(c.dtype)) {
-    case 1: return compress_as<uint8_t>(c);
-    case 2: return compress_as<uint16_t>(c);
-    case 4: return compress_as<uint32_t>(c);
-    default: return compress_as<uint64_t>(c);
-  }
+  with_item(c.dtype, [&](auto x) { compress_as<decltype(x)>(c); });
 }
 
 void nonzero(const Nonzero& z) {
@@ -111,14 +106,7 @@ void nonzero(const Nonzero& z) {
 }
 
 void search(const Search& s) {
-  switch (s.dtype) {
-    case Dtype::b8:
-    case Dtype::u8: return search_side<uint8_t>(s);
-    case Dtype::i32: return search_side<int32_t>(s);
-    case Dtype::i64: return search_side<int64_t>(s);
-    case Dtype::f32: return search_side<float>(s);
-    default: return search_side<double>(s);
-  }
+  with_number(s.dtype, [&](auto x) { search_side<decltype(x)>(s); });
 }
 
 }  // namespace MT_ISA

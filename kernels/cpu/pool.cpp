@@ -5,7 +5,6 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -19,16 +18,6 @@ template <class T> struct PlacesOf {
   typedef Lane<T> type __attribute__((vector_size(sizeof(Vector<T>))));
 };
 template <class T> using Places = typename PlacesOf<T>::type;
-
-/// The taps [begin, end) of a window at position p of an axis that lie inside.
-struct Inside {
-  int64_t start, begin, end;
-  Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
-    const int64_t step = c.dilation[d], left = c.size[d] - start;
-    begin = start < 0 ? ceil_div(-start, step) : 0;
-    end = left > 0 ? smaller(c.kernel[d], ceil_div(left, step)) : 0;
-  }
-};
 
 /// The windows of one row of results.
 template <class T> struct Row {

@@ -1,7 +1,6 @@
 // program_rows.cpp -- the run verb for programs that reduce rows: tiles of whole rows, all steps in cache
 #include "kernels/cpu/native.h"
 #include "kernels/cpu/program.h"
-#include "kernels/device.h"
 #include "kernels/reductions.h"
 #include "kernels/verbs.h"
 

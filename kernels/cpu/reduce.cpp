@@ -451,11 +451,7 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 }
 
 void reduce(const Reduce& call) {
-  Reduce r = call;
-  int64_t* const kept[2] = {r.out_stride, r.kept_stride};
-  r.kept = collapse(r.kept, r.kept_size, kept);
-  int64_t* const reduced[1] = {r.reduced_stride};
-  r.reduced = collapse(r.reduced, r.reduced_size, reduced);
+  const Reduce r = collapsed(call);
   Walk{r, *op::loop_of<AllJoins>(r.op, r.dtype, op::Reductions{}), count(r.kept, r.kept_size),
        count(r.reduced, r.reduced_size)}
       .run();

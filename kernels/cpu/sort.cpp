@@ -503,13 +503,7 @@ template <class T> void run(const Sort& s) {
 
 void sort(const Sort& s) {
   if (s.keep == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  switch (s.dtype) {
-    case Dtype::f32: return run<float>(s);
-    case Dtype::f64: return run<double>(s);
-    case Dtype::i64: return run<int64_t>(s);
-    case Dtype::i32: return run<int32_t>(s);
-    default: return run<uint8_t>(s);  // bool too
-  }
+  with_number(s.dtype, [&](auto x) { run<decltype(x)>(s); });
 }
 
 }  // namespace MT_ISA

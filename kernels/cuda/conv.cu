@@ -331,16 +331,6 @@ template <class T> void conv_as(const Conv& c) {
 
 // ---- pooling ------------------------------------------------------------------------------------
 
-/// The taps [begin, end) of a window at position p of an axis that lie inside.
-struct Inside {
-  int64_t start, begin, end;
-  __device__ Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
-    const int64_t step = c.dilation[d], left = c.size[d] - start;
-    begin = start >= 0 ? 0 : step == 1 ? -start : (-start + step - 1) / step;
-    end = left <= 0 ? 0 : smaller(c.kernel[d], step == 1 ? left : (left + step - 1) / step);
-  }
-};
-
 template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64_t n) {
   for (const int64_t e : cuda::turns(n)) {
     int64_t place;

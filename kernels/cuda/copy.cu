@@ -160,12 +160,7 @@ void fill(const Copy& call) {
   for (int d = 0; d < e.ndim; ++d)
     e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = 0;
   const bool flat = e.ndim == 0 || (e.ndim == 1 && c.out_stride[0] == 1);
-  switch (item_size(c.to)) {
-    case 1: return fill_as<uint8_t>(e, flat, c.in);
-    case 2: return fill_as<uint16_t>(e, flat, c.in);
-    case 4: return fill_as<uint32_t>(e, flat, c.in);
-    default: return fill_as<uint64_t>(e, flat, c.in);
-  }
+  with_item(c.to, [&](auto x) { fill_as<decltype(x)>(e, flat, c.in); });
 }
 
 void copy(const Copy& call) {
@@ -191,13 +186,7 @@ void copy(const Copy& call) {
         "copy");
     return cuda::started("copy");
   }
-  if (transposes(c)) {
-    const int64_t item = item_size(c.to);
-    if (item == 8) return run_transpose<uint64_t>(c);
-    if (item == 4) return run_transpose<uint32_t>(c);
-    if (item == 2) return run_transpose<uint16_t>(c);
-    return run_transpose<uint8_t>(c);
-  }
+  if (transposes(c)) return with_item(c.to, [&](auto x) { run_transpose<decltype(x)>(c); });
   const int64_t to_size = item_size(c.to), from_size = item_size(c.from);
   const int64_t width = 16 / (to_size > from_size ? to_size : from_size);
   const Converts& kernels = converts[int(c.to)][int(c.from)];

@@ -73,8 +73,7 @@ struct Kind {
   static std::string version_of(const Cublas& lib, blas::Handle handle) {
     int v = 0;
     lib.version(handle, &v);
-    return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-           std::to_string(v % 100);
+    return version_text(v);
   }
 };
 

@@ -49,9 +49,7 @@ struct Kind {
     return nullptr;
   }
   static std::string version_of(const Cudnn& lib, dnn::Handle) {
-    const size_t v = lib.version();
-    return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-           std::to_string(v % 100);
+    return version_text(int(lib.version()));
   }
 };
 

@@ -6,11 +6,9 @@
 // thread joins a run of values for the same cell.
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/radix_sort.h"
-#include "kernels/device.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -250,29 +248,21 @@ bool gather(const Gather& g) {
   c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
   c.positions = positions_of(g);
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  const int64_t item = item_size(g.dtype);
-  if (in_lines(c, item)) gather_as<cuda::Group<uint64_t, 2>>(c, check);
-  else if (item == 1) gather_as<uint8_t>(c, check);
-  else if (item == 2) gather_as<uint16_t>(c, check);
-  else if (item == 4) gather_as<uint32_t>(c, check);
-  else gather_as<uint64_t>(c, check);
+  if (in_lines(c, item_size(g.dtype))) gather_as<cuda::Group<uint64_t, 2>>(c, check);
+  else with_item(g.dtype, [&](auto x) { gather_as<decltype(x)>(c, check); });
   return cuda::bounds_ok(check);
 }
 
 bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
-  switch (g.dtype) {
-    case Dtype::b8: return scatter_join<bool>(s, g.join);
-    case Dtype::u8: return scatter_join<uint8_t>(s, g.join);
-    case Dtype::i32: return scatter_join<int32_t>(s, g.join);
-    case Dtype::i64: return scatter_join<int64_t>(s, g.join);
-    case Dtype::f32: return scatter_join<float>(s, g.join);
-    case Dtype::f64: return scatter_join<double>(s, g.join);
-    default:  // only stored: copied
-      return item_size(g.dtype) == 1 ? scatter_as<ScatterReduce::set, uint8_t>(s)
-                                     : scatter_as<ScatterReduce::set, uint16_t>(s);
+  if (!is_narrow(g.dtype)) {
+    if (g.dtype == Dtype::b8) return scatter_join<bool>(s, g.join);
+    return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
   }
+  return item_size(g.dtype) == 1
+             ? scatter_as<ScatterReduce::set, uint8_t>(s)  // only stored: copied
+             : scatter_as<ScatterReduce::set, uint16_t>(s);
 }
 
 bool ravel_index(const RavelIndex& l) {

@@ -4,10 +4,8 @@
 // their piece and them, and then the place of each among what is set is known.
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prefix.h"
-#include "kernels/device.h"
 #include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -115,12 +113,7 @@ void count_mask(const Mask& m) {
 
 void compress(const Compress& c) {
   if (c.mask.n == 0) return;
-  switch (item_size(c.dtype)) {
-    case 1: return compress_items<uint8_t>(c);
-    case 2: return compress_items<uint16_t>(c);
-    case 4: return compress_items<uint32_t>(c);
-    default: return compress_items<uint64_t>(c);
-  }
+  with_item(c.dtype, [&](auto x) { compress_items<decltype(x)>(c); });
 }
 
 void nonzero(const Nonzero& z) {
@@ -131,14 +124,7 @@ void nonzero(const Nonzero& z) {
 
 void search(const Search& s) {
   if (s.rows * s.values == 0) return;
-  switch (s.dtype) {
-    case Dtype::b8:
-    case Dtype::u8: return search_side<uint8_t>(s);
-    case Dtype::i32: return search_side<int32_t>(s);
-    case Dtype::i64: return search_side<int64_t>(s);
-    case Dtype::f32: return search_side<float>(s);
-    default: return search_side<double>(s);
-  }
+  with_number(s.dtype, [&](auto x) { search_side<decltype(x)>(s); });
 }
 
 }  // namespace MT_ISA

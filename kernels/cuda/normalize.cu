@@ -2,12 +2,10 @@
 #include "kernels/cuda/normalize.h"
 
 #include "kernels/cuda/team.h"
-#include "kernels/device.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 #include "kernels/ops.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {

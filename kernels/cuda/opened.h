@@ -9,6 +9,12 @@
 
 namespace mt::cuda {
 
+/// NVIDIA's numbers of versions as text.
+inline std::string version_text(int v) {
+  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
+         std::to_string(v % 100);
+}
+
 /// Kind says what is particular to a library:
 ///   Functions, Handle
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"

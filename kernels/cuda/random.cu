@@ -3,7 +3,6 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -3,10 +3,8 @@
 // What a thread joins, and in which order partial results meet, depends on the shape alone: the same
 // bits on every run. Floats are summed in double, as on the CPU.
 #include "kernels/cuda/cuda.h"
-#include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -237,12 +235,7 @@ struct Loops {
 }  // namespace
 
 void reduce(const Reduce& call) {
-  Reduce r = call;
-  int64_t* const kept[2] = {r.out_stride, r.kept_stride};
-  r.kept = collapse(r.kept, r.kept_size, kept);
-  int64_t* const reduced[1] = {r.reduced_stride};
-  r.reduced = collapse(r.reduced, r.reduced_size, reduced);
-  op::loop_of<Loops>(r.op, r.dtype, op::Reductions{})(r);
+  op::loop_of<Loops>(call.op, call.dtype, op::Reductions{})(collapsed(call));
 }
 
 }  // namespace MT_ISA

@@ -5,10 +5,8 @@
 // parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
-#include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -127,8 +125,7 @@ template <class Op, class T> void run(const Scan& s) {
   using State = op::StateOf<Op, T>;
   Job j{s, 0, 1, 0, nullptr};
   AlongDim& l = j.s.lines;
-  int64_t* const stride[2] = {l.out_stride, l.in_stride};
-  l.ndim = collapse(l.ndim, l.size, stride);
+  l = collapsed(l);
   j.lines = count(l.ndim, l.size), j.part = l.n;
   const bool apart = l.ndim > 0 && l.in_stride[l.ndim - 1] == 1 && l.out_stride[l.ndim - 1] == 1 &&
                      !(l.in_step == 1 && l.out_step == 1);

@@ -1,6 +1,5 @@
 // softmax.cu -- the softmax verb on CUDA: a team of threads for each line
 #include "kernels/cuda/team.h"
-#include "kernels/device.h"
 #include "kernels/reductions.h"
 #include "kernels/verbs.h"
 

@@ -11,10 +11,8 @@
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/cuda/team.h"
-#include "kernels/device.h"
 #include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -411,9 +409,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
 }
 
 template <class T> void run(const Sort& s) {
-  AlongDim l = s.lines;
-  int64_t* const stride[2] = {l.out_stride, l.in_stride};
-  l.ndim = collapse(l.ndim, l.size, stride);
+  const AlongDim l = collapsed(s.lines);
   if (l.n < INT32_MAX) sort_all<T, KeyOf<T>>(s, l);
   else sort_all<T, uint64_t>(s, l);
 }
@@ -422,13 +418,7 @@ template <class T> void run(const Sort& s) {
 
 void sort(const Sort& s) {
   if (s.keep == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  switch (s.dtype) {
-    case Dtype::f32: return run<float>(s);
-    case Dtype::f64: return run<double>(s);
-    case Dtype::i64: return run<int64_t>(s);
-    case Dtype::i32: return run<int32_t>(s);
-    default: return run<uint8_t>(s);  // bool too
-  }
+  with_number(s.dtype, [&](auto x) { run<decltype(x)>(s); });
 }
 
 }  // namespace MT_ISA

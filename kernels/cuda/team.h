@@ -30,6 +30,19 @@ struct Add {
   template <class S> __device__ S operator()(const S& a, const S& b) const { return a + b; }
 };
 
+/// Of the lanes of a warp: what they hold together, or those up to this one.
+template <class S, class Join> __device__ S joined(S s, const Join& join) {
+  for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
+  return s;
+}
+template <class S, class Join> __device__ S scanned(S s, const Join& join) {
+  for (int by = 1; by < 32; by *= 2) {
+    const S other = from_lane_before(s, by);
+    if (int(threadIdx.x) % 32 >= by) s = join(other, s);
+  }
+  return s;
+}
+
 template <class S> struct Scanned {
   S before;  // what the threads before this one hold
   S all;
@@ -58,16 +71,12 @@ struct Warp {
     return {int64_t(blockIdx.x) * kLines + threadIdx.y, n, int64_t(gridDim.x) * kLines};
   }
   template <class S, class Join = Add> __device__ S total(S s, const Join& join = {}) const {
-    for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
-    return s;
+    return joined(s, join);
   }
   template <class S, class Join>
   __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
     const int lane = int(threadIdx.x);
-    for (int by = 1; by < 32; by *= 2) {
-      const S other = from_lane_before(s, by);
-      if (lane >= by) s = join(other, s);
-    }
+    s = scanned(s, join);
     const S before = from_lane_before(s, 1);
     return {lane > 0 ? before : nothing, from_lane(s, 31)};
   }
@@ -83,7 +92,7 @@ struct Block {
   template <class S, class Join = Add> __device__ S total(S s, const Join& join = {}) const {
     static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
-    for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
+    s = joined(s, join);
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
     __syncthreads();
     s = of_warp[0];
@@ -96,10 +105,7 @@ struct Block {
     static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    for (int by = 1; by < 32; by *= 2) {
-      const S other = from_lane_before(s, by);
-      if (lane >= by) s = join(other, s);
-    }
+    s = scanned(s, join);
     const S left = from_lane_before(s, 1);
     if (lane == 31) of_warp[warp] = s;
     __syncthreads();
