@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
@@ -36,12 +34,7 @@ Primitive compile(const Key& key) {
 }
 
 Primitive primitive_for(const Key& key) {
-  static std::mutex mutex;
-  static std::map<Key, Primitive> kept;
-  const std::lock_guard lock(mutex);
-  if (const auto found = kept.find(key); found != kept.end()) return found->second;
-  if (kept.size() >= kKept) kept.clear();
-  return kept[key] = compile(key);
+  return onednn::kept<kKept>(key, [&] { return compile(key); });
 }
 
 /// Panels of rows or columns, all of one size but the last.

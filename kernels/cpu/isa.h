@@ -1,6 +1,5 @@
 // isa.h -- what each instruction set's copy of the CPU kernels offers to cpu.cpp
 #pragma once
-#include "kernels/cpu/parallel.h"
 #include "kernels/device.h"
 
 namespace mt {

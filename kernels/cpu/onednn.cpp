@@ -233,6 +233,12 @@ template <class Init> void* described(const Init& init, const void* forward = nu
   return status == 0 ? description : nullptr;
 }
 
+/// The same by a function of version 3.
+template <class Create, class... A> void* described_by(Create create, const A&... given) {
+  void* description = nullptr;
+  return create(&description, the_engine, given..., the_attributes) == 0 ? description : nullptr;
+}
+
 }  // namespace
 
 const Library* open() {
@@ -286,10 +292,7 @@ Primitive Primitive::matmul(const Layout& a, const Layout& b, const Layout& c) {
   if (version_2())
     return compiled(
         described([&](void* to) { return dnnl.dnnl_matmul_desc_init(to, x, y, nullptr, z); }));
-  void* made = nullptr;
-  const int status =
-      dnnl.dnnl_matmul_primitive_desc_create(&made, the_engine, x, y, nullptr, z, the_attributes);
-  return compiled(status == 0 ? made : nullptr);
+  return compiled(described_by(dnnl.dnnl_matmul_primitive_desc_create, x, y, nullptr, z));
 }
 
 Primitive Primitive::reorder(const Layout& from, const Layout& to) {
@@ -333,20 +336,14 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
           },
           forward);
   } else {
-    void* const attributes = the_attributes;
-    if (dnnl.dnnl_convolution_forward_primitive_desc_create(&forward, the_engine, kTraining, how, x,
-                                                            w, nullptr, y, stride, skipped, before,
-                                                            after, attributes) != 0)
-      return {};
-    int status = 0;
-    if (pass == Pass::data)
-      status = dnnl.dnnl_convolution_backward_data_primitive_desc_create(
-          &made, the_engine, how, x, w, y, stride, skipped, before, after, forward, attributes);
-    if (pass == Pass::weights)
-      status = dnnl.dnnl_convolution_backward_weights_primitive_desc_create(
-          &made, the_engine, how, x, w, nullptr, y, stride, skipped, before, after, forward,
-          attributes);
-    if (status != 0) made = nullptr;
+    forward = described_by(dnnl.dnnl_convolution_forward_primitive_desc_create, kTraining, how, x,
+                           w, nullptr, y, stride, skipped, before, after);
+    if (forward && pass == Pass::data)
+      made = described_by(dnnl.dnnl_convolution_backward_data_primitive_desc_create, how, x, w, y,
+                          stride, skipped, before, after, forward);
+    if (forward && pass == Pass::weights)
+      made = described_by(dnnl.dnnl_convolution_backward_weights_primitive_desc_create, how, x, w,
+                          nullptr, y, stride, skipped, before, after, forward);
   }
   if (pass == Pass::forward) return compiled(forward);
   if (forward) dnnl.dnnl_primitive_desc_destroy(forward);

@@ -16,7 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
+#include <mutex>
 
 namespace mt::onednn {
 
@@ -101,5 +103,15 @@ class Primitive {
   static Primitive compiled(void* description);
   std::shared_ptr<void> description_, compiled_;  // dnnl_primitive_desc, dnnl_primitive
 };
+
+/// What `make` made for a key, which it did at the first use of at most `most` keys.
+template <size_t most, class Key, class Make> auto kept(const Key& key, const Make& make) {
+  static std::mutex guard;
+  static std::map<Key, decltype(make())> all;
+  const std::lock_guard lock(guard);
+  if (const auto found = all.find(key); found != all.end()) return found->second;
+  if (all.size() >= most) all.clear();
+  return all[key] = make();
+}
 
 }  // namespace mt::onednn

@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string_view>
 
 #include "kernels/cpu/onednn.h"
@@ -181,29 +179,10 @@ Plan plan_for(const Conv& c) {
   return plan;
 }
 
-/// The plan of this shape, made at its first use; the last kPlans are kept.
-std::shared_ptr<const Plan> find_plan(const Conv& c) {
-  struct Kept {
-    Key key;
-    std::shared_ptr<const Plan> plan;
-  };
-  static std::mutex guard;
-  static std::list<Kept> all;  // the latest first
-  const Key key = key_of(c);
-  const std::lock_guard lock(guard);
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Kept& k) { return k.key == key; });
-  if (found != all.end()) {
-    all.splice(all.begin(), all, found);
-  } else {
-    all.push_front({key, std::make_shared<const Plan>(plan_for(c))});
-    if (all.size() > kPlans) all.pop_back();
-  }
-  return all.front().plan;
-}
 std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
   if (!suits(c) || !open()) return nullptr;
-  std::shared_ptr<const Plan> plan = find_plan(c);
+  const auto plan =
+      kept<kPlans>(key_of(c), [&] { return std::make_shared<const Plan>(plan_for(c)); });
   return plan->chunk > 0 ? plan : nullptr;
 }
 
