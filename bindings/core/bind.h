@@ -45,10 +45,12 @@ Generator* generator_at(const Args&, int i);
 
 /// How an argument of a C++ type is read, and what its type is for the signature.
 template <class T> struct Arg;
-template <> struct Arg<Tensor> {
-  static constexpr Type type{kind::tensor, true};
-  static const Tensor& get(const Args& a, int i) { return a.tensor(i); }
+template <class T, T (Args::*read)(int) const, unsigned kinds, bool takes_nil = false>
+struct ArgBy {
+  static constexpr Type type{kinds, takes_nil};
+  static T get(const Args& a, int i) { return (a.*read)(i); }
 };
+template <> struct Arg<Tensor> : ArgBy<const Tensor&, &Args::tensor, kind::tensor, true> {};
 template <> struct Arg<Operand> {
   static constexpr Type type{kind::tensor | kind::number};
   static Operand get(const Args& a, int i) { return {a.operand(i)}; }
@@ -57,64 +59,32 @@ template <> struct Arg<WholeNumbers> {
   static constexpr Type type{kind::tensor | kind::integer | kind::integers};
   static WholeNumbers get(const Args& a, int i);
 };
-template <> struct Arg<double> {
-  static constexpr Type type{kind::number};
-  static double get(const Args& a, int i) { return a.number(i); }
-};
-template <> struct Arg<int64_t> {
-  static constexpr Type type{kind::integer};
-  static int64_t get(const Args& a, int i) { return a.integer(i); }
-};
-template <> struct Arg<bool> {
-  static constexpr Type type{kind::boolean};
-  static bool get(const Args& a, int i) { return a.boolean(i); }
-};
-template <> struct Arg<std::string> {
-  static constexpr Type type{kind::string};
-  static std::string get(const Args& a, int i) { return a.text(i); }
-};
-template <> struct Arg<Dim> {
-  static constexpr Type type{kind::integer | kind::position};
-  static Dim get(const Args& a, int i) { return a.position(i); }
-};
-template <> struct Arg<Position> {
-  static constexpr Type type{kind::integer | kind::position};
-  static Position get(const Args& a, int i) { return a.position(i); }
-};
-template <> struct Arg<Dims> {
-  static constexpr Type type{kind::integer | kind::integers | kind::position, true};
-  static Dims get(const Args& a, int i) { return a.dims(i); }
-};
-template <> struct Arg<Shape> {
-  static constexpr Type type{kind::integer | kind::integers, true};
-  static Shape get(const Args& a, int i) { return a.shape(i); }
-};
-template <> struct Arg<std::vector<int64_t>> {
-  static constexpr Type type{kind::integer | kind::integers};
-  static std::vector<int64_t> get(const Args& a, int i) { return a.integers(i); }
-};
-template <> struct Arg<TensorList> {
-  static constexpr Type type{kind::tensors};
-  static TensorList get(const Args& a, int i) { return a.tensors(i); }
-};
+template <> struct Arg<double> : ArgBy<double, &Args::number, kind::number> {};
+template <> struct Arg<int64_t> : ArgBy<int64_t, &Args::integer, kind::integer> {};
+template <> struct Arg<bool> : ArgBy<bool, &Args::boolean, kind::boolean> {};
+template <> struct Arg<std::string> : ArgBy<std::string, &Args::text, kind::string> {};
+template <> struct Arg<Dim> : ArgBy<int64_t, &Args::position, kind::integer | kind::position> {};
+template <>
+struct Arg<Position> : ArgBy<int64_t, &Args::position, kind::integer | kind::position> {};
+template <>
+struct Arg<Dims>
+    : ArgBy<Shape, &Args::dims, kind::integer | kind::integers | kind::position, true> {};
+template <> struct Arg<Shape> : ArgBy<Shape, &Args::shape, kind::integer | kind::integers, true> {};
+template <>
+struct Arg<std::vector<int64_t>>
+    : ArgBy<std::vector<int64_t>, &Args::integers, kind::integer | kind::integers> {};
+template <> struct Arg<TensorList> : ArgBy<TensorList, &Args::tensors, kind::tensors> {};
 template <> struct Arg<OneOrMore> {
   static constexpr Type type{kind::tensor | kind::tensors};
   static OneOrMore get(const Args& a, int i) {
     return {tensor_at(a.L, i) ? TensorList{a.tensor(i)} : a.tensors(i)};
   }
 };
-template <> struct Arg<std::vector<std::string>> {
-  static constexpr Type type{kind::strings, true};
-  static std::vector<std::string> get(const Args& a, int i) { return a.strings(i); }
-};
-template <> struct Arg<Dtype> {
-  static constexpr Type type{kind::dtype, true};
-  static Dtype get(const Args& a, int i) { return a.dtype(i); }
-};
-template <> struct Arg<Device> {
-  static constexpr Type type{kind::device, true};
-  static const Device& get(const Args& a, int i) { return a.device(i); }
-};
+template <>
+struct Arg<std::vector<std::string>>
+    : ArgBy<std::vector<std::string>, &Args::strings, kind::strings, true> {};
+template <> struct Arg<Dtype> : ArgBy<Dtype, &Args::dtype, kind::dtype, true> {};
+template <> struct Arg<Device> : ArgBy<const Device&, &Args::device, kind::device, true> {};
 template <> struct Arg<Generator*> {
   static constexpr Type type{kind::generator, true};
   static Generator* get(const Args& a, int i) { return generator_at(a, i); }
