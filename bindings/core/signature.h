@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/dtype.h"
 #include "engine/core/shape.h"
 
 namespace mt::lua {

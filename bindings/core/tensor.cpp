@@ -1,7 +1,6 @@
 // tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one
 // tensor
 #include <cmath>
-#include <limits>
 
 #include "bindings/core/advice.h"
 #include "bindings/core/bind.h"
@@ -13,7 +12,6 @@
 #include "engine/autograd/cycles.h"
 #include "engine/core/constants.h"
 #include "engine/core/deferral.h"
-#include "engine/core/device.h"
 #include "engine/ops/views.h"
 #include "kernels/cpu/parallel.h"
 

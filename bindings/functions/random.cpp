@@ -1,6 +1,4 @@
 // random.cpp -- random tensors, and the generators that they can be drawn from
-#include <cmath>
-#include <new>
 
 #include "bindings/functions/functions.h"
 #include "engine/core/recording.h"

@@ -1,7 +1,6 @@
 // cycles.h -- reference cycles of tensors and nodes, which reference counts alone never free
 #pragma once
 #include <atomic>
-#include <cstdint>
 #include <unordered_map>
 #include <vector>
 

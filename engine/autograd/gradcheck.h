@@ -1,7 +1,6 @@
 // gradcheck.h -- compares gradients with finite differences
 #pragma once
 #include <functional>
-#include <vector>
 
 #include "engine/core/tensor.h"
 

@@ -1,7 +1,6 @@
 // apply.cpp -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
 #include "engine/compile/apply.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "engine/autograd/function.h"

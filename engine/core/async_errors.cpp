@@ -1,7 +1,6 @@
 // async_errors.cpp -- errors that a GPU reports after the call: positions out of bounds, failed kernels
 #include "engine/core/async_errors.h"
 
-#include <cstring>
 #include <map>
 
 #include "engine/core/error.h"

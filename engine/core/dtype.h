@@ -1,7 +1,6 @@
 // dtype.h -- names, kinds and promotion of element types
 #pragma once
 #include <string_view>
-#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/thread.h"

@@ -1,7 +1,6 @@
 // tensor.h -- a tensor: a view of storage, and its place in the graph of gradients
 #pragma once
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "engine/core/dtype.h"

@@ -1,7 +1,6 @@
 // regex.h -- the regular expressions by which tokenizers split text
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

@@ -2,7 +2,6 @@
 #include "engine/data/tokenizer.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "engine/core/error.h"
 #include "engine/data/unicode.h"

@@ -4,7 +4,6 @@
 // differs is refused in all of them. Tensors on a GPU pass through the CPU's memory.
 #pragma once
 #include <array>
-#include <vector>
 
 #include "engine/core/tensor.h"
 

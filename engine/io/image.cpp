@@ -5,7 +5,6 @@
 #include <turbojpeg.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>

@@ -4,7 +4,6 @@
 // called on several threads at once.
 #pragma once
 #include <string>
-#include <string_view>
 
 #include "engine/core/tensor.h"
 

@@ -2,7 +2,6 @@
 #include "engine/io/pickle.h"
 
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <unordered_map>
 

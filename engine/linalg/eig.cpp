@@ -1,5 +1,4 @@
 // eig.cpp -- eigenvalues and vectors of any square matrix, complex ones as two real tensors
-#include <cmath>
 
 #include "engine/linalg/common.h"
 

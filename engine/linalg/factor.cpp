@@ -2,7 +2,6 @@
 //
 // Factorisations with several results are recorded as one packed tensor, of which the results are
 // slices: one node has all of them, and its gradient is differentiable again.
-#include <cmath>
 #include <limits>
 
 #include "engine/linalg/common.h"

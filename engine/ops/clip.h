@@ -1,6 +1,5 @@
 // clip.h -- gradients of many parameters held within a norm or a range
 #pragma once
-#include <vector>
 
 #include "engine/core/tensor.h"
 

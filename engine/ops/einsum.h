@@ -1,7 +1,6 @@
 // einsum.h -- sums of products over named dimensions, and the contractions made from them
 #pragma once
 #include <string_view>
-#include <vector>
 
 #include "engine/core/tensor.h"
 

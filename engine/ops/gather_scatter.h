@@ -2,7 +2,6 @@
 #pragma once
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "engine/core/tensor.h"
 

@@ -1,7 +1,6 @@
 // pool.h -- pooling, and images at other sizes
 #pragma once
 #include <optional>
-#include <string>
 
 #include "engine/core/tensor.h"
 

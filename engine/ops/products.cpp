@@ -1,8 +1,6 @@
 // products.cpp -- relatives of the matrix product: batches, sums with one, Kronecker
 #include "engine/ops/products.h"
 
-#include <cmath>
-
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 

@@ -1,6 +1,5 @@
 // products.h -- relatives of the matrix product: batches, sums with one, Kronecker
 #pragma once
-#include <vector>
 
 #include "engine/core/tensor.h"
 

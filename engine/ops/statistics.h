@@ -1,6 +1,5 @@
 // statistics.h -- moments, norms, and counts of values
 #pragma once
-#include <optional>
 
 #include "engine/ops/reduce.h"
 

@@ -1,7 +1,6 @@
 // views.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of
 // the gradient
 #include <algorithm>
-#include <numeric>
 
 #include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"

@@ -1,6 +1,5 @@
 // views.h -- the same elements in other shapes: views, except where reshape and cat must copy
 #pragma once
-#include <vector>
 
 #include "engine/core/tensor.h"
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
