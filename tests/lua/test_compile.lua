@@ -507,6 +507,19 @@ test('asking for elements is an error at its line, and the step can be called ag
   eq((x + 1):tolist(), {2, 2}) -- nothing is recorded any more
 end)
 
+test('an error behind a tail call has the line of the call, in every call', function()
+  local f = mt.compile(function(x) return mt.matmul(x, x) end)
+  f(mt.ones(2, 2))
+  for _ = 1, 3 do
+    raises(function() local _ = f(mt.ones(2, 3)) end, '^%S-test_compile.lua:%d+: matmul: inner sizes differ')
+  end
+  local g = mt.compile(function(x) return x:sum():item() end)
+  g(mt.ones(2))
+  raises(function() local _ = g(mt.ones(2)) end, '^%S-test_compile.lua:%d+: item: a compiled step cannot ask')
+  local h = mt.compile(function() error('as it is', 0) end)
+  for _ = 1, 2 do eq({pcall(h, mt.ones(2))}, {false, 'as it is'}) end
+end)
+
 test('a schedule is stepped outside', function()
   local net = nn.Linear(2, 1)
   local opt = optim.SGD(net:parameters(), {lr = 1})

@@ -62,6 +62,18 @@ local function map_tensors(arguments, f)
   return mapped
 end
 
+--- The error that ended the routine. A tail call erases the step's frame, and above it there is none: then the line
+--- is that of the step's call, as it is without a routine.
+local function raise(routine, message)
+  local level, frame = 0, debug.getinfo(routine, 0, 'Sl')
+  while frame and (frame.currentline <= 0 or frame.source:find '^@mtorch/') do
+    level = level + 1
+    frame = debug.getinfo(routine, level, 'Sl')
+  end
+  if frame or type(message) ~= 'string' then error(message, 0) end
+  core.fail('%s', message)
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
   local inputs, tensors, has_numbers = {}, {}, entry.captures_numbers
@@ -84,7 +96,7 @@ local function record(self, entry, arguments)
   end
   if not results[1] then
     parts.step_drop(recording.handle)
-    error(results[2], 0)
+    raise(routine, results[2])
   end
   if recording.refused then -- the step caught the error
     parts.step_drop(recording.handle)
