@@ -74,13 +74,14 @@ template <class V> struct ReduceContext {
 ///   maps         the state is a number, `enter` is `premap` of the element converted, and both it and
 ///                `combine` take vectors of floats too
 ///   hands_on     `df` is g: no kernel runs
+///   folds        floats may be mapped and joined by eights before they are widened
 ///   extreme      1: the largest element is kept, -1: the smallest
 ///   two_results  `second` is the other one
 ///   ties_share   the elements for which `ties(x, y)` holds share the gradient
 ///   needs_index  the result is a position, the second one the element there, which has the gradient
 struct Reduction {
-  static constexpr bool maps = false, hands_on = false, two_results = false, ties_share = false,
-                        needs_index = false;
+  static constexpr bool maps = false, hands_on = false, folds = false, two_results = false,
+                        ties_share = false, needs_index = false;
   static constexpr int extreme = 0;
   template <class A> MT_HD static A premap(A a) { return a; }
   template <class T, class S> MT_HD static S finish(const S& s, const ReduceCall&) { return s; }
@@ -147,7 +148,7 @@ template <bool Largest> struct Extreme : Reduction {
 // clang-format off
 
 struct Sum : Adds {
-  static constexpr bool hands_on = true;
+  static constexpr bool hands_on = true, folds = true;
   static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.",
     Takes::any, Result::wide, Empty::has_result, reads_nothing,
     kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
@@ -155,6 +156,19 @@ struct Sum : Adds {
   MT_HD static V df(const V& g, const V&, const V&, const ReduceContext<V>&) { return g; }
 };
 MT_REDUCTION(Sum, sum)
+
+struct NanSum : Adds {
+  static constexpr bool folds = true;
+  static constexpr ReduceInfo info{"nansum", "The sum of what is not NaN.",
+    Takes::any, Result::wide, Empty::has_result, reads_x,
+    kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
+  template <class A> MT_HD static A premap(A a) { return a == a ? a : A{}; }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V&, const ReduceContext<V>&) {
+    return select(x == x, g, zero(g));
+  }
+};
+MT_REDUCTION(NanSum, nansum)
 
 /// The gradient is in engine/ops/prod.cpp: it has to look for zeros.
 struct Prod : Multiplies {
@@ -413,7 +427,7 @@ struct NormMax : Extreme<true> {
 
 // ---- the list: the only registration -----------------------------------------------------------
 
-using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, LogSumExp, Argmax, Argmin,
+using Reductions = List<Sum, NanSum, Prod, Amax, Amin, All, Any, CountNonzero, LogSumExp, Argmax, Argmin,
                         Var, Entropy, Norm1, Norm2, NormMax>;
 
 // clang-format on

@@ -26,7 +26,7 @@ constexpr List kLists[] = {
      "conv2d_anchored "
      "scaled_dot_product_attention "},
     {AutocastClass::float32,
-     " softmax log_softmax softmin nansum layer_norm rms_norm group_norm instance_norm "},
+     " softmax log_softmax softmin layer_norm rms_norm group_norm instance_norm "},
     {AutocastClass::internal_float32,
      " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
      "interpolate batch_norm glu quantile nanquantile "},

@@ -17,7 +17,7 @@ Tensor in_dtype(Tensor x, Dtype dtype) {
   return x;
 }
 
-/// mean, nansum: with a dtype to compute in. The result is of that dtype too: integers are added and multiplied
+/// mean, nanmean: with a dtype to compute in. The result is of that dtype too: integers are added and multiplied
 /// as int64, whose low bits are what a narrower one would hold.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
 Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
@@ -249,8 +249,6 @@ const Entry kMethods[] = {
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
-    {"nansum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The sum of what is not NaN.",
-     bind<reduced_as<nansum>>},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The mean of what is not NaN.",
      bind<reduced_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,

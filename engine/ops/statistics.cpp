@@ -171,10 +171,6 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double most) {
 
 // ---- without NaN --------------------------------------------------------------------------------
 
-Tensor nansum(const Tensor& x, const Shape& dims, bool keepdim) {
-  if (!is_float(x.dtype())) return sum(x, dims, keepdim);
-  return sum(where(isnan(x), 0.0, x), dims, keepdim);
-}
 Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
   need_float("nanmean", x);
   return nansum(x, dims, keepdim) / to(sum(eq(x, x), dims, keepdim), x.dtype());
@@ -256,12 +252,17 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
     fail("histc: the range {} to {} is not finite; give min and max", show(low), show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
   if (x.numel() == 0) return zeros({bins}, x);
-  const Tensor inside = logical_and(ge(x, low), le(x, high));
-  const Tensor place = (to(x, Dtype::f64) - low) / (high - low) * double(bins);
-  const Tensor bin = minimum(to(where(inside, place, 0.0), Dtype::i64), double(bins - 1));
-  const Tensor counts =
-      scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
-  return to(counts, x.dtype());
+  const auto bin_of = [&](const Tensor& some) {  // outside: one more
+    const Tensor place = (to(some, Dtype::f64) - low) / (high - low) * double(bins);
+    const Tensor inside = logical_and(ge(some, low), le(some, high));
+    return to(where(inside, minimum(place, double(bins - 1)), double(bins)), Dtype::i64);
+  };
+  // On the CPU in parts whose places stay in the cache.
+  const int64_t n = x.numel(), part = is_cpu(x.device()) ? int64_t(1) << 15 : n;
+  const Tensor counts = zeros({bins + 1}, Dtype::i64, x.device());
+  for (int64_t from = 0; from < n; from += part)
+    add_(counts, counted(bin_of(slice(x, 0, from, std::min(part, n - from))), bins + 1, 0));
+  return to(slice(counts, 0, 0, bins), x.dtype());
 }
 
 Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& weight, bool density) {

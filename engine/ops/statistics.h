@@ -26,7 +26,6 @@ Tensor corrcoef(const Tensor&);
 Tensor norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false);
 /// The parts along a dimension scaled to a p-norm of at most `most`, those that have more.
 Tensor renorm(const Tensor&, double p, int64_t dim, double most);
-Tensor nansum(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 Tensor nanmean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 /// How often each of the values `first`, first + 1, .. stands in a 1-d integer tensor, or the sum of
 /// the weights there; at least `least` answers.

@@ -33,8 +33,7 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
 /// How many elements of T a lane of A takes at a time. Of floats to be added sixteen, in two halves
 /// of which eight are joined before they are widened: a conversion costs as much as four additions
 /// do, and an error of an ulp of eight elements is small beside what rounding them lost before.
-template <class Op, class T>
-constexpr int kFold = std::is_same_v<Op, op::Sum>&& std::is_same_v<T, float> ? 16 : 1;
+template <class Op, class T> constexpr int kFold = Op::folds&& std::is_same_v<T, float> ? 16 : 1;
 
 /// Elements of type T, as many as a pack of A holds.
 template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
@@ -76,7 +75,8 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
   if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
     const auto two = [&](int i) {
-      return Op::combine(load_part<T>(x + i * width), load_part<T>(x + (i + 1) * width));
+      return Op::combine(Op::premap(load_part<T>(x + i * width)),
+                         Op::premap(load_part<T>(x + (i + 1) * width)));
     };
     return widen_halves(Op::combine(Op::combine(two(0), two(2)), Op::combine(two(4), two(6))));
   }
