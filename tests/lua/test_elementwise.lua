@@ -589,19 +589,18 @@ test('powers that vanish take no longer than others', function() -- a product th
     end
     return best
   end
-  local function check(name, f, value, dtype)
-    local ratio = least(f, mt.full({4096}, value, {dtype = dtype})) / least(f, mt.full({4096}, 0.5, {dtype = dtype}))
+  local function check(name, f, value)
+    local ratio = least(f, mt.full({4096}, value)) / least(f, mt.full({4096}, 0.5))
     assert(ratio < 4, ('%s of %s: %.1f times'):format(name, value, ratio))
   end
   local mapped = mt.map(function(x) return math.exp(x) end)
   for _, value in ipairs {-math.huge, -200} do
-    check('exp', mt.exp, value, 'float32')
-    check('exp2', mt.exp2, value, 'float32')
-    check('sigmoid', mt.sigmoid, value, 'float32')
-    check('silu', mt.silu, value, 'float32')
-    check('mapped exp', mapped, value, 'float32')
+    check('exp', mt.exp, value)
+    check('exp2', mt.exp2, value)
+    check('sigmoid', mt.sigmoid, value)
+    check('silu', mt.silu, value)
+    check('mapped exp', mapped, value)
   end
-  check('mapped exp', mapped, -math.huge, 'float64')
 end)
 
 t.finish()
