@@ -971,11 +971,11 @@ MT_FUNCTION(Mul, mul)
 
 struct Div {
   static constexpr Info info{"div", "x / y; of integers a float",
-    Accepts::real, {b, b | output}, kPositivePairs, {3.3333333333333333, 1, 0.14285714285714286},
+    Accepts::real, {b, a | b}, kPositivePairs, {3.3333333333333333, 1, 0.14285714285714286},
     {}, {.wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
-  template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
+  template <class T> MT_HD static T db(T g, T x, T y) { return -g * (x / y) / y; }
 };
 MT_FUNCTION(Div, div)
 

@@ -22,6 +22,15 @@ test('a change through a view reaches the base', function()
   is(x.grad, {72, 16, 24})
 end)
 
+test('a quotient may change in place: its derivative reads what was divided', function()
+  local x, s = leaf{-2, 1, 4}, leaf{2, 4, 8}
+  local y = x / s
+  y:relu_();
+  (y * 2):sum():backward()
+  is(x.grad, {0, 0.5, 0.25})
+  is(s.grad, {0, -0.125, -0.125})
+end)
+
 test('a column of a plain tensor takes the gradient in', function()
   local w, z = leaf{1, 2, 3}, mt.zeros(3, 4)
   local v = z[{{}, 2}]
