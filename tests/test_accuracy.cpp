@@ -69,7 +69,7 @@ const Function kFunctions[] = {
     MT_LINE(tan, 1.4, 1),      MT_LINE(asin, 0.55, 1),     MT_LINE(acos, 0.55, 1),
     MT_LINE(atan, 1.4, 1),      MT_LINE(sinh, 0.55, 2),     MT_LINE(cosh, 0.55, 2),
     MT_LINE(tanh, 1.51, 1.5),    MT_LINE(asinh, 0.55, 2),    MT_LINE(acosh, 0.55, 2),
-    MT_LINE(atanh, 0.55, 2),    MT_LINE(erf, 1.15, 1),      MT_LINE(erfc, 0.55, 5),
+    MT_LINE(atanh, 0.55, 2),    MT_LINE(erf, 1.15, 1),      MT_LINE(erfc, 2, 5),
     MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.5, 1.5),
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.8, 2),
     MT_OWN(gelu, gelu_of, 2, 16),  // float64 near -38: erfc is denormal

@@ -242,6 +242,17 @@ template <class T> MT_HD Exp<T> exp_parts(T x, int offset) {
 template <class T> MT_HD T power_of_two(T n) {
   return from_bits<T>(to_bits(n) << Real<T>::mantissa);
 }
+/// e^(z + less) = (1 + q) power 2^-64 in float, for z from -113 to 0 and a tiny `less`. What `power` multiplies is
+/// made 2^-64 of its size, so that only that product may become denormal.
+template <class T> struct Tail { T q, power; };
+template <class T> MT_HD Tail<T> exp_tail(T z, T less) {
+  using R = Real<T>;
+  static_assert(is_single<T>);
+  const T round(R::round + R::bias + 64);
+  T n = fma(z, T(R::log2e), round), k = n - round;
+  T r = fma(k, T(-R::ln2_hi), z) + fma(k, T(-R::ln2_lo), less);
+  return {fma(r * r, exp_poly(r), r), power_of_two(n)};
+}
 }  // namespace core
 
 #ifdef __CUDA_ARCH__

@@ -271,18 +271,23 @@ MT_HD float atanh(float x) {
 
 // ---- the error function's far side --------------------------------------------------------------
 
-/// erfc(a) = e^(-a^2) p(t) / (1 + 2a) with t = (a - 3) / (a + 3), for 0 <= a <= 10.5 within 2^-29.
-MT_HD double wide_erfc(double a) {
-  double u = a + 3, v = fma(a, 2.0, 1.0), inverse = 1 / (u * v), t = (a - 3) * (v * inverse);
-  double p =
-      poly(t, 1.2530080591222463, -0.13562113929697764, -0.047562399455516262, 0.12964641447390604,
-           -0.11927097515987017, 0.068295767775355926, -0.023797530598328166, 0.0025673764872669886,
-           0.0020018120895851808, -0.00077758276864272453, -0.00026812748025931843);
-  return wide_exp(-a * a) * p * (u * inverse);
-}
-MT_HD float erfc(float x) {
-  double a = at_most(fabs(double(x)), 10.1), y = wide_erfc(a);
-  return float(x < 0 ? 2 - y : y);
+/// In float 1 - x p(x^2) up to 0.59375, within 2^-27, and e^(-a^2) (1 + p(t)) / (1 + 2a) with t = (a - 2.125) /
+/// (a + 2.125) beyond, within 2^-27. The exponent keeps what rounding a^2, 1 + 2a and its inverse lost. From 10.06 on
+/// it is 0, which no product has to underflow for.
+template <class T> MT_HD T erfc(T x) {
+  static_assert(is_single<T>);
+  T a = at_most(fabs(x), T(10.5f)), z = fma(-a, a, T(0)), less = fused(-a, a, -z);
+  T u = a + T(2.125f), v = fma(a, T(2), T(1)), inverse = about_inverse(u * v);
+  T y = u * inverse, part = v * inverse, error = fused(-y, v, T(1));  // 1 / v, 1 / u
+  T t = fma(fma(part, error, part), T(-4.25f), T(1)), lost = fma(a, T(-2), v - T(1));
+  Tail<T> e = exp_tail(z, less + fma(y, lost, error));
+  T p = poly(t, 0.27401942f, -0.102286398f, -0.148040876f, 0.166043222f, -0.069779031f,
+             0.00116308371f, 0.00920195412f, -0.000763704826f, -0.00125134434f);
+  y = select(a > T(10.06f), T(0), y * T(0x1p-64f));
+  T far = fma(y, fma(p, e.q, p + e.q), y) * e.power;
+  far = select(x < T(0), T(2) - far, far);
+  T near = poly(z, 1.12837911f, 0.376123339f, 0.112792797f, 0.0265856758f, 0.00443875138f);
+  return select(a < T(0.59375f), fma(-x, near, T(1)), far);
 }
 /// e^(x^2) erfc(x) = p(t) / (1 + a) with t = (a - 3.25) / (a + 3.25), for every a >= 0 within 2^-30; where x is
 /// negative 2 e^(x^2) less it.
@@ -310,6 +315,7 @@ MT_WIDE(atan)
 #ifndef __CUDA_ARCH__
 template <class T> MT_HD Symbolic<T> tan(T x) { return tan(x); }
 template <class T> MT_HD Symbolic<T> atan(T x) { return core::atan(x); }
+template <class T> MT_HD Symbolic<T> erfc(T x) { return core::erfc(x); }
 #endif
 MT_WIDE(sinh)
 MT_WIDE(cosh)
@@ -321,21 +327,15 @@ MT_WIDE(erfc)
 // ---- the normal distribution, in float ----------------------------------------------------------
 
 namespace core {
-/// For 0 <= a <= 15: z = -a^2/2, t = (a - 1) / (a + 3), and e^(-a^2/2) = (1 + q) power 2^-64, where the exponent
-/// keeps what rounding a^2 lost. What `power` multiplies is made 2^-64 of its size, so that only that product
-/// may become denormal.
-template <class T> struct Normal {
-  T z, size, t, q, power;  // size: a + 3
+/// For 0 <= a <= 15: z = -a^2/2, t = (a - 1) / (a + 3), and e^(-a^2/2), where the exponent keeps what rounding a^2
+/// lost.
+template <class T> struct Normal : Tail<T> {
+  T z, size, t;  // size: a + 3
 };
 template <class T> MT_HD Normal<T> normal(T a) {
-  using R = Real<T>;
   static_assert(is_single<T>);
   T half = T(-0.5) * a, z = a * half, less = fused(a, half, -z), size = a + T(3);
-  T t = quotient(a - T(1), size, about_inverse(size));
-  const T round(R::round + R::bias + 64);
-  T n = fma(z, T(R::log2e), round), k = n - round;
-  T r = fma(k, T(-R::ln2_hi), z) + fma(k, T(-R::ln2_lo), less);
-  return {z, size, t, fma(r * r, exp_poly(r), r), power_of_two(n)};
+  return {exp_tail(z, less), z, size, quotient(a - T(1), size, about_inverse(size))};
 }
 /// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125 on.
 template <class T> MT_HD T normal_tail(Normal<T> e) {
