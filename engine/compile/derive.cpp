@@ -183,9 +183,10 @@ struct Adjoints {
       };
       if (b.is_row(c.in[k])) return then(inner(other), c.op, c.in[k]);
       if (f.op == op::id<op::Neg>) return then(inner(times(f.in[0])), f.op, -1);
-      for (int j = 1; j >= (f.op == op::id<op::Mul> ? 0 : 1); --j)
-        if ((f.op == op::id<op::Div> || f.op == op::id<op::Mul>)&&b.is_row(f.in[j]))
-          return then(inner(times(f.in[1 - j])), f.op, f.in[j]);
+      const bool product = f.op == op::id<op::Mul>, quotient = f.op == op::id<op::Div>;
+      if ((product || quotient) && b.is_row(f.in[1]))
+        return then(inner(times(f.in[0])), f.op, f.in[1]);
+      if (product && b.is_row(f.in[0])) return then(inner(times(f.in[1])), f.op, f.in[0]);
       if (splits(c.in[k])) return both(f.op, times(f.in[0]), times(f.in[1]));
     }
     return -1;

@@ -65,7 +65,7 @@ void optimize(const Optimize& o) {
     Batch b{};
     b.replayed = o.on_device ? o.numbers + o.tensors[from].row * kMaxNumbers : nullptr;
     int rows = 0, last = -1;
-    for (i = from; i < o.count && b.count != kMostTensors; ++i) {
+    for (i = from; i < o.count && b.count != kMostTensors; ++i) {  // nvcc 13 misreads `count <`
       const OptimizeTensor& p = o.tensors[i];
       if (!o.on_device && p.row != last) {
         if (rows == kMostRows) break;
