@@ -93,21 +93,24 @@ static unsigned __activemask() {
 template <int What, class T> __device__ inline T mt_join(T x, T y) {
   return What == 0 ? T(x + y) : What == 1 ? mt_max(x, y) : mt_min(x, y);
 }
+/// A butterfly with lanes missing. No array: for sm_90 ptxas 13.0 finds no registers for it.
+template <int What, int Bit, class T>
+__device__ inline T mt_tree(T v, T nothing, unsigned active, int lane) {
+  if constexpr (Bit == 32) {
+    const T other = __shfl_sync(active, v, lane);
+    return active >> lane & 1 ? other : nothing;
+  } else {
+    const T own = mt_tree<What, Bit * 2>(v, nothing, active, lane);
+    return mt_join<What>(own, mt_tree<What, Bit * 2>(v, nothing, active, lane ^ Bit));
+  }
+}
 /// Over 32 lanes in a fixed tree; a lane that does not take part counts as `nothing`.
 template <int What, class T> __device__ inline T mt_warp(T v, T nothing) {
   const unsigned active = __activemask();
   const int lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-  T part[32];
-  for (int l = 0; l < 32; ++l) {
-    const T other = __shfl_sync(active, v, l);
-    part[l] = active >> l & 1 ? other : nothing;
-  }
-  for (int half = 16; half > 0; half /= 2) {
-    T next[32];
-    for (int l = 0; l < 32; ++l) next[l] = mt_join<What>(part[l], part[l ^ half]);
-    for (int l = 0; l < 32; ++l) part[l] = next[l];
-  }
-  return part[lane];
+  if (active != 0xffffffffu) return mt_tree<What, 1>(v, nothing, active, lane);
+  for (int half = 16; half > 0; half /= 2) v = mt_join<What>(v, __shfl_xor_sync(active, v, half));
+  return v;
 }
 template <class T> __device__ inline T mt_shuffle(T v, mt_int by, bool down) {
   const unsigned active = __activemask();

@@ -67,6 +67,20 @@ local cases = {
     out[i][1], out[i][2], out[i][3] = warp_sum(x[i]), warp_max(x[i]), warp_min(x[i])
     out[i][4], out[i][5], out[i][6] = shuffle_down(x[i], 2), shuffle_xor(x[i], 3), lane()
   end, 1, 64, mt.randn(64), mt.zeros(64, 6)},
+  {'warps, the last one in part', function(x, out)
+    local i = grid(1)
+    out[i][1], out[i][2], out[i][3] = warp_sum(x[i]), warp_max(x[i]), warp_min(x[i])
+    out[i][4] = warp_sum(i)
+  end, 1, 40, mt.randn(40), mt.zeros(40, 4)},
+  {'rows, a warp for each', function(x, y) -- ptxas 13.0 had no registers for it on sm_90
+    local r, t = block_idx.x, thread_idx.x
+    local largest, sum = -math.huge, 0
+    for c = t, x.shape[2], 32 do largest = math.max(largest, x[r][c]) end
+    largest = warp_max(largest)
+    for c = t, x.shape[2], 32 do sum = sum + math.sqrt(largest - x[r][c]) end
+    sum = warp_sum(sum)
+    for c = t, x.shape[2], 32 do y[r][c] = math.sqrt(largest - x[r][c]) / sum end
+  end, 9, 32, mt.randn({9, 70}, 'float64'), mt.zeros({9, 70}, 'float64')},
   {'constant memory', function(x, f, g, y)
     local i = grid(1)
     local c, d = constant(f), constant(g)
