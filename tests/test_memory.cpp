@@ -35,6 +35,22 @@ MT_TEST("what a batch frees is reused in the order of being freed", "[memory]") 
   CHECK(third == first);
   CHECK(fourth == second);
 }
+
+MT_TEST("a program whose sizes change reuses the new ones", "[memory]") {
+  int64_t freed = 0, taken = 0;
+  std::thread([&] {
+    {
+      std::vector<Tensor> rows;
+      for (int i = 0; i < 1000; ++i) rows.push_back(empty({16 << 10}, Dtype::f32));
+    }
+    Tensor wide = empty({64 << 10}, Dtype::f32);
+    wide.reset();
+    freed = memory_use().cached;
+    wide = empty({64 << 10}, Dtype::f32);
+    taken = memory_use().cached;
+  }).join();
+  CHECK(freed - taken >= 256 << 10);
+}
 #endif
 
 MT_TEST("live bytes follow the tensors", "[memory]") {

@@ -88,7 +88,8 @@ struct FreeList {
   bool batching = false;
   int64_t cached[2] = {};  // bytes below kHuge, and from there on
   int64_t allocated = 0, count = 0;
-  bool closed = false;  // the thread is ending
+  int64_t taken[kClasses + 1] = {};  // `allocated` when a block was last taken
+  bool closed = false;               // the thread is ending
 
   ~FreeList() {
     closed = true;
@@ -105,6 +106,7 @@ struct FreeList {
     const SizeClass c = class_of(bytes);
     if (c.index <= kClasses && head[c.index]) {
       kept(c) -= int64_t(c.bytes);
+      taken[c.index] = allocated;
       Link* const block = head[c.index];
       head[c.index] = block->next;
       for (int line = 0; line < 5; ++line)  // of the block for the next call
@@ -113,18 +115,25 @@ struct FreeList {
     }
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// Whether a freed block stays here where kMostCached is reached. Small ones do in the place of larger
-  /// ones. Large ones do while no more is held than lived at once before, as in every step of a
-  /// training loop: the system would fill them with zeros again. It may have them when it is short
-  /// of memory.
+  /// Whether a freed block stays here where kMostCached is reached. Small ones do in the place of those of
+  /// the sizes that were not asked for the longest: a program may come to others. Large ones do while no
+  /// more is held than lived at once before, as in every step of a training loop: the system would fill
+  /// them with zeros again. It may have them when it is short of memory.
   [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
     if (c.bytes < kHuge) {
-      for (int larger = class_of(kHuge).index - 1; larger > c.index; --larger)
-        for (Link*& list = head[larger]; list && more > 0; more -= int64_t(bytes_of(larger))) {
+      const int large = class_of(kHuge).index;
+      for (more += kMostCached / 8; more > 0;) {
+        int oldest = c.index;
+        for (int i = 0; i < large; ++i)
+          if (head[i] && i != c.index && (oldest == c.index || taken[i] < taken[oldest]))
+            oldest = i;
+        if (oldest == c.index) return more <= kMostCached / 8;
+        for (Link*& list = head[oldest]; list && more > 0; more -= int64_t(bytes_of(oldest))) {
           std::free(std::exchange(list, list->next));
-          kept(c) -= int64_t(bytes_of(larger));
+          kept(c) -= int64_t(bytes_of(oldest));
         }
-      return more <= 0;
+      }
+      return true;
     }
 #if defined(MADV_FREE)
     return kMostCached > 0 &&
