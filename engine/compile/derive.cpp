@@ -19,7 +19,7 @@ template <class Op, int Part> constexpr Formula formula_of() {
 struct Row {
   Formula by[3];
 };
-const auto formulas = table_of(op::Elementwise{}, [](auto of) {
+constinit const auto formulas = table_of(op::Elementwise{}, [](auto of) {
   using Op = decltype(of);
   return Row{{formula_of<Op, 1>(), formula_of<Op, 2>(), formula_of<Op, 3>()}};
 });
@@ -124,7 +124,7 @@ template <class Op> constexpr ReduceFormula reduce_formula() {
   if constexpr (op::has_df<Op> && !Op::needs_index) return &reduce_slope<Op>;
   else return nullptr;
 }
-const auto reduce_formulas =
+constinit const auto reduce_formulas =
     table_of(op::Reductions{}, [](auto op) { return reduce_formula<decltype(op)>(); });
 
 /// Walks a program by rows backwards.

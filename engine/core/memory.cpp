@@ -83,32 +83,39 @@ struct FreeList {
   struct Link {
     Link* next;
   };
-  Link* head[kClasses + 1] = {};
-  Link *batch[kClasses + 1] = {}, *batch_end[kClasses + 1];  // in the order of being freed
+  struct Lists {
+    Link* head[kClasses + 1] = {};
+    Link *batch[kClasses + 1] = {}, *batch_end[kClasses + 1] = {};  // in the order of being freed
+    int64_t taken[kClasses + 1] = {};  // `allocated` when a block was last taken
+  };
+  static const Lists none;
+  // Not in the thread's own memory, of which a library that is opened late (mtorch.so) gets little:
+  // glibc has 1664 bytes for all such libraries together.
+  Lists* lists = const_cast<Lists*>(&none);
   bool batching = false;
   int64_t cached[2] = {};  // bytes below kHuge, and from there on
   int64_t allocated = 0, count = 0;
-  int64_t taken[kClasses + 1] = {};  // `allocated` when a block was last taken
-  bool closed = false;               // the thread is ending
+  bool closed = false;  // the thread is ending
 
   ~FreeList() {
     closed = true;
     clear();
+    if (lists != &none) delete std::exchange(lists, const_cast<Lists*>(&none));
   }
   void clear() {
     end_batch();
-    for (Link*& list : head)
+    for (Link*& list : lists->head)
       while (list) std::free(std::exchange(list, list->next));
     cached[0] = cached[1] = 0;
   }
   int64_t& kept(SizeClass c) { return cached[c.bytes >= kHuge]; }
   void* take(size_t bytes) {
     const SizeClass c = class_of(bytes);
-    if (c.index <= kClasses && head[c.index]) {
+    if (c.index <= kClasses && lists->head[c.index]) {
       kept(c) -= int64_t(c.bytes);
-      taken[c.index] = allocated;
-      Link* const block = head[c.index];
-      head[c.index] = block->next;
+      lists->taken[c.index] = allocated;
+      Link* const block = lists->head[c.index];
+      lists->head[c.index] = block->next;
       for (int line = 0; line < 5; ++line)  // of the block for the next call
         __builtin_prefetch(reinterpret_cast<const char*>(block->next) + 64 * line, 1);
       return block;
@@ -122,6 +129,7 @@ struct FreeList {
   [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
     if (c.bytes < kHuge) {
       const int large = class_of(kHuge).index;
+      auto& [head, batch, batch_end, taken] = *lists;
       for (more += kMostCached / 8; more > 0;) {
         int oldest = c.index;
         for (int i = 0; i < large; ++i)
@@ -143,9 +151,14 @@ struct FreeList {
     return false;
 #endif
   }
+  [[gnu::noinline]] bool make_lists() {
+    Lists* const made = new (std::nothrow) Lists;
+    if (made) lists = made;
+    return made;
+  }
   bool keeps(void* block, SizeClass c) {
     const int64_t more = kept(c) + int64_t(c.bytes) - kMostCached;
-    return !closed && (more <= 0 || keeps_more(block, c, more));
+    return !closed && (lists != &none || make_lists()) && (more <= 0 || keeps_more(block, c, more));
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
@@ -154,18 +167,21 @@ struct FreeList {
     kept(c) += int64_t(c.bytes);
     if (batching) {
       link->next = nullptr;
-      (batch[c.index] ? batch_end[c.index]->next : batch[c.index]) = link;
-      batch_end[c.index] = link;
+      (lists->batch[c.index] ? lists->batch_end[c.index]->next : lists->batch[c.index]) = link;
+      lists->batch_end[c.index] = link;
       return;
     }
-    link->next = head[c.index];
-    head[c.index] = link;
+    link->next = lists->head[c.index];
+    lists->head[c.index] = link;
   }
   void end_batch() {
+    auto& [head, batch, batch_end, taken] = *lists;
     for (int i = 0; i <= kClasses; ++i)
       if (batch[i]) batch_end[i]->next = head[i], head[i] = std::exchange(batch[i], nullptr);
   }
 };
+
+constinit const FreeList::Lists FreeList::none;
 
 namespace {
 

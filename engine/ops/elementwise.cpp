@@ -62,13 +62,16 @@ struct OpEntry {
   OpRow row;
   Derivative by[3];
 };
-const auto op_entries = table_of(op::Elementwise{}, [](auto of) -> OpEntry {
-  using Op = decltype(of);
+template <class Op> OpEntry op_entry() {
   const Derivative by[] = {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()};
   return {{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
            op::mask_first<Op>, by[0].exists || by[1].exists || by[2].exists, flat_inputs<Op>()},
           {by[0], by[1], by[2]}};
-});
+}
+using OpEntries = std::array<OpEntry, kOps>;
+// Made before a program's own global tensors, though its files may be linked first.
+const OpEntries op_entries [[gnu::init_priority(101)]] =
+    table_of(op::Elementwise{}, [](auto op) { return op_entry<decltype(op)>(); });
 
 // ---- the way back -------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ struct OpRow {
 };
 constexpr int kOps = op::Elementwise::size;
 /// A table with a row for each entry of a list, which `row_of` makes.
-template <class... Op, class F> auto table_of(op::List<Op...>, const F& row_of) {
+template <class... Op, class F> constexpr auto table_of(op::List<Op...>, const F& row_of) {
   return std::array{row_of(Op())...};
 }
 const OpRow& op_row(int op);

@@ -72,7 +72,7 @@ template <op::Result result> Dtype result_of(Dtype d) {
 
 void reduce_backward(Node& node, const Tensor& g, Tensor* dx);
 
-template <class Op> ReduceEntry entry_of() {
+template <class Op> constexpr ReduceEntry entry_of() {
   constexpr bool by_hand = std::is_same_v<Op, op::Prod>;
   constexpr op::ReduceInfo info = Op::info;
   ReduceEntry e{};
@@ -93,7 +93,7 @@ template <class Op> ReduceEntry entry_of() {
   e.type = {info.name, by_hand ? prod_backward : reduce_backward, op::reduction_id<Op>};
   return e;
 }
-const auto reduce_entries =
+constinit const auto reduce_entries =
     table_of(op::Reductions{}, [](auto op) { return entry_of<decltype(op)>(); });
 
 }  // namespace

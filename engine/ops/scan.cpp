@@ -38,7 +38,7 @@ struct ScanEntry {
 
 void scan_backward(Node& node, const Tensor& g, Tensor* dx);
 
-template <class Op> ScanEntry scan_entry() {
+template <class Op> constexpr ScanEntry scan_entry() {
   constexpr bool by_hand = std::is_same_v<Op, op::Cumprod>;
   ScanEntry e{};
   e.row = {&Op::info, op::count_params(Op::info), Op::reverse_scan || Op::needs_index || by_hand,
@@ -53,7 +53,8 @@ template <class Op> ScanEntry scan_entry() {
             op::scan_id<Op>};
   return e;
 }
-const auto scan_entries = table_of(op::Scans{}, [](auto op) { return scan_entry<decltype(op)>(); });
+constinit const auto scan_entries =
+    table_of(op::Scans{}, [](auto op) { return scan_entry<decltype(op)>(); });
 
 /// One call: along dimension d, `backwards` from the end of each line to its beginning.
 struct Scanning {

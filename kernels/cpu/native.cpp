@@ -44,17 +44,19 @@ std::unique_ptr<Code> make(const Key& k) {
   return compile(lanes, isa, k.repeated);
 }
 
-/// What this thread used last, by the low bits of the hash.
+/// What this thread used last, by the low bits of the hash; on the heap: a library opened late
+/// (mtorch.so) gets little memory for thread-locals.
 struct Recent {
   Key key{};
   const Code* code = nullptr;
 };
-thread_local Recent recent[64];
+thread_local std::unique_ptr<Recent[]> recent;
 
 }  // namespace
 
 const Code* native_code(const Program& p, Dtype dtype, uint64_t repeated) {
   const Key key{&p, repeated, dtype};
+  if (!recent) recent = std::make_unique<Recent[]>(64);
   Recent& r = recent[Hash{}(key) % 64];
   if (r.key == key) return r.code;
   Made& m = made();
