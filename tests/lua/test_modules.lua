@@ -426,10 +426,46 @@ test('print shows what was chosen', function()
   local text = tostring(nn.Sequential(nn.MaxPool2d(3, 2, {ceil_mode = true}), nn.Dropout(0.2), nn.Dropout(),
     nn.Softmax(2),
     nn.Conv1d(2, 4, 3, {padding = 'same', groups = 2, bias = false}), nn.Upsample{scale_factor = 2}))
-  for _, piece in ipairs{'MaxPool2d(3, 2, ceil_mode=true)', 'Dropout(0.2)', '[3]: Dropout\n', 'Softmax(2)',
+  for _, piece in ipairs{'MaxPool2d(3, stride=2, ceil_mode=true)', 'Dropout(0.2)', '[3]: Dropout\n', 'Softmax(2)',
       'Conv1d(2 -> 4, kernel 3, padding same, groups 2, no bias)  12 parameters', 'Upsample(scale_factor=2)'} do
     assert(text:find(piece, 1, true), piece .. ' is missing in ' .. text)
   end
+  for piece, module in pairs{['BatchNorm1d(3, eps 0.01, momentum false)'] = nn.BatchNorm1d(3, 0.01, false),
+      ['InstanceNorm2d(3, momentum 0.4, not affine'] = nn.InstanceNorm2d(3, {momentum = 0.4}),
+      ['Embedding(5 -> 2, padding_idx 1, max_norm 0.5)'] = nn.Embedding(5, 2, {padding_idx = 1, max_norm = 0.5}),
+      ["EmbeddingBag(5 -> 2, mode 'sum')"] = nn.EmbeddingBag(5, 2, {mode = 'sum'}),
+      ['RNN(2 -> 3, relu)'] = nn.RNN(2, 3, {nonlinearity = 'relu'}),
+      ['AvgPool1d(2, stride=1, ceil_mode=true)'] = nn.AvgPool1d(2, 1, 0, true),
+      ['GroupNorm(2, 4, eps=0.1)'] = nn.GroupNorm(2, 4, 0.1)} do
+    assert(tostring(module):find(piece, 1, true), piece .. ' is missing in ' .. tostring(module))
+  end
+end)
+
+test('what a call takes beside the input may be given by name', function()
+  local up, x = nn.ConvTranspose2d(4, 6, 3, {stride = 2}), mt.ones(1, 4, 5, 6)
+  eq(up(x, {output_size = {12, 14}}).shape, {1, 6, 12, 14})
+  eq(up(x, {12, 14}).shape, {1, 6, 12, 14})
+  raises(function() up(x, {output_siz = {12, 14}}) end, "ConvTranspose2d: unknown option 'output_siz' %(did you mean")
+  local bag, ids = nn.EmbeddingBag(5, 2, {mode = 'sum'}), mt.tensor({1, 2, 3}, {dtype = 'int64'})
+  local offsets = mt.tensor({1, 2}, {dtype = 'int64'})
+  mt.test_close(bag(ids, {offsets = offsets}), bag(ids, offsets))
+  local weights = mt.tensor{{1, 2, 3}}
+  mt.test_close(bag(ids:view(1, 3), {per_sample_weights = weights}), bag(ids:view(1, 3), nil, weights))
+end)
+
+test('lists count from the end too and refuse a place that would leave a gap', function()
+  local net = mlp()
+  eq({net[-1] == net[3], net[-3] == net[1], net[-4] == nil, net[4] == nil}, {true, true, true, true})
+  net[-1] = nn.Linear(3, 7)
+  eq({#net, net:state_dict()['2.weight'].shape[1]}, {3, 7})
+  net[4] = nn.Tanh()
+  eq(#net, 4)
+  raises(function() net[6] = nn.Tanh() end, 'Sequential: position 6 is outside 1..4; append%(..%) adds at the end')
+  raises(function() net[-5] = nn.Tanh() end, 'Sequential: position %-5 is outside 1..4')
+  raises(function() net[0] = nn.Tanh() end, 'Sequential: 0 is not a position; positions count from 1')
+  raises(function() return net[0] end, 'Sequential: 0 is not a position')
+  raises(function() nn.ModuleList{nn.ReLU()}[3] = nn.ReLU() end, 'ModuleList: position 3 is outside 1..1')
+  raises(function() nn.Sequential(nn.ReLU()).forward(mt.ones(2)) end, 'forward: it is called with a colon')
 end)
 
 t.finish()

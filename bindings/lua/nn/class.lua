@@ -115,8 +115,25 @@ function class.refuse_plain(self, key)
     self.__name, tostring(key))
 end
 
+--- The position of list[key] in a module that is a list: negative ones count from the end. Refuses those that no entry
+--- can have, and where one is to be set those that would leave a gap.
+local function place_of(self, key, set)
+  local n = #self
+  local at = key < 0 and n + 1 + key or key
+  if key == 0 then core.fail('%s: 0 is not a position; positions count from 1, and from -1 at the end', self.__name) end
+  if set and (at < 1 or at > n + 1 or at % 1 ~= 0) then
+    core.fail('%s: position %s is outside 1..%d; append(..) adds at the end', self.__name, tostring(key), n)
+  end
+  return at
+end
+
 --- Fields in the order of their first assignment; what each is to the module is seen when asked.
 local function assign(self, key, value)
+  if type(key) == 'number' and self.__class.__places then
+    local at = place_of(self, key, value ~= nil)
+    if at ~= key and rawget(self, at) ~= nil then return rawset(self, at, value) end
+    key = at
+  end
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
     class.refuse_plain(self, key)
   end
@@ -224,6 +241,9 @@ local function make_class(of, base)
     if key == '__held' then return nil end -- of a table that is no module
     local value = self.__held[key]
     if value == nil then value = of[key] end
+    if value == nil and type(key) == 'number' and key <= 0 and of.__places then
+      return rawget(self, place_of(self, key))
+    end
     if value == nil then last_missing.module, last_missing.key = self, key end
     return value
   end

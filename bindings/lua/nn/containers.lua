@@ -85,14 +85,16 @@ local function listed(name, doc, of, several)
     if n == 1 then fill(self, name, of, first, list_length(name, of, first)) end
   end)
   list_methods(made, of)
+  made.__places = true
   return made
 end
 
 local Sequential = listed('Sequential',
-  "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.",
+  "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input. " ..
+  'net[1] is the first, net[-1] the last.',
   module, true)
 function Sequential:forward(x, more)
-  if more ~= nil then class.refuse_inputs(self, 1, more) end
+  if more ~= nil or type(self) ~= 'table' then class.refuse_inputs(self, 1, more, x) end
   for i = 1, #self do x = self[i](x) end
   return x
 end
@@ -183,7 +185,8 @@ return {
     "Modules by name, nn.ModuleDict{a = .., b = ..}, in the order of their names; a list {{'b', ..}, {'a', ..}} " ..
     'keeps its own. dict.a, dict[name]; keys, values, items, has, size, update, pop.'),
   ModuleList = listed('ModuleList',
-    'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.', module),
+    'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called. list[-1] is the last.',
+    module),
   ParameterDict = named('ParameterDict', tensor,
     'Parameters by name, nn.ParameterDict{a = .., b = ..}; plain tensors become parameters. As ModuleDict.'),
   ParameterList = ParameterList,

@@ -133,6 +133,8 @@ end
 
 local function define_transposed(dims, apply)
   local name = ('ConvTranspose%dd'):format(dims)
+  local bind = core.declare(name .. '(x: tensor, output_size: int|ints = nil)', 'What a call takes.',
+    function(...) return ... end)
   conv[name] = module.define{
     ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, stride: int|ints = 1, ' ..
       'padding: int|ints = 0, output_padding: int|ints = 0, groups: int >= 1 = 1, bias: bool = true, ' ..
@@ -146,6 +148,7 @@ local function define_transposed(dims, apply)
     end,
     forward = function(self, x, output_size)
       local held, rest = self.__held, self.output_padding
+      if type(output_size) == 'table' then x, output_size = bind(x, output_size) end
       if output_size ~= nil and mt.is_tensor(x) then rest = padding_to(name, self, x, output_size, dims) end
       return apply(x, held.weight, held.bias, self.stride, self.padding, rest, self.groups, self.dilation)
     end,

@@ -30,18 +30,32 @@ local function shown(value)
   return numbers and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
 end
 
-method('extra()', 'What print adds to the name: the options that are not their defaults. A class may have its own.',
+--- The text of an option (one of core.parameters) that is not its default, or nothing.
+local function chosen(self, option)
+  local value = rawget(self, option.name)
+  local plain = value == nil or is_module(value) or type(value) == 'function' or tonumber(option.default) == value
+  local text = not plain and shown(value)
+  return text ~= option.default and text or nil
+end
+
+--- ", eps 0.001, momentum 0.3": those of the named options that are not their defaults.
+function class.chosen(self, ...)
+  local wanted, text = {}, ''
+  for _, name in ipairs{...} do wanted[name] = true end
+  for _, option in ipairs(core.parameters(self.__class)) do
+    local value = wanted[option.name] and chosen(self, option)
+    if value then text = ('%s, %s %s'):format(text, option.name, value) end
+  end
+  return text
+end
+
+method('extra()', 'What print adds to the name: the options that are not their defaults, from the second one that ' ..
+  'has a default on by name. A class may have its own.',
   function(self)
-    local parts, named = {}, false
-    for _, p in ipairs(core.parameters(self.__class) or {}) do
-      local value = rawget(self, p.name)
-      local text = value ~= nil and shown(value)
-      if not text or text == p.default or tonumber(p.default) == value or is_module(value) or
-        type(value) == 'function' then
-        named = true
-      else
-        parts[#parts + 1] = named and p.name .. '=' .. text or text
-      end
+    local parts = {}
+    for i, option in ipairs(core.parameters(self.__class) or {}) do
+      local text, bare = chosen(self, option), i == 1 or not option.default
+      if text then parts[#parts + 1] = bare and text or option.name .. '=' .. text end
     end
     return parts[1] and '(' .. table.concat(parts, ', ') .. ')' or ''
   end)

@@ -1,6 +1,7 @@
 -- embedding.lua -- tables of vectors, looked up by positions
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
 --- The row padding_idx, counted from 1 or from the end.
@@ -52,7 +53,7 @@ end
 
 local function extra(self)
   return ('(%d -> %d%s)'):format(self.num_embeddings, self.embedding_dim,
-    self.padding_idx and ', padding_idx ' .. self.padding_idx or '')
+    class.chosen(self, 'padding_idx', 'max_norm', 'norm_type', 'scale_grad_by_freq', 'mode', 'include_last_offset'))
 end
 
 local embedding = {}
@@ -71,6 +72,9 @@ embedding.Embedding = module.define{
   macs = function() return 0 end,
 }
 
+local bag = core.declare('EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)',
+  'What a call takes.', function(...) return ... end)
+
 embedding.EmbeddingBag = module.define{
   'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..
     "scale_grad_by_freq: bool = false, mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, " ..
@@ -85,6 +89,7 @@ embedding.EmbeddingBag = module.define{
     return table_of('EmbeddingBag', o)
   end,
   forward = function(self, ids, offsets, per_sample_weights)
+    if type(offsets) == 'table' then ids, offsets, per_sample_weights = bag(ids, offsets) end
     return mt.embedding_bag(ids, looked_up(self, ids), offsets, self.mode, per_sample_weights,
       self.include_last_offset, self.padding_idx)
   end,

@@ -1,6 +1,7 @@
 -- normalize.lua -- normalisation as modules: batch, instance, layer, group, RMS
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 local is_tensor = mt.is_tensor
 
@@ -34,8 +35,8 @@ local function momentum_of(self, held)
 end
 
 local function extra(self)
-  return ('(%d%s%s)'):format(self.num_features, self.affine and '' or ', not affine',
-    self.track_running_stats and '' or ', no running statistics')
+  return ('(%d%s%s%s)'):format(self.num_features, class.chosen(self, 'eps', 'momentum'),
+    self.affine and '' or ', not affine', self.track_running_stats and '' or ', no running statistics')
 end
 
 --- BatchNorm and InstanceNorm over `low` to `high` dimensions, where `on` says whether affine and track_running_stats

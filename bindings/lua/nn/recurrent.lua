@@ -104,6 +104,7 @@ end
 local function extra(self)
   local parts = {('%d -> %d'):format(self.input_size, self.hidden_size)}
   if (self.num_layers or 1) > 1 then parts[#parts + 1] = self.num_layers .. ' layers' end
+  if self.nonlinearity == 'relu' then parts[#parts + 1] = 'relu' end
   if (self.proj_size or 0) > 0 then parts[#parts + 1] = 'projected to ' .. self.proj_size end
   if not self.bias then parts[#parts + 1] = 'no bias' end
   if (self.dropout or 0) > 0 then parts[#parts + 1] = ('dropout %g'):format(self.dropout) end
