@@ -23,8 +23,8 @@ local options = mt.args{
   {'limit', 500, 'steps after which an episode ends', type = 'int', min = 1},
   {'target', help = 'mean steps of 100 test episodes that must be reached; if not given 95 % of the limit', min = 0},
   {'enough', help = 'mean steps at which training stops; if not given 95 % of the limit', min = 0},
-  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
-  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
+  {'report', help = 'page with everything', type = 'output'},
   {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run

@@ -31,8 +31,8 @@ local options = mt.args{
   {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
   {'top_k', help = 'draw among so many of the likeliest characters alone', type = 'int', min = 1},
   {'target', help = 'bits a character that must be reached', min = 0},
-  {'save', help = 'file for the trained parameters (safetensors)', metavar = 'FILE'},
-  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
+  {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
+  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
   {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run
@@ -46,6 +46,9 @@ local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
 local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
 local target = options.target or target_of(ids:tolist())
+if options.size % options.heads ~= 0 then
+  text.refuse('--heads %d do not divide --size %d', options.heads, options.size)
+end
 if #test <= length then text.refuse('the text is too short for windows of %d characters', length) end
 local prompt = options.prompt or all:match('\n(.)') or all:sub(1, 1)
 if not pcall(tokenizer.encode, tokenizer, prompt) then

@@ -26,8 +26,8 @@ local options = mt.args{
   {'sample', 240, 'characters to write at the end', type = 'int', min = 0},
   {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
   {'target', help = 'bits a character that must be reached', min = 0},
-  {'save', help = 'file for the trained parameters (safetensors)', metavar = 'FILE'},
-  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
+  {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
+  {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
   {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run

@@ -13,7 +13,7 @@ local core = require 'mtorch.core'
 local options = mt.args{
   {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
-  {'plot', help = 'chart of the table (.svg, .png)', metavar = 'FILE'},
+  {'plot', help = 'chart of the table (.svg, .png)', endings = {'svg', 'png'}},
 }
 mt.manual_seed(options.seed)
 

@@ -14,8 +14,8 @@ local options = mt.args {
   {'width', 2000, 'columns of the image', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_conv2d.csv', "file for the table; '' for none", metavar = 'FILE'},
-  {'plot', 'cuda_conv2d.svg', "file for the graph; '' for none", metavar = 'FILE'},
+  {'csv', 'cuda_conv2d.csv', "file for the table; '' for none", type = 'output'},
+  {'plot', 'cuda_conv2d.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 -- ---- in Lua ----------------------------------------------------------------------------------------
 

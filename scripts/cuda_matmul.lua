@@ -18,8 +18,8 @@ local options = mt.args {
   {'size', 512, 'largest n of the kernels in Lua on the CPU', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_matmul.csv', "file for the table; '' for none", metavar = 'FILE'},
-  {'plot', 'cuda_matmul.svg', "file for the graph; '' for none", metavar = 'FILE'},
+  {'csv', 'cuda_matmul.csv', "file for the table; '' for none", type = 'output'},
+  {'plot', 'cuda_matmul.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 -- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
 

@@ -12,8 +12,8 @@ local options = mt.args {
   {'largest', 2 ^ 26, 'elements of the largest sum', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_reduce.csv', "file for the table; '' for none", metavar = 'FILE'},
-  {'plot', 'cuda_reduce.svg', "file for the graph; '' for none", metavar = 'FILE'},
+  {'csv', 'cuda_reduce.csv', "file for the table; '' for none", type = 'output'},
+  {'plot', 'cuda_reduce.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 lesson.needs_gpu(options)
 

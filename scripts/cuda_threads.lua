@@ -15,8 +15,8 @@ local options = mt.args {
   {'cpu', 2 ^ 20, 'elements on the CPU', type = 'int', min = 1},
   {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
   {'compile', false, 'only compile the kernels; needs no GPU'},
-  {'csv', 'cuda_threads.csv', "file for the table; '' for none", metavar = 'FILE'},
-  {'plot', 'cuda_threads.svg', "file for the graph; '' for none", metavar = 'FILE'},
+  {'csv', 'cuda_threads.csv', "file for the table; '' for none", type = 'output'},
+  {'plot', 'cuda_threads.svg', "file for the graph; '' for none", endings = {'svg', 'png'}},
 }
 -- ---- in Lua --------------------------------------------------------------------------------------
 

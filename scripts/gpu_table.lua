@@ -5,6 +5,10 @@ local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
 local folder, seconds, quick = arg[1], tonumber(arg[2]), arg[3] == 'yes'
+if not seconds then
+  io.stderr:write('mtorch: gpu_table.lua: mtorch scripts/gpu_table.lua DIR SECONDS QUICK, as gpu_check.sh calls it\n')
+  os.exit(2)
+end
 
 local function read(path)
   local file = io.open(path)

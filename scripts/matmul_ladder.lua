@@ -27,7 +27,7 @@ local options = mt.args({
   {'data', help = "folder of MNIST's files (also .gz); if not given generated digits", metavar = 'DIR'},
   {'rows', 50000, 'digits of the whole set', type = 'int', min = 1},
   {'runs', 7, 'runs of which the median counts', type = 'int', min = 1},
-  {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", metavar = 'FILE'},
+  {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", endings = {'svg', 'png'}},
 }, words)
 
 local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end

@@ -22,7 +22,7 @@ local options = mt.args {
   {'solutions', false, 'the solutions, with pictures and times'},
   {'answers', help = 'Lua file that returns your kernels, {map = function(out, a) .. end}', metavar = 'FILE'},
   {'runs', 3, 'runs of which the median counts', type = 'int', min = 1},
-  {'csv', '', 'file for the table of times', metavar = 'FILE'},
+  {'csv', '', 'file for the table of times', type = 'output'},
 }
 
 local function counting(...)

@@ -342,7 +342,13 @@ function reference.stubs()
 end
 
 if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
-  local file, stubs, untyped = arg[1] or 'docs/reference.md', reference.stubs()
+  local file = arg[1] or 'docs/reference.md'
+  if not file:find '%.lua$' and not file:find '%.md$' then
+    io.stderr:write("mtorch: reference.lua: '", file, "' is no file to write; mtorch scripts/reference.lua ",
+      '[FILE.md | FILE.lua]\n')
+    os.exit(2)
+  end
+  local stubs, untyped = reference.stubs()
   util.write_file('reference', file, file:find('%.lua$') and stubs or reference.markdown())
   if #untyped > 0 then print('no type is known for: ' .. table.concat(sorted(untyped), ' ')) end
 end

@@ -11,7 +11,7 @@ local options = mt.args{
   {'rate', 0.1, 'learning rate', min = 0},
   {'noise', 0.1, 'standard deviation of the points about the line', min = 0},
   {'target', 0.06, 'how far off the line may be', min = 0},
-  {'plot', help = 'picture of points and line (.svg, .png)', metavar = 'FILE'},
+  {'plot', help = 'picture of points and line (.svg, .png)', endings = {'svg', 'png'}},
   {'dry_run', false, 'everything once, in small'},
 }
 local epochs = options.dry_run and 5 or options.epochs

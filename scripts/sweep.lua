@@ -27,7 +27,7 @@ local options = mt.args{
   {'mode', {'auto', 'min', 'max'}, 'whether the smaller or the larger figure is better; auto: by its name'},
   {'processes', 2, 'runs at a time', type = 'int', min = 1},
   {'target', help = 'what the best figure must reach'},
-  {'report', 'sweep.html', "page with everything; '' for none", metavar = 'FILE'},
+  {'report', 'sweep.html', "page with everything; '' for none", type = 'output'},
   {'dry_run', false, 'everything once, in small'},
   {'train', false, 'one run of the small problem, with the flags that follow'},
   {'hidden', 16, 'units of its hidden layers', type = 'int', min = 1},

@@ -24,12 +24,12 @@ local options = mt.args{
   {'rate', help = 'learning rate; if not given 0.01, 0.001 or 0.01', min = 0},
   {'train', help = 'train with so many digits; if not given all, of module4 5000', type = 'int', min = 1},
   {'workers', 1, 'threads that make batches ahead; the result is the same', type = 'int', min = 0},
-  {'checkpoint', help = 'file that is written after each epoch, and resumed from', metavar = 'FILE'},
+  {'checkpoint', help = 'file that is written after each epoch, and resumed from', type = 'output'},
   {'log', help = 'folder for TensorBoard', metavar = 'DIR'},
-  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'report', help = 'page with everything', type = 'output'},
   {'live', false, 'a browser follows the run'},
   {'target', help = 'accuracy in percent that must be reached; if not given 98.8, 97 or 95', min = 0, max = 100},
-  {'record', help = 'file for scripts/peers/mnist_torch.py: the first 100 steps', metavar = 'FILE'},
+  {'record', help = 'file for scripts/peers/mnist_torch.py: the first 100 steps', type = 'output'},
   {'dry_run', false, 'everything once, in small'},
 }
 local device, small = options.device, options.dry_run

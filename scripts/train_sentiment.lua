@@ -26,7 +26,7 @@ local options = mt.args{
   {'dropout', 0.5, 'probability of a zero before the last layer', min = 0, max = 1},
   {'target', help = "accuracy in percent that must be reached; if not given 70 of SST-2, 90 of the grammar's", min = 0},
   {'text', help = 'a sentence that the network judges at the end', metavar = 'TEXT'},
-  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'report', help = 'page with everything', type = 'output'},
   {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run

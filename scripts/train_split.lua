@@ -24,8 +24,8 @@ local options = mt.args{
   {'compile', false, 'an epoch is recorded by mt.compile and replayed'},
   {'eager', false, 'on a GPU: no graph of an epoch'},
   {'plot', false, 'write the loss curve and the decision surface (.svg)'},
-  {'json', help = 'file for the numbers', metavar = 'FILE'},
-  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'json', help = 'file for the numbers', type = 'output'},
+  {'report', help = 'page with everything', type = 'output'},
   {'live', false, 'a browser follows the run'},
 }
 --- A flag that cannot be meant ends the script with one sentence.

@@ -26,7 +26,7 @@ local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 local options = mt.args{
   {'weights', help = "PyTorch's file (.pt, .pth, .safetensors); if not given a network is trained here",
     metavar = 'FILE'},
-  {'keep', 'pretrained.safetensors', 'file for the network that is trained here', metavar = 'FILE'},
+  {'keep', 'pretrained.safetensors', 'file for the network that is trained here', type = 'output'},
   {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
   {'shots', 10, 'examples of each new class', type = 'int', min = 1},
   {'pretrain_epochs', 3, 'passes over the first task', type = 'int', min = 1},

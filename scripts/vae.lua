@@ -22,8 +22,8 @@ local options = mt.args{
   {'hidden', 400, 'units of the hidden layers', type = 'int', min = 1},
   {'latent', 20, 'numbers that stand for an image', type = 'int', min = 1},
   {'target', help = 'loss on test images that must be reached, in nats', min = 0},
-  {'plot', help = 'pictures of digits that it made up (.svg, .png)', metavar = 'FILE'},
-  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'plot', help = 'pictures of digits that it made up (.svg, .png)', endings = {'svg', 'png'}},
+  {'report', help = 'page with everything', type = 'output'},
   {'live', false, 'a browser follows the run'},
   {'dry_run', false, 'everything once, in small'},
 }

@@ -189,6 +189,25 @@ test('entries say what a flag is for, and what its values are', function()
   end
 end)
 
+test('files to write are refused before the work that they are for', function()
+  local code = "local o = mt.args{{'plot', endings = {'svg', 'png'}}, {'csv', 'a.csv', type = 'output'}} " ..
+    'print(o.plot, o.csv)'
+  eq({run(code)}, {0, 'nil\ta.csv\n', ''})
+  eq({run(code, '--plot', 'x.PNG', '--csv=')}, {0, 'x.PNG\t\n', ''})
+  eq({run(code, '--plot', '', '--csv', '/tmp/b')}, {0, 'nil\t/tmp/b\n', ''})
+  for flags, sentence in pairs{
+    ['--plot=x.gif'] = "--plot must be a file to write that ends in .svg or .png, got 'x.gif'",
+    ['--plot=/no/x.svg'] = "--plot: '/no/x.svg' cannot be written: there is no folder '/no'",
+    ['--csv=/tmp'] = "--csv: '/tmp' cannot be written: it is a folder",
+    ['--csv'] = '--csv needs a value, a file to write',
+  } do
+    local status, _, errors = run(code, flags)
+    eq({status, errors:find(sentence, 1, true) ~= nil}, {2, true})
+  end
+  raises(function() mt.args({{'plot', endings = 'svg'}}, {}) end, "the endings of 'plot' must be a list of strings")
+  raises(function() mt.args({{'plot', 'a.gif', endings = {'svg'}}}, {}) end, "the default of 'plot' must be a file")
+end)
+
 test('--help begins with the comment at the head of the script and keeps the order of the entries', function()
   local file = assert(io.open(script, 'w'))
   file:write('#!/usr/bin/env mtorch\n-- prog.lua -- does this\n--\n--   mtorch prog.lua   runs it\n',

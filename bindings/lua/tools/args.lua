@@ -5,8 +5,8 @@ local util = require 'mtorch.core.util'
 -- What is declared ----------------------------------------------------------------------------------
 
 local keys = {name = true, default = true, help = true, type = true, choices = true, min = true, max = true,
-  metavar = true, required = true}
-local kinds = {'string', 'number', 'int', 'flag'}
+  metavar = true, required = true, endings = true}
+local kinds = {'string', 'number', 'int', 'flag', 'output'}
 local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 
 local function fail(...) core.fail('args: ' .. string.format(...)) end
@@ -16,6 +16,9 @@ local function number_text(x) return ('%.14g'):format(x) end
 local function expected(o)
   if o.choices then return 'one of ' .. table.concat(o.choices, ', ') end
   if o.type == 'flag' then return 'true or false' end
+  if o.type == 'output' then
+    return 'a file to write' .. (o.endings and ' that ends in .' .. table.concat(o.endings, ' or .') or '')
+  end
   local text = o.type == 'int' and 'a whole number' or o.type == 'number' and 'a number' or 'a text'
   if o.min then text = text .. ' from ' .. number_text(o.min) end
   if o.max then text = text .. (o.min and ' to ' or ' up to ') .. number_text(o.max) end
@@ -24,10 +27,29 @@ end
 
 --- Whether a value is one that the option takes.
 local function fits(o, value)
+  if o.type == 'output' then
+    local ending = type(value) == 'string' and value:match '%.(%w+)$'
+    for _, known in ipairs(o.endings or {}) do
+      if ending and ending:lower() == known then return true end
+    end
+    return value == '' or not o.endings and type(value) == 'string'
+  end
   if lua_kinds[type(value)] ~= (o.type == 'int' and 'number' or o.type) then return false end
   if o.type == 'int' and value % 1 ~= 0 then return false end
   return o.type == 'string' or o.type == 'flag' or value == value and value >= (o.min or value)
     and value <= (o.max or value)
+end
+
+--- Why a file cannot be written that the work of hours may end with, or nothing.
+local function unwritable(path)
+  local function is_folder(name)
+    local opened = io.open(name .. '/.')
+    if opened then opened:close() end
+    return opened ~= nil
+  end
+  local folder = path:match '^(.*)/[^/]*$'
+  if path ~= '' and is_folder(path) then return 'it is a folder' end
+  if folder and folder ~= '' and not is_folder(folder) then return ("there is no folder '%s'"):format(folder) end
 end
 
 --- The choices as a list of strings that differ.
@@ -57,12 +79,16 @@ local function checked(o)
     check_choices(o)
     o.type = 'string'
   end
-  o.type = o.type or lua_kinds[type(o.default)] or o.default == nil and ((o.min or o.max) and 'number' or 'string')
+  if o.endings ~= nil and (type(o.endings) ~= 'table' or type(o.endings[1]) ~= 'string') then
+    fail("the endings of '%s' must be a list of strings, got %s", o.name, core.describe(o.endings))
+  end
+  o.type = o.type or o.endings and 'output' or lua_kinds[type(o.default)] or o.default == nil and
+    ((o.min or o.max) and 'number' or 'string')
   if not o.type then
     fail("the default of '%s' must be a number, a string, a boolean or a list of choices, got %s", o.name,
       core.describe(o.default))
   end
-  if not (' string number int flag '):find(' ' .. tostring(o.type) .. ' ', 1, true) then
+  if not (' string number int flag output '):find(' ' .. tostring(o.type) .. ' ', 1, true) then
     fail("the type of '%s' must be one of %s, got %s", o.name, table.concat(kinds, ', '), core.describe(o.type))
   end
   if o.type == 'flag' and o.default == nil then o.default = false end
@@ -140,7 +166,8 @@ end
 local function metavar(o)
   if o.metavar then return ' ' .. o.metavar end
   if o.choices then return ' ' .. table.concat(o.choices, '|') end
-  return o.type == 'flag' and '' or o.type == 'int' and ' N' or o.type == 'number' and ' X' or ' TEXT'
+  return o.type == 'flag' and '' or o.type == 'int' and ' N' or o.type == 'number' and ' X' or
+    o.type == 'output' and ' FILE' or ' TEXT'
 end
 
 local function facts(o)
@@ -183,6 +210,7 @@ local no = {['false'] = true, no = true, off = true, ['0'] = true}
 
 --- The value of a word for the option, or nil.
 local function converted(o, word)
+  if o.type == 'output' then return fits(o, word) and word or nil end
   if o.type == 'string' then
     if not o.choices then return word end
     for _, choice in ipairs(o.choices) do
@@ -236,6 +264,9 @@ local function parse(options, by_flag, words)
       local shown = tonumber(value) and value or ("'%s'"):format(value)
       return nil, ('%s must be %s, got %s'):format(o.flag, expected(o), shown)
     end
+    if o.type == 'output' and value == '' then values[o.name] = o.default and '' end
+    local reason = o.type == 'output' and unwritable(value)
+    if reason then return nil, ("%s: '%s' cannot be written: %s"):format(o.flag, value, reason) end
     i = i + 1
   end
   for _, o in ipairs(options) do
@@ -248,8 +279,8 @@ end
 
 --- `mt.args{hidden = 100, rate = 0.05, dataset = {'split', 'xor'}}` reads the script's flags: types come from the
 --- defaults, a list is a choice. An entry in the list says more, and keeps its place in --help:
---- `{'hidden', 100, 'units of each layer', type = 'int', min = 1}`. Other fields: choices, max, metavar, required;
---- without a default the value is nil where the flag is not given.
+--- `{'hidden', 100, 'units of each layer', type = 'int', min = 1}`. Other fields: choices, max, metavar, required,
+--- endings; without a default the value is nil where the flag is not given.
 return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
   "types from the defaults, a list is a choice, dry_run is --dry-run; {'hidden', 100, 'units of each layer', " ..
   "type='int', min=1} says more, mt.help('flags'); --device --threads --seed --help always. Returns their values.",

@@ -116,8 +116,10 @@ says more, and --help shows entries in their order, behind the comment at the he
     {'model', {'small', 'large'}, 'the network'},                             a choice; also choices={..}, default=
     {'epochs', help='passes; if not given 10', type='int', min=1},            nil where it is not given
     {'shuffle', true, 'mix the rows'},                                        --no-shuffle
+    {'plot', type='output', endings={'svg', 'png'}, help='the curve'},        a file to write: its folder must be there
   }
-type is 'string', 'number', 'int' or 'flag'. --device --threads --seed take effect at once; o.device is a name.]],
+type is 'string', 'number', 'int', 'flag' or 'output'. --device --threads --seed take effect at once; o.device is a
+name.]],
   progress = [[
 Progress. A line on the terminal with a bar, values, the time left and the time of a step; nothing in a log.
   for i in mt.progress(n) do .. end                         for x, y in mt.progress(loader, {label='train'}) do .. end
