@@ -230,7 +230,7 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
     share = to(l.kept, logp.dtype());
   }
   Tensor loss = nothing
-                    ? zeros(l.position.shape(), logp)
+                    ? sum(logp, {1})  // zeros that have a gradient
                     : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), 0.0);
   if (weight.defined()) loss = loss * share;
   if (smoothing > 0 && !nothing) {

@@ -1,12 +1,21 @@
 -- test_compile_notices.lua -- mt.compile: changes between calls that no argument shows, and numbers that decide
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, raises = t.test, t.raises
+local test, eq, raises = t.test, t.eq, t.raises
 local nn = mt.nn
 
 local function same(a, b, what)
   assert(mt.is_tensor(a) == mt.is_tensor(b) and
     (mt.is_tensor(a) and mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}) or a == b), what)
+end
+
+local function told(fn)
+  local kept, lines = io.stderr, {}
+  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat({...}) end} -- luacheck: ignore 122
+  local ok, why = pcall(fn)
+  io.stderr = kept -- luacheck: ignore 122
+  if not ok then error(why, 0) end
+  return table.concat(lines)
 end
 
 --- make(wrap) returns the call of a turn; that of the step itself and of the compiled one give the same.
@@ -282,6 +291,77 @@ test('numbers that decide behind a test, in a method, a metamethod, a function o
       return function(c) return step(x, 5 + 9 * c), name end
     end)
   end
+end)
+
+test('a module is a step; what it captures is compared', function()
+  local net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+  local fast, text = mt.compile(net)
+  text = told(function()
+    mt.no_grad(function()
+      for k = 1, 12 do
+        if k == 6 then net:eval() end
+        mt.manual_seed(k)
+        local y = net(x)
+        mt.manual_seed(k)
+        same(y, fast(x), 'call ' .. k)
+      end
+    end)
+  end)
+  assert(text:find "the module Sequential is recorded again: 'the step.2.training' was true and is false", text)
+  assert(mt.explain(fast):find 'compiled step, the module Sequential')
+  text = told(function() for _ = 1, 3 do fast(x) end end)
+  assert(text:find 'the module Sequential runs as it is: result 1 leads back to a graph', text)
+end)
+
+test('a captured shape is a list; a grid kernel and results in a table are reasons not to compile', function()
+  local shape = mt.zeros(2, 6).shape
+  local step = mt.compile(function(a) return a:reshape(shape):sum(1) end)
+  eq(told(function() for _ = 1, 5 do same(step(x), x:reshape(2, 6):sum(1)) end end), '')
+  shape[1], shape[2] = 3, 4
+  assert(told(function() same(step(x), x:reshape(3, 4):sum(1)) end):find "'shape.1' was 2 and is 3")
+  local k = mt.kernel(function(a)
+    local i = grid(1)
+    if i <= #a then a[i] = 2 end
+  end)
+  for name, f in pairs{
+    ["'k' %(kernel k%) cannot be recorded; call it outside"] = function(a)
+      local b = a:flatten()
+      k:over(b)(b)
+      return b
+    end,
+    ['result 1 is a table; return its tensors as several results'] = function(a) return {y = a * 2} end,
+  } do
+    local compiled = mt.compile(f)
+    local text = told(function() for _ = 1, 5 do compiled(x:clone()) end end)
+    assert(text:find(name), text)
+    eq(select(2, text:gsub('\n', '')), 1)
+  end
+end)
+
+test('a GradScaler beside a step that scales; an average that would count inside', function()
+  local net = nn.Linear(3, 1)
+  local opt, scaler = mt.optim.SGD(net:parameters(), {lr = 0.01}), mt.GradScaler{init_scale = 8, growth_interval = 6}
+  local step = mt.compile(function(a)
+    opt:zero_grad()
+    scaler:scale(net(a):sum()):backward()
+  end)
+  local text = told(function()
+    for _ = 1, 12 do
+      step(x)
+      scaler:step(opt)
+      scaler:update()
+    end
+  end)
+  eq(scaler:get_scale(), 32)
+  eq(select(2, text:gsub('\n', '')), 1, text)
+  assert(text:find "'scaler.factor' was 8 and is 16", text)
+  local average = mt.optim.swa.AveragedModel(net)
+  local counts = mt.compile(function(a)
+    average:update_parameters(net)
+    return a * 2
+  end)
+  counts(x)
+  raises(function() counts(x) end, 'update_parameters: an average cannot count inside a compiled step; call it after')
 end)
 
 test('arguments of another layout: sums go along their strides', function()

@@ -129,6 +129,18 @@ test('ctc_loss refuses', function()
   raises(function() mt.ctc_loss(p, spelled, {6, 4, 5}, {2, 3, 0}, 0) end, '0 is not a position')
 end)
 
+test('of no rows labels have a loss with a gradient too', function()
+  for _, reduction in ipairs{'sum', 'mean', 'none'} do
+    for _, loss in ipairs{mt.cross_entropy, mt.nll_loss} do
+      local z = mt.zeros(0, 4):requires_grad_()
+      local l = loss(z, mt.zeros({0}, 'int64'), {reduction = reduction, weight = mt.ones(4)})
+      eq(reduction == 'none' and l.shape[1] or reduction == 'sum' and l:item() or 0, 0)
+      l:sum():backward()
+      eq(z.grad.shape, z.shape)
+    end
+  end
+end)
+
 for _, row in ipairs{
   {'gaussian', function(u, v, s) return mt.gaussian_nll_loss(u, v, s:square() + 0.5) end, {4, 3}, {4, 3}, {4, 1}},
   {'poisson', function(u, v) return mt.poisson_nll_loss(u, v:square() + 1.1, {full = true}) end, {5}, {5}},

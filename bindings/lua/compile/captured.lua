@@ -104,10 +104,20 @@ local function visit_table(list, t, name, seen)
   add_keys(list, t, name)
 end
 
---- An object: its fields, and the class that its metatable is.
+local function is_list_of_numbers(t)
+  for _, value in next, t do
+    if type(value) ~= 'number' then return false end
+  end
+  return true
+end
+
+--- An object: its fields, and the class that its metatable is. A shape hides it, a grid kernel too.
 local function visit_object(list, t, name, seen)
   local meta = getmetatable(t)
-  if type(meta) ~= 'table' then return refuse(list, "'%s' hides its metatable", name) end
+  if type(meta) ~= 'table' then
+    if is_list_of_numbers(t) then return visit_table(list, t, name, seen) end
+    return refuse(list, "'%s' (%s) cannot be recorded; call it outside", name, tostring(t))
+  end
   list.objects[#list.objects + 1] = {t = t, meta = meta, name = name}
   visit_table(list, t, name, seen)
   visit(list, meta, name .. "'s class", seen)
@@ -172,7 +182,7 @@ end
 --- What `f` captures, with the values of now; `why` says what cannot be compared.
 function captured.of(f)
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {}}
-  visit_function(list, f, 'the step', {})
+  visit(list, f, 'the step', {})
   return list
 end
 

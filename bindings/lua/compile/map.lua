@@ -36,12 +36,18 @@ local function note_latest(record, kinds, made)
   if #kinds == made.inputs and #made.operands == 0 then record.latest[#kinds] = made end
 end
 
+--- How many arguments the function takes, at least one, and whether it takes more.
+local function taken(f)
+  local info = debug.getinfo(f, 'u')
+  return math.max(info.nparams, 1), info.isvararg
+end
+
 --- The program for arguments of these kinds, made where none holds any more, and the captured numbers; without kinds
 --- for as many tensors as the function has arguments.
 local function program_for(record, kinds)
   if not kinds then
     kinds = {}
-    for i = 1, math.max(debug.getinfo(record.f, 'u').nparams, 1) do kinds[i] = 'tensor' end
+    for i = 1, (taken(record.f)) do kinds[i] = 'tensor' end
   end
   local key = table.concat(kinds, ' ')
   local list = record.programs[key]
@@ -55,6 +61,10 @@ local function program_for(record, kinds)
       note_latest(record, kinds, list[i])
       return list[i], numbers
     end
+  end
+  local most, more = taken(record.f)
+  if #kinds > most and not more then
+    core.fail('%s: the function takes %d argument%s and got %d', record.name, most, most == 1 and '' or 's', #kinds)
   end
   local made = trace.compile(record.f, kinds, record.name)
   table.insert(list, 1, made)

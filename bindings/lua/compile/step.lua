@@ -8,7 +8,7 @@ local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
 
-local pack, place_of = core.pack, core.place_of
+local pack = core.pack
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 
 local function same(a, b)
@@ -74,6 +74,14 @@ local function raise(routine, message)
   core.fail('%s', message)
 end
 
+--- A reason not to record results: a table, whose tensors no replay would fill.
+local function table_among(results)
+  for i = 1, results.n do
+    local x = results[i]
+    if type(x) == 'table' then return ('result %d is a table; return its tensors as several results'):format(i) end
+  end
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
   local inputs, tensors, has_numbers = {}, {}, entry.captures_numbers
@@ -107,7 +115,8 @@ local function record(self, entry, arguments)
     list[#list + 1] = x
     which[i] = #list
   end)
-  local step, why = parts.step_finish(recording.handle, list)
+  local step, why = nil, table_among(out)
+  if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
   if not step then
     mt.no_grad(function() -- what was changed in place were copies
       for i, x in ipairs(inputs) do
@@ -119,7 +128,7 @@ local function record(self, entry, arguments)
   local kept = parts.step_copies(list) -- a replay writes where they were
   for i, k in pairs(which) do out[i] = kept[k] end
   return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
-    results = out, captured = captured.of(self.f)}
+    results = out, captured = captured.of(self.step)}
 end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
@@ -327,17 +336,17 @@ local function entry_for(self, mode, n, ...)
   end
   table.insert(entries, 1, entry)
   if other then
-    tell('%s is recorded again: %s', place_of(self.f), other)
+    tell('%s is recorded again: %s', self.place, other)
   end
   if #entries > most_programs then
     entries[#entries] = nil
     self.dropped = (self.dropped or 0) + 1
     if self.dropped == 1 then
       tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
-        place_of(self.f), most_programs)
+        self.place, most_programs)
     elseif self.dropped == 3 * most_programs then -- recording costs more than replays gain
       self.eager = 'its arguments or captured values change too often'
-      tell('%s runs as it is: %s%s; pass what changes as a tensor', place_of(self.f), self.eager,
+      tell('%s runs as it is: %s%s; pass what changes as a tensor', self.place, self.eager,
         self.fixed and (' (%s)'):format(self.fixed) or '')
     end
   end
@@ -346,7 +355,7 @@ end
 
 local function give_up(self, entry, why)
   entry.eager = why
-  tell('%s runs as it is: %s', place_of(self.f), why)
+  tell('%s runs as it is: %s', self.place, why)
 end
 
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
@@ -358,7 +367,7 @@ local function slow_call(self, entry, ...)
       is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
   end)
   if not why_not and entry.calls == 1 then return self.f(...) end
-  why_not = why_not or not entry.program and captured.of(self.f).why
+  why_not = why_not or not entry.program and captured.of(self.step).why
   if why_not then
     give_up(self, entry, why_not)
     return self.f(...)
@@ -422,7 +431,7 @@ local function call(self, ...)
     if changes_argument then return self.f(...) end
     if not fits then
       tell('%s is recorded again: a parameter or gradient lies elsewhere, or requires_grad is another',
-        place_of(self.f))
+        self.place)
       entry.program, entry.tried, entry.free, entry.moved = nil, false, nil, entry.moved + 1
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
@@ -454,7 +463,9 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
-    local self = {f = f, verify = verify, entries = {}}
+    local is_function = type(f) == 'function'
+    local self = {step = f, f = is_function and f or function(...) return f(...) end, verify = verify, entries = {},
+      place = is_function and core.place_of(f) or core.describe(f)}
     local function compiled_step(...) return call(self, ...) end
     steps[compiled_step] = self
     return compiled_step
@@ -479,7 +490,7 @@ end
 explain.describers[#explain.describers + 1] = function(f, text, _, ...)
   local self = steps[f]
   if not self then return end
-  text:line('compiled step, the function at %s', place_of(self.f))
+  text:line('compiled step, %s%s', type(self.step) == 'function' and 'the function at ' or '', self.place)
   local entry_now = self.entries[1]
   for _ = 1, select('#', ...) > 0 and not (entry_now and entry_now.tried) and 3 or 0 do f(...) end
   for _, entry in ipairs(self.entries) do

@@ -11,13 +11,18 @@ function GradScaler:describe()
     self.growth_factor, self.backoff_factor, self.growth_interval)
 end
 
---- What is known about an optimizer since the last update.
+--- What a compiled step that scales does not depend on: `tracker`, updates since the scale changed, and `seen`, what
+--- is known about an optimizer since the last update.
+local books = setmetatable({}, {__mode = 'k'})
+local function forget() return setmetatable({}, {__mode = 'k'}) end
+
 local function record_of(self, opt)
   if type(opt) ~= 'table' or type(opt.param_groups) ~= 'table' then
     core.fail('GradScaler: an optimizer is needed, got ' .. core.describe(opt))
   end
-  self.seen[opt] = self.seen[opt] or {}
-  return self.seen[opt]
+  local seen = books[self].seen
+  seen[opt] = seen[opt] or {}
+  return seen[opt]
 end
 
 method('scale(x)', 'The loss (or a list of tensors) times the scale: its gradients are that much larger.',
@@ -79,13 +84,11 @@ method('step(opt, closure=nil)', "The optimizer's step, unless a gradient is inf
     if not record.infinite then return opt:step() end
   end)
 
-local function forget() return setmetatable({}, {__mode = 'k'}) end
-
 method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrinks where a gradient was not ' ..
   'finite, and grows after growth_interval updates without. A number sets it.', function(self, new_scale)
     if not self.enabled then return end
-    local looked, infinite = new_scale ~= nil, false
-    for _, record in pairs(self.seen) do
+    local book, looked, infinite = books[self], new_scale ~= nil, false
+    for _, record in pairs(book.seen) do
       looked = looked or record.unscaled
       infinite = infinite or record.infinite
     end
@@ -93,15 +96,15 @@ method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrink
     if new_scale then
       self.factor = new_scale
     elseif infinite then
-      self.factor, self.tracker = self.factor * self.backoff_factor, 0
+      self.factor, book.tracker = self.factor * self.backoff_factor, 0
     else
-      self.tracker = self.tracker + 1
-      if self.tracker >= self.growth_interval then
+      book.tracker = book.tracker + 1
+      if book.tracker >= self.growth_interval then
         local grown = self.factor * self.growth_factor
-        self.factor, self.tracker = grown < 3e38 and grown or self.factor, 0 -- float32 holds it
+        self.factor, book.tracker = grown < 3e38 and grown or self.factor, 0 -- float32 holds it
       end
     end
-    self.seen = forget()
+    book.seen = forget()
   end)
 
 method('get_scale()', 'The scale, 1 where it is not enabled.',
@@ -111,7 +114,7 @@ method('is_enabled()', 'Whether it scales.', function(self) return self.enabled 
 method('state_dict()', 'The scale and the options, for load_state_dict; of one that is not enabled {}.', function(self)
   if not self.enabled then return {} end
   return {scale = self.factor, growth_factor = self.growth_factor, backoff_factor = self.backoff_factor,
-          growth_interval = self.growth_interval, _growth_tracker = self.tracker}
+          growth_interval = self.growth_interval, _growth_tracker = books[self].tracker}
 end)
 
 local saved = {scale = 'finite > 0', growth_factor = 'finite > 1', backoff_factor = 'number > 0 < 1',
@@ -126,7 +129,7 @@ method('load_state_dict(state)', 'Goes on from what state_dict() of an enabled o
     end
   end
   core.check_options('GradScaler', state, saved)
-  self.factor, self.tracker = state.scale, state._growth_tracker
+  self.factor, books[self].tracker = state.scale, state._growth_tracker
   self.growth_factor, self.backoff_factor = state.growth_factor, state.backoff_factor
   self.growth_interval = state.growth_interval
   return self
@@ -137,4 +140,4 @@ return {GradScaler = object.constructor(GradScaler, 'GradScaler(init_scale: fini
   'Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: ' ..
   's:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps ' ..
   'with infinite or NaN gradients are left out and shrink the scale.',
-  function(self) self.factor, self.tracker, self.seen = self.init_scale, 0, forget() end)}
+  function(self) self.factor, books[self] = self.init_scale, {tracker = 0, seen = forget()} end)}

@@ -54,6 +54,9 @@ function AveragedModel:update_parameters(model)
   if not class.is_module(model) then
     core.fail('update_parameters: a module is needed, avg:update_parameters(net), got %s', core.describe(model))
   end
+  if core.step_recording then -- Lua is not replayed
+    core.step_recording:refuse('update_parameters: an average cannot count inside a compiled step; call it after it')
+  end
   local n = self.n_averaged:item()
   local mine, theirs = self.module:parameters(), model:parameters()
   check_alike(mine, theirs, 'parameters')
