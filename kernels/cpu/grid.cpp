@@ -19,6 +19,21 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+/// Where each lane of a tile is, which lasts from tile to tile and launch to launch.
+struct Coordinates {
+  int n[3];
+  alignas(64) int64_t of[3][kGridLanes];
+  void set(const int* shape) {
+    if (n[0] == shape[0] && n[1] == shape[1] && n[2] == shape[2]) return;
+    for (int k = 0; k < 3; ++k) n[k] = shape[k];
+    int l = 0;
+    for (int z = 0; z < n[2]; ++z)
+      for (int y = 0; y < n[1]; ++y)
+        for (int x = 0; x < n[0]; ++x, ++l) of[0][l] = x, of[1][l] = y, of[2][l] = z;
+  }
+};
+thread_local Coordinates coordinates;
+
 /// A machine that follows instructions, for kernels with real numbers R.
 template <class R> struct Walk : GridMachine {
   using I = GridInstruction;
@@ -151,17 +166,18 @@ template <class R> struct Walk : GridMachine {
     for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
     const int64_t least = i.op == GridOp::lt ? 0 : 1;  // true where d < least
     bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
-    const int64_t s = d.step[0];
-    if (!one_row() || s == 0) {
-      for (int l = a.lo; l < a.hi; ++l) out[l] = value(d, l) < least;
-      return;
-    }
-    // base + s * l < least: l < edge where s > 0, else l >= edge
-    const int64_t room = s > 0 ? least - d.base : d.base - least, step = s > 0 ? s : -s;
-    int64_t edge = s > 0 ? -math::floor_divide(-room, step) : math::floor_divide(room, step) + 1;
-    edge = edge < a.lo ? a.lo : edge > a.hi ? a.hi : edge;
-    std::memset(out + a.lo, s > 0, size_t(edge - a.lo));
-    std::memset(out + edge, s < 0, size_t(a.hi - edge));
+    const int64_t s = d.step[0], step = s > 0 ? s : -s;
+    each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
+      const int64_t base = d.base + d.step[1] * y + d.step[2] * z;
+      if (s == 0) return void(std::memset(out + from, base < least, size_t(to - from)));
+      // base + s * x < least: x < edge where s > 0, else x >= edge
+      const int64_t room = s > 0 ? least - base : base - least;
+      int64_t edge =
+          begin + (s > 0 ? -math::floor_divide(-room, step) : math::floor_divide(room, step) + 1);
+      edge = edge < from ? from : edge > to ? to : edge;
+      std::memset(out + from, s > 0, size_t(edge - from));
+      std::memset(out + edge, s < 0, size_t(to - edge));
+    });
   }
 
   // ---- control flow ------------------------------------------------------------------------------
@@ -453,15 +469,9 @@ template <class R> struct Walk : GridMachine {
   // ---- tiles -------------------------------------------------------------------------------------
 
   void set_shape(const int64_t* size) {
-    int64_t shape[3];
-    for (int k = 0; k < 3; ++k) shape[k] = size[grid.axes[k]];
-    if (lanes && shape[0] == n[0] && shape[1] == n[1] && shape[2] == n[2]) return;
-    lanes = int(shape[0] * shape[1] * shape[2]);
-    for (int k = 0; k < 3; ++k) n[k] = int(shape[k]);
-    int l = 0;
-    for (int z = 0; z < n[2]; ++z)
-      for (int y = 0; y < n[1]; ++y)
-        for (int x = 0; x < n[0]; ++x, ++l) lane[0][l] = x, lane[1][l] = y, lane[2][l] = z;
+    for (int k = 0; k < 3; ++k) n[k] = int(size[grid.axes[k]]), lane[k] = coordinates.of[k];
+    lanes = n[0] * n[1] * n[2];
+    coordinates.set(n);
   }
   void run_tile(int64_t number) {
     tile = number;
@@ -530,7 +540,6 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   m.left = parts.take<uint8_t*>(p.count);
   m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
-  for (auto& coordinate : m.lane) coordinate = parts.take<int64_t>(kGridLanes);
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
   m.spare = parts.take<char>(8 * kGridLanes);
   const int64_t most = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
@@ -584,7 +593,8 @@ void launch_grid(const Grid& g) {
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
-  const int64_t pieces = alone ? 1 : tiles < 256 ? tiles : 256;
+  const int64_t least = tiles < 32 ? tiles : 32, many = tiles / 8;  // each lays out its memory
+  const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;
   parallel(pieces, !alone, [&](int64_t i) {
     const int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
     if (g.program->real == Dtype::f64) run_tiles<double>(g, from, to);

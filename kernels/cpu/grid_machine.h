@@ -75,7 +75,21 @@ struct GridMachine {
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
   GridBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
-  /// Whether the active lanes are a box, as behind a guard of each coordinate, and which.
+  /// f(first lane, behind the last, the row's lane 0, y, z) of each row of the lanes lo .. hi - 1.
+  template <class F> void each_row(int lo, int hi, const F& f) const {
+    for (int l = lo; l < hi;) {
+      const int row = l / n[0], begin = row * n[0], end = begin + n[0] < hi ? begin + n[0] : hi;
+      f(l, end, begin, row % n[1], row / n[1]);
+      l = end;
+    }
+  }
+  /// f(first lane, y, z) of each row of a box.
+  template <class F> void each_row_of(const GridBox& b, const F& f) const {
+    for (int z = b.lo[2]; z < b.hi[2]; ++z)
+      for (int y = b.lo[1]; y < b.hi[1]; ++y) f((z * n[1] + y) * n[0] + b.lo[0], y, z);
+  }
+  /// The smallest box around the active lanes, of which there are some. True where it has no others, as
+  /// behind a guard of each coordinate.
   bool box_of(Active, GridBox&) const;
   /// Writes an affine number as a vector of whole numbers.
   void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;

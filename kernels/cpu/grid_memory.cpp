@@ -94,12 +94,10 @@ const Mover& mover(Dtype d, Dtype real) {
 // ---- which elements ------------------------------------------------------------------------------
 
 void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
-  if (one_row()) {
-    const int64_t base = a.base, step = a.step[0];
-    for (int l = lo; l < hi; ++l) out[l] = base + step * l;
-  } else {
-    for (int l = lo; l < hi; ++l) out[l] = value(a, l);
-  }
+  each_row(lo, hi, [&](int from, int to, int begin, int y, int z) {
+    const int64_t step = a.step[0], base = a.base + a.step[1] * y + a.step[2] * z - step * begin;
+    for (int l = from; l < to; ++l) out[l] = base + step * l;
+  });
 }
 
 int64_t GridMachine::index_of(const GridItem& x, int l) const {
@@ -112,18 +110,22 @@ bool GridMachine::box_of(Active a, GridBox& b) const {
   b = whole_tile();
   if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
-  for (int k = 0; k < 3; ++k) {  // the first and the last lane are its corners, if it is one
-    b.lo[k] = int(lane[k][a.lo]), b.hi[k] = int(lane[k][a.hi - 1]) + 1;
-    if (b.lo[k] >= b.hi[k]) return false;
-  }
+  b = {{n[0], n[1], n[2]}, {0, 0, 0}};
   int active = 0;
-  for (int l = a.lo; l < a.hi; ++l) active += a.has(l);
-  if (active != (b.hi[0] - b.lo[0]) * (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2])) return false;
-  for (int z = b.lo[2]; z < b.hi[2]; ++z)
-    for (int y = b.lo[1]; y < b.hi[1]; ++y)
-      for (int x = b.lo[0], row = (z * n[1] + y) * n[0]; x < b.hi[0]; ++x)
-        if (!a.has(row + x)) return false;
-  return true;
+  each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
+    const void* const one =
+        a.mask ? __builtin_memchr(a.mask + from, 1, size_t(to - from)) : nullptr;
+    if (a.mask && !one) return;
+    int first = one ? int(static_cast<const uint8_t*>(one) - a.mask) : from, last = to - 1;
+    while (a.mask && !a.mask[last]) --last;
+    for (int l = first; l <= last; ++l) active += a.has(l);
+    const int lo[] = {first - begin, y, z}, hi[] = {last + 1 - begin, y + 1, z + 1};
+    for (int k = 0; k < 3; ++k) {
+      b.lo[k] = lo[k] < b.lo[k] ? lo[k] : b.lo[k];
+      b.hi[k] = hi[k] > b.hi[k] ? hi[k] : b.hi[k];
+    }
+  });
+  return active == (b.hi[0] - b.lo[0]) * (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
 bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
@@ -267,6 +269,18 @@ void GridMachine::load(const GridInstruction& i, Active a) {
     }
     return;
   }
+  GridBox box;
+  if (!grid.check && !one_row() && (a.mask || a.lo > 0 || a.hi < lanes)) {
+    box_of(a, box);
+    if (affine_place(i, box, p)) {
+      each_row_of(box, [&](int lane, int y, int z) {
+        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
+        m.read_run(out + lane * bytes, static_cast<const char*>(t.data) + at * item, p.step[0],
+                   box.hi[0] - box.lo[0]);
+      });
+      return;
+    }
+  }
   if (!lane_places(i, a)) {
     __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
     return;
@@ -279,25 +293,24 @@ void GridMachine::load(const GridInstruction& i, Active a) {
 
 void GridMachine::store(const GridInstruction& i, Active a) {
   const GridTensor& t = tensor[i.tensor];
-  const int64_t item = item_size(t.dtype);
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
   const Mover& m = mover(t.dtype, program.real);
-  const void* const in = operand(i.a, a.lo, bytes_of(i.type));
   const bool one = i.a < 0;
   Place p;
-  if (!grid.check && !a.mask && (one_row() || (a.lo == 0 && a.hi == lanes)) &&
-      affine_place(i, a, p) && p.step[0] != 0) {
-    const int lo = one_row() ? a.lo : 0, length = one_row() ? a.hi - a.lo : n[0];
-    const char* row = static_cast<const char*>(in);
-    for (int z = 0; z < n[2]; ++z)
-      for (int y = 0; y < n[1]; ++y, row += one ? 0 : length * bytes_of(i.type)) {
-        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + lo * p.step[0];
-        m.write_run(static_cast<char*>(t.data) + at * item, p.step[0], row, one, length);
-      }
+  GridBox box;
+  if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
+    const char* const in = static_cast<const char*>(operand(i.a, 0, bytes));
+    char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;
+    const int64_t length = box.hi[0] - box.lo[0], each = one ? 0 : bytes;
+    each_row_of(box, [&](int lane, int y, int z) {
+      m.write_run(to + (z * p.step[2] + y * p.step[1]) * item, p.step[0], in + lane * each, one,
+                  length);
+    });
     return;
   }
   if (!lane_places(i, a)) return;
   note_valid(i, a, true, false);
-  m.write_at(t.data, offset + a.lo, valid + a.lo, in, one, a.hi - a.lo);
+  m.write_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), one, a.hi - a.lo);
 }
 
 void GridMachine::atomic_add(const GridInstruction& i, Active a) {

@@ -939,4 +939,35 @@ test('the same bits for every number of threads', function()
   mt.set_num_threads(before)
 end)
 
+test('guards of several coordinates, at widths of one row and of several rows in a tile', function()
+  local stencil = mt.kernel(function(a, b)
+    local i, j, k = grid(3)
+    local nz, ny, nx = a.shape[1], a.shape[2], a.shape[3]
+    if i > 1 and i < nx and j > 1 and j < ny and k <= nz then
+      b[k][j][i] = a[k][j][i - 1] + a[k][j][i + 1] * 2 + a[k][j - 1][i] * 3 + a[k][j + 1][i] * 4
+    elseif i % 3 == 0 and i <= nx and j <= ny and k <= nz then
+      b[k][j][i] = i + 100 * j
+    end
+  end)
+  for _, dtype in ipairs{'float32', 'float64', 'int32', 'float16'} do
+    for _, size in ipairs{{1, 5, 7}, {3, 20, 64}, {2, 9, 100}, {1, 4, 300}, {1, 3, 1100}, {5, 12, 11}} do
+      local nz, ny, nx = unpack(size)
+      local a = mt.randint(-5, 5, size):to(dtype)
+      local b = mt.full(size, 7, {dtype = dtype})
+      local expected = b:clone()
+      for j = 1, ny do
+        for i = 3, nx, 3 do expected[{{}, j, i}] = i + 100 * j end
+      end
+      expected[{{}, {2, ny - 1}, {2, nx - 1}}] = a[{{}, {2, ny - 1}, {1, nx - 2}}] + a[{{}, {2, ny - 1}, {3, nx}}] * 2 +
+        a[{{}, {1, ny - 2}, {2, nx - 1}}] * 3 + a[{{}, {3, ny}, {2, nx - 1}}] * 4
+      local blocks = {mt.cdiv(nx, 16), mt.cdiv(ny, 8), nz}
+      stencil[{blocks, {16, 8, 1}}](a, b)
+      eq(b:tolist(), expected:tolist())
+      local turned = mt.full({nx, ny, nz}, 7, {dtype = dtype}):permute(3, 2, 1)
+      stencil[{blocks, {16, 8, 1}}](a:transpose(2, 3):contiguous():transpose(2, 3), turned)
+      eq(turned:tolist(), expected:tolist())
+    end
+  end
+end)
+
 testing.finish()
