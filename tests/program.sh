@@ -103,6 +103,37 @@ for words in '-e' '--threads 0' '--threads many' '--seed abc' '--threads'; do
   run '' $words && is "usage error: $words" "$status" 2
   is "nothing on stdout: $words" "$out" ''
 done
+# told WORDS SENTENCE: a usage error in one sentence.
+told() {
+  # shellcheck disable=SC2086  # words
+  run '' $1 && is "usage error: $1" "$status:$(head -n 1 err)" "2:mtorch: $2"
+}
+told --device '--device needs a value'
+told -e '-e needs a value'
+told '--threads 1.5' "--threads: a whole number from 1 to 1024 is needed, got '1.5'"
+told '--seed=x' "--seed: a number is needed, got 'x'"
+told '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"
+told '-z' "unknown option '-z'"
+told 'doctor --help' 'doctor takes nothing more'
+# hinted CODE HINT: what the error adds.
+hinted() {
+  printf '%s\n' "$1" >hinted.lua
+  run '' hinted.lua && has "a hint for $1" err "$2"
+}
+hinted 'mt.ones(2)' "(a nil value) (local mt = require 'mtorch' comes first)"
+hinted 'local x = nn.ReLU()' '(a nil value) (it is mt.nn: local nn = mt.nn)'
+hinted 'tensor{1}' '(a nil value) (it is mt.tensor)'
+hinted 'Linear(2, 3)' '(a nil value) (it is mt.nn.Linear)'
+hinted 'print(len(x))' '(a nil value) (Lua writes #x)'
+hinted 'torch.ones(2)' "(a nil value) (here it is mt: local mt = require 'mtorch')"
+hinted 'x += 2' '(there is no +=: write x = x + 1)'
+hinted 'if x != 2 then end' '("not equal" is ~=, "not" is the word not)'
+hinted 'x = f(a, dim=1)' '(options by name stand in a table, f(x, {dim = 1}))'
+hinted 'x = [1, 2]' '(a list is {1, 2})'
+run 'x += 2' - && has 'also from standard input' err '(there is no +='
+run 'local y = 3\ny:sum()\n' -i &&
+  has 'a local of an earlier line' err "(it was local to its line: at the prompt write y = ..)"
+
 run '' missing.lua && expect 'a missing script' 1 ''
 has 'is named' err missing.lua
 run '' lib && expect 'a directory as script' 1 ''
@@ -141,8 +172,8 @@ run '' -e 'local n = require("mtorch").nn.Linear(1, 1) local _ = n.more local t 
 
 run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
   has 'a tensor where Lua wants a number: the cure' err '(the number in a tensor is x:item())'
-run '' -e 'require("mtorch").nn.Sequential.forward()' &&
-  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/containers.lua:'
+run '' -e 'require("mtorch").nn.Linear.extra()' &&
+  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/linear.lua:'
 has 'and what may be meant' err '; are methods called with a colon'
 run 'f = function(x) return x:matmul(x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\nmt.ones(2).x\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3
@@ -187,7 +218,7 @@ run '' -e 'local mt = require("mtorch") local x = mt.ones(3):requires_grad_() la
   also = newproxy(true)
   debug.getmetatable(also).__gc = function() mt.recompute(function(y) return y * 2 end, x) end
   x:register_hook(print) io.write("x")' && expect 'a hook from a finalizer at the end' 0 x
-run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
+run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 2 ''
 has 'is named' err "'gpu'"
 has 'after the option' err 'mtorch: --device: device'
 is 'a script from a pipe is read once' "$(echo 'print(7)' | "$program" /dev/stdin --threads 1 2>&1)" 7

@@ -8,8 +8,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "bindings/core/lua.h"
 #include "bindings/core/states.h"
@@ -63,24 +65,53 @@ bool says_where(lua_State* L, const std::string& message) {
   return message.rfind(line, 0) == 0;
 }
 
-/// What mtorch.core says of a name that Lua found nil: "attempt to call method 'NAME' (a nil value)".
+/// What mtorch.core says of a field that Lua found nil, "attempt to call method 'NAME' (a nil value)",
+/// or mtorch.tools.missing of a global.
 void hint_missing(lua_State* L, const std::string& message) {
   const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
   if (end == std::string::npos || begin == std::string::npos) return;
   const int top = lua_gettop(L);
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "mtorch.core");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "missing_field");
-    lua_pushstring(L, message.substr(begin + 2, end - begin - 2).c_str());
-    if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) {
-      lua_pushvalue(L, 1);
-      lua_insert(L, -2);
-      lua_concat(L, 2);
-      lua_replace(L, 1);
-    }
+  if (begin >= 7 && message.compare(begin - 7, 7, " global") == 0) {
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "mtorch.tools.missing");
+    if (lua_pcall(L, 1, 1, 0) != 0) lua_pushnil(L);
+  } else {
+    lua_getfield(L, -1, "mtorch.core");
+    if (lua_istable(L, -1)) lua_getfield(L, -1, "missing_field");
+  }
+  lua_pushstring(L, message.substr(begin + 2, end - begin - 2).c_str());
+  if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) {
+    lua_pushvalue(L, 1);
+    lua_insert(L, -2);
+    lua_concat(L, 2);
+    lua_replace(L, 1);
   }
   lua_settop(L, top);
+}
+
+/// Adds to a syntax error at the top of the stack how Lua writes what other languages write so.
+void hint_syntax(lua_State* L) {
+  static const char* const hints[][2] = {
+      {"near '!'", "\"not equal\" is ~=, \"not\" is the word not"},
+      {"'=' expected near '+'", "there is no +=: write x = x + 1"},
+      {"'=' expected near '-'", "there is no -=: write x = x - 1"},
+      {"'=' expected near '*'", "there is no *=: write x = x * 2"},
+      {"'=' expected near '/'", "there is no /=: write x = x / 2"},
+      {"unexpected symbol near '*'", "a power is x ^ 2"},
+      {"unexpected symbol near '['", "a list is {1, 2}"},
+      {"unexpected symbol near '#'", "a comment begins with --"},
+      {"')' expected near '='", "options by name stand in a table, f(x, {dim = 1})"},
+      {"near '&'", "\"and\" is a word"},
+      {"near '|'", "\"or\" is a word"}};
+  const std::string message = lua_tostring(L, -1);
+  for (const auto& [end, hint] : hints) {
+    const size_t n = std::strlen(end);
+    if (message.size() < n || message.compare(message.size() - n, n, end) != 0) continue;
+    lua_pushfstring(L, " (%s)", hint);
+    lua_concat(L, 2);
+    return;
+  }
 }
 
 int traceback(lua_State* L) {
@@ -245,6 +276,7 @@ int load_file(lua_State* L, const std::string& name) {
     lua_pop(L, 1);
     lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
   }
+  if (status == LUA_ERRSYNTAX && name != "-") hint_syntax(L);  // load_text added its own
   return status;
 }
 
@@ -262,7 +294,9 @@ int load_text(lua_State* L, const std::string& text, const char* chunk) {
   lua_pushlstring(L, text.data(), text.size());
   lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
   lua_pop(L, 2);
-  return luaL_loadbufferx(L, text.data(), text.size(), chunk, "t");
+  const int status = luaL_loadbufferx(L, text.data(), text.size(), chunk, "t");
+  if (status == LUA_ERRSYNTAX) hint_syntax(L);
+  return status;
 }
 
 /// Frees what a failed run held.
@@ -393,7 +427,7 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   const bool has_script = !o.rest.empty();
   const int script = has_script ? int(words.size() - o.rest.size()) : 0;
   set_arg(L, words, script);
-  if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 1;
+  if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 2;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
   const auto says = [&](const char* word) {  // opening them takes milliseconds
     return std::any_of(o.code.begin(), o.code.end(),
@@ -452,10 +486,31 @@ int usage(const std::string& sentence) {
   return 2;
 }
 
-int main(int argc, char** argv) {
-  hold_streams();
-  std::atexit(check_output);
-  Options o;
+int unknown_option(const CLI::App& app, const std::string& given) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  const std::string near = lua::nearest(names, given.substr(0, given.find('=')));
+  return usage(fmt::format("unknown option '{}'{}", given,
+                           near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+}
+
+/// Why an option's text is no number from `low` to `high` (a whole one, if `whole`), or nothing.
+CLI::Validator number(double low, double high, bool whole, const char* what) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        const bool good = !text.empty() && !*end && value >= low && value <= high &&
+                          !(whole && value != std::floor(value));
+        return good ? std::string() : fmt::format("{} is needed, got '{}'", what, text);
+      },
+      "");
+}
+
+/// What the words say; an exit status where they end the program.
+std::optional<int> read_options(int argc, char** argv, Options& o) {
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
       "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
@@ -468,25 +523,44 @@ int main(int argc, char** argv) {
   app.add_flag("-i", o.interactive, "read commands after the script");
   app.add_flag("-v,--version", o.version, "show the version");
   app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
-  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used");
+  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used")
+      ->type_name("NAME");
   app.add_option("--threads", o.threads, "how many threads kernels use")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
+      ->type_name("N")
+      ->check(number(1, 1024, true, "a whole number from 1 to 1024"));
+  app.add_option("--seed", o.seed, "the seed of random numbers")
+      ->type_name("N")
+      ->check(number(-HUGE_VAL, HUGE_VAL, false, "a number"));
   app.add_flag("--profile", o.profile,
                "print at the end what took the time; --profile=FILE.json writes a trace too");
-  std::vector<std::string> words(argv, argv + argc);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    say(stdout, "{}", app.help());
+    std::string help = app.help();
+    const size_t options = help.find("[OPTIONS]");
+    if (options != help.npos) help.replace(options, 9, "[options] [script [args]]");
+    say(stdout, "{}", help);
     return 0;
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string text = e.what();
+    return usage(text.substr(0, text.find(':')) + " needs a value");
   } catch (const CLI::ParseError& e) { return usage(e.what()); }
   o.rest = app.remaining();
   if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
   if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
-    return usage(fmt::format("unknown option '{}'", o.rest[0]));
+    return unknown_option(app, o.rest[0]);
+  return std::nullopt;
+}
+
+int main(int argc, char** argv) {
+  hold_streams();
+  std::atexit(check_output);
+  Options o;
+  const std::vector<std::string> words(argv, argv + argc);
+  if (const auto status = read_options(argc, argv, o)) return *status;
   if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
-  if (o.rest.size() == 1 && o.rest[0] == "doctor" && access("doctor", F_OK) != 0) return doctor();
+  if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
+    return o.rest.size() == 1 ? doctor() : usage("doctor takes nothing more");
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
 
   lua_State* L = luaL_newstate();

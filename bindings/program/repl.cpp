@@ -199,7 +199,7 @@ int repl(lua_State* L) {
       continue;
     }
     lua_pushlstring(L, line.data(), line.size());
-    if (call_prompt(L, "help_about", 0, 1) != 0) {
+    if (call_prompt(L, "take", 0, 1) != 0) {
       report(L);
       continue;
     }

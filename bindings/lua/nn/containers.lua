@@ -41,6 +41,17 @@ local function list_length(op, of, list)
   return n
 end
 
+--- Methods that say so where they are called without their object.
+local function with_colon(made, names)
+  for name in names:gmatch '%S+' do
+    local method = made[name]
+    made[name] = function(self, ...)
+      if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
+      return method(self, ...)
+    end
+  end
+end
+
 --- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.
 local function list_methods(made, of)
   function made.append(self, value)
@@ -73,6 +84,7 @@ local function list_methods(made, of)
     self[n] = nil
     return value
   end
+  with_colon(made, 'append extend insert pop')
 end
 
 --- A class of lists: of a list of modules or tensors alone, or, where `several`, of modules as arguments too.
@@ -177,6 +189,7 @@ local function named(name, of, doc)
     self[key] = nil
     return value
   end
+  with_colon(made, 'update keys values items has size pop')
   return made
 end
 

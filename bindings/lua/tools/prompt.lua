@@ -64,8 +64,12 @@ function prompt.print(...)
   io.stdout:write(table.concat(shown, '\t'), '\n')
 end
 
---- `help matmul`, help('matmul'): what mt.help says of it; true for such a line.
-function prompt.help_about(line)
+--- Names that earlier lines declared: a local ends with its line.
+prompt.was_local = {}
+
+--- Notes what a line declares. `help matmul`, help('matmul'): what mt.help says of it; true for such a line.
+function prompt.take(line)
+  for name in (line:match '^%s*local%s+([%w_, \t]+)' or ''):gmatch '[%a_][%w_]*' do prompt.was_local[name] = true end
   local name = line:match('^%s*help%s+([%w_.:]+)%s*$') or
                line:match('^%s*help%s*%(?%s*["\']([^"\']+)["\']%s*%)?%s*$')
   if not name or rawget(_G, 'help') ~= nil then return false end
