@@ -1,6 +1,7 @@
 // grid_loops.cpp -- the loops that a grid kernel's arithmetic is made of
 #include "kernels/cpu/grid_loops.h"
 
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/grid_formulas.h"
@@ -9,6 +10,22 @@
 namespace mt {
 inline namespace MT_ISA {
 namespace {
+
+/// x / y rounded down, or what is left, of a y for all. With |x| < 2^52 and y < 2^31 the quotient of doubles
+/// is a whole number or further than its rounding from one, so that its floor is right. False: not done.
+template <GridOp op> bool divide_by_one(int64_t* out, const int64_t* x, int64_t y, int64_t n) {
+  if (y <= 0 || y >> 31) return false;
+  int64_t bits = 0;
+  for (int64_t i = 0; i < n; ++i) bits |= x[i] ^ x[i] >> 63;
+  if (bits >> 52) return false;
+  const double by = double(y);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t quotient = int64_t(math::floor(double(x[i]) / by));
+    out[i] = op == GridOp::mod ? x[i] - quotient * y : quotient;
+  }
+  return true;
+}
 
 /// The first operand has type A, the others T; the result is what the formula returns.
 template <GridOp op, class A, class T, int mode>
@@ -19,6 +36,8 @@ void run(void* out, const void* a, const void* b, const void* c, int64_t n) {
   const A x0 = *x;
   const T y0 = arity > 1 ? *y : T(0), z0 = arity > 2 ? *z : T(0);
   auto* const o = static_cast<decltype(grid::formula<op>(x0, y0, z0))*>(out);
+  if constexpr (std::is_same_v<T, int64_t> && (op == GridOp::mod || op == GridOp::floor_div))
+    if ((mode & 3) == 1 && divide_by_one<op>(o, x, y0, n)) return;
   MT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i)
     o[i] = grid::formula<op>(mode & 1 ? x[i] : x0, mode & 2 ? y[i] : y0, mode & 4 ? z[i] : z0);

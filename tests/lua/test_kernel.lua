@@ -970,4 +970,21 @@ test('guards of several coordinates, at widths of one row and of several rows in
   end
 end)
 
+test('whole numbers divided by one number for all lanes: small ones, large ones, negative ones', function()
+  local k = mt.kernel(function(x, by, out)
+    local i = grid(1)
+    if i <= #x then out[i][1], out[i][2] = x[i] % by, math.floor(x[i] / by) end
+  end)
+  local small = mt.cat {mt.range(-70, 70), mt.randint(-1000000, 1000000, {200})}
+  local large = mt.cat {mt.range(2 ^ 52 - 40, 2 ^ 52 + 40), -mt.range(2 ^ 52 - 40, 2 ^ 52 + 40), small}
+  local longest = mt.cat {mt.range(2 ^ 52 - 90, 2 ^ 52 - 1), -mt.range(2 ^ 52 - 90, 2 ^ 52 - 1)}
+  for _, x in ipairs{small, longest, large} do
+    for _, by in ipairs{1, 2, 3, 7, 10, 641, 2 ^ 31 - 1, 2 ^ 31, 2 ^ 40 + 1, -3} do
+      local out = mt.zeros({#x, 2}, 'int64')
+      k:over(x)(x, by, out)
+      eq(out:tolist(), mt.stack({x:remainder(by), x:floor_divide(by)}, 2):tolist(), by)
+    end
+  end
+end)
+
 testing.finish()
