@@ -105,6 +105,9 @@ t.test('ticks are 1-2-5', function()
   t.eq(select(2, scale.ticks(0.001, 1000, 9, true)),
        {'0.001', '0.01', '0.1', '1', '10', '100', '1000'})
   t.eq(select(2, scale.ticks(1, 3, 9, false, true)), {'1', '2', '3'})
+  t.eq(select(2, scale.ticks(0.0010000000474975, 1, 4, true)), {'0.001', '0.01', '0.1', '1'}) -- a float32
+  t.eq(select(2, scale.ticks(1000000.01, 1000000.03, 3)), {'1000000.01', '1000000.02', '1000000.03'})
+  t.eq(select(2, scale.ticks(1.7e9, 1.7e9 + 2000, 3)), {'1700000000', '1700001000', '1700002000'})
 end)
 
 t.test('line writes a file and returns its path', function()
@@ -645,6 +648,29 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
     bar:finish()
   end)
   t.raises(function() progress(3):set(2) end, 'progress: set takes a table, got 2')
+end)
+
+t.test('letters with accents, Greek and signs of formulas have strokes of their own', function()
+  local strokes = require 'mtorch.plot.font'.strokes
+  local unknown, seen = #strokes '日', 0
+  t.eq(strokes '日', strokes '?')
+  for sign in ('äéîõůčŻçøßĞ αβγδεζηθικλμνξπρστυφχψω ΓΔΘΛΞΠΣΦΨΩ ≤≥≈≠→∞√∂∇°²·±‖€'):gmatch '[\194-\244][\128-\191]+' do
+    local drawn, width = strokes(sign)
+    seen = seen + 1
+    for other in ('?aeiouc'):gmatch '.' do
+      local plain = strokes(other)
+      if #plain == #drawn then
+        local same = true
+        for k, stroke in ipairs(plain) do same = same and table.concat(stroke, ' ') == table.concat(drawn[k], ' ') end
+        assert(not same, sign .. ' is drawn as ' .. other)
+      end
+    end
+    for _, stroke in ipairs(drawn) do
+      for k = 1, #stroke, 2 do assert(stroke[k] >= -0.2 and stroke[k] <= width + 0.2 and stroke[k + 1] > -1, sign) end
+    end
+  end
+  t.eq({seen, unknown}, {59, 2})
+  t.eq(strokes '−“”', strokes '-""')
 end)
 
 t.test('progress: an update costs little', function()

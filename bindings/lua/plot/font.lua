@@ -1,4 +1,4 @@
--- font.lua -- A font of strokes for figures as pixels: digits, letters, signs of ASCII.
+-- font.lua -- A font of strokes for figures as pixels: ASCII, letters with accents, Greek, signs of formulas.
 --
 -- A glyph is its width and its strokes: lists of points of two characters each: x from 0 to 9, and y, of which
 -- 4 is the baseline, C the height of small letters, G that of capitals, 0 the lowest.
@@ -28,31 +28,90 @@ local glyphs = {
   ['%'] = '9 8G14 1G0E1C2E1G 8876848688', ['#'] = '8 3G14 7G54 0C8C 0888', ['&'] = '8 840E2G4E06244488',
   ['*'] = '6 3D37 0B69 6B09', ["'"] = '0 0G0D', ['"'] = '3 0G0D 3G3D', ['@'] = '8 6B4B295767698B8E6G2G0D072464',
   ['~'] = '8 082A688A', ['^'] = '6 0C3G6C', ['$'] = '8 8E6G2G0E0C2A6A8886642406 4H43', ['`'] = '2 0G2D',
-  ['×'] = '6 0A64 6A04',
+  ['×'] = '6 0A64 6A04', ['÷'] = '8 0888 4C4D 4443', ['±'] = '8 0A8A 4E46 0484', ['·'] = '2 1819292818',
+  ['°'] = '4 1C0D0F1G3G4F4D3C1C', ['²'] = '4 0E1G3G4E0A4A', ['³'] = '4 0G4G2D4C3A0A', ['¹'] = '2 0E1G1A',
+  ['≤'] = '7 7E0A76 0474', ['≥'] = '7 0E7A06 0474', ['≈'] = '8 0A2C6A8C 06286688', ['≠'] = '8 0A8A 0686 6D23',
+  ['‖'] = '3 0G02 3G32',
+  ['→'] = '9 0898 6B9865', ['←'] = '9 0898 3B0835', ['∞'] = '8 492B1B0A081727496B7B8A88776749',
+  ['√'] = '9 0929446G9G', ['∂'] = '7 1E2G4G6E7A76542406082A5A78', ['∇'] = '8 0G8G440G',
+  ['€'] = '8 8E6G3G1D17346486 0B5B 0959', ['ß'] = '7 040E1G4G6E6C4A 3A5A7876543444',
+  ['ø'] = '7 24060A2C5C7A765424 007G', ['Ø'] = '8 24070D2G6G8D876424 038H', ['ł'] = '4 2G24 084C',
+  ['Ł'] = '7 0G0474 084C', ['ı'] = '4 2C24',
+  ['α'] = '8 8C654424060A2C4C6B84', ['β'] = '7 000E1G4G6E6C4A1A 4A7876541405', ['γ'] = '7 0B1C2B4540 7C45',
+  ['δ'] = '7 6G2G1F1E5B7876542406082A5A', ['ε'] = '6 6B4C2C0A2848 2806244465', ['ζ'] = '6 1G6G090624545241',
+  ['η'] = '7 0C04 0A2C5C7A70', ['θ'] = '7 24070D2G5G7D775424 0A7A', ['ι'] = '1 0C0514', ['κ'] = '6 0C04 6C08 2A64',
+  ['λ'] = '7 0G1G74 4A04', ['μ'] = '8 0C00 06245476 7C7484', ['ν'] = '6 0C346C', ['ξ'] = '6 6G2G1E2C5C 2C0A0725555342',
+  ['π'] = '8 0C8C 2C24 6C6574', ['ρ'] = '7 000A2C5C7A76542406', ['σ'] = '8 8C2C0A062454767A5C',
+  ['τ'] = '7 0C7C 3C354464', ['υ'] = '7 0C062454767A6C', ['φ'] = '8 24060A2C6C8A866424 4E40', ['χ'] = '7 0C1C6070 7C00',
+  ['ψ'] = '8 0C062464868C 4E40', ['ω'] = '8 1C0A06143446 4A465474868A7C', ['Γ'] = '7 040G7G', ['Δ'] = '8 044G8404',
+  ['Θ'] = '8 24070D2G6G8D876424 2A6A', ['Λ'] = '8 044G84', ['Ξ'] = '8 0G8G 1A7A 0484', ['Π'] = '8 040G8G84',
+  ['Σ'] = '7 7G0G4A0474', ['Φ'] = '8 26080C2E6E8C886626 4G44', ['Ψ'] = '8 0G0B29698B8G 4G44',
+  ['Ω'] = '8 043436090D2G6G8D89565484',
 }
+
+-- Signs that look like others.
+local alike = {['µ'] = 'μ', ['…'] = '...', ['–'] = '-', ['—'] = '-', ['−'] = '-', ['“'] = '"', ['”'] = '"',
+  ['„'] = '"', ['‘'] = "'", ['’'] = "'", ['æ'] = 'ae', ['œ'] = 'oe', ['Æ'] = 'AE', ['Œ'] = 'OE', ['∑'] = 'Σ',
+  ['∏'] = 'Π', ['∆'] = 'Δ', ['ϵ'] = 'ε', ['ϕ'] = 'φ', ['ς'] = 's', ['ο'] = 'o', ['Α'] = 'A', ['Β'] = 'B', ['Ε'] = 'E',
+  ['Ζ'] = 'Z', ['Η'] = 'H', ['Ι'] = 'I', ['Κ'] = 'K', ['Μ'] = 'M', ['Ν'] = 'N', ['Ο'] = 'O', ['Ρ'] = 'P', ['Τ'] = 'T',
+  ['Υ'] = 'Y', ['Χ'] = 'X'}
+
+-- What stands above (or below) a letter, x = 4 at its middle; the letters, and what they are with it.
+local accents = {
+  {'3E5G', 'aeiouycnszAEIOUYCNSZ', 'áéíóúýćńśźÁÉÍÓÚÝĆŃŚŹ'}, {'5E3G', 'aeiouAEIOU', 'àèìòùÀÈÌÒÙ'},
+  {'2E4G6E', 'aeiouAEIOU', 'âêîôûÂÊÎÔÛ'}, {'1E3F5E7F', 'anoANO', 'ãñõÃÑÕ'},
+  {'2E2F 6E6F', 'aeiouyAEIOUY', 'äëïöüÿÄËÏÖÜŸ'},
+  {'3E3G5G5E3E', 'auAU', 'åůÅŮ'}, {'2G4E6G', 'cdenrstzgCDENRSTZG', 'čďěňřšťžğČĎĚŇŘŠŤŽĞ'}, {'4E4F', 'zZI', 'żŻİ'},
+  {'444231', 'csaeCSAE', 'çşąęÇŞĄĘ'},
+}
+
 
 local font = {}
 
-local heights = '0123456789ABCDEFGH'
+local heights = '0123456789ABCDEFGHIJK'
 local unit, spacing = 0.058, 2.9 -- of the font's size; in units
-local others = {['µ'] = 'u', ['…'] = '...', ['–'] = '-', ['—'] = '-'}
+local kSign = '[%z\1-\127\194-\244][\128-\191]*'
+
+--- The points of strokes in text, moved by `right` and `up`.
+local function read(strokes, right, up, out)
+  for stroke in strokes:gmatch '%S+' do
+    local points = {}
+    for u, v in stroke:gmatch '(.)(.)' do
+      points[#points + 1], points[#points + 2] = tonumber(u) + right, heights:find(v, 1, true) - 5 + up
+    end
+    out[#out + 1] = points
+  end
+  return out
+end
+
+local made = {} -- a glyph is {width=, strokes..}
+for sign, text in pairs(glyphs) do made[sign] = read(text:sub(3), 0, 0, {width = tonumber(text:sub(1, 1))}) end
+for _, accent in ipairs(accents) do
+  local strokes, letters, results = unpack(accent)
+  local i = 0
+  for sign in results:gmatch(kSign) do
+    i = i + 1
+    local letter = letters:sub(i, i)
+    local text, below = glyphs[letter == 'i' and 'ı' or letter], strokes == '444231'
+    local width = tonumber(text:sub(1, 1))
+    made[sign] = read(strokes, width / 2 - 4, letter:find '%u' and not below and 4 or 0,
+      read(text:sub(3), 0, 0, {width = width}))
+  end
+end
 
 --- The strokes of a text whose baseline begins at 0, 0, of size 1, y downwards; and its width.
 function font.strokes(text)
   local out, x = {}, 0
-  for other, plain in pairs(others) do text = text:gsub(other, plain) end
-  for sign in text:gmatch('[%z\1-\127\194-\244][\128-\191]*') do
+  for sign in text:gsub(kSign, alike):gmatch(kSign) do
     if sign == ' ' then x = x + 0.3
     else
-      local glyph = glyphs[sign] or glyphs['?']
-      for stroke in glyph:sub(3):gmatch('%S+') do
+      local glyph = made[sign] or made['?']
+      for _, stroke in ipairs(glyph) do
         local points = {}
-        for u, v in stroke:gmatch('(.)(.)') do
-          points[#points + 1], points[#points + 2] = x + tonumber(u) * unit, -(heights:find(v, 1, true) - 5) * unit
-        end
+        for k = 1, #stroke, 2 do points[k], points[k + 1] = x + stroke[k] * unit, -stroke[k + 1] * unit end
         out[#out + 1] = points
       end
-      x = x + (tonumber(glyph:sub(1, 1)) + spacing) * unit
+      x = x + (glyph.width + spacing) * unit
     end
   end
   return out, math.max(x - spacing * unit, 0)

@@ -75,11 +75,12 @@ function scale.step(span, n)
   return 10 * power
 end
 
---- The text of a tick: as many decimals as the step needs, an exponent for very large or small.
+--- The text of a tick: as many decimals as the step needs, an exponent for very large or small numbers of few digits.
 function scale.tick_text(v, step, largest)
   if abs(v) < step * 1e-6 then return '0' end
   local digit = floor(log10(step) + 1e-9)
-  if largest >= 1e6 or largest < 1e-3 then
+  local many = largest >= 1e6 and largest < 1e15 and floor(log10(largest)) - digit > 4
+  if (largest >= 1e6 or largest < 1e-3) and not many then
     local text = ('%%.%de'):format(max(0, floor(log10(abs(v)) + 1e-9) - digit)):format(v)
     text = text:gsub('(%.%d-)0+e', '%1e'):gsub('%.e', 'e')
     return (text:gsub('e([+-])0*(%d)', function(s, d) return (s == '-' and 'e-' or 'e') .. d end))
@@ -113,7 +114,7 @@ local function log_ticks(lo, hi, n)
   for k = floor(a), ceil(b) do
     for _, factor in ipairs(factors) do
       local at = k + log10(factor)
-      if k % stride == 0 and at >= a - 1e-9 and at <= b + 1e-9 then
+      if k % stride == 0 and at >= a - 1e-6 and at <= b + 1e-6 then -- 0.001 of float32 is a little more
         values[#values + 1] = factor * 10 ^ k
         texts[#texts + 1] = log_text(factor, k)
       end
