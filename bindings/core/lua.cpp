@@ -41,7 +41,8 @@ constinit thread_local CallState calls;
 
 /// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
 /// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
-/// caches, so the slack is 8 times the heap, from 1 to 32 MiB:
+/// caches, so the slack is 8 times the heap, from 1 to 256 MiB (with at
+/// most 32 the steps of a perceptron beside 32 MiB of words took 2.4 times as long):
 /// - Storages are then reused while they are in the second-level cache. Those of 32 KiB and more wait
 ///   for one MiB more: few share a cycle, and long loops fetch ahead what has left that cache.
 /// - Where they cannot, the slack being more than that cache has, or storages half a MiB, they wait for
@@ -55,7 +56,7 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t wanted = 8 * heap + (average < 32 << 10 ? 0 : kSlack);
   const bool warm = average < kSlack / 2 && wanted <= 3 * kSlack;
-  if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, 12 * kSlack, 32 * kSlack)))
+  if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, 12 * kSlack, 256 * kSlack)))
     return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
