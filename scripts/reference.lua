@@ -25,7 +25,7 @@ for kind, names in pairs {
   [text] = 'device equation name other path profile rounding_mode',
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
   table = 'base defines rank set tensors',
-  ['mt.Module'] = 'module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
+  ['mt.Module'] = 'model module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table|mt.Tensor'] = 'data', ['mt.Optimizer'] = 'optimizer',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end

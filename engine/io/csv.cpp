@@ -330,6 +330,12 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail("it is UTF-16; save it as UTF-8");
+  std::string lines;
+  if (text.find('\n') == text.npos && text.find('\r') != text.npos) {
+    lines = text;
+    std::replace(lines.begin(), lines.end(), '\r', '\n');
+    text = lines;
+  }
   Cells cells(text, options);
   cells.skip_empty_lines();
   if (cells.done()) fail("it has no {}", options.header ? "header" : "rows");

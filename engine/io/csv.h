@@ -23,7 +23,7 @@ struct CsvColumn {
 };
 
 /// The columns of a text. Cells may be quoted ("" is a quote inside) and hold line breaks; lines end
-/// in LF or CRLF, empty ones are left out; a UTF-8 mark at the front is skipped. nan, NA, N/A, null
+/// in LF or CRLF, or all in CR, empty ones are left out; a UTF-8 mark at the front is skipped. nan, NA, N/A, null
 /// and None in any common case are NaN too. Errors name line and column.
 std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions&);
 

@@ -60,6 +60,7 @@ t.test('csv: what is no number, and what stands for none', function()
   t.eq({x.b, x.c}, {{'1-2', '3', '4'}, {'1', '0x10', '2'}})
   t.eq(data.csv(write('c.csv', 'a\n'), {}).a.shape, mt.zeros(0).shape)
   t.eq(data.csv(write('c.csv', 'a\r\n1\r\n\r')).a:tolist(), {1})
+  t.eq(data.csv(write('c.csv', 'a,b\r1,2\r3,4\r')).b:tolist(), {2, 4})
 end)
 
 t.test('csv: no header, chosen columns, other delimiters', function()

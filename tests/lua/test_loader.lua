@@ -198,6 +198,13 @@ test('samplers', function()
   local batches = data.DataLoader(set, {batch_sampler = data.BatchSampler(data.RandomSampler(set), 3), seed = 2})
   eq(batches:size(), 3)
   eq(sorted(flat(epoch(batches))), first(8))
+  for _, workers in ipairs{0, 2} do
+    local lists = data.DataLoader(set, {batch_sampler = {{1, 2}, {3}, {8, 5, 6}}, workers = workers})
+    eq({lists:size(), epoch(lists), epoch(lists)}, {3, {{1, 2}, {3}, {8, 5, 6}}, {{1, 2}, {3}, {8, 5, 6}}})
+  end
+  raises(function() epoch(data.DataLoader(set, {batch_sampler = {{1, 9}}})) end, 'position 9 is outside 1..8')
+  raises(function() data.DataLoader(set, {batch_sampler = {1, 2}}) end,
+    'batch_sampler must be a list of lists of positions or an object with iter')
 end)
 
 test('collate: tensors, numbers, booleans, strings, tables; one of the user', function()
@@ -342,7 +349,8 @@ test('what a loader refuses', function()
   raises(function() data.DataLoader({1}, 3) end, 'set must be a set, an object with size')
   raises(function() data.DataLoader(set, {batch_size = 0}) end, 'batch_size must be a whole number from 1, got 0')
   raises(function() data.DataLoader(set, {batchsize = 2}) end, 'batch_size')
-  raises(function() data.DataLoader(set, {sampler = {}}) end, 'sampler must be an object with iter')
+  raises(function() data.DataLoader(set, {sampler = {}}) end,
+    'sampler must be a list of positions or an object with iter')
   raises(function() data.DataLoader(set, {sampler = {1}, shuffle = true}) end, 'give one of them')
   local pairs_of = data.BatchSampler(data.SequentialSampler(set), 2)
   raises(function() data.DataLoader(set, {batch_sampler = pairs_of, batch_size = 2}) end,

@@ -132,6 +132,8 @@ test('the area under the ROC curve is the share of pairs in order', function()
   near(of('AUC', {average = 'weighted'}, scores, labels), weighted, 1e-14)
   local one = metrics.AUC():update(mt.ones(3), mt.ones(3)):compute()
   assert(one ~= one)
+  local unknown = metrics.AUC():update(mt.tensor{0 / 0, 0.9}, mt.tensor{1, 0}):compute()
+  eq(unknown ~= unknown, true)
   raises(function() metrics.AUC():update(mt.ones(2), mt.tensor({1, 3}, 'int64')):compute() end, 'found 1 to 3')
 end)
 

@@ -425,7 +425,7 @@ test('a state that does not fit is refused and changes nothing', function()
   refused(trained(adam, 2, 4):state_dict(), 'group 1.state%[2%].exp_avg[_sq]* is %(4%), the parameter %(3%)')
   refused({{}}, 'group 1 is not what')
   refused({5}, 'group 1 is not what state_dict%(%) returned, got 5')
-  refused({}, '1 groups are needed, got 0')
+  refused({}, 'the state of an optimizer with 1 group of parameters is needed, got one with 0')
   local function changed(key, value)
     local state = trained(adam, 2, 3):state_dict()
     state[1][key] = value

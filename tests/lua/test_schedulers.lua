@@ -268,7 +268,7 @@ test('AveragedModel is the mean of what it was given', function()
   raises(function() plain:update_parameters(nn.Linear(3, 1):double()) end, 'parameter 1 is %(1, 3%), .* %(1, 2%)')
   raises(function() plain:update_parameters(nn.Linear(2, 1, false)) end, 'has 1 parameters, the averaged one 2')
   raises(function() optim.swa.AveragedModel(net, {ema = 0.9, avg_fn = math.max}) end, 'avg_fn or ema, not both')
-  raises(function() optim.swa.AveragedModel(5) end, 'AveragedModel: model must be a table, got 5')
+  raises(function() optim.swa.AveragedModel(5) end, 'AveragedModel: a module is needed, got 5')
 end)
 
 --- A normalisation with running statistics, as nn.BatchNorm1d.

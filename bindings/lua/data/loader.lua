@@ -11,13 +11,24 @@ local workers = require 'mtorch.data.workers'
 
 -- ---- the options ---------------------------------------------------------------------------------
 
---- A sampler as it was given: ours, an object with iter(), or positions in a list or a tensor.
+--- A sampler as it was given: ours, an object with iter(), or positions in a list or a tensor; for batches a list of
+--- these.
 local function sampler_of(what, given, n)
   if type(given) == 'table' and core.is_callable(given.iter) then return given end
   if what == 'sampler' and (mt.is_tensor(given) or type(given) == 'table' and #given > 0) then
     return {fixed = positions_of('DataLoader', given, n)}
   end
-  core.fail('DataLoader: %s must be an object with iter(), got %s', what, core.describe(given))
+  if what == 'batch_sampler' and type(given) == 'table' and (type(given[1]) == 'table' or mt.is_tensor(given[1])) then
+    return {size = function() return #given end, iter = function()
+      local k = 0
+      return function()
+        k = k + 1
+        return given[k]
+      end
+    end}
+  end
+  core.fail('DataLoader: %s must be %s or an object with iter(), got %s', what,
+    what == 'sampler' and 'a list of positions' or 'a list of lists of positions', core.describe(given))
 end
 
 local function check_shard(shard)

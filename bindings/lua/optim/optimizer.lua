@@ -280,8 +280,9 @@ end
 method('load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not ' ..
   'fit nothing is loaded.', function(self, state)
     if type(state) ~= 'table' or #state ~= #self.param_groups then
-      core.fail('load_state_dict: %s groups are needed, got %s', #self.param_groups,
-        type(state) == 'table' and #state or core.describe(state))
+      core.fail('load_state_dict: the state of an optimizer with %d group%s of parameters is needed, got %s',
+        #self.param_groups, #self.param_groups == 1 and '' or 's', type(state) == 'table' and 'one with ' .. #state or
+        core.describe(state))
     end
     self:current()
     local new, states = {}, {}

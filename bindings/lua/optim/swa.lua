@@ -11,7 +11,7 @@ local swa = {}
 local AveragedModel = class.class 'AveragedModel'
 swa.AveragedModel = AveragedModel
 
-class.options_constructor(AveragedModel, 'AveragedModel(model: table, device: device = nil, avg_fn: function = nil, ' ..
+class.options_constructor(AveragedModel, 'AveragedModel(model: any, device: device = nil, avg_fn: function = nil, ' ..
   'use_buffers: bool = false, ema: number >= 0 <= 1 = nil)',
   'A copy of a network whose parameters are means of those that avg:update_parameters(net) is given: all alike ' ..
   '(SWA, Izmailov 2018), with ema = 0.999 a running mean that keeps so much of itself, or what ' ..

@@ -281,10 +281,10 @@ define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'a
 -- ---- ranks --------------------------------------------------------------------------------------
 
 --- The probability that a positive has a higher score than a negative, ties half: the area under the ROC curve
---- (Mann and Whitney); NaN where one of them is missing.
+--- (Mann and Whitney); NaN where one of them is missing, or a score is NaN.
 local function area(scores, positive)
   local up, down = scores[positive], scores[positive:logical_not()]
-  if #up == 0 or #down == 0 then return 0 / 0 end
+  if #up == 0 or #down == 0 or scores:isnan():any() then return 0 / 0 end
   down = down:sort()
   local below, upto = down:searchsorted(up), down:searchsorted(up, true)
   return ((below + upto):double():sum():item() / 2 - #up) / (#up * #down)
@@ -293,7 +293,7 @@ end
 define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -100)",
   'The area under the ROC curve. Scores [n] with targets 0 or 1 (or labels 1 and 2); or scores [n x classes] with ' ..
   "labels: each class against the rest, 'macro' the mean over classes, 'weighted' by the targets, 'none' a tensor. " ..
-  'Keeps all scores until reset; NaN where a class is missing.', {
+  'Keeps all scores until reset; NaN where a class is missing or a score is NaN.', {
     start = function() return {scores = {}, targets = {}} end,
     take = function(self, scores, target)
       scores, target = need_tensors(self, scores, target)
