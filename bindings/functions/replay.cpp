@@ -112,7 +112,7 @@ const Entry kReplay[] = {
        using Numbers = Arg<std::vector<double>>;
        std::vector<int> used =
            step_at(a).find_numbers(other, Numbers::get(a, 3), Numbers::get(a, 4), why);
-       if (used.empty()) return lua_pushnil(a.L), 1 + a.push(why);
+       if (!why.empty()) return lua_pushnil(a.L), 1 + a.push(why);
        for (int& k : used) ++k;
        return a.push(used, step_at(a).mixes_dtypes());
      }},

@@ -132,7 +132,6 @@ std::vector<int> StepReplay::find_numbers(const StepReplay& other, const std::ve
   std::vector<int> used;
   for (const Number& n : numbers_)
     if (std::find(used.begin(), used.end(), n.value) == used.end()) used.push_back(n.value);
-  if (used.empty()) why = "does not show in the calculation";
   return used;
 }
 

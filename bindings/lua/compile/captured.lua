@@ -23,7 +23,16 @@ local function refuse(list, ...) list.why = list.why or (...):format(select(2, .
 
 local function is_own(f) return type(f) == 'function' and debug.getinfo(f, 'S').source:find '^@mtorch/' end
 
---- rawget(t, key) is what it is now.
+--- A key for a field of a table, which lasts as long as the table.
+local ids = setmetatable({}, {__mode = 'k'})
+local function id_of(t, key)
+  local of_table = ids[t] or {}
+  ids[t] = of_table
+  of_table[key] = of_table[key] or {}
+  return of_table[key]
+end
+
+--- rawget(t, key) is what it is now. Numbers in tables of the user's may become parameters.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
   if n > most_values then
@@ -32,6 +41,7 @@ local function add_field(list, t, key, name)
   end
   list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
   if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end
+  if not list.library and type(key) == 'string' and type(list.values[n]) == 'number' then list.own[n] = true end
 end
 
 --- Nothing was added to the table: of a long list what follows its last value is asked, else its keys are counted.
@@ -51,12 +61,27 @@ end
 
 local visit
 
+--- What belongs to an object of the library's, which reads it as it likes.
+local function in_library(list, is_library, f, ...)
+  local before = list.library
+  list.library = before or is_library
+  f(list, ...)
+  list.library = before
+end
+local function has_own_functions(t)
+  for _, value in next, t do
+    if is_own(value) then return true end
+  end
+  return false
+end
+
 --- The functions of a module's class, which may capture values too.
 local function visit_class(list, class, seen)
   for key, value in next, class do
     if type(value) == 'function' and not is_own(value) then
       local name = ('%s.%s'):format(class.__name, tostring(key))
       add_field(list, class, key, name)
+      list.constructors[value] = key == '__init' or nil
       visit(list, value, name, seen)
     end
   end
@@ -119,7 +144,7 @@ local function visit_object(list, t, name, seen)
     return refuse(list, "'%s' (%s) cannot be recorded; call it outside", name, tostring(t))
   end
   list.objects[#list.objects + 1] = {t = t, meta = meta, name = name}
-  visit_table(list, t, name, seen)
+  in_library(list, has_own_functions(meta), visit_table, t, name, seen)
   visit(list, meta, name .. "'s class", seen)
 end
 
@@ -156,6 +181,7 @@ local function visit_function(list, f, name, seen)
   if seen[f] or debug.getinfo(f, 'S').what == 'C' then return end
   seen[f] = true
   if is_own(f) then return visit_wrapped(list, f, name, seen) end
+  list.functions[#list.functions + 1] = f
   for i = 1, 255 do
     local upvalue, value = getupvalue(f, i)
     if not upvalue then break end
@@ -174,14 +200,17 @@ function visit(list, value, name, seen)
   if kind ~= 'table' or seen[value] or libraries[value] or list.why then return end
   if rawget(value, 'param_groups') and rawget(value, 'handle') then return end -- an optimizer steps anew
   seen[value] = true
-  if rawget(value, '__fields') and rawget(value, '__held') then visit_module(list, value, name, seen)
+  if rawget(value, '__fields') and rawget(value, '__held') then
+    local class = rawget(value, '__class')
+    in_library(list, not class or is_own(class.forward), visit_module, value, name, seen)
   elseif getmetatable(value) ~= nil then visit_object(list, value, name, seen)
   else visit_table(list, value, name, seen) end
 end
 
 --- What `f` captures, with the values of now; `why` says what cannot be compared.
 function captured.of(f)
-  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {}}
+  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
+    own = {}, functions = {}, constructors = {}}
   visit(list, f, 'the step', {})
   return list
 end
@@ -196,21 +225,44 @@ local function difference(name, before, now)
   return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
 end
 
---- Captured variables that were numbers and are others now, by their identity; nil where something else has changed.
-function captured.moved_numbers(list)
-  local moved, seen = {}, setmetatable({}, {__index = list})
-  for _, u in ipairs(list.upvalues) do
-    local _, now = getupvalue(u.f, u.i)
-    if type(now) == 'number' and type(u.value) == 'number' and now ~= u.value then moved[u.id] = u end
-  end
-  seen.upvalues = captured.without(list, moved)
-  return not captured.changed(seen) and moved or nil
+--- What a captured variable, or a field, is now.
+function captured.read(u)
+  if u.t then return rawget(u.t, u.key) end
+  local _, now = getupvalue(u.f, u.i)
+  return now
 end
---- The captured variables of the list but for some.
-function captured.without(list, moved)
-  local kept = {}
+local function is_moved(u)
+  local now = captured.read(u)
+  return type(now) == 'number' and type(u.value) == 'number' and now ~= u.value
+end
+--- Captured variables and fields that were numbers and are others now, by their identity; nil where something else
+--- has changed.
+function captured.moved_numbers(list)
+  local moved = {}
   for _, u in ipairs(list.upvalues) do
-    if not moved[u.id] then kept[#kept + 1] = u end
+    if is_moved(u) then moved[u.id] = u end
+  end
+  for i in pairs(list.own) do
+    local t, key = list.tables[i], list.keys[i]
+    local u = {t = t, key = key, value = list.values[i], name = list.names[i], id = id_of(t, key)}
+    if is_moved(u) then moved[u.id] = u end
+  end
+  return not captured.changed(captured.without(list, moved)) and moved or nil
+end
+--- The list without some variables and fields.
+function captured.without(list, moved)
+  local kept = setmetatable({upvalues = {}, tables = {}, keys = {}, values = {}, names = {}, zeros = {}, own = {}},
+    {__index = list})
+  for _, u in ipairs(list.upvalues) do
+    if not moved[u.id] then kept.upvalues[#kept.upvalues + 1] = u end
+  end
+  for i, t in ipairs(list.tables) do
+    if not (list.own[i] and moved[id_of(t, list.keys[i])]) then
+      local n = #kept.tables + 1
+      kept.tables[n], kept.keys[n], kept.values[n], kept.names[n] = t, list.keys[i], list.values[i], list.names[i]
+      kept.own[n] = list.own[i]
+      if list.values[i] == 0 then kept.zeros[#kept.zeros + 1] = n end
+    end
   end
   return kept
 end
@@ -259,8 +311,9 @@ end
 --- Names under which functions of the user can be reached from the step: methods and metamethods.
 function captured.method_names(list)
   local names = {}
-  for i, value in ipairs(list.values) do
-    if type(value) == 'function' and not is_own(value) then names[list.keys[i]] = true end
+  for i, key in ipairs(list.keys) do
+    local value = list.values[i]
+    if type(value) == 'function' and not is_own(value) then names[key] = true end
   end
   return names
 end

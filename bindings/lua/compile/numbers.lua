@@ -24,7 +24,7 @@ function numbers.take(free, given)
   local values = free.values
   for k = 1, #free.variables do
     local u = free.variables[k]
-    local _, x = debug.getupvalue(u.f, u.i)
+    local x = captured.read(u)
     if type(x) ~= 'number' then return false end
     given[u.id] = x
   end
@@ -62,7 +62,7 @@ local function differences(arguments, other, others)
     if type(arguments[i]) == 'number' and arguments[i] ~= others[i] then differ[i], first = true, first or i end
   end
   for id, u in pairs(moved) do
-    local _, x = debug.getupvalue(u.f, u.i)
+    local x = captured.read(u)
     differ[id], now[id], others[id], first = true, x, u.value, first or ("'%s'"):format(u.name)
     variables[#variables + 1] = u
   end
@@ -77,9 +77,9 @@ function numbers.find(f, program, arguments, other, others)
   for i = 1, program.results.n do
     if type(program.results[i]) == 'number' then return nil, first, 'may be in a result' end
   end
-  local expressions, why = flow.expressions(f, differ, arguments, program.captured.upvalues,
+  local expressions, read = flow.expressions(f, differ, arguments, variables, program.captured,
     captured.method_names(program.captured))
-  if not expressions then return nil, first, why end
+  if not expressions then return nil, first, read end
   local mine, theirs = values_of(expressions, now), values_of(expressions, others)
   local used, whole = parts.step_find_numbers(program.step, other.step, mine, theirs)
   if not used then return nil, first, whole end
@@ -93,9 +93,9 @@ function numbers.find(f, program, arguments, other, others)
     for i in pairs(expressions[at].reads) do seen[i] = true end
   end
   for i in pairs(differ) do
-    if not seen[i] then return nil, first, 'does not show in the calculation' end
+    if read[i] and not seen[i] then return nil, first, 'does not show in the calculation' end
   end
-  program.captured.upvalues = captured.without(program.captured, differ)
+  program.captured = captured.without(program.captured, differ)
   return free
 end
 

@@ -480,7 +480,7 @@ local function describe_program(text, entry)
   if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
   for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
   if entry.unfused then text:line('    not fused: the bits of a program were others') end
-  if entry.free then
+  if entry.free and #entry.free > 0 then
     local list = {}
     for k, at in ipairs(entry.free) do list[k] = entry.free.expressions[at].text end
     text:line('    numbers that may be others at each call: %s', table.concat(list, ', '))
