@@ -453,6 +453,11 @@ test('what a call takes beside the input may be given by name', function()
   mt.test_close(bag(ids:view(1, 3), {per_sample_weights = weights}), bag(ids:view(1, 3), nil, weights))
 end)
 
+test('a table that an embedding is given is its weight alone', function()
+  eq(state_names(nn.Embedding.from_pretrained(mt.ones(3, 2))), {'weight'})
+  eq(state_names(nn.EmbeddingBag(3, 2, {_weight = mt.ones(3, 2)})), {'weight'})
+end)
+
 test('lists count from the end too and refuse a place that would leave a gap', function()
   local net = mlp()
   eq({net[-1] == net[3], net[-3] == net[1], net[-4] == nil, net[4] == nil}, {true, true, true, true})

@@ -206,8 +206,9 @@ function class.constructor(of, signature, doc, init)
   of.__init = function(self, ...) return init(self, of.__signature(...)) end
 end
 
---- The same where the arguments are options: they become fields, but those of the set `apart`, then init(self, options)
---- does the rest. placed: where its tensors lie and their dtype are its last options, as in PyTorch.
+--- The same where the arguments are options: they become fields, but those of the set `apart` and those that begin with
+--- _, then init(self, options) does the rest. placed: where its tensors lie and their dtype are its last options, as in
+--- PyTorch.
 function class.options_constructor(of, signature, doc, apart, placed, init)
   if placed then signature = signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)') end
   local params, n
@@ -216,7 +217,7 @@ function class.options_constructor(of, signature, doc, apart, placed, init)
     for i, p in ipairs(params) do
       local value = (select(i, ...))
       o[p.name] = value
-      if i <= n and not apart[p.name] then self[p.name] = mt.is_tensor(value) and class.Buffer(value) or value end
+      if i <= n and not apart[p.name] and not p.name:find '^_' then self[p.name] = mt.is_tensor(value) and class.Buffer(value) or value end
     end
     init(self, o)
     if placed and o.dtype and not o.dtype:find 'float' then
