@@ -124,6 +124,13 @@ test('a plain table of modules is refused, with the cure', function()
   eq(net.numbers[2], 2)
   net.layers = nn.ModuleList{nn.Linear(1, 1), nn.Linear(1, 1)}
   eq(#net:parameters(), 4)
+  net.blocks = {{nn.Linear(1, 1)}}
+  raises(function() net:parameters() end, 'Listed.blocks: a plain table of modules is not registered')
+  net.blocks = {nn.Parameter(mt.ones(1))}
+  raises(function() net:parameters() end, 'Listed.blocks: a plain table of parameters is not registered; ' ..
+    'use nn.ParameterList{..} or nn.ParameterDict{..}')
+  net.blocks = {all = net.layers[1]:parameters()} -- registered
+  eq(#net:parameters(), 4)
 end)
 
 test('a module without forward says so', function()

@@ -109,10 +109,11 @@ local function replaces(self, key, old, value)
   return true
 end
 
---- The error of modules that neither parameters() nor state_dict() would find.
-function class.refuse_plain(self, key)
-  core.fail('%s.%s: a plain table of modules is not registered; use nn.ModuleList{..} or nn.ModuleDict{..}',
-    self.__name, tostring(key))
+--- The error of modules or parameters that neither parameters() nor state_dict() would find.
+function class.refuse_plain(self, key, kind)
+  local list = kind == 'module' and 'Module' or 'Parameter'
+  core.fail('%s.%s: a plain table of %ss is not registered; use nn.%sList{..} or nn.%sDict{..}', self.__name,
+    tostring(key), kind, list, list)
 end
 
 --- The position of list[key] in a module that is a list: negative ones count from the end. Refuses those that no entry
@@ -135,7 +136,7 @@ local function assign(self, key, value)
     key = at
   end
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
-    class.refuse_plain(self, key)
+    class.refuse_plain(self, key, 'module')
   end
   local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
   if rawget(held, '__computed') and rawget(held.__computed, key) then
@@ -217,7 +218,9 @@ function class.options_constructor(of, signature, doc, apart, placed, init)
     for i, p in ipairs(params) do
       local value = (select(i, ...))
       o[p.name] = value
-      if i <= n and not apart[p.name] and not p.name:find '^_' then self[p.name] = mt.is_tensor(value) and class.Buffer(value) or value end
+      if i <= n and not apart[p.name] and not p.name:find '^_' then
+        self[p.name] = mt.is_tensor(value) and class.Buffer(value) or value
+      end
     end
     init(self, o)
     if placed and o.dtype and not o.dtype:find 'float' then

@@ -4,11 +4,20 @@ local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local method, role, is_module = class.method, class.role, class.is_module
 
---- Refuses plain tables, {owner, key, table}, with a module that no field registers.
+local function is_plain(value) return type(value) == 'table' and getmetatable(value) == nil end
+
+--- Refuses plain tables, {owner, key, table}, and tables in these, with a module or parameter that no field registers.
 local function check_plain(plain, seen)
+  local function check(value, at)
+    local kind = class.kind(value)
+    if (kind == 'module' or kind == 'parameter') and not seen[value] then class.refuse_plain(at[1], at[2], kind) end
+  end
   for _, at in ipairs(plain) do
     for _, value in next, at[3] do
-      if is_module(value) and not seen[value] then class.refuse_plain(at[1], at[2]) end
+      check(value, at)
+      if is_plain(value) then
+        for _, inner in next, value do check(inner, at) end
+      end
     end
   end
 end
@@ -24,7 +33,7 @@ local function visit_inside(module, prefix, visit, met, above, plain)
         visit_inside(value, name .. '.', visit, met, above, plain)
         if above then above[value] = nil end
       end
-    elseif not kind and type(value) == 'table' and getmetatable(value) == nil then
+    elseif not kind and is_plain(value) then
       plain[#plain + 1] = {module, key, value}
     end
   end
