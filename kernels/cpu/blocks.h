@@ -7,6 +7,7 @@
 // combination of strides.
 #pragma once
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/row_walk.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -50,16 +51,17 @@ struct Operand {
   int64_t item;  // bytes of an element
   int ndim;
   const int64_t *size, *stride;  // strides in elements
-  bool flat, scalar;             // contiguous through all dimensions; the same element everywhere
-  int64_t copied;                // copies of that element in the buffer
+  bool flat;                     // contiguous through all dimensions
+  int64_t period;                // elements after which they repeat: 1 of a scalar, 0 if never
+  int64_t copied;                // elements of repetitions in the buffer
   alignas(64) char buffer[kBufferBytes];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
     data = static_cast<char*>(at), item = bytes, ndim = dims, size = sizes, stride = strides;
     flat = dims == 0 || (dims == 1 && strides[0] == 1);
-    scalar = true;
-    for (int d = 0; d < dims; ++d) scalar &= strides[d] == 0;
-    scalar &= dims > 0;
+    int outer = 0;
+    while (outer < dims && strides[outer] == 0) ++outer;
+    period = outer > 0 ? count(dims - outer, sizes + outer) : 0;
     if (!flat && dims > 1) {
       int64_t expected = 1;
       flat = true;
@@ -67,7 +69,17 @@ struct Operand {
     }
     copied = 0;
   }
-  /// Whether the block must pass through the buffer.
+  /// Whether the buffer holds enough repetitions for all blocks.
+  bool periodic(bool one_row) const {
+    return period == 1 || (period > 0 && !one_row && 4 * period * item <= kBufferBytes);
+  }
+  /// The most elements of a block.
+  int64_t longest(bool one_row) const {
+    if (direct(one_row)) return kGrain;
+    const int64_t all = kBufferBytes / item;
+    return periodic(one_row) ? (all - period + 1) / 16 * 16 : all;
+  }
+  /// Whether the block need not pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
   /// Where row r begins.
   int64_t row_at(int64_t r) const { return offset_of(r, ndim - 1, size, stride); }
@@ -76,24 +88,41 @@ struct Operand {
   /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
   template <class Run> void rows(int64_t at, int64_t n, const Run& run) const {
     const int64_t row = size[ndim - 1];
-    for (int64_t done = 0; done < n;) {
-      const int64_t length = smaller(n - done, row - (at + done) % row);
-      run(done, offset_of(at + done, ndim, size, stride), length);
+    int64_t within = at % row, done = 0;
+    for (RowWalk<1> walk(at / row, ndim - 1, size, {stride}); done < n; walk.next(), within = 0) {
+      const int64_t length = smaller(n - done, row - within);
+      run(done, walk.offset[0] + within * stride[ndim - 1], length);
       done += length;
     }
+  }
+  /// Short rows of elements of the size of U.
+  template <class U> void gather_short(int64_t at, int64_t n) {
+    const int64_t step = stride[ndim - 1];
+    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
+      U* const to = reinterpret_cast<U*>(buffer) + i;
+      const U* const from = reinterpret_cast<const U*>(data) + offset;
+      for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
+    });
   }
   /// The address of the block's elements, made contiguous.
   char* read(int64_t at, int64_t n, bool one_row) {
     if (flat) return data + at * item;
-    if (scalar) {
-      if (copied < n) move_run(buffer, 1, data, 0, copied = n, item);
-      return buffer;
+    if (periodic(one_row)) {
+      const int64_t first = at % period;
+      if (copied < first + n) gather(0, copied = first + n);
+      return buffer + first * item;
     }
     if (direct(one_row)) return data + offset_of(at, ndim, size, stride) * item;
+    gather(at, n);
+    return buffer;
+  }
+  void gather(int64_t at, int64_t n) {
+    if (period == 1) return move_run(buffer, 1, data, 0, n, item);
+    if (size[ndim - 1] < kShortRow && item == 4) return gather_short<Four>(at, n);
+    if (size[ndim - 1] < kShortRow && item == 8) return gather_short<Eight>(at, n);
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
       move_run(buffer + i * item, 1, data + offset * item, stride[ndim - 1], length, item);
     });
-    return buffer;
   }
   /// The address where the block's results may be written contiguously; `store` then brings them
   /// home.
@@ -150,8 +179,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_on
     Operand operand[Operands];
     prepare(operand);
     int64_t longest = kGrain;
-    for (int k = 0; k < used; ++k)
-      if (!operand[k].direct(one_row)) longest = smaller(longest, kBufferBytes / operand[k].item);
+    for (int k = 0; k < used; ++k) longest = smaller(longest, operand[k].longest(one_row));
     bool by_rows = one_row && operand[0].direct(true);
     for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
     if (by_rows) {
