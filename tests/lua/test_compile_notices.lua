@@ -438,6 +438,28 @@ test('numbers in tables that a step decides by, in whatever way, are not paramet
   end
 end)
 
+test('an optimizer that gets more parameters, or others', function()
+  local y = mt.tensor {1, 2, 1, 2}:long()
+  race(function(wrap)
+    mt.manual_seed(3)
+    local net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+    local opt = mt.optim.SGD({net[1].weight}, {lr = 0.01})
+    local step = wrap(function(a)
+      opt:zero_grad()
+      local loss = mt.cross_entropy(net(a), y)
+      loss:backward()
+      opt:step()
+      return loss
+    end)
+    return function(c)
+      if c == 7 then opt:add_param_group{params = {net[3].weight}, lr = 0.02} end
+      if c == 12 then table.insert(opt.param_groups[2].params, net[3].bias) end
+      if c == 17 then opt.param_groups[1].params[1] = net[1].bias end
+      return step(x / 10)
+    end
+  end, 22)
+end)
+
 test('a module is a step; what it captures is compared', function()
   local net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
   local fast, text = mt.compile(net)

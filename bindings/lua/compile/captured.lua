@@ -191,6 +191,18 @@ local function visit_function(list, f, name, seen)
   visit_globals(list, f, seen)
 end
 
+--- Which parameters an optimizer has, as zero_grad was recorded; it steps anew, with the options and states of then.
+local function visit_optimizer(list, optimizer, name)
+  local groups = optimizer.param_groups
+  for i, group in ipairs(groups) do
+    local inner = ('%s.param_groups.%d.params'):format(name, i)
+    add_field(list, group, 'params', inner)
+    for k in ipairs(group.params) do add_field(list, group.params, k, ('%s.%d'):format(inner, k)) end
+    add_keys(list, group.params, inner)
+  end
+  add_keys(list, groups, name .. '.param_groups')
+end
+
 function visit(list, value, name, seen)
   local kind = type(value)
   if kind == 'function' then return visit_function(list, value, name, seen) end
@@ -198,8 +210,8 @@ function visit(list, value, name, seen)
     return refuse(list, "'%s' is cdata, whose contents cannot be compared", name)
   end
   if kind ~= 'table' or seen[value] or libraries[value] or list.why then return end
-  if rawget(value, 'param_groups') and rawget(value, 'handle') then return end -- an optimizer steps anew
   seen[value] = true
+  if rawget(value, 'param_groups') and rawget(value, 'handle') then return visit_optimizer(list, value, name) end
   if rawget(value, '__fields') and rawget(value, '__held') then
     local class = rawget(value, '__class')
     in_library(list, not class or is_own(class.forward), visit_module, value, name, seen)
