@@ -1,5 +1,5 @@
 #!/bin/sh
-# symbols.sh -- what the files compiled for AVX2 and AVX-512 define must not be merged into the rest
+# symbols.sh -- what the files compiled for AVX2 and AVX-512 define must not be merged; thread-locals are few
 #
 #   sh tests/symbols.sh [BUILD]        (build by default; status 77: skipped, nm is missing)
 #
@@ -52,6 +52,16 @@ if command -v "${CXX:-g++}" >/dev/null; then
     if strangers isa_avx2 "$folder/probe.o" | grep -q 'std::'; then echo 'ok - a stranger is found'; else
       failures=$((failures + 1)) && echo 'not ok - std::sort in an object is not found'
     fi
+fi
+# glibc has room for 1664 bytes of thread-locals in all libraries together that are opened late, as mtorch.so by luajit.
+module=$build/lua/mtorch.so
+if [ -e "$module" ] && command -v readelf >/dev/null; then
+  size=$(($(readelf -lW "$module" | awk '$1 == "TLS" { print $6 }')))
+  if [ "$size" -le 1024 ]; then echo "ok - $size bytes of thread-locals"; else
+    failures=$((failures + 1))
+    echo "not ok - mtorch.so has $size bytes of thread-locals, at most 1024: the largest are"
+    readelf -sW "$module" | awk '$4 == "TLS" { print "    " $3, $8 }' | sort -k1nr | head -n 5
+  fi
 fi
 echo "$objects objects, $symbols symbols, $failures failed"
 [ $failures = 0 ]

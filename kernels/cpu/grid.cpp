@@ -19,10 +19,18 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Where each lane of a tile is, which lasts from tile to tile and launch to launch.
+/// Where each lane of a tile is, which lasts from tile to tile and launch to launch. On the heap: a
+/// library opened late (mtorch.so) gets little memory for thread-locals.
 struct Coordinates {
-  int n[3];
-  alignas(64) int64_t of[3][kGridLanes];
+  int n[3] = {};
+  int64_t* of[3] = {};
+  bool reserve() {
+    if (of[0]) return true;
+    of[0] = static_cast<int64_t*>(std::aligned_alloc(64, 3 * kGridLanes * sizeof(int64_t)));
+    if (of[0]) of[1] = of[0] + kGridLanes, of[2] = of[1] + kGridLanes;
+    return of[0];
+  }
+  ~Coordinates() { std::free(of[0]); }
   void set(const int* shape) {
     if (n[0] == shape[0] && n[1] == shape[1] && n[2] == shape[2]) return;
     for (int k = 0; k < 3; ++k) n[k] = shape[k];
@@ -575,7 +583,7 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
   Parts parts{nullptr};
   lay_out(m, parts, false);
-  if (!memory.need(parts.used)) {
+  if (!memory.need(parts.used) || !coordinates.reserve()) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
