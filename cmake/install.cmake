@@ -36,3 +36,8 @@ write_basic_package_version_file(mtorchConfigVersion.cmake COMPATIBILITY SameMin
 install(FILES ${PROJECT_BINARY_DIR}/mtorchConfig.cmake ${PROJECT_BINARY_DIR}/mtorchConfigVersion.cmake
   DESTINATION ${package_dir})
 install(EXPORT mtorch NAMESPACE mtorch:: FILE mtorchTargets.cmake DESTINATION ${package_dir})
+
+# ---- the same for pkg-config, which finds the folder by the file's own place ----------------------------------------
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(cmake/mtorch.pc.in mtorch.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/mtorch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -843,11 +843,11 @@ struct Softplus {
     "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
     Accepts::real, {a}, kReals, {0.25192908134537289, 0.97407698418010668, 2.8119675890031986},
     {{"beta", 1}, {"threshold", 20}}, {.autocast_float32 = true}};
-  template <class T> MT_HD static T f(T x, T beta, T threshold) {
-    return select(x * beta > threshold, x, math::softplus(x * beta) / beta);
+  template <class T> MT_HD static T f(T x, T beta, T limit) {
+    return select(x * beta > limit, x, math::softplus(x * beta) / beta);
   }
-  template <class T> MT_HD static T df(T g, T x, T beta, T threshold) {
-    return select(x * beta > threshold, g, g * sigmoid(x * beta));
+  template <class T> MT_HD static T df(T g, T x, T beta, T limit) {
+    return select(x * beta > limit, g, g * sigmoid(x * beta));
   }
 };
 MT_FUNCTION(Softplus, softplus)

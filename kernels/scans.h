@@ -80,9 +80,9 @@ struct Logcumsumexp : Scanning {
   /// log(exp(a) + exp(b)).
   template <class S> MT_HD static S combine(S a, S b) {
     const S most = a > b ? a : b, least = a > b ? b : a;
-    const S sum = most + math::log1p(math::exp(least - most));
+    const S both = most + math::log1p(math::exp(least - most));
     const S known = a == b ? a : most;  // an infinity
-    return most - most == S(0) ? sum : (a != a ? a : b != b ? b : known);
+    return most - most == S(0) ? both : (a != a ? a : b != b ? b : known);
   }
   /// The sum over later i of g[i] exp(x - y[i]), in logarithms.
   template <class V> static V weigh(const V& g, const V&, const V& y) {

@@ -62,16 +62,38 @@ set -- -G "$(setting CMAKE_GENERATOR)" -S "$here/install" -B "$example" -DCMAKE_
 set -- "$@" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)"
 compiler=$(setting CMAKE_CXX_COMPILER)
 [ -z "$compiler" ] || set -- "$@" -DCMAKE_CXX_COMPILER="$compiler"
-check "find_package(mtorch)" "*" cmake "$@" -DCMAKE_CXX_FLAGS='-Wall -Wextra -Werror'
+# The package's headers are warned about as the program's own.
+check "find_package(mtorch)" "*" cmake "$@" -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wpedantic -Wshadow -Werror' \
+  -DCMAKE_NO_SYSTEM_FROM_IMPORTED=ON
 check "the examples build" "*" cmake --build "$example"
 if [ $failed = 0 ]; then
-  check "a C++ program: a gradient and an error" \
-    "*0*0*3*3*
-matmul: inner sizes differ: (2 x 3) and (4 x 5)*" "$example/example"
+  first="*0*0*3*3*
+matmul: inner sizes differ: (2 x 3) and (4 x 5)*"
+  check "a C++ program: a gradient and an error" "$first" "$example/example"
+  if command -v valgrind >/dev/null; then
+    check "the same under valgrind, at exit too" "$first" \
+      env MTORCH_ISA=base valgrind -q --error-exitcode=9 "$example/example"
+  else
+    skip "the same under valgrind" "no program valgrind here"
+  fi
+  check "a net in C++ and its file" "learned 1, equal 1, 1" "$example/train" "$scratch/net.safetensors"
   check "a host with its own Lua state" \
     "6*true
 host.lua:1: matmul: inner sizes differ: (2 x 3) and (4 x 5)*
-4" "$example/embed"
+0
+false*cross_entropy: target 1 is 4, expected 1..3*
+cross_entropy: target 0 is 3, expected 0..2*
+4" "$example/embed" "$scratch/net.safetensors"
+fi
+
+if ! command -v pkg-config >/dev/null; then
+  skip "pkg-config" "no program pkg-config here"
+else
+  PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name mtorch.pc)") && export PKG_CONFIG_PATH
+  # shellcheck disable=SC2046  # words
+  check "pkg-config" "*" "${compiler:-c++}" -std=c++20 -o "$scratch/by_pkg_config" "$here/install/main.cpp" \
+    $(pkg-config --cflags --libs mtorch)
+  check "a C++ program built by it" "$first" "$scratch/by_pkg_config"
 fi
 
 # ---- a stock luajit ----

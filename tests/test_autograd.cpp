@@ -141,14 +141,14 @@ MT_TEST("a saved tensor that was changed in place is refused", "[autograd]") {
       {"exp",
        [](const Tensor& x) {
          Tensor y = exp(x);
-         add_(y, 1.0);
+         y += 1.0;
          return y;
        },
        true},
       {"mul",
        [](const Tensor& x) {
          Tensor a = clone(x), y = a * x;
-         add_(a, 1.0);
+         a += 1.0;
          return y;
        },
        true},
@@ -175,21 +175,21 @@ MT_TEST("a saved tensor that was changed in place is refused", "[autograd]") {
       {"add",
        [](const Tensor& x) {
          Tensor a = clone(x), y = a + x;
-         add_(a, 1.0);
+         a += 1.0;
          return y;
        },
        false},
       {"sin",
        [](const Tensor& x) {
          Tensor y = sin(x);
-         add_(y, 1.0);
+         y += 1.0;
          return y;
        },
        false},
       {"sum",
        [](const Tensor& x) {
          Tensor a = clone(x), y = sum(a);
-         add_(a, 1.0);
+         a += 1.0;
          return y;
        },
        false}};
@@ -418,8 +418,7 @@ MT_TEST("a view that is changed while gradients are recorded changes its base", 
   sum(square(y)).backward();
   CHECK(values(x.grad()) == std::vector<double>{12, 0});
   const Tensor two = leaf(tensor({2}, {1, 2})), z = two * 1.0;
-  for (int i = 0; i < 100000; ++i)
-    add_(slice(z, 0, 0, 1), 1.0);  // a long history is freed by a loop
+  for (int i = 0; i < 100000; ++i) slice(z, 0, 0, 1) += 1.0;  // a long history is freed by a loop
   sum(z).backward();
   CHECK(values(two.grad()) == std::vector<double>{1, 1});
 }

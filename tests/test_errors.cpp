@@ -2,6 +2,7 @@
 // changed
 #include "engine/core/device.h"
 #include "engine/core/host.h"
+#include "engine/ops/optim.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -200,7 +201,7 @@ MT_TEST("wrong shapes and views", "[shape]") {
        },
        {"expand: size -1 is negative"}},
       {[](const World& w) { slice(w.a, 1, 1, 3); },
-       {"slice: 3 elements from 2 by 1", "1..3", "dimension 2"}},
+       {"slice: 3 elements from 1 by 1", "0..2", "dimension 2"}},
       {[](const World& w) { slice(w.a, 1, 0, 2, 0); }, {"slice: the step is 0"}},
       {[](const World& w) { slice(w.a, 0, -1, 1); }, {"slice: "}},
       {[](const World& w) { slice(w.a, 0, 0, -1); }, {"slice: -1 elements"}},
@@ -285,19 +286,54 @@ MT_TEST("wrong gradients, copies and losses", "[autograd][loss]") {
   CHECK(grad_enabled());
 }
 
-MT_TEST("positions in errors, and labels, count from index_base", "[index][loss]") {
+MT_TEST("positions in errors, and labels, count from 1 in a call from Lua", "[index][loss]") {
   const World w;
   const double zero_based = cross_entropy(w.a, tensor({2}, {2, 0}, Dtype::i64)).item();
-  host.index_base = 1;
+  const auto before = std::exchange(host.calls_under_way, [] { return 1; });
   const std::string gathered = error_of([&] { gather(w.a, 1, w.far); });
   const std::string picked = error_of([&] { pick(w.a, 0, 2); });
   const std::string target = error_of([&] { cross_entropy(w.a, w.small); });
   const double one_based = cross_entropy(w.a, tensor({2}, {3, 1}, Dtype::i64)).item();
-  host.index_base = 0;
+  host.calls_under_way = before;
   CHECK(one_based == zero_based);
   CHECK(contains(gathered, "position 4 is outside 1..3"));
   CHECK(contains(picked, "position 3 is outside 1..2"));
   CHECK(contains(target, "target 1 is 7, expected 1..3"));
+}
+
+MT_TEST("undefined tensors, and elements outside, are errors", "[ops][reduce][matmul][shape]") {
+  const Tensor none, x = ones({2, 3});
+  const std::function<void()> calls[] = {[&] { x + none; },
+                                         [&] { none * 2.0; },
+                                         [&] { relu(none); },
+                                         [&] { x += none; },
+                                         [&] { none.sum(); },
+                                         [&] { matmul(x, none); },
+                                         [&] { linear(none, x, {}); },
+                                         [&] { reshape(none, {2}); },
+                                         [&] {
+                                           cat({x, none});
+                                         },
+                                         [&] {
+                                           stack({x, none});
+                                         },
+                                         [&] { mse_loss(x, none); },
+                                         [&] { clone(none); },
+                                         [&] { softmax(none, 0); },
+                                         [&] { none.backward(); },
+                                         [&] { none.item(); },
+                                         [&] { none.requires_grad_(); },
+                                         [&] { x.grad().sum(); },
+                                         [&] { none.grad(); },
+                                         [&] { SGD({none}); }};
+  for (const auto& call : calls) {
+    CHECK(contains(error_of(call), "an undefined tensor"));
+    const NoGrad no_grad;  // which has short ways of its own
+    CHECK(contains(error_of(call), "an undefined tensor"));
+  }
+  CHECK(error_of([&] { x.at(6); }) == "at: position 6 is outside 0..5, the tensor is (2 x 3)");
+  CHECK(contains(error_of([&] { x.at(-1); }), "position -1"));
+  CHECK(contains(error_of([&] { pick(x, 0, 2); }), "position 2 is outside 0..1"));
 }
 
 }  // namespace mt::test

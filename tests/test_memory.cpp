@@ -226,7 +226,7 @@ MT_TEST("a version counts the changes of a storage, through every view", "[memor
   };
   fill_(part, 1);
   CHECK(grew());
-  add_(x, 1.0);
+  x += 1.0;
   CHECK(grew());
   copy_(part, ones({2}));
   CHECK(grew());

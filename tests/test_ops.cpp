@@ -350,7 +350,7 @@ MT_TEST("views that are older than a change in place take part as newer ones do"
           }
           const Tensor half = in[i] / 2.0;
           Tensor v = older ? view(half, {6}) : half;
-          add_(half, half);
+          half += half;
           seen.push_back(older ? v : view(half, {6}));
           // Beside one that is up to date; where there are more inputs the operation has such.
           rest = rest + sum(in[i] * (in.size() == 1 ? seen[i] : in[i]) * in[i]);

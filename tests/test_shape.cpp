@@ -294,6 +294,24 @@ MT_TEST("-1 is inferred where it is one number", "[shape]") {
   CHECK(contains(error_of([] { infer("view", 12, {}, {12}); }), "12"));
 }
 
+MT_TEST("tensors of a program's numbers", "[shape]") {
+  const std::vector<int64_t> whole{1, 2, 3, 4, 5, 6};
+  const Tensor x = mt::tensor(whole.data(), {2, 3}), y = mt::tensor({1, 2.5, -3});
+  CHECK((x.dtype() == Dtype::i64 && x.shape() == Shape{2, 3} && x.at(5) == 6));
+  CHECK((y.dtype() == Dtype::f32 && y.shape() == Shape{3} && y.at(1) == 2.5));
+  CHECK((mt::tensor({}).numel() == 0 && mt::tensor({1, 0}, Dtype::b8).at(0) == 1));
+  CHECK(error_of([] { mt::tensor({1, 300}, Dtype::u8); }).find("300") != std::string::npos);
+}
+
+MT_TEST("a += b and its kin write into a tensor, a view too", "[shape]") {
+  const Tensor x = mt::tensor({1, 2, 3, 4}), w = ones({2}).requires_grad_(), y = w * 3.0;
+  x += 1.0, x -= mt::tensor({0, 1, 0, 1}), x *= 2.0, slice(x, 0, 0, 2) /= 4.0;
+  CHECK((x.at(0) == 1 && x.at(1) == 1 && x.at(2) == 8 && x.at(3) == 8));
+  pick(y, 0, 0) *= 5.0;
+  y.sum().backward();
+  CHECK((w.grad().at(0) == 15 && w.grad().at(1) == 3));
+}
+
 MT_TEST("tensors are made with the values asked for", "[shape]") {
   for (const Shape& shape :
        std::vector<Shape>{{}, {0}, {3, 0}, {0, 3}, {2, 0, 3}, {5}, {2, 3}, {1, 1, 1}, {33, 7}})

@@ -204,7 +204,8 @@ bool defers_now() {
 
 void set_host() {
   static const bool once = [] {
-    host.index_base = 1, host.collect_garbage = collect_garbage;
+    host.calls_under_way = [] { return calls.depth; };
+    host.collect_garbage = collect_garbage;
     host.where = where, host.function = function_under_way;
     host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
     return true;

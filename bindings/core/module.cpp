@@ -111,13 +111,8 @@ const Entry kCore[] = {
     {"device_name(device)", "What a device is sold as.",
      bind<[](const Device& d) { return std::string(d.model ? d.model : "CPU"); }>},
     {"synchronize(device)", "Waits until a device has done what it was asked.", bind<synchronize>},
-    {"set_num_threads(n)", "How many threads kernels use.", bind<[](int64_t n) {
-       const int most = most_cpu_threads();
-       if (n < 1 || most < n)
-         fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
-       set_cpu_threads(int(n));
-     }>},
-    {"get_num_threads()", "How many threads kernels use.", bind<cpu_threads>},
+    {"set_num_threads(n)", "How many threads kernels use.", bind<set_num_threads>},
+    {"get_num_threads()", "How many threads kernels use.", bind<get_num_threads>},
     {"set_flush_denormal(enabled)",
      "Whether results too small to be normal numbers become 0, and such "
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "

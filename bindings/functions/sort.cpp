@@ -11,7 +11,7 @@ namespace {
 int push_own_positions(const Args& a, const Tensor& index) {
   if (index.impl()->storage->refs > 1) return push_positions(a, index);
   NoGrad off;
-  add_(index, Tensor(1.0));
+  index += Tensor(1.0);
   return a.push(index);
 }
 

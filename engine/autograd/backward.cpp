@@ -26,7 +26,7 @@ bool is_owned(const Tensor& x) {
 /// Adds a gradient to the sum so far, in place where nobody else sees that.
 void accumulate(Tensor& sum, Tensor more) {
   if (!sum.defined()) sum = std::move(more);
-  else if (!grad_enabled() && is_owned(sum) && sum.dtype() == more.dtype()) add_(sum, more);
+  else if (!grad_enabled() && is_owned(sum) && sum.dtype() == more.dtype()) sum += more;
   else sum = add(sum, more);
 }
 
@@ -65,10 +65,13 @@ struct Ready {
   bool operator<(const Ready& other) const { return sequence < other.sequence; }
 };
 
+constinit thread_local bool ending = false;  // of this thread: a destructor may still run a pass
+
 /// The memory of the last pass's lists, for the next.
 struct Spare {
   std::vector<Ready> ready;
   std::vector<Ref<TensorImpl>> leaves;
+  ~Spare() { ending = true; }
 };
 thread_local Spare spare;
 
@@ -143,15 +146,13 @@ class BackwardPass : public Walk {
         targets_(targets),
         outer_(static_cast<BackwardPass*>(std::exchange(thread_state.walk, this))) {
     if (outer_) outer_->set_aside();
-    ready_.swap(spare.ready);
-    leaves_.swap(spare.leaves);
+    swap_spare();
   }
   ~BackwardPass() {
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) take(*leaf);
     leaves_.clear();
-    ready_.swap(spare.ready);
-    leaves_.swap(spare.leaves);
+    swap_spare();
     thread_state.walk = outer_;
     if (outer_) outer_->take_back();
   }
@@ -265,7 +266,7 @@ class BackwardPass : public Walk {
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
       if (leaf->grad && !grad_enabled()) {
-        add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+        Tensor(Ref<TensorImpl>::share(leaf->grad)) += g;
       } else {
         Ref<TensorImpl>::adopt(leaf->grad);
         g.impl()->made_in_no_grad = g.impl()->aliases_graph = false;
@@ -277,6 +278,10 @@ class BackwardPass : public Walk {
   }
 
  private:
+  void swap_spare() {
+    if (!ending) ready_.swap(spare.ready), leaves_.swap(spare.leaves);
+  }
+
   // ---- what has come to a node or a leaf
   static const void* key(Edge& edge) {
     return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();

@@ -70,8 +70,7 @@ std::vector<double> steady(const Tensor& out, int64_t o, const TensorList& input
       fail(
           "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
           "again; it must be the same both times",
-          k + 1, int64_t(j) + host.index_base, o + host.index_base, show(first[j]),
-          show(second[j]));
+          k + 1, int64_t(j) + index_base(), o + index_base(), show(first[j]), show(second[j]));
   return first;
 }
 
@@ -132,7 +131,7 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
           fail(
               "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
               "say {}",
-              k + 1, j + host.index_base, int64_t(i) + host.index_base, show(got), show(numeric));
+              k + 1, j + index_base(), int64_t(i) + index_base(), show(got), show(numeric));
       }
     }
   }

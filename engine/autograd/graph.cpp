@@ -212,8 +212,7 @@ void check_nan(const Tensor& x, const std::string& what, const std::string& wher
   int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;
   for (int d = x.dim() - 1; d >= 0; --d) {
-    place =
-        fmt::format("{}{}{}", i % x.size(d) + host.index_base, place.empty() ? "" : ", ", place);
+    place = fmt::format("{}{}{}", i % x.size(d) + index_base(), place.empty() ? "" : ", ", place);
     i /= x.size(d);
   }
   fail("{} produced NaN at [{}]{}", what, place, where);

@@ -35,9 +35,9 @@ struct Edge {
 
 constexpr int kMaxSaved = 4;
 
+struct GradientGroup;
 /// A function that sees a gradient, and may return another of its shape in its place. Without
 /// `call` it was removed.
-struct GradientGroup;
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
   std::function<void()> on_shared;  // of a computed tensor: its node gets one more owner
@@ -101,8 +101,8 @@ struct Node {
   /// number, kOutput or kOther.
   Node& save(int slot, const Tensor&, int source);
   /// The same where input `wanted` has a gradient.
-  Node& save_for(int wanted, int slot, const Tensor& x, int source) {
-    return wants(wanted) ? save(slot, x, source) : *this;
+  Node& save_for(int wanted, int slot, const Tensor& x, int from) {
+    return wants(wanted) ? save(slot, x, from) : *this;
   }
   /// The remembered tensor, or an undefined one. Throws when it was changed in place since. While
   /// gradients are themselves recorded it is connected to the graph again.
@@ -139,7 +139,9 @@ struct Node {
 
 /// Whether operations are recorded, on this thread.
 inline bool grad_enabled() { return thread_state.grad_enabled; }
+/// Returns what was before. Each thread has its own: a new one records.
 inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
+/// While it lives nothing is recorded on this thread (torch.no_grad): `mt::NoGrad no_grad;`
 struct NoGrad {
   explicit NoGrad(bool enabled = false) : before(set_grad_enabled(enabled)) {}
   ~NoGrad() { set_grad_enabled(before); }
@@ -164,7 +166,10 @@ void connect(Edge& edge, const Tensor& x);
 Tensor reattach(const Tensor& x, Ref<Node> node);
 
 /// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
-/// it fails.
+/// it fails. `gradient` has root's shape; without it root must hold one element. The graph is used up
+/// unless `retain_graph`; with `create_graph` gradients can be differentiated. Throws Error where a
+/// saved tensor was changed in place. Passes of several threads at the same time share neither graphs nor
+/// leaves: `w.detach().requires_grad_()` is another leaf in the same memory.
 void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,
               bool create_graph = false);
 
@@ -179,8 +184,10 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs,
 
 /// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
 void notify_shared(const Node&);
-/// Calls the function with the gradient of x whenever that has been computed.
+/// Calls the function with the gradient of x whenever that has been computed; what it returns, of the same
+/// shape and dtype, takes its place unless undefined. `hook->call = nullptr` removes it. It must not hold x.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
+/// Calls the function once in a backward pass, with the gradients of all these leaves.
 void register_group_hook(const TensorList& leaves, std::function<void(TensorList&)>);
 
 /// A running backward pass. The gradients of a function's results (function.h) wait here for the function's

@@ -169,7 +169,7 @@ void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
   const TensorGeometry& r = part.at;
   const int d = overlapping_dim(r);
   if (d < 0) {
-    add_(view_of(whole, r.size, r.stride, whole.offset() + r.offset), part.gradient);
+    view_of(whole, r.size, r.stride, whole.offset() + r.offset) += part.gradient;
     return;
   }
   for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet

@@ -8,11 +8,6 @@
 
 namespace mt {
 
-template <class T> inline constexpr Dtype dtype_of = Dtype::none;
-#define MT_DTYPE_OF(name, T, ...) template <> inline constexpr Dtype dtype_of<T> = Dtype::name;
-MT_DTYPES(MT_DTYPE_OF)
-#undef MT_DTYPE_OF
-
 /// The tensor that `write(T* to)` fills. What it writes may depend on shapes and options, on elements of
 /// tensors only where those were asked for by `item`: a recorded step keeps the numbers.
 template <class T, class Write> Tensor constants(const Shape& shape, const Write& write) {

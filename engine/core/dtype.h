@@ -7,6 +7,11 @@
 
 namespace mt {
 
+/// The dtype whose elements have this C++ type: Dtype::f32 of float; Dtype::none of other types.
+template <class T> inline constexpr Dtype dtype_of = Dtype::none;
+#define MT_DTYPE_OF(name, T, ...) template <> inline constexpr Dtype dtype_of<T> = Dtype::name;
+MT_DTYPES(MT_DTYPE_OF)
+#undef MT_DTYPE_OF
 /// 'float32', 'int64', ..; messages take a Dtype as it is.
 const char* dtype_name(Dtype);
 /// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.

@@ -6,10 +6,9 @@
 
 namespace mt {
 
-/// Set before the first call; the Lua bindings do (open_lua). Without them: positions count from 0,
-/// and messages name no place.
+/// Set before the first call; the Lua bindings do (open_lua). Without them messages name no place.
 struct Host {
-  int index_base = 0;                             // from which positions, labels and ids count
+  int (*calls_under_way)() = nullptr;             // how many from Lua, on this thread
   bool (*collect_garbage)() = nullptr;            // before "out of memory"; whether to try again
   std::string (*where)() = nullptr;               // the script's line under way, "train.lua:12"
   const char* (*function)() = nullptr;            // the function of it that is running, or null
@@ -19,5 +18,9 @@ struct Host {
   bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;
+
+/// From which labels, ids and indices in tensors count, and positions in messages: 1 in a call from
+/// Lua, else 0. A program may do both.
+inline int index_base() { return host.calls_under_way && host.calls_under_way() > 0; }
 
 }  // namespace mt

@@ -167,10 +167,10 @@ TensorImpl& grad_holder(const TensorImpl& x) {
 
 }  // namespace
 
-Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(grad_holder(*impl_).grad)); }
+Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(grad_holder(*given()).grad)); }
 
 void Tensor::set_grad(const Tensor& g) const {
-  TensorImpl& k = grad_holder(*impl_);
+  TensorImpl& k = grad_holder(*given());
   Ref<TensorImpl>::adopt(std::exchange(k.grad, nullptr));
   if (!g.defined()) return;
   k.grad = Ref<TensorImpl>::share(g.impl()).release();
@@ -193,6 +193,8 @@ namespace {
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
   check_interrupt();  // decisions are not taken by what is half done
+  if (i < 0 || x.numel() <= i)
+    fail("at: position {} is outside 0..{}, the tensor is {}", i, x.numel() - 1, x.shape());
   if (!x.impl()->number) tell_beside();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&]<class E>(E) {
@@ -224,6 +226,12 @@ void replace_data(const Tensor& x, const Tensor& y) {
   a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,
   a.numel = b.numel;
   for (int d = 0; d < b.ndim; ++d) a.size[d] = b.size[d], a.stride[d] = b.stride[d];
+}
+
+void Tensor::undefined() {
+  fail(
+      "an undefined tensor: made without a value, moved from, or a gradient before backward(); ask "
+      "x.defined()");
 }
 
 double Tensor::item() const {

@@ -51,62 +51,97 @@ struct TensorImpl {
   static void destroy(TensorImpl*);
 };
 
-/// A handle; copies share the tensor. The default one is undefined: it stands for "no tensor".
+/// A handle; copies share the tensor, as in PyTorch, so that `const` guards the handle alone. Handles may be
+/// used by several threads, a tensor while nobody changes it. The default one is undefined: it stands
+/// for "no tensor" where that is allowed, elsewhere it is an Error.
 class Tensor {
  public:
   Tensor() = default;
+  /// 0-d; takes the dtype and device of what it stands beside: `x * 2`.
   Tensor(double number);  // NOLINT: formulas write T(0.5)
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
+  /// Whether there is a tensor; of `grad()`, whether a gradient has come.
   bool defined() const { return bool(impl_); }
   TensorImpl* impl() const { return impl_.get(); }
+  /// The same; throws Error where this is undefined.
+  TensorImpl* given() const {
+    if (!impl_) [[unlikely]]
+      undefined();
+    return impl_.get();
+  }
   TensorImpl* release() { return impl_.release(); }
   bool unique() const { return impl_.unique(); }
   void reset() { impl_.reset(); }
 
-  int dim() const { return impl_->ndim; }
-  /// Of a dimension; -1 is the last.
-  int64_t size(int d) const { return impl_->size[d < 0 ? d + impl_->ndim : d]; }
-  int64_t stride(int d) const { return impl_->stride[d]; }
-  Shape shape() const { return Shape(impl_->size, impl_->ndim); }
-  Shape strides() const { return Shape(impl_->stride, impl_->ndim); }
-  int64_t numel() const { return impl_->numel; }
-  int64_t offset() const { return impl_->offset; }
-  Dtype dtype() const { return impl_->dtype; }
-  const Device& device() const { return *impl_->storage->device; }
-  bool is_contiguous() const { return impl_->contiguous; }
-  void* data() const {
-    return static_cast<char*>(impl_->storage->data) + impl_->offset * item_size(impl_->dtype);
+  /// How many dimensions; 0 of a number.
+  int dim() const { return given()->ndim; }
+  /// Of dimension d, from -dim() (-1 is the last) to dim() - 1, which is not checked.
+  int64_t size(int d) const {
+    const TensorImpl& t = *given();
+    return t.size[d < 0 ? d + t.ndim : d];
   }
+  /// How many elements apart neighbours along d lie in memory.
+  int64_t stride(int d) const {
+    const TensorImpl& t = *given();
+    return t.stride[d < 0 ? d + t.ndim : d];
+  }
+  Shape shape() const {
+    const TensorImpl& t = *given();
+    return Shape(t.size, t.ndim);
+  }
+  Shape strides() const {
+    const TensorImpl& t = *given();
+    return Shape(t.stride, t.ndim);
+  }
+  /// How many elements.
+  int64_t numel() const { return given()->numel; }
+  /// Of the first element in its storage, in elements.
+  int64_t offset() const { return given()->offset; }
+  Dtype dtype() const { return given()->dtype; }
+  const Device& device() const { return *given()->storage->device; }
+  /// Whether the elements lie in row-major order without gaps.
+  bool is_contiguous() const { return given()->contiguous; }
+  /// The first element, in the memory of device(); element (i, j) is stride(0) i + stride(1) j further. 64-byte
+  /// aligned where the offset is 0. Valid while a handle lives. What is written there gradients do not see.
+  void* data() const {
+    const TensorImpl& t = *given();
+    return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
+  }
+  /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked.
   template <class T> T* data_as() const { return static_cast<T*>(data()); }
 
   bool requires_grad() const {
     sync_with_base();
     return impl_->requires_grad;
   }
+  /// Whether no recorded operation computed it: parameters are leaves.
   bool is_leaf() const {
     sync_with_base();
     return !impl_->node;
   }
   /// Gives a view its base's new history, where that changed since the view's was made.
   void sync_with_base() const {
-    if (impl_->base && impl_->recorded != impl_->base->recorded) regenerate_node();
+    if (given()->base && impl_->recorded != impl_->base->recorded) regenerate_node();
   }
   /// Asks for a gradient; only leaves of float type can.
   const Tensor& requires_grad_(bool wanted = true) const;
+  /// What backward passes have added up so far, of this shape and dtype; undefined before the first.
   Tensor grad() const;
+  /// Puts another in its place; an undefined one drops it, as an optimizer's zero_grad() does.
   void set_grad(const Tensor&) const;
   /// Keeps the gradient of a tensor that was computed, as leaves do.
   void retain_grad() const;
-  /// Fills `.grad` of the leaves. Without `gradient` the tensor must hold one element.
+  /// Adds to `grad()` of the leaves that this was computed from: see mt::backward. `gradient` has this shape; without
+  /// it the tensor must hold one element. The graph is used up unless `retain_graph`.
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
 
   /// The same data, outside the graph.
   Tensor detach() const;
-  /// The number in a tensor of one element.
+  /// The number in a tensor of one element; throws Error for others. Waits for a GPU.
   double item() const;
-  /// Element by 0-based position, counted in row-major order.
+  /// Element by 0-based position, counted in row-major order; throws Error for others.
   double at(int64_t i) const;
   /// The same for integer dtypes, exact beyond 2^53.
   int64_t at_integer(int64_t i) const;
@@ -115,6 +150,7 @@ class Tensor {
   Tensor t() const;
 
  private:
+  [[noreturn, gnu::cold]] static void undefined();
   void regenerate_node() const;  // inplace.cpp
   Ref<TensorImpl> impl_;
 };

@@ -40,6 +40,12 @@ struct ThreadState : ThreadDefaults {
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 
+/// How many threads loops run on, of the whole process: at first OMP_NUM_THREADS or a thread for each processor.
+/// Results do not depend on it. Loops of a second thread run on it alone while the others are busy.
+int get_num_threads();
+/// Throws Error outside 1 .. the larger of 16 and 4 times the processors.
+void set_num_threads(int64_t n);
+
 /// f as the body of a new thread that starts with this one's defaults.
 template <class F> auto inheriting(F f) {
   return [given = ThreadDefaults(thread_state), f = std::move(f)]() mutable {

@@ -143,6 +143,16 @@ TensorFile parse(Bytes& bytes) {
 
 }  // namespace
 
+const Tensor& TensorFile::at(std::string_view name) const {
+  std::string names;
+  for (const NamedTensor& t : tensors) {
+    if (t.name == name) return t.tensor;
+    names += (names.empty() ? "" : ", ") + t.name;
+  }
+  if (names.size() > 200) names = names.substr(0, 200) + "..";
+  fail("no tensor '{}' in the file; it has {}", name, names.empty() ? "none" : names);
+}
+
 TensorFile parse_safetensors(const void* data, size_t size) {
   Bytes bytes(data, size);
   return parse(bytes);

@@ -1,6 +1,7 @@
 // safetensors.h -- the safetensors format: a JSON header of names, dtypes, shapes and places, then the data
 #pragma once
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct NamedTensor {
 struct TensorFile {
   std::vector<NamedTensor> tensors;  // in the order of the data
   std::vector<std::pair<std::string, std::string>> metadata;
+  /// The tensor of that name; throws Error, with the names that there are, where none has it.
+  const Tensor& at(std::string_view name) const;
 };
 
 /// The tensors of a safetensors file (huggingface.co/docs/safetensors), plain or gzip, contiguous on the

@@ -47,7 +47,7 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   check_integers(name, ids, "ids", "ids");
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
   // Wraps around for the least integers.
-  const Tensor at = read - scalar(host.index_base, Dtype::i64);
+  const Tensor at = read - scalar(index_base(), Dtype::i64);
   check_counted(IndexBound::id, name, read, at, size);
   return at;
 }
@@ -112,7 +112,7 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<Positi
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
   const int64_t n = weight.size(0);
-  const int base = host.index_base;
+  const int base = index_base();
   if (!padding) return -1;
   const int64_t row = padding->among(n);
   if (row < 0 || row >= n)
@@ -144,7 +144,7 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
     fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.dtype(),
          offsets.shape());
-  const int base = host.index_base;
+  const int base = index_base();
   const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < begins.numel(); ++i) {

@@ -168,7 +168,7 @@ Tensor unfolded(const Tensor& x, const Patches& p) {
 Tensor folded(const Tensor& patches, const Patches& p) {
   const Tensor out = zeros(p.whole, patches);
   each_tap(p.split(patches.detach()), out, p,
-           [](const Tensor& part, const Tensor& places) { add_(places, part); });
+           [](const Tensor& part, const Tensor& places) { places += part; });
   if (wants_grad(patches)) record(kFold, out, {&patches}).keep(p);
   return out;
 }

@@ -131,6 +131,11 @@ Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
   return to(on_cpu(n, dtype, power), device);
 }
 
+Tensor tensor(std::initializer_list<double> values, Dtype dtype) {
+  for (const double value : values) check_value("tensor", value, dtype);
+  return to(tensor(values.begin(), {int64_t(values.size())}), dtype);
+}
+
 Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
   const int64_t item = item_size(dtype), have = int64_t(bytes.size());
   if (!shape && have % item)

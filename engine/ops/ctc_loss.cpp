@@ -155,7 +155,7 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
   const Tensor known = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
   for (int64_t i = 0; i < n; ++i)
     if (const int64_t k = known.at_integer(i); k < 0 || k > most)
-      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + host.index_base, k, most,
+      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base(), k, most,
            of);
   return known;
 }
@@ -168,7 +168,7 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
     fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
          targets.shape(), n);
-  const int base = host.index_base;
+  const int base = index_base();
   const int64_t most = targets.size(-1);
   Spelling s;
   s.blank = blank;
@@ -216,8 +216,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor x = single ? unsqueeze(given, 1) : given;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)
-    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + host.index_base,
-         host.index_base, classes - 1 + host.index_base);
+    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + index_base(),
+         index_base(), classes - 1 + index_base());
   Spelling spelling = spelling_of(targets, target_lengths, n, classes, blank);
   spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
                                   "the time of the log-probabilities");

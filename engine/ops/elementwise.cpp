@@ -270,7 +270,7 @@ Dtype widen(Dtype d, Dtype lesser) {
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
   Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
   for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
-    const TensorImpl& t = *inputs[i]->impl();
+    const TensorImpl& t = *inputs[i]->given();
     Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
     kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
@@ -341,7 +341,7 @@ int to_prepare(const OpRow& row, const Tensor* const* inputs) {
   const int first = row.mask_first;
   int number = kNothing, seen = -1;  // the first that is no number
   for (int i = first; i < row.inputs; ++i) {
-    const TensorImpl& x = *inputs[i]->impl();
+    const TensorImpl& x = *inputs[i]->given();
     if (x.number) {
       if (number != kNothing) return kAll;
       number = i;
@@ -353,7 +353,7 @@ int to_prepare(const OpRow& row, const Tensor* const* inputs) {
   if ((number != kNothing || row.params > 0) && !is_float(a.dtype)) return kAll;
   if (!takes(row.info->accepts, a.dtype)) return kAll;
   for (int i = 0; i < row.inputs; ++i) {
-    const TensorImpl& b = *inputs[i]->impl();
+    const TensorImpl& b = *inputs[i]->given();
     if (i == seen || i == number) continue;
     if (b.dtype != (i < first ? Dtype::b8 : a.dtype) || b.ndim != a.ndim || !b.contiguous ||
         b.number || b.storage->device != a.storage->device)
@@ -564,9 +564,13 @@ Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
   return op::where(mask, yes, no);
 }
 
-const Tensor& add_(const Tensor& a, const Tensor& b) {
+template <class Op> static const Tensor& in_place(const Tensor& a, const Tensor& b) {
   const Tensor* inputs[] = {&a, &b};
-  return elementwise_(op::id<op::Add>, inputs);
+  return elementwise_(op::id<Op>, inputs);
 }
+const Tensor& operator+=(const Tensor& a, const Tensor& b) { return in_place<op::Add>(a, b); }
+const Tensor& operator-=(const Tensor& a, const Tensor& b) { return in_place<op::Sub>(a, b); }
+const Tensor& operator*=(const Tensor& a, const Tensor& b) { return in_place<op::Mul>(a, b); }
+const Tensor& operator/=(const Tensor& a, const Tensor& b) { return in_place<op::Div>(a, b); }
 
 }  // namespace mt

@@ -24,7 +24,7 @@ namespace {
 /// What the positions should be, as the user counts.
 IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
                     const Shape& shape) {
-  const int64_t shift = index.first ? 0 : host.index_base;
+  const int64_t shift = index.first ? 0 : index_base();
   return {IndexBound::position,
           name,
           index.first + shift,
@@ -81,7 +81,7 @@ void check_positions(const char* name, const Index& index, int64_t extent, int d
 
 void check_counted(IndexBound::Kind kind, const char* name, const Tensor& given, const Tensor& at,
                    int64_t extent, std::optional<int64_t> ignore) {
-  const int base = host.index_base;
+  const int base = index_base();
   const int64_t last = extent - 1 + base;
   if (at.numel() == 0) return;
   if (!reports_synchronously(at.device()) && extent > 0 && extent < INT64_MAX) {

@@ -7,8 +7,6 @@
 
 namespace mt {
 
-/// Positions in an integer tensor, and what its writer calls the first one: 0, or 1 in Lua, where
-/// negative ones count from the end.
 /// Whether a result is written into x, which is then returned.
 struct InPlace {
   bool on = false;
@@ -16,6 +14,8 @@ struct InPlace {
   constexpr operator bool() const { return on; }
 };
 
+/// Positions in an integer tensor, and what its writer calls the first one: 0, or 1 in Lua, where
+/// negative ones count from the end. One outside is an Error; on a GPU of the next wait.
 struct Index {
   Tensor at;
   int64_t first = 0;
@@ -61,7 +61,9 @@ Tensor index_fill(const Tensor& x, Dim dim, const Index&, const Tensor& value,
 
 /// One entry of an index such as x[{2, {}, {1, 3}, mask}]: it walks x's dimensions from the first.
 struct At {
-  enum Kind : uint8_t { pick, range, newaxis, skip, positions, mask } kind;
+  enum class Kind : uint8_t { pick, range, newaxis, skip, positions, mask };
+  using enum Kind;
+  Kind kind;
   int64_t first = 0;            // pick, range
   int64_t count = 1, step = 1;  // range; skip: how many dimensions
   const Tensor* at = nullptr;   // positions, mask

@@ -193,7 +193,7 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes,
   Labels l;
   l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
                   : ones(labels.shape(), Dtype::b8, labels.device());
-  l.position = where(l.kept, labels - scalar(host.index_base, Dtype::i64), scalar(0, Dtype::i64));
+  l.position = where(l.kept, labels - scalar(index_base(), Dtype::i64), scalar(0, Dtype::i64));
   check_counted(IndexBound::label, name, labels, l.position, classes, ignore);
   return l;
 }

@@ -9,7 +9,13 @@ namespace mt {
 /// batchmean, of kl_div alone: the sum over the size of dimension 1.
 enum class Reduction { mean, sum, none, batchmean };
 constexpr std::array<const char*, 3> names_of(Reduction) { return {"mean", "sum", "none"}; }
+
+// Over all elements of x, of which `target` has the shape, or one loss for each (Reduction::none). Throws Error where
+// shapes differ.
+
+/// (x - target)^2.
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+/// |x - target|.
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 /// d^2 / (2 beta) below beta, d - beta / 2 beyond, for d = |x - target|.
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
@@ -17,8 +23,10 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reducti
 /// d^2 / 2 up to delta, delta (d - delta / 2) beyond.
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
                   double delta = 1);
+/// -target log p - (1 - target) log(1 - p) for probabilities p, times `weight`, which broadcasts.
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, const Tensor& weight = {},
                             Reduction = Reduction::mean);
+/// The same for p = sigmoid(x), exact far out; `pos_weight`, of the classes, multiplies the first term.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const Tensor& weight = {}, Reduction = Reduction::mean,
                                         const Tensor& pos_weight = {});
@@ -32,7 +40,7 @@ Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduc
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                                    Reduction = Reduction::mean);
 /// Logits (n, classes, ..) or (classes) against class labels (n, ..), which count from
-/// `index_base`; targets equal to `ignore_index` do not count. Floats of the logits' shape are
+/// `index_base()`; targets equal to `ignore_index` do not count. Floats of the logits' shape are
 /// probabilities of the classes.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
                      int64_t ignore_index = -100, Reduction = Reduction::mean,
@@ -57,7 +65,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction =
 
 /// -log of the probability that log_probs (time, n, classes) spell the targets, with any number of
 /// blanks and repeats between (Graves et al. 2006). Targets (n, length), or one after the other;
-/// they count from `index_base`, blank from 0. The mean is of each loss over its target's length.
+/// they count from `index_base()`, blank from 0. The mean is of each loss over its target's length.
 /// As in PyTorch the gradient is that of normalised log-probabilities, and has none itself.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                 const Tensor& target_lengths, Position blank = 0, Reduction = Reduction::mean,

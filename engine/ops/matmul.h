@@ -7,11 +7,11 @@ namespace mt {
 /// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul; dtypes are promoted.
 /// `name` is who asks, for messages.
 Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
-/// x . weight' + bias with weight (out, in), bias (out) or undefined.
+/// x . weight' + bias for x (.., in), weight (out, in), bias (out) or undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any
 /// strides, one dtype that verbs take.
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate = false);
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 }  // namespace mt

@@ -60,12 +60,12 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
 template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
   static_assert(1 + sizeof...(More) == op::inputs<Op> + op::count_params(Op::info),
                 "wrong number of arguments");
-  const Tensor all[] = {x, more...};
+  const Tensor given[] = {x, more...};
   const Tensor* inputs[op::inputs<Op>];
   double params[op::kMaxParams] = {};
-  for (int i = 0; i < op::inputs<Op>; ++i) inputs[i] = &all[i];
+  for (int i = 0; i < op::inputs<Op>; ++i) inputs[i] = &given[i];
   for (int i = op::inputs<Op>; i < int(1 + sizeof...(More)); ++i)
-    params[i - op::inputs<Op>] = all[i].item();
+    params[i - op::inputs<Op>] = given[i].item();
   return elementwise(op::id<Op>, inputs, params);
 }
 template <class Op> Tensor apply(Op, const Tensor& x) {
@@ -94,7 +94,10 @@ Tensor operator!=(const Tensor& a, const Tensor& b);
 /// What a formula's `select` is for tensors.
 Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no);
 
-/// a += b in place.
-const Tensor& add_(const Tensor& a, const Tensor& b);
+// In place, also into a view: `pick(x, 0, 2) *= 0.5`. a keeps its dtype and shape; b broadcasts to it.
+const Tensor& operator+=(const Tensor& a, const Tensor& b);
+const Tensor& operator-=(const Tensor& a, const Tensor& b);
+const Tensor& operator*=(const Tensor& a, const Tensor& b);
+const Tensor& operator/=(const Tensor& a, const Tensor& b);
 
 }  // namespace mt

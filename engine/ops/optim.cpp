@@ -287,7 +287,7 @@ void Optimizer::add_group(const TensorList& parameters, const double* options) c
   check(options);
   Group group{};
   std::copy_n(options, row().options, group.options.begin());
-  for (const Tensor& p : parameters) group.parameters.push_back({p, {}, {}});
+  for (const Tensor& p : parameters) p.given(), group.parameters.push_back({p, {}, {}});
   groups().push_back(std::move(group));
 }
 

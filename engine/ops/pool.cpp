@@ -339,7 +339,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   const int64_t area = size[0] * size[1], count = x.size(-1) * x.size(-2);
   Tensor at = index;
   if (is_integer(index.dtype()))
-    at = to(index, Dtype::i64) - scalar(double(host.index_base), Dtype::i64, index.device());
+    at = to(index, Dtype::i64) - scalar(double(index_base()), Dtype::i64, index.device());
   const Tensor none = zeros({planes, area}, x);
   return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
                  result);

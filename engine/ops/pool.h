@@ -24,7 +24,7 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
 /// The same windows' largest, over the last 1 or 2 dimensions.
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
-/// Zeros with x's values where max_pool2d found them; index counts from `index_base` in its plane.
+/// Zeros with x's values where max_pool2d found them; index counts from `index_base()` in its plane.
 Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel,
                     const Shape& stride = {}, const Shape& padding = {},
                     const Shape& output_size = {});

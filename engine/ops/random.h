@@ -8,9 +8,14 @@ class Generator;  // generator.h
 
 // Where a generator can be named, null means the stream of manual_seed.
 
+/// Starts the default stream, which all threads share, anew: the numbers of mt.manual_seed in Lua and on a
+/// GPU. Without it every run has the same ones; default_generator().seed() draws a seed. A thread that
+/// sets generator_of_thread() has a stream of its own.
 void manual_seed(uint64_t seed);
+/// Uniform in [0, 1).
 Tensor rand(const Shape&, Dtype = default_dtype(), const Device& = cpu_device(),
             Generator* = nullptr);
+/// Normal, mean 0 and deviation 1.
 Tensor randn(const Shape&, Dtype = default_dtype(), const Device& = cpu_device(),
              Generator* = nullptr);
 /// Whole numbers from low to high, both included.
@@ -28,9 +33,11 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement = false,
 
 // ---- in place ----
 
+/// Normal numbers.
 const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator* = nullptr);
 /// Uniform in [low, high).
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* = nullptr);
+/// 1 with the probability that p, which broadcasts, has there, else 0.
 const Tensor& bernoulli_(const Tensor& x, const Tensor& p, Generator* = nullptr);
 /// With density rate * exp(-rate * x).
 const Tensor& exponential_(const Tensor& x, double rate, Generator* = nullptr);

@@ -86,8 +86,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Dims& dims) {
   if (x.dim() == 0) fail("roll: a 0-d tensor has no dimension to shift along");
   for (int i = 0; i < dims.size(); ++i) {
     const int d = wrap_dim("roll", dims[i], x.dim());
-    if (x.size(d) == 0) continue;
-    by[d] = (by[d] + shifts[i] % x.size(d) + x.size(d)) % x.size(d);
+    const int64_t size = x.shape()[d];
+    if (size > 0) by[d] = (by[d] + shifts[i] % size + size) % size;
   }
   return rolled(x, by);
 }
@@ -174,7 +174,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
-    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + host.index_base);
+    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base());
     if (times > kFar || (total += times) > kFar)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
   }

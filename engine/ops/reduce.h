@@ -12,8 +12,8 @@ struct ValuesIndices {
   Tensor values, index;
 };
 
-// Every reduction of kernels/reductions.h with MT_REDUCTION is a function `mt::sum(x, dims = {},
-// keepdim = false, parameters..)`; of those that need an index `dims` is one dimension or nothing.
+// Every reduction of kernels/reductions.h with MT_REDUCTION is a function `mt::sum(x, dims = {}, keepdim = false,
+// parameters..)` (torch.max: amax); of those that need an index `dims` is one dimension or nothing.
 
 /// What the engine and the bindings know about a reduction or a scan (scan.h).
 struct ReduceRow {

@@ -261,7 +261,7 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   const int64_t n = x.numel(), part = is_cpu(x.device()) ? int64_t(1) << 15 : n;
   const Tensor counts = zeros({bins + 1}, Dtype::i64, x.device());
   for (int64_t from = 0; from < n; from += part)
-    add_(counts, counted(bin_of(slice(x, 0, from, std::min(part, n - from))), bins + 1, 0));
+    counts += counted(bin_of(slice(x, 0, from, std::min(part, n - from))), bins + 1, 0);
   return to(slice(counts, 0, 0, bins), x.dtype());
 }
 

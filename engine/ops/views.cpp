@@ -184,8 +184,8 @@ Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
   if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
   if (step < 1) fail("slice: the step is {}, it must be at least 1", step);
   if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
-    fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1,
-         step, x.size(d), d + 1);
+    fail("slice: {} elements from {} by {} do not lie inside {}..{} (dimension {})", n,
+         first + index_base(), step, index_base(), x.size(d) - 1 + index_base(), d + 1);
   static const NodeType type{"slice", nullptr, -1, through_view};
   return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
@@ -195,8 +195,9 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
   if (x.dim() == 0) fail("select: a 0-d tensor has no positions; use x:item()");
   const int64_t n = x.size(d), at = index.among(n);
   if (at < 0 || at >= n)
-    fail("select: position {} is outside 1..{} (dimension {} of {})",
-         index < 0 ? index.at : index + host.index_base, n, d + 1, x.shape());
+    fail("select: position {} is outside {}..{} (dimension {} of {})",
+         index < 0 ? index.at : index + index_base(), index_base(), n - 1 + index_base(), d + 1,
+         x.shape());
   static const NodeType type{"select", nullptr, -1, through_view};
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }

@@ -99,7 +99,7 @@ template <class T> MT_HD T fmod(T x, T y) {
 /// up to a whole number.
 template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
   T quotient = (x - rest) / y;
-  quotient = (rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
+  quotient = ((rest != T(0)) & ((rest < T(0)) != (y < T(0)))) ? quotient - T(1) : quotient;
   T whole = floor(quotient);
   whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
   whole = whole == T(0) ? copysign(T(0), x / y) : whole;
@@ -107,7 +107,7 @@ template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
 }
 /// The rest with the sign of the divisor, given C's.
 template <class T> MT_HD T floor_rest(T rest, T y) {
-  return static_cast<T>((rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+  return static_cast<T>(((rest != T(0)) & ((rest < T(0)) != (y < T(0)))) ? rest + y : rest);
 }
 
 /// a / b rounded towards minus infinity.
@@ -179,8 +179,8 @@ template <class T> MT_HD T pow(T x, T y) {
 MT_HD float hypot(float x, float y) {
   constexpr float infinity = static_cast<float>(kInfinity);
   const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
-  return (abs(x) == infinity) | (abs(y) == infinity) ? infinity
-                                                     : length;  // also beside NaN, as C has it
+  const bool far = abs(x) == infinity, high = abs(y) == infinity;
+  return (far | high) ? infinity : length;  // also beside NaN, as C has it
 }
 MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
 

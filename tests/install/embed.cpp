@@ -4,7 +4,8 @@
 
 #include <cstdio>
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
   lua_State* L = luaL_newstate();
   luaL_openlibs(L);
   mt::open_lua(L);
@@ -16,6 +17,23 @@ int main() {
   const char text[] = "local y = mt.ones(2, 3):matmul(mt.ones(4, 5))";
   if (luaL_loadbuffer(L, text, sizeof text - 1, "=host.lua") != 0 || lua_pcall(L, 0, 0, 0) != 0)
     std::puts(lua_tostring(L, -1));
+  // Labels count from 1 in Lua and from 0 here, in one process. The file is that of train.cpp.
+  const float logits[] = {1, 2, 4};
+  mt::save_safetensors(
+      argv[1], {{"x", mt::tensor(logits, {1, 3})}, {"label", mt::tensor({2}, mt::Dtype::i64)}});
+  const mt::TensorFile file = mt::load_safetensors(argv[1]);
+  const mt::Tensor loss = mt::cross_entropy(file.at("x"), file.at("label"));
+  lua_pushstring(L, argv[1]);
+  lua_setglobal(L, "path");
+  if (luaL_dostring(L, "local t = mt.load(path); loss = mt.cross_entropy(t.x, t.label + 1):item()"))
+    std::puts(lua_tostring(L, -1));
+  lua_getglobal(L, "loss");
+  std::printf("%g\n", loss.item() - lua_tonumber(L, -1));
+  if (luaL_dostring(L, "print(pcall(mt.cross_entropy, mt.zeros(1, 3), mt.tensor({4}):long()))"))
+    std::puts(lua_tostring(L, -1));
+  try {
+    mt::cross_entropy(file.at("x"), mt::tensor({3}, mt::Dtype::i64));
+  } catch (const mt::Error& e) { std::puts(e.what()); }
   lua_close(L);
   std::printf("%g\n", mt::ones({4}).sum().item());  // the engine goes on without Lua
   try {

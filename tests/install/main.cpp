@@ -2,6 +2,7 @@
 #include <mtorch/mtorch.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 // A program that opens the namespace may have short names of its own: these would be ambiguous.
 using namespace mt;
@@ -12,6 +13,15 @@ struct Sum {
 
 // Made before main, and before what the engine's own files make then.
 const mt::Tensor made_early = (mt::ones({3}) + 1.0).sum();
+
+// A backward pass after main, when the thread's own lists are gone; valgrind would see them used.
+struct AtExit {
+  mt::Tensor x = mt::ones({2}).requires_grad_();
+  ~AtExit() {
+    (mt::exp(x) * x).sum().backward();
+    if (!x.grad().defined()) std::abort();
+  }
+} const at_exit;
 
 int main() {
   if (Sum().of() != 31 || made_early.item() != 6) return 1;
