@@ -190,7 +190,11 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
     function()
       local _, allocated, peak, kept, allocations = core.memory()
-      return {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
+      local stats = {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
+      return setmetatable(stats, {__tostring = function(t)
+        return ('allocated %.0f, peak %.0f, reserved %.0f bytes; %.0f allocations'):format(t.allocated, t.peak,
+          t.reserved, t.allocations)
+      end})
     end)
 
   core.lazy = library()

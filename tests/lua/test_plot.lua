@@ -648,6 +648,7 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
     bar:finish()
   end)
   t.raises(function() progress(3):set(2) end, 'progress: set takes a table, got 2')
+  t.raises(function() progress(3):updat(2) end, "a progress bar has no 'updat' %(did you mean 'update'")
 end)
 
 t.test('letters with accents, Greek and signs of formulas have strokes of their own', function()

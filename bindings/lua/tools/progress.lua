@@ -11,6 +11,12 @@ local bars, drawn_lines = 0, 0
 
 local Bar = {}
 Bar.__index = Bar
+local may_be_nil = {begun = true, every = true, iter = true, label = true, latest = true, micro = true, size = true,
+  source = true, stats = true, unit = true}
+setmetatable(Bar, {__index = function(_, key)
+  if may_be_nil[key] then return nil end
+  core.fail("a progress bar has no '%s'%s", tostring(key), core.did_you_mean({'update', 'set', 'print', 'finish'}, key))
+end})
 function Bar:__tostring()
   return ('progress(%s%s of %s)'):format(self.label and self.label .. ': ' or '', self.i,
     self.total < huge and self.total or 'unknown')
