@@ -110,6 +110,18 @@ local function shape_equal(a, b)
   return true
 end
 
+--- What a shape lacks: -1 is the last size; 0, which other languages begin with, is no position.
+local function shape_index(shape, key)
+  if type(key) ~= 'number' or key > 0 then return nil end
+  if key == 0 then core.fail 'shape: 0 is not a position; dimensions count from 1, and from -1 at the end' end
+  return rawget(shape, #shape + 1 + key)
+end
+
+local function shown_memory(stats)
+  return ('allocated %.0f, peak %.0f, reserved %.0f bytes; %.0f allocations'):format(stats.allocated, stats.peak,
+    stats.reserved, stats.allocations)
+end
+
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
   local lazy = {}
@@ -156,7 +168,7 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     return get(tensor, key)
   end
 
-  shape_meta.__eq = shape_equal
+  shape_meta.__eq, shape_meta.__index = shape_equal, shape_index
   shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
   function shape_meta.__call() core.fail('shape: it is a field, no method: x.shape, x.shape[1], x:size(1)') end
   shape_meta.__metatable = false
@@ -190,11 +202,8 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
     function()
       local _, allocated, peak, kept, allocations = core.memory()
-      local stats = {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
-      return setmetatable(stats, {__tostring = function(t)
-        return ('allocated %.0f, peak %.0f, reserved %.0f bytes; %.0f allocations'):format(t.allocated, t.peak,
-          t.reserved, t.allocations)
-      end})
+      return setmetatable({allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations},
+        {__tostring = shown_memory})
     end)
 
   core.lazy = library()

@@ -19,7 +19,7 @@ A range past the end is an error: the last batch is x[{{i, math.min(i + 63, #x)}
 Ranges of numbers and slices are views: writing into them writes into x. Index tensors and masks copy.
 x:select(dim, i), x:narrow(dim, first, length), x:index_select(dim, index), x:gather(dim, index).]],
   shapes = [[
-Shapes. x.shape prints as (5, 784), compares with ==, and its entries are numbers: x.shape[1].
+Shapes. x.shape prints as (5, 784), compares with ==, and its entries are numbers: x.shape[1], x.shape[-1].
   mt.zeros(2, 3)   mt.zeros({2, 3}, {dtype='float64'})   mt.full({2, 3}, 7)   {} is a 0-d tensor
   local rows, columns = unpack(x.shape)     #x is the size of dimension 1     x:dim()  x:numel()
 Dimensions count from 1; -1 is the last. x:view(4, -1), x:reshape(..), x:t(), x:permute(2, 1, 3),
