@@ -1,6 +1,7 @@
 // finite_differences.cpp -- the trapezoidal rule and finite differences, composed of slices
 #include "engine/ops/finite_differences.h"
 
+#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 
@@ -22,9 +23,7 @@ Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
     if (x.size(0) != n)
       fail("{}: {} places are given for the {} samples of dimension {} of {}", name, x.size(0), n,
            d + 1, y0.shape());
-    Shape shape;
-    for (int k = 0; k < y0.dim(); ++k) shape.push(k == d ? n : 1);
-    x = reshape(x, shape);
+    x = reshape(x, sizes_along(y0.dim(), d, n));
   }
   while (x.dim() < y0.dim()) x = unsqueeze(x, 0);
   const Dtype dtype = promote(as_float(y0).dtype(), x.dtype());
@@ -70,9 +69,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
       fail("gradient: the places are {}, dimension {} of {} has {} samples", s.at.shape(), d + 1,
            x.shape(), n);
     const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
-    Shape shape;
-    for (int k = 0; k < x.dim(); ++k) shape.push(k == d ? n - 1 : 1);
-    step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), shape);
+    step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), sizes_along(x.dim(), d, n - 1));
   }
   // Samples k, k + 1, .. and the steps behind them.
   const auto f = [&](int64_t k, int64_t count = 1) { return slice(x, d, k, count); };

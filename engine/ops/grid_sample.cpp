@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 
@@ -133,10 +134,9 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
   for (int d = spatial - 1; d >= 0; --d) {  // x, y, z
     const int64_t n = points[d];
     const double end = n == 1 ? 0 : corners ? 1 : double(n - 1) / double(n);
-    Shape along;
-    for (int k = 0; k < spatial; ++k) along.push(k == d ? n : 1);
-    columns.push_back(
-        expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along), points));
+    columns.push_back(expand(
+        reshape(linspace(-end, end, n, theta.dtype(), theta.device()), sizes_along(spatial, d, n)),
+        points));
   }
   columns.push_back(ones(points, theta));
   const Tensor base = reshape(stack(columns, -1), {1, -1, spatial + 1});

@@ -5,6 +5,7 @@
 #include "engine/core/async_errors.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -496,12 +497,11 @@ Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& 
   const int d = wrap_dim(name, dim, x.dim());
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
-  Shape shape = x.shape(), along;
-  for (int k = 0; k < x.dim(); ++k) along.push(k == d ? given.at.numel() : 1);
+  Shape shape = x.shape();
   if (x.dim() > 0) shape[d] = given.at.numel();
   if (source.shape() != shape)
     fail("{}: the source is {}, the index names {} of {}", name, source.shape(), shape, x.shape());
-  const Tensor at = expand(reshape(given.at, along), shape);
+  const Tensor at = expand(reshape(given.at, sizes_along(x.dim(), d, given.at.numel())), shape);
   return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
 }
 

@@ -5,7 +5,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/host.h"
-#include "engine/ops/channels.h"
+#include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 

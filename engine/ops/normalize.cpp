@@ -5,7 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/channels.h"
+#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

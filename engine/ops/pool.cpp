@@ -8,6 +8,7 @@
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -267,8 +268,9 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   });
   split[d] = out;
   split.insert(d + 1, most);
-  Shape wide{out, most}, narrow{out};
-  for (int k = d + 1; k < x.dim(); ++k) wide.push(1), narrow.push(1);
+  const Shape narrow = sizes_along(x.dim() - d, 0, out);
+  Shape wide = narrow;
+  wide.insert(1, most);
   const Tensor rows = reshape(index_select(x, d, to(at, x.device())), split);
   const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, 0.0);
   return sum(kept, {d + 1}) / reshape(to(to(n, x.dtype()), x.device()), narrow);
@@ -383,8 +385,7 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
     }
   }
   if (taps == 1) return index_select(x, dim, to(constants(at[0]), x.device()));
-  Shape column{size};
-  for (int d = dim + 1; d < x.dim(); ++d) column.push(1);
+  const Shape column = sizes_along(x.dim() - dim, 0, size);
   Tensor y;
   for (int k = 0; k < taps; ++k) {
     const Tensor w = reshape(to(to(constants(weight[k]), x.dtype()), x.device()), column),

@@ -7,6 +7,7 @@
 #include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
+#include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"
 #include "kernels/cpu/parallel.h"
 
@@ -60,8 +61,7 @@ ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor
 
 /// 0, 1, .., n-1 along dimension d of a tensor of this rank.
 Tensor counting(int64_t n, int d, int rank, const Device& device) {
-  Shape shape;
-  for (int k = 0; k < rank; ++k) shape.push(k == d ? n : 1);
+  const Shape shape = sizes_along(rank, d, n);
   return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
                : zeros(shape, Dtype::i64, device);
 }
