@@ -47,7 +47,7 @@ Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, con
   return reshape(clone(place_in(whole, place)), {-1});
 }
 
-const NodeType kView{"view", nullptr, -1, through_view};
+const NodeType kView = view_type("view");
 
 /// The gradient of a write into a view of the base: the region's to the value, the rest to what was
 /// there before.

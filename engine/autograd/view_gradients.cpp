@@ -50,7 +50,7 @@ bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64
 
 /// The part of x, recorded.
 Tensor part_of(const Tensor& x, const TensorGeometry& r) {
-  static const NodeType type{"view", nullptr, -1, through_view};
+  static const NodeType type = view_type("view");
   TensorGeometry there;
   if (!remap(r, x.shape(), contiguous_strides(x.shape()), geometry_of(x), there))
     return part_of(contiguous(x), r);

@@ -31,12 +31,12 @@ bool overlaps_itself(const TensorGeometry&);
 /// Whether two of its elements have one place. Visits all where the extents of dimensions overlap.
 bool repeats_elements(const TensorGeometry&);
 
-/// The view of x that lies there in its storage and `in_x`, as a result of x; `type` is one of kView's
-/// kind: with `through`, without `backward`.
-void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
-                 const TensorGeometry& in_x);
 /// The `through` of nodes that record_view made.
 bool through_view(Node&, const Shape& seen, TensorGeometry&, Shape& input);
+constexpr NodeType view_type(const char* name) { return {name, nullptr, -1, through_view}; }
+/// The view of x that lies there in its storage and `in_x`, as a result of x, of such a type.
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
+                 const TensorGeometry& in_x);
 /// The same for any view of x's storage, also where it reaches beyond x.
 void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views_split.cpp
 /// A view where `at` takes the region of x to that of the view.

@@ -186,7 +186,7 @@ Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
   if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
     fail("slice: {} elements from {} by {} do not lie inside {}..{} (dimension {})", n,
          first + index_base(), step, index_base(), x.size(d) - 1 + index_base(), d + 1);
-  static const NodeType type{"slice", nullptr, -1, through_view};
+  static const NodeType type = view_type("slice");
   return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
 
@@ -198,7 +198,7 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
     fail("select: position {} is outside {}..{} (dimension {} of {})",
          index < 0 ? index.at : index + index_base(), index_base(), n - 1 + index_base(), d + 1,
          x.shape());
-  static const NodeType type{"select", nullptr, -1, through_view};
+  static const NodeType type = view_type("select");
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
 

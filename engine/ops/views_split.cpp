@@ -7,6 +7,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/ops/along.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -160,10 +161,7 @@ TensorList meshgrid(const TensorList& list, bool xy) {
   TensorList out;
   for (int i = 0; i < rank; ++i) {
     const int d = swap && i < 2 ? 1 - i : i;
-    Shape size = shape;
-    for (int k = 0; k < rank; ++k)
-      if (k != d) size[k] = 1;
-    out.push_back(expand(view(list[size_t(i)], size), shape));
+    out.push_back(expand(view(list[size_t(i)], sizes_along(rank, d, shape[d])), shape));
   }
   return out;
 }
@@ -186,7 +184,7 @@ TensorGeometry diagonal_of(const TensorGeometry& r, int64_t offset, int a, int b
 }
 
 Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
-  static const NodeType type{"diagonal", nullptr, -1, through_view};
+  static const NodeType type = view_type("diagonal");
   return seen_at(type, x, [&](const TensorGeometry& r) { return diagonal_of(r, offset, a, b); });
 }
 
@@ -252,7 +250,7 @@ Tensor unfold(const Tensor& x, Dim dim, int64_t size, int64_t step) {
     return r;
   };
   checked_count("unfold", windows(geometry_of(x)).size);
-  static const NodeType type{"unfold", nullptr, -1, through_view};
+  static const NodeType type = view_type("unfold");
   return seen_at(type, x, windows);
 }
 
@@ -324,7 +322,7 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64
   if (count > 0 && last >= have)
     fail("as_strided: the element at {} lies outside the storage of {}", last, have);
   Tensor out = view_of(x, size, stride, offset);
-  static const NodeType type{"as_strided", nullptr, -1, through_view};
+  static const NodeType type = view_type("as_strided");
   if (wants_grad(x)) record_strided(type, out, x);
   return out;
 }
