@@ -377,13 +377,6 @@ bool wants_record(const OpRow& row, const Tensor* const* inputs) {
   return wants;
 }
 
-/// A 0-d tensor seen in any shape.
-Tensor repeat_everywhere(const Tensor& x, const Shape& shape) {
-  Shape stride = shape;
-  for (int d = 0; d < shape.size(); ++d) stride[d] = 0;
-  return view_of(x, shape, stride, x.offset());
-}
-
 /// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
 struct Prepared {
   Tensor tensor[3];
@@ -481,6 +474,12 @@ int op_named(std::string_view name) {
   for (int i = 0; i < kOps; ++i)
     if (name == op_entries[i].row.info->name) return i;
   return -1;
+}
+
+Tensor repeat_everywhere(const Tensor& x, const Shape& shape) {
+  Shape stride = shape;
+  for (int d = 0; d < shape.size(); ++d) stride[d] = 0;
+  return view_of(x, shape, stride, x.offset());
 }
 
 Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* params) {

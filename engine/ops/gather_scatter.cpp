@@ -169,12 +169,19 @@ Node& save_index(Node& node, const Index& index, int d, const Tensor& x) {
   return node.save(0, index.at, Node::kOther).keep(Along{d, index.first, x.shape()});
 }
 
-const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
-                         const auto [index, d] = saved_index(node);
-                         dx[0] = scatter_add(zeros(node.kept<Along>().whole, g), d, index, g);
-                       }};
+const NodeType kGather{"gather", gather_backward};
 
 }  // namespace
+
+void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const auto [index, d] = saved_index(node);
+  dx[0] = scatter_add(zeros(node.kept<Along>().whole, g), d, index, g);
+}
+
+void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
+                   const Index& index) {
+  if (wants_grad(x)) save_index(record(type, values, {&x}), index, d, x);
+}
 
 Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   const int d = wrap_dim("gather", dim, x.dim());
@@ -186,7 +193,7 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
   Tensor out = empty(index.at.shape(), x);
   found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
-  if (wants_grad(x)) save_index(record(kGather, out, {&x}), index, d, x);
+  record_gather(kGather, x, out, d, index);
   return out;
 }
 

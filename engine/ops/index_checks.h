@@ -1,5 +1,6 @@
-// index_checks.h -- what gather_scatter.cpp and indexing.cpp share: reading positions, refusing wrong ones
+// index_checks.h -- what functions of positions share: reading them, refusing wrong ones, the node of picked values
 #pragma once
+#include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/ops/gather_scatter.h"
 
@@ -23,6 +24,10 @@ void check_counted(IndexBound::Kind, const char* name, const Tensor& given, cons
                    int64_t extent, std::optional<int64_t> ignore = {});
 /// The one number that masked_fill and index_fill put into x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
+/// Records that `values` are x at `index` along dimension d; the gradient goes back there.
+void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d, const Index&);
+/// The `backward` of such a node.
+void gather_backward(Node& node, const Tensor& g, Tensor* dx);
 /// Refuses a source of another dtype or on another device.
 void check_source(const char* name, const Tensor& x, const Tensor& source);
 

@@ -197,35 +197,11 @@ Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
 // ---- the way back -------------------------------------------------------------------------------
 
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
-  if (reduced.numel() == 1 && !grad_enabled()) {
-    Shape stride = input;
-    for (int d = 0; d < input.size(); ++d) stride[d] = 0;
-    return view_of(reduced, input, stride, reduced.offset());
-  }
+  if (reduced.numel() == 1 && !grad_enabled()) return repeat_everywhere(reduced, input);
   Shape shape = input;
   for (int d = 0; d < shape.size(); ++d)
     if (mask >> d & 1) shape[d] = 1;
   return expand(reshape(reduced, shape), input);
-}
-
-namespace {
-
-struct KeptDim {
-  int d;
-  Shape shape;  // of x
-};
-
-}  // namespace
-
-void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const auto& [d, shape] = node.kept<KeptDim>();
-  dx[0] = scatter_add(zeros(shape, g), d, node.get(1), g);
-}
-
-void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
-                   const Tensor& index) {
-  if (!wants_grad(x)) return;
-  record(type, values, {&x}).save(1, index, Node::kOther).keep(KeptDim{d, x.shape()});
 }
 
 namespace {

@@ -1,6 +1,7 @@
-// reduce_common.h -- what reductions share: which dimensions go, the verb, and the way back of picked values
+// reduce_common.h -- what reductions share: which dimensions go, the verb, the way back
 #pragma once
 #include "engine/autograd/graph.h"
+#include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -13,6 +14,8 @@ Shape dims_of(unsigned mask, int rank);
 int64_t count_of(const Tensor& x, unsigned mask);
 /// A gradient or a result with its reduced dimensions back as size 1, seen in the input's shape.
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask);
+/// One element seen in any shape.
+Tensor repeat_everywhere(const Tensor& x, const Shape&);
 
 /// One call of a reduction: x over the dimensions of a mask.
 struct Reducing {
@@ -51,12 +54,6 @@ struct KeptScan {
   bool backwards;
   double param[op::kMaxParams - 1];
 };
-
-/// Records that `values` are x at `index` along dimension d; the gradient goes back there.
-void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d,
-                   const Tensor& index);
-/// The `backward` of such a node.
-void gather_backward(Node& node, const Tensor& g, Tensor* dx);
 
 /// `f(x, d)` for x of at least one dimension: a 0-d tensor is a line of one element.
 template <class F>
