@@ -13,8 +13,8 @@
 namespace mt {
 inline namespace MT_ISA {
 
-constexpr int64_t kBufferBytes = 4096;
-constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
+constexpr int64_t kBufferBytes = 4096, kRegister = 64;
+constexpr int64_t kShortRow = 64;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 64;    // copies of an element that a row repeats
 
 using Two [[gnu::may_alias]] = uint16_t;  // an element of any type of this size
@@ -54,7 +54,7 @@ struct Operand {
   bool flat;                     // contiguous through all dimensions
   int64_t period;                // elements after which they repeat: 1 of a scalar, 0 if never
   int64_t copied;                // elements of repetitions in the buffer
-  alignas(64) char buffer[kBufferBytes];
+  alignas(64) char buffer[kBufferBytes + kRegister];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
     data = static_cast<char*>(at), item = bytes, ndim = dims, size = sizes, stride = strides;
@@ -69,10 +69,9 @@ struct Operand {
     }
     copied = 0;
   }
-  /// Whether the buffer holds enough repetitions for all blocks.
-  bool periodic(bool one_row) const {
-    return period == 1 || (period > 0 && !one_row && 4 * period * item <= kBufferBytes);
-  }
+  /// Whether the buffer holds repetitions for all blocks.
+  bool periodic(bool one_row) const { return period == 1 || (!one_row && repeats_often()); }
+  bool repeats_often() const { return period > 0 && 4 * period * item <= kBufferBytes; }
   /// The most elements of a block.
   int64_t longest(bool one_row) const {
     if (direct(one_row)) return kGrain;
@@ -95,13 +94,21 @@ struct Operand {
       done += length;
     }
   }
-  /// Short rows of elements of the size of U.
+  /// Short rows of elements of the size of U; of a repeated element up to a register too much is written.
   template <class U> void gather_short(int64_t at, int64_t n) {
+    constexpr int64_t width = kRegister / int64_t(sizeof(U));
     const int64_t step = stride[ndim - 1];
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
       U* const to = reinterpret_cast<U*>(buffer) + i;
       const U* const from = reinterpret_cast<const U*>(data) + offset;
-      for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
+      if (step == 0 && length >= width) {
+        for (int64_t k = 0; k < length; k += width)
+          for (int64_t l = 0; l < width; ++l) to[k + l] = *from;
+      } else if (step == 1) {
+        for (int64_t k = 0; k < length; ++k) to[k] = from[k];
+      } else {
+        for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
+      }
     });
   }
   /// The address of the block's elements, made contiguous.
@@ -174,10 +181,12 @@ template <int Operands, class Prepare, class Loop>
 void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
                 const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
-  const bool one_row = row >= kShortRow;  // blocks end where a row ends
   parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
     prepare(operand);
+    bool one_row = false;  // blocks end where a row ends
+    if (row >= kShortRow)
+      for (int k = 0; k < used; ++k) one_row |= !operand[k].flat && !operand[k].repeats_often();
     int64_t longest = kGrain;
     for (int k = 0; k < used; ++k) longest = smaller(longest, operand[k].longest(one_row));
     bool by_rows = one_row && operand[0].direct(true);
