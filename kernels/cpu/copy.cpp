@@ -161,6 +161,26 @@ bool one_row(const Copy& c) {
   return true;
 }
 
+/// The rows [first, end), short ones of elements of the size of U.
+template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
+  const int last = c.ndim - 1, across = last - 1;
+  const int64_t n = c.size[last], to = c.out_stride[last], from = c.in_stride[last];
+  RowWalk<2> walk(first / c.size[across], across, c.size, {c.out_stride, c.in_stride});
+  int64_t within = first % c.size[across];
+  for (int64_t rows; first < end; first += rows, walk.next(), within = 0) {
+    rows = smaller(end - first, c.size[across] - within);
+    U* out = static_cast<U*>(c.out) + walk.offset[0] + within * c.out_stride[across];
+    const U* in = static_cast<const U*>(c.in) + walk.offset[1] + within * c.in_stride[across];
+    for (int64_t r = 0; r < rows; ++r, out += c.out_stride[across], in += c.in_stride[across])
+      if (to == 1 && from == 1) {
+        MT_INDEPENDENT
+        for (int64_t k = 0; k < n; ++k) out[k] = in[k];
+      } else {
+        for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
+      }
+  }
+}
+
 /// Elements of one dtype, row by row; false where one row is work for several threads.
 bool by_rows(const Copy& c) {
   const int last = c.ndim - 1;
@@ -169,7 +189,11 @@ bool by_rows(const Copy& c) {
   const int64_t together = n < kGrain ? kGrain / n : 1;
   const bool fetches = last > 0 && all * n > kFetch && n * item >= 512;
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
+  const bool is_short = last > 0 && n < kShortRow && !c.streams;
   parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
+    if (is_short && item == 4) return copy_short<uint32_t>(c, first, end);
+    if (is_short && item == 8) return copy_short<uint64_t>(c, first, end);
+    if (is_short && item == 2) return copy_short<uint16_t>(c, first, end);
     RowWalk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
     for (int64_t row = first; row < end; ++row, rows.next()) {
       char* const out = static_cast<char*>(c.out) + rows.offset[0] * item;
