@@ -38,8 +38,11 @@ end
 
 local found, constant = net.weight:item(), net.bias:item()
 if options.plot then
-  mt.plot.scatter{x = x:flatten():tolist(), y = y:flatten():tolist(), path = options.plot, xlabel = 'x', ylabel = 'y',
-    title = ('y = %.3f x %+.3f'):format(found, constant)}
+  local line = {x = {-1, 1}, y = {constant - found, constant + found}, kind = 'line',
+    label = ('y = %.3f x %s %.3f'):format(found, constant < 0 and '-' or '+', math.abs(constant))}
+  mt.plot.scatter{{x = x:flatten(), y = y:flatten(), label = 'points'}, line, xlabel = 'x', ylabel = 'y',
+    title = ('The line after %d steps'):format(epochs), path = options.plot}
+  print('plot: ' .. options.plot)
 end
 
 -- How far the numbers are from the true ones: below the target, or the script fails.

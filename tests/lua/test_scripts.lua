@@ -75,6 +75,15 @@ t.test('at temperature 0 the likeliest character is written', function()
   end
 end)
 
+t.test('regression: its picture has the points and the line that was found', function()
+  local path = os.tmpname() .. '.svg'
+  local text, status = run('regression', '--dry-run --plot ' .. path)
+  t.eq({status, text:find('plot: ' .. path, 1, true) ~= nil}, {0, true})
+  local picture = assert(io.open(path)):read '*a'
+  os.remove(path)
+  assert(picture:find('>points<', 1, true) and picture:find '>y = %-?[%d.]+ x [+-] [%d.]+<', picture)
+end)
+
 t.test('cartpole: the target is 95 % of the limit', function()
   assert(run('cartpole', '--dry-run'):find ' target=475 ')
   assert(run('cartpole', '--dry-run --limit 200'):find ' target=190 ')

@@ -298,7 +298,15 @@ topics.renamed = {
   ['nn.View'] = 'nn.Flatten, nn.Unflatten, or x:view(..) in forward', ['nn.Reshape'] = 'nn.Unflatten, or x:reshape(..)',
   ['module.compile'] = 'mt.compile(step)', ['module.type'] = "net:to('float64')",
   ['module.extra_repr'] = 'extra: function Net:extra() return text end', ['module.register_module'] = 'add_module',
-  ['module.share_memory'] = 'not needed: there is one process',
+  ['writer.add_graph'] = 'mt.report{network=net}, or mt.onnx.export(net, x, path) for netron.app',
+  ['writer.add_figure'] = 'mt.plot.line{.., path=file}, then w:add_image(tag, mt.data.image(file))',
+  ['writer.add_hparams'] = 'w:add_text(tag, text)', ['writer.add_images'] = 'w:add_image of each',
+  remove_weight_norm = "mt.nn.remove_parametrizations(net, 'weight')",
+  remove_spectral_norm = "mt.nn.remove_parametrizations(net, 'weight')", upsample = 'mt.interpolate(x, ..)',
+  upsample_bilinear = "mt.interpolate(x, {scale_factor=, mode='bilinear', align_corners=true})",
+  upsample_nearest = 'mt.interpolate(x, {scale_factor=})',
+  get_total_norm = 'what nn.clip_grad_norm_(parameters, math.huge) returns',
+  ['module.set_submodule'] = 'net.name = module', ['module.share_memory'] = 'not needed: there is one process',
   ['set.len'] = 'set:size()', ['set.length'] = 'set:size()', ['loader.len'] = 'loader:size()',
   ['loader.num_workers'] = 'loader.workers', ['loader.batchsize'] = 'batch_size',
   float32 = "a string: 'float32'", float64 = "a string: 'float64'", int64 = "a string: 'int64'",
@@ -345,6 +353,25 @@ topics.absent = {
   distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
   hub = "PyTorch's weights load by mt.load(path), scripts/gpt2.lua reads Hugging Face's folders",
   DataParallel = parallel, DistributedDataParallel = parallel,
+  DistributedSampler = 'mt.data.DataLoader(set, {shard={mt.dist.rank(), mt.dist.size()}})',
+  Sampler = 'any object with iter(), an iterator of positions, is a sampler, and so is a list of positions',
+  StackDataset = dataset, ChainDataset = 'mt.data.ConcatDataset{a, b}',
+  Optimizer = 'mt.no_grad(function() p:sub_(p.grad * lr) end) is a step of your own',
+  LRScheduler = 'mt.optim.lr.LambdaLR(opt, function(step) .. end), or opt.param_groups[1].lr = ..',
+  Adafactor = 'mt.optim.AdamW or mt.optim.Lion',
+  LocalResponseNorm = 'mt.nn.BatchNorm2d or mt.nn.GroupNorm', CrossMapLRN2d = 'mt.nn.BatchNorm2d or mt.nn.GroupNorm',
+  AdaptiveMaxPool3d = 'x:amax({-3, -2, -1}, true) where the output has size 1; mt.nn.MaxPool3d',
+  MaxUnpool1d = 'mt.nn.MaxUnpool2d of x:unsqueeze(-2)',
+  gumbel_softmax = '((x - (-mt.rand_like(x):log()):log()) / tau):softmax(-1)',
+  pdist = 'mt.cdist(x, x), which has each pair twice',
+  LPPool1d = '(mt.avg_pool1d(x:abs():pow(p), k) * k):pow(1 / p)',
+  LPPool2d = '(mt.avg_pool2d(x:abs():pow(p), k) * k ^ 2):pow(1 / p)',
+  LPPool3d = '(mt.avg_pool3d(x:abs():pow(p), k) * k ^ 3):pow(1 / p)',
 }
+for name in ('Linear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d ' ..
+  'BatchNorm3d InstanceNorm1d InstanceNorm2d InstanceNorm3d'):gmatch '%S+' do
+  topics.absent['Lazy' .. name] = ('mt.nn.%s with its size; mt.nn.Sequential(..):summary{..} of what comes before ' ..
+    'says which'):format(name)
+end
 
 return topics
