@@ -481,6 +481,9 @@ Dtype Args::dtype(int i) const {
   if (d == Dtype::none) {
     std::vector<std::string> names;
     for (int k = 0; k < kDtypes; ++k) names.push_back(fmt::format("'{}'", dtype_name(Dtype(k))));
+    if (s == "cpu" || s.rfind("cuda", 0) == 0)
+      fail("{}: '{}' is a device, no dtype; write {{device='{}'}}", signature_of(entry_).name, s,
+           s);
     fail("{}: '{}' is not a dtype; use {}", signature_of(entry_).name, s, one_of(names));
   }
   return d;

@@ -57,7 +57,8 @@ end)
 t.test('a name that is not there: one sentence at the line, with what was meant', function()
   local here = {mt = mt, nn = nn, optim = optim, data = data, T = T, net = net, opt = opt, set = set, loader = loader,
     acc = metrics.Accuracy(), sched = lr.StepLR(opt, 4), x = mt.ones(2, 3), pairs = pairs, xor = data.xor(4),
-    early = optim.EarlyStopping{}, scaler = mt.GradScaler(), log = mt.JsonLines(), report = mt.Report{}}
+    early = optim.EarlyStopping{}, scaler = mt.GradScaler(), log = mt.JsonLines(), report = mt.Report{},
+    writer = mt.SummaryWriter(os.tmpname() .. '.d')}
   for line, sentence in pairs{
     ['opt:zerograd()'] = "SGD has no 'zerograd' (did you mean 'zero_grad'?)",
     ['opt:wrong()'] = "SGD has no 'wrong'",
@@ -82,6 +83,11 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['acc(x)'] = 'Accuracy: it is no function; m:update(..) takes a batch, m:compute() gives the figure',
     ['early:stop()'] = "EarlyStopping has no 'stop' (did you mean 'step'?)",
     ['scaler:scal()'] = "GradScaler has no 'scal' (did you mean 'scale'?)",
+    ['mt.ones(2, "cuda")'] = "ones: 'cuda' is a device, no dtype; write {device='cuda'}",
+    ['nn.LazyLinear(10)'] = "mt.nn has no 'LazyLinear'; mt.nn.Linear with its size; mt.nn.Sequential(..):" ..
+      'summary{..} of what comes before says which',
+    ['writer:add_graph(net)'] = "SummaryWriter has no 'add_graph'; here it is mt.report{network=net}, or " ..
+      'mt.onnx.export(net, x, path) for netron.app',
     ['log:wrte()'] = "log has no 'wrte' (did you mean 'write'?)",
     ['report:scaler()'] = "report has no 'scaler' (did you mean 'scalar'?)",
     ['nn.SpatialConvolution(1, 2, 3, 3)'] = "mt.nn has no 'SpatialConvolution'; here it is nn.Conv2d",

@@ -7,7 +7,8 @@ local object = require 'mtorch.core.object'
 
 local wall_time = core.watch().wall_time
 
-local Writer, method = object.class{called = 'w', optional = {file = true, at_end = true, path = true, time = true}}
+local Writer, method = object.class{called = 'w', name = 'SummaryWriter', word = 'writer',
+  optional = {file = true, at_end = true, path = true, time = true}}
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
 
 --- Bytes of what waits to be written; then it is written at once.

@@ -19,14 +19,14 @@ Optimizer.extra, Optimizer.most_groups = {initial_lr = true}, math.huge
 
 -- ---- lists of parameters ------------------------------------------------------------------------
 
---- A copy of a list of parameters; `seen` has those of the groups before.
-local function checked_parameters(name, list, seen)
-  if type(list) == 'table' and rawget(list, '__fields') then
+--- A copy of a list of parameters, of a group that may be empty beside others; `seen` has those of the groups before.
+local function checked_parameters(name, list, seen, of_group)
+  local is_table = type(list) == 'table'
+  if is_table and rawget(list, '__fields') then
     core.fail('%s: a list of parameters is needed, got a module; pass net:parameters()', name)
-  end
-  if type(list) ~= 'table' or #list == 0 then
-    core.fail('%s: a list of parameters is needed, got %s', name,
-      type(list) == 'table' and 'an empty list' or core.describe(list))
+  elseif not is_table or #list == 0 and (next(list) ~= nil or not of_group) then
+    core.fail('%s: a list of parameters is needed, got %s; pass net:parameters()', name,
+      not is_table and core.describe(list) or next(list) == nil and 'an empty list' or 'a table of names')
   end
   local copy, before = {}, {}
   for i = 1, #list do
@@ -58,7 +58,8 @@ local function adopt(self)
       core.fail('%s is no group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
         core.describe(group))
     end
-    for _, p in ipairs(checked_parameters(name .. '.params', rawget(group, 'params'), seen)) do seen[p] = i end
+    local list = checked_parameters(name .. '.params', rawget(group, 'params'), seen, #self.param_groups > 1)
+    for _, p in ipairs(list) do seen[p] = i end
   end
   core.optimizer_take(self.handle, self.param_groups)
 end
@@ -147,7 +148,7 @@ method('add_param_group(group)', 'One more group, {params = list, lr = ..}; what
     for i, group in ipairs(self.param_groups) do
       for _, p in ipairs(group.params) do seen[p] = i end
     end
-    options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen)
+    options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen, true)
     self:add(options)
     self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
   end)
@@ -166,7 +167,12 @@ function Optimizer.make(of, fields, parameters)
     self.param_groups, self.group_meta = setmetatable({}, list_meta), group_meta(self)
     local first = type(parameters) == 'table' and rawget(parameters, 1)
     if type(first) == 'table' and rawget(first, 'params') ~= nil then
-      for i = 1, #parameters do self:add_param_group(parameters[i]) end
+      local n = 0
+      for i = 1, #parameters do
+        self:add_param_group(parameters[i])
+        n = n + #self.param_groups[i].params
+      end
+      if n == 0 then checked_parameters(self.name, {}, {}) end
     else
       self:add_param_group{params = checked_parameters(self.name, parameters, {})}
     end
