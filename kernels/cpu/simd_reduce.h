@@ -83,11 +83,27 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
   return Op::premap(widened<A>(x));
 }
 
+/// The lanes of a pack joined pairwise.
+template <class Op, class A> A join_lanes(Pack<A> part) {
+  constexpr int width = kPackBytes / int(sizeof(A));
+  A lane[width];
+  __builtin_memcpy(lane, &part, sizeof lane);
+  for (int half = width / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lane[l] = join_packs<Op>(lane[l], lane[l + half]);
+  return lane[0];
+}
+/// Whether a lane of a comparison is true.
+template <class Mask> bool any_lane(Mask mask) {
+  constexpr int words = int(sizeof mask) / 8;
+  int64_t word[words], all = 0;
+  __builtin_memcpy(word, &mask, sizeof word);
+  for (int i = 0; i < words; ++i) all |= word[i];
+  return all != 0;
+}
 /// The extreme of the whole packs from `i` on, which moves behind them.
 template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, int64_t n) {
   constexpr int width = kPackBytes / int(sizeof(A));
-  A total = Op::template identity<A>();
-  if (n - i < width) return total;
+  if (n - i < width) return Op::template identity<A>();
   Pack<A> part = load_pack<Op, A, 1>(x + i);
   auto nan = part != part;
   for (i += width; i + width <= n; i += width) {
@@ -95,9 +111,7 @@ template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, in
     nan |= v != v;
     part = join_packs<Op>(part, v);
   }
-  for (int l = 0; l < width; ++l)
-    total = Op::combine(total, nan[l] ? A(__builtin_nan("")) : part[l]);
-  return total;
+  return any_lane(nan) ? A(__builtin_nan("")) : join_lanes<Op, A>(part);
 }
 
 /// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
@@ -130,7 +144,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
         for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
       total = lane[0];
       if constexpr (Op::extreme != 0)
-        for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
+        if (any_lane(nan)) total = A(__builtin_nan(""));
     }
     if constexpr (Fold > 1) return Op::combine(total, A(join_run<Op, T, 1>(x + i, n - i)));
     if constexpr (Op::extreme != 0 && Fold == 1)
