@@ -208,6 +208,7 @@ struct Debugging {
 
 /// ", recorded at" and the line, or nothing.
 std::string recorded_at(const Node&);
+/// On this thread: operations remember where they were recorded, and the first NaN that one makes is an Error.
 void set_debug(bool);
 /// Throws when x holds a NaN: "tanh produced NaN at [3, 1], ..".
 void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");

@@ -11,7 +11,9 @@ void check_writable(const char* operation, const Tensor& target);
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
 /// Before `result` is written into `target`: what its node saved of the target's memory is copied.
 void keep_saved(const Tensor& result, const Tensor& target);
+/// The elements of `source`, broadcast and converted; recorded. Returns target, as all of these do.
 const Tensor& copy_(const Tensor& target, const Tensor& source);
+/// Every element the number; one that the dtype cannot hold is an Error.
 const Tensor& fill_(const Tensor& target, double value);
 /// With a 0-d tensor, whose gradient is the sum of the target's.
 const Tensor& fill_(const Tensor& target, const Tensor& value);

@@ -11,6 +11,7 @@ namespace mt {
 /// The device called 'cpu', 'cuda' or 'cuda:0'. Throws Error with one sentence when it is not
 /// usable.
 const Device& device_named(std::string_view name);
+/// Whether it is the CPU, of which there is one.
 inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
 /// Where Lua's constructors make tensors when nothing is said: the CPU, unless set_default_device
 /// said otherwise on this thread. The engine's own functions always start from the CPU.

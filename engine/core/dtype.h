@@ -29,6 +29,7 @@ void check_value(const char* operation, double value, Dtype);
 bool can_hold(Dtype target, Dtype result);
 /// Of this thread: float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
 inline Dtype default_dtype() { return thread_state.dtype; }
+/// Throws Error for dtypes that are no floats.
 void set_default_dtype(Dtype);
 
 /// Calls `body(T{})` with the C++ type of a dtype.

@@ -10,12 +10,17 @@
 
 namespace mt::linalg {
 
+// Of matrices (.., m, n) and all their leading dimensions as batches, float32 or float64; gradients where not said
+// otherwise. Throws Error for other shapes, and where an algorithm does not converge.
+
 /// X with A X = B, or X A = B unless `left`; B is a vector where its shape is A's without a
 /// dimension. Refuses singular matrices.
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true, const char* name = "solve");
+/// The inverse of square matrices. Refuses singular ones.
 Tensor inv(const Tensor&, const char* name = "inv");
+/// The determinants of square matrices, (..).
 Tensor det(const Tensor&);
-/// The same without refusing singular matrices, whose results are NaN: `info` (int32) says of each
+/// solve and inv without refusing singular matrices, whose results are NaN: `info` (int32) says of each
 /// which pivot is 0, from 1, or 0. With `check` they are refused nevertheless.
 struct Checked {
   Tensor result, info;
@@ -61,12 +66,14 @@ struct Svd {
 };
 /// A = U diag(S) Vh, S descending. Gradients flow to the first min(m, n) vectors.
 Svd svd(const Tensor&, bool full_matrices = true, const char* name = "svd");
+/// S alone.
 Tensor svdvals(const Tensor&, const char* name = "svdvals");
 struct Eigh {
   Tensor values, vectors;
 };
 /// A = V diag(w) V', w ascending, from one triangle of A.
 Eigh eigh(const Tensor&, bool upper = false, const char* name = "eigh");
+/// w alone.
 Tensor eigvalsh(const Tensor&, bool upper = false, const char* name = "eigvalsh");
 
 /// Real and imaginary parts of the eigenvalues of any square matrix, then of the vectors, which have
@@ -84,11 +91,14 @@ Tensor matrix_exp(const Tensor&);
 struct Tolerance {
   std::optional<double> atol, rtol;
 };
+/// The pseudoinverse (Moore and Penrose), by the SVD; `hermitian`: by eigh, of symmetric matrices.
 Tensor pinv(const Tensor&, const Tolerance& = {}, bool hermitian = false);
+/// How many singular values do not count as zero, int64.
 Tensor matrix_rank(const Tensor&, const Tolerance& = {}, bool hermitian = false);
 struct Lstsq {
   Tensor solution, residuals, rank, singular_values;
 };
+/// X with the least |A X - B|; rcond: singular values up to rcond times the largest count as zero.
 /// driver: 'gelsy', 'gels', 'gelsd' or 'gelss', as LAPACK calls them.
 Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {},
             const std::string& driver = "gelsy");
@@ -101,6 +111,7 @@ struct Order {
   enum Kind { none, number, fro, nuc } kind = none;
   double p = 2;
 };
+/// A matrix's norm, over the two dimensions.
 Tensor matrix_norm(const Tensor&, const Order& = {Order::fro}, const Dims& dims = {-2, -1},
                    bool keepdim = false, const char* name = "matrix_norm");
 /// A vector's norm over one dimension (or all), a matrix's over two.

@@ -14,7 +14,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     const Tensor& mask = {}, double dropout_p = 0,
                                     bool causal = false, std::optional<double> scale = {},
                                     bool gqa = false);
-/// x with elements zeroed with probability p and the others scaled by 1 / (1 - p).
+/// x with elements zeroed with probability p and the others scaled by 1 / (1 - p); dropout_ in place. Without
+/// `training` x itself.
 Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 const Tensor& dropout_(const Tensor& x, double p = 0.5, bool training = true);
 /// dropout of whole channels of 1, 2 or 3 spatial dimensions.

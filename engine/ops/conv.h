@@ -12,7 +12,7 @@ struct ConvOptions {
   Shape output_padding;  // of a transposed convolution
 };
 /// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined; `spatial`
-/// is 1, 2 or 3. As torch.conv2d.
+/// is 1, 2 or 3. As torch.conv2d: conv("conv2d", 2, x, w, b, {.padding = {1}}); messages begin with `name`.
 Tensor conv(const char* name, int spatial, const Tensor& x, const Tensor& weight,
             const Tensor& bias, const ConvOptions& = {});
 /// The gradient of conv for its input as an operation; weight (c, out / groups, kernel ..).

@@ -20,6 +20,7 @@ template <class T> Tensor tensor(const T* values, const Shape& shape) {
   const size_t bytes = size_t(checked_count("tensor", shape)) * sizeof(T);
   return from_bytes({reinterpret_cast<const char*>(values), bytes}, dtype_of<T>, &shape);
 }
+/// Every element the number, 0 or 1; of shape {} 0-d.
 Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor ones(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());

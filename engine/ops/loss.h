@@ -73,16 +73,23 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 
 /// x over its p-norm along a dimension, which is held above eps.
 Tensor normalize(const Tensor& x, double p = 2, Dim dim = 1, double eps = 1e-12);
+/// x . y / (|x| |y|) along a dimension, which goes away; norms are held above eps.
 Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim = 1, double eps = 1e-8);
 /// The p-norm of x - y + eps along the last dimension.
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p = 2, double eps = 1e-6,
                          bool keepdim = false);
 // Targets are 1 or -1, as in torch.nn.functional.
+
+/// max(0, target (y - x) + margin).
 Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                            Reduction);
+/// x where the target is 1, max(0, margin - x) where it is -1.
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction);
+/// 1 - cosine of x and y (n, d) where the target (n) is 1, max(0, cosine - margin) where it is -1.
 Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                              Reduction);
+/// max(0, |anchor - positive| - |anchor - negative| + margin) for (n, d); `swap`: the negative's distance to the
+/// positive counts where it is smaller.
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin, double p, double eps, bool swap, Reduction);
 

@@ -17,7 +17,8 @@ struct PoolOptions {
 struct Pooled {
   Tensor values, index;  // index: where in its plane or volume each value lies
 };
-/// Over the last `spatial` (1, 2 or 3) dimensions, as torch.nn.functional.max_pool2d and avg_pool2d.
+/// Over the last `spatial` (1, 2 or 3) dimensions of (n, c, ..) or (c, ..), as torch.nn.functional.max_pool2d and
+/// avg_pool2d: max_pool("max_pool2d", 2, x, {.kernel = {2}}); messages begin with `name`.
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 /// Means over windows that cut a dimension into `out` parts; -1 keeps its size.

@@ -15,8 +15,10 @@ struct PrintOptions {
   int64_t linewidth = 80;
   Scientific scientific = Scientific::automatic;
 };
+/// Those in use, to be changed; of the whole process.
 PrintOptions& print_options();
 
+/// As Lua prints it: the elements, then "[(2 x 3) float32 cpu]". Waits for a GPU.
 std::string to_string(const Tensor&);
 
 }  // namespace mt

@@ -19,7 +19,9 @@ Tensor inner(const Tensor&, const Tensor&);
 Tensor outer(const Tensor&, const Tensor&, const char* name = "outer");
 /// beta * x + alpha * a . b; x broadcasts to the product and is not read when beta is 0.
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+/// The same for (m, k) x (k).
 Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
+/// The same for batches, (b, m, k) x (b, k, n).
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1,
                double alpha = 1);
 /// The same with the products of the batch summed.

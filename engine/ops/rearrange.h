@@ -8,6 +8,7 @@
 
 namespace mt {
 
+/// A copy with these dimensions reversed.
 Tensor flip(const Tensor&, const Dims& dims);
 /// Shifts along dimensions; what leaves at the end comes back at the beginning. Without dims of the
 /// flattened tensor.
@@ -19,7 +20,7 @@ Tensor tile(const Tensor&, const Shape& repeats);
 /// Each position repeated; of the flattened tensor without dim.
 Tensor repeat_interleave(const Tensor&, int64_t repeats, std::optional<Dim> dim = {});
 Tensor repeat_interleave(const Tensor&, const Tensor& repeats, std::optional<Dim> dim = {});
-/// Zero above (below) the diagonal.
+/// A matrix, or batches, with zeros above (triu: below) a diagonal; 1 is the one above the main one.
 Tensor tril(const Tensor&, int64_t diagonal = 0);
 Tensor triu(const Tensor&, int64_t diagonal = 0);
 /// 1-d: the matrix with this diagonal. 2-d: its diagonal.
@@ -36,6 +37,8 @@ constexpr std::array<const char*, 4> names_of(Padding) {
 Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,
            double value = 0);
 
+/// As numpy's: joined along the first dimension, the second (of 1-d the first), the third, as columns; 1-d tensors
+/// are rows in vstack.
 Tensor vstack(const TensorList&);
 Tensor hstack(const TensorList&);
 Tensor dstack(const TensorList&);

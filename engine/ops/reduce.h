@@ -48,6 +48,7 @@ template <class Op> struct DimsOf<Op, Tensor> {
 }  // namespace op
 using namespace op::functions;  // mt::sum and its kin
 
+/// The mean over `dims`, of floats.
 Tensor mean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 /// The first largest or smallest along a dimension, with its position.
 ValuesIndices max_along(const Tensor&, int64_t dim, bool keepdim = false);

@@ -11,10 +11,12 @@ struct VarMean {
 };
 VarMean var_mean(const Tensor&, const Shape& dims = {}, double correction = 1,
                  bool keepdim = false);
+/// The variance alone.
 Tensor var(const Tensor&, const Shape& dims = {}, double correction = 1, bool keepdim = false);
 /// The root of the variance; where it is 0 the gradient is 0.
 Tensor standard_deviation(const Tensor&, const Shape& dims = {}, double correction = 1,
                           bool keepdim = false);
+/// The same of a variance that is known.
 Tensor root_of_variance(const Tensor& variance);
 /// The covariances of the rows (variables) over the columns (observations): [n x m] gives [n x n],
 /// one row a number. `times`, integers, repeats an observation, `weight` counts it for more or less.
@@ -26,6 +28,7 @@ Tensor corrcoef(const Tensor&);
 Tensor norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false);
 /// The parts along a dimension scaled to a p-norm of at most `most`, those that have more.
 Tensor renorm(const Tensor&, double p, int64_t dim, double most);
+/// The mean without NaNs.
 Tensor nanmean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 /// How often each of the values `first`, first + 1, .. stands in a 1-d integer tensor, or the sum of
 /// the weights there; at least `least` answers.

@@ -8,6 +8,7 @@ namespace mt {
 
 /// One dimension seen as several; one of the sizes may be -1.
 Tensor unflatten(const Tensor&, Dim dim, const Shape& sizes);
+/// Dimensions moved to other places; the others keep their order.
 Tensor movedim(const Tensor&, const Dims& from, const Dims& to);
 /// Without those of the dimensions whose size is 1.
 Tensor squeeze(const Tensor&, const Dims& dims);
@@ -15,12 +16,14 @@ Tensor squeeze(const Tensor&, const Dims& dims);
 Tensor unsqueeze(const Tensor&, const Dims& dims);
 /// At least so many dimensions, as numpy's atleast_1d, atleast_2d, atleast_3d.
 Tensor at_least(const Tensor&, int dims);
-/// Parts of `size` positions; the last may be smaller.
+/// Parts of `size` positions, of which the last may be smaller, or of these sizes.
 TensorList split(const Tensor&, int64_t size, Dim dim = 0);
 TensorList split(const Tensor&, const std::vector<int64_t>& sizes, Dim dim = 0);
 /// At most n parts of equal size; the last may be smaller.
 TensorList chunk(const Tensor&, int64_t n, Dim dim = 0);
+/// Each position of a dimension, which goes away.
 TensorList unbind(const Tensor&, Dim dim = 0);
+/// All expanded to the shape that they broadcast to.
 TensorList broadcast_tensors(const TensorList&);
 /// Each 1-d tensor along a dimension of its own; `xy` exchanges the first two.
 TensorList meshgrid(const TensorList&, bool xy = false);
