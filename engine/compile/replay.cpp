@@ -94,14 +94,26 @@ bool StepReplay::has_hooks(const TensorImpl& x) {
 
 bool StepReplay::fits() const {
   if (cpu_threads() != threads_) return false;
+  std::vector<const Storage*> gradients;
+  bool moved = false;
   for (const Guard& g : guards_) {
     const TensorImpl& x = *g.tensor.impl();
     if (x.storage != g.storage || x.requires_grad != g.wanted) return false;
     if (g.wanted && x.hooks && has_hooks(x)) return false;
     if (g.before == Before::none && x.grad) return false;
-    if (g.before == Before::same && (!x.grad || x.grad->storage != g.grad)) return false;
+    if (g.before != Before::same) continue;
+    if (!g.takes(x.grad)) return false;
+    moved |= x.grad->storage != g.grad;
+    gradients.push_back(x.grad->storage);
   }
-  return true;
+  if (moved) std::sort(gradients.begin(), gradients.end());  // two leaves may share one now
+  return !moved || std::adjacent_find(gradients.begin(), gradients.end()) == gradients.end();
+}
+
+bool StepReplay::Guard::takes(const TensorImpl* x) const {
+  if (!x || x->offset != offset || x->contiguous != contiguous) return false;
+  return (x->storage == grad && x->storage->data == at) ||
+         (moves && contiguous && x->storage->bytes == bytes);
 }
 
 void StepReplay::set_grads(size_t part) const {
@@ -121,6 +133,14 @@ void StepReplay::start(const TensorList& inputs) {
     in.at = at;
     drop_graphs();
     for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));
+  }
+  for (Guard& g : guards_) {
+    if (g.before != Before::same) continue;
+    Storage* const s = g.tensor.impl()->grad->storage;
+    if (s->data == g.at) continue;
+    g.grad = s, g.at = s->data;
+    drop_graphs();
+    for (const BufferUse& u : g.uses) u.set(static_cast<std::byte*>(s->data));
   }
   for (Outgoing& o : outgoing_) {
     if ((!o.results.empty() && !uses_graphs_) || o.is_held()) renew(o);
@@ -152,7 +172,7 @@ bool StepReplay::run(size_t part) {
 TensorList StepReplay::finish() {
   const NoGrad off;
   default_generator().set_counter(begun_ + draws_);
-  for (const Change& c : changes_) c.tensor.impl()->storage->version += c.version;
+  for (const Change& c : changes_) c.now().impl()->storage->version += c.version;
   TensorList list, outside;
   for (const Result& r : results_) {
     list.push_back(r.tensor);
@@ -166,7 +186,7 @@ TensorList StepReplay::finish() {
 
 bool StepReplay::writes(const Tensor& x) const {
   for (const Change& c : changes_)
-    if (c.tensor.impl()->storage == x.impl()->storage) return true;
+    if (c.now().impl()->storage == x.impl()->storage) return true;
   if (parts() > 1)
     for (const Guard& g : guards_)
       if (g.wanted && g.storage == x.impl()->storage) return true;
@@ -194,7 +214,7 @@ TensorList StepReplay::leaves() const {
 
 TensorList StepReplay::changes() const {
   TensorList list;
-  for (const Change& c : changes_) list.push_back(c.tensor);
+  for (const Change& c : changes_) list.push_back(c.now().detach());
   return list;
 }
 

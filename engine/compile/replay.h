@@ -83,11 +83,21 @@ class StepReplay {
     Storage* storage;
     bool wanted;  // requires_grad
     Before before;
-    const Storage* grad;  // the same: verbs read or write it
+    const Storage* grad =
+        nullptr;               // the same: verbs read or write it; this program does not keep it
+    const void* at = nullptr;  // where it lies, and how
+    int64_t offset = 0;
+    size_t bytes = 0;
+    bool contiguous = true;
+    bool moves = false;  // only backward adds to it: another one will do
+    std::vector<BufferUse> uses = {};
+    bool takes(const TensorImpl* grad) const;
   };
   struct Change {
     Tensor tensor;
     uint32_t version;  // changes in place, of one run
+    bool of_grad;      // of the gradient of `tensor`
+    Tensor now() const { return of_grad ? tensor.grad() : tensor; }
   };
   struct Input {
     Tensor tensor;  // of the recording
@@ -230,6 +240,7 @@ class StepRecorder : public Recording {
   void make_guards(StepReplay&);
   void find_outgoing(StepReplay&);
   void upload_constants(StepReplay&);
+  std::vector<std::vector<BufferUse>*> find_movable(StepReplay&);
   void plan(StepReplay&);
   void put_calls(StepReplay&);
 

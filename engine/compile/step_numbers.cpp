@@ -96,7 +96,7 @@ bool StepReplay::looks_like(const StepReplay& other) const {
     alike &= a.shape() == b.shape() && a.strides() == b.strides() && a.offset() == b.offset();
   }
   for (size_t k = 0; k < changes_.size(); ++k)
-    alike &= changes_[k].tensor.impl()->storage == other.changes_[k].tensor.impl()->storage;
+    alike &= changes_[k].now().impl()->storage == other.changes_[k].now().impl()->storage;
   return alike;
 }
 

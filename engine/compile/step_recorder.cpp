@@ -233,13 +233,25 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
 }
 
 void StepRecorder::make_guards(StepReplay& made) {
+  std::map<const Storage*, Tensor>
+      gradients;                        // that a leaf has: another program may write there again
+  std::map<const Storage*, int> users;  // leaves, and those whose gradient it is
+  for (const auto& [impl, leaf] : leaves_) {
+    ++users[impl->storage];
+    if (leaf.grad.defined()) ++users[leaf.grad.impl()->storage];
+  }
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
     const Tensor& x = leaf.tensor;
-    StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any, nullptr};
-    const Storage* const first = leaf.grad.defined() ? leaf.grad.impl()->storage : nullptr;
-    if (first && touched_.count(leaf.grad.impl()->storage))
-      g.before = StepReplay::Before::same, g.grad = first;
+    StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any};
+    const TensorImpl* const first = leaf.grad.impl();
+    if (first && touched_.count(first->storage)) {
+      g.before = StepReplay::Before::same, g.grad = first->storage, g.at = first->storage->data;
+      g.offset = first->offset, g.contiguous = first->contiguous;
+      g.bytes = size_t(first->storage->bytes);
+      g.moves = impl->grad == first && users[first->storage] == 1;
+      if (impl->grad == first) gradients.emplace(first->storage, x);
+    }
     // One that was made, or was not there to be zeroed.
     if (!first && x.requires_grad()) g.before = StepReplay::Before::none;
     if (x.requires_grad() && StepReplay::has_hooks(*impl))
@@ -248,9 +260,12 @@ void StepRecorder::make_guards(StepReplay& made) {
   }
   made.threads_ = cpu_threads();
   for (const auto& [storage, seen] : outside_) {
+    const auto leaf = gradients.find(storage);
+    const bool of_grad = leaf != gradients.end();
     if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
-      made.changes_.push_back({seen.first, storage->version - seen.second});
-    made.kept_.push_back(Ref<Storage>::share(storage));
+      made.changes_.push_back(
+          {of_grad ? leaf->second : seen.first, storage->version - seen.second, of_grad});
+    if (!of_grad) made.kept_.push_back(Ref<Storage>::share(storage));
   }
 }
 
@@ -311,6 +326,20 @@ void StepRecorder::upload_constants(StepReplay& made) {
       if (const auto at = places.find(u.buffer); at != places.end()) u.set(at->second);
 }
 
+/// By the buffer, where the calls that use it are listed: it may lie elsewhere in a replay.
+std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made) {
+  std::vector<std::vector<BufferUse>*> movable(buffers_.size());
+  for (StepReplay::Input& in : made.inputs_) {
+    const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
+    buffers_[size_t(m.buffer)].kind = StepBuffer::Kind::input;
+    movable[size_t(m.buffer)] = &in.uses;
+  }
+  for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  for (StepReplay::Guard& g : made.guards_)
+    if (g.moves) movable[size_t(memory_.at(uintptr_t(g.at)).buffer)] = &g.uses;
+  return movable;
+}
+
 /// Gives the calls their memory.
 void StepRecorder::plan(StepReplay& made) {
   for (size_t i = 0; i < calls_.size(); ++i)
@@ -330,13 +359,7 @@ void StepRecorder::plan(StepReplay& made) {
     for (const BufferUse& u : calls_[i].uses)
       if (u.out && u.buffer >= 0 && buffers_[size_t(u.buffer)].kind == StepBuffer::Kind::outside)
         made.first_change_ = std::min(made.first_change_, i);
-  std::vector<std::vector<BufferUse>*> movable(buffers_.size());
-  for (StepReplay::Input& in : made.inputs_) {
-    const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
-    buffers_[size_t(m.buffer)].kind = StepBuffer::Kind::input;
-    movable[size_t(m.buffer)] = &in.uses;
-  }
-  for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  const std::vector<std::vector<BufferUse>*> movable = find_movable(made);
   upload_constants(made);
   share_in_place(calls_, buffers_);
   made.bytes_ = inner_bytes(buffers_);

@@ -460,6 +460,84 @@ test('an optimizer that gets more parameters, or others', function()
   end, 22)
 end)
 
+test('gradients that add up from call to call, and are dropped, zeroed, held or read outside', function()
+  local y = mt.tensor {1, 2, 1, 2}:long()
+  local kept
+  for name, after in pairs{
+    dropped = function(opt) opt:zero_grad() end,
+    zeroed = function(_, net) for _, p in ipairs(net:parameters()) do p.grad:zero_() end end,
+    clipped = function(opt, net)
+      nn.clip_grad_norm_(net:parameters(), 0.1)
+      opt:zero_grad()
+    end,
+    read = function(opt, net)
+      local norm = net[1].weight.grad:norm()
+      opt:zero_grad()
+      return norm
+    end,
+    held = function(opt, net)
+      kept = net[1].weight.grad
+      opt:zero_grad()
+      return kept
+    end,
+    one = function(_, net) net[3].bias.grad = nil end,
+  } do
+    local text
+    race(function(wrap)
+      mt.manual_seed(3)
+      local net = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+      local opt = mt.optim.Adam(net:parameters(), {lr = 0.01})
+      local step = wrap(function(a)
+        local loss = mt.cross_entropy(net(a), y) / 3
+        loss:backward()
+        return loss
+      end)
+      return function(c)
+        local loss, more
+        text = told(function() loss = step(x / (10 + c)) end)
+        if c > 25 then eq(name .. ' ' .. c .. text, name .. ' ' .. c) end
+        if c % 3 == 0 then
+          opt:step()
+          more = after(opt, net)
+        end
+        local grads = {}
+        for k, p in ipairs(net:parameters()) do grads[k] = p.grad or 0 end
+        return loss, more or 0, unpack(grads)
+      end
+    end, 40)
+  end
+end)
+
+test('a gradient that a step uses by itself, and one that two leaves share', function()
+  race(function(wrap)
+    local w = mt.ones(3):requires_grad_()
+    w.grad = mt.ones(3)
+    local first = w.grad
+    local step = wrap(function(a)
+      (a * w):sum():backward()
+      return first * 2
+    end)
+    return function(c)
+      if c % 5 == 0 then w.grad = nil end
+      if c % 7 == 0 then w.grad = mt.full({3}, c) end
+      return step(x), w.grad or 0
+    end
+  end, 30)
+  race(function(wrap)
+    local v, w = mt.ones(3):requires_grad_(), mt.ones(3):requires_grad_()
+    local step = wrap(function(a)
+      (a * w + a * a * v):sum():backward()
+      return a * 2
+    end)
+    return function(c)
+      if c % 5 == 0 then v.grad, w.grad = nil, nil end
+      if c % 7 == 0 then v.grad = w.grad end
+      if c % 11 == 0 then v.grad, w.grad = mt.ones(3), mt.zeros(6):narrow(1, 3, 3) end
+      return step(x), v.grad, w.grad
+    end
+  end, 60)
+end)
+
 test('a module is a step; what it captures is compared', function()
   local net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
   local fast, text = mt.compile(net)

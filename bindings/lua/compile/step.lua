@@ -7,9 +7,16 @@ local numbers = require 'mtorch.compile.numbers'
 local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
+local moved_away = 'a parameter or gradient lies elsewhere, or requires_grad is another'
 
 local pack = core.pack
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
+
+--- All that is garbage, and what its finalizers let go.
+local function collect()
+  collectgarbage()
+  collectgarbage()
+end
 
 local function same(a, b)
   if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end
@@ -90,8 +97,7 @@ local function record(self, entry, arguments)
     inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
     return inputs[#inputs]
   end)
-  collectgarbage()
-  collectgarbage() -- what stands around is not freed while the step is recorded
+  collect() -- what stands around is not freed while the step is recorded
   local fuse = entry.unfused and 0 or has_numbers and 2 or 1
   local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors, fuse)}, Recording)
   core.step_recording = recording
@@ -311,21 +317,38 @@ local function check_arguments(...)
   end
 end
 
---- The entry for these arguments and captured values, at the front of the list.
+--- Whether the program is of such tensors; it is ready then. And whether it would change one of them.
+local function start(entry, ...)
+  if entry.free then numbers.set(entry.free, entry.program) end
+  return parts.step_start(entry.program.step, ...)
+end
+
+--- The entry for these arguments and captured values, at the front of the list, and what `start` says of its program:
+--- of two, with gradients and without, the one that fits.
 local function entry_for(self, mode, n, ...)
-  local entries, other, alike = self.entries, nil, false
+  local entries, other, alike, misfits, last = self.entries, nil, false, 0, nil
   for k = 1, #entries do
     local entry = entries[k]
     alike = alike or entry.mode == mode and not entry.eager and same_but_numbers(entry, n, ...)
     if entry.mode == mode and same_values(entry, n, ...) and same_kinds(entry, ...) then
       local changed = entry.program and captured.changed(entry.program.captured)
       if not changed then
-        table.insert(entries, 1, table.remove(entries, k))
-        return entry
+        local fits, changes_argument = true, false
+        if entry.program then fits, changes_argument = start(entry, ...) end
+        if fits or changes_argument then
+          table.insert(entries, 1, table.remove(entries, k))
+          return entry, fits, changes_argument
+        end
+        misfits, last = misfits + 1, k
       end
       other = other or changed
     end
   end
+  if misfits > 1 then
+    table.insert(entries, 1, table.remove(entries, last))
+    return entries[1], false
+  end
+  if misfits == 1 then tell('%s is recorded again: %s', self.place, moved_away) end
   check_arguments(...)
   local entry = {n = n, mode = mode, calls = (other or alike) and 1 or 0, replays = 0, plain = 0, moved = 0,
     captures_numbers = other ~= nil}
@@ -383,6 +406,7 @@ local function slow_call(self, entry, ...)
     return unpack(results, 1, results.n)
   end
   local results, differs = try(self, entry.program, arguments)
+  collect() -- gradients that garbage holds would have to move
   if differs and not entry.unfused and #parts.step_fused(entry.program.step) > 0 then
     entry.program, entry.free, entry.unfused = nil, nil, true -- recorded again at the next call
     return unpack(results, 1, results.n)
@@ -403,11 +427,6 @@ local function runs_alone(self, entry)
   if free and not free.tried and numbers.moved(free) then return false end
   return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
 end
---- Whether the program is of such tensors; it is ready then. And whether it would change one of them.
-local function start(entry, ...)
-  if entry.free then numbers.set(entry.free, entry.program) end
-  return parts.step_start(entry.program.step, ...)
-end
 local function run(self, entry, ...)
   entry.replays = entry.replays + 1
   if not replay(entry.program) then return self.f(...) end
@@ -423,15 +442,14 @@ local function call(self, ...)
     not captured.changed(program.captured) and runs_alone(self, entry) and start(entry, ...) then
     return run(self, entry, ...)
   end
-  entry = entry_for(self, mode, n, ...)
+  local fits, changes_argument
+  entry, fits, changes_argument = entry_for(self, mode, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
   if program then
-    local fits, changes_argument = start(entry, ...)
     if changes_argument then return self.f(...) end
     if not fits then
-      tell('%s is recorded again: a parameter or gradient lies elsewhere, or requires_grad is another',
-        self.place)
+      tell('%s is recorded again: %s', self.place, moved_away)
       entry.program, entry.tried, entry.free, entry.moved = nil, false, nil, entry.moved + 1
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
