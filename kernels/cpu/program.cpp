@@ -46,8 +46,11 @@ struct Interpreter {
     for (int i = 0; i < p.count; ++i)
       value[i] = p.code[i].slot < 0 ? nullptr : slots + kBufferBytes * p.code[i].slot;
     fill_singles(r, value, smaller(block, end - begin));
+    int64_t longest = block;
+    for (int k = 0; k < p.outputs + p.inputs; ++k)
+      longest = smaller(longest, operand[k].longest(one_row()));
     for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {
-      n = smaller(block, end - at);
+      n = smaller(longest, end - at);
       if (one_row()) n = smaller(n, row() - at % row());
       for (int i = 0; i < p.count; ++i)
         if (p.code[i].op == kInput)
@@ -87,7 +90,7 @@ struct Interpreter {
     bool buffered = false;
     for (int k = 0; k < used; ++k) {
       if ((single >> k & 1) || operand[k].direct(one_row())) continue;
-      longest = smaller(longest, kBufferBytes / operand[k].item);
+      longest = smaller(longest, operand[k].longest(one_row()));
       buffered |= k < p.outputs;
     }
     for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {

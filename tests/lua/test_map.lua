@@ -121,6 +121,18 @@ test('any layout, broadcasting, dtypes', function()
   eq(f(3, x):tolist(), (x + 6):tolist())
 end)
 
+test('rows of every width that repeat, beside others', function()
+  local f = mt.zip(function(a, b, c, d) return a * b + c * d - b, d > 0.5 and a or c end)
+  for _, dtype in ipairs{'float32', 'float64'} do
+    for _, width in ipairs{2, 3, 7, 20, 31, 32, 33, 63, 64, 65, 100, 255, 256, 257} do
+      local a, b = mt.randn({1500, width}, dtype), mt.randn({width}, dtype)
+      local c, d = mt.randn({width}, dtype), mt.rand({1500, 1}, dtype)
+      local y, z = f(a, b, c, d)
+      assert(mt.equal(y, a * b + c * d - b) and mt.equal(z, mt.where(d:gt(0.5), a, c)), dtype .. ' ' .. width)
+    end
+  end
+end)
+
 test('out writes into a given tensor, also one that is read', function()
   local f = mt.map(function(a) return a * a + 1 end)
   local into = mt.zeros({4, 5}, {dtype = 'float64'})
