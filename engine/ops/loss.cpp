@@ -255,6 +255,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
   const char* name = "cross_entropy";
   if (!(smoothing >= 0 && smoothing <= 1))
     fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
+  if (!is_float(logits.dtype()) && is_float(target.dtype()) && target.dim() > logits.dim())
+    fail("{}: the logits are {} {} and the targets {} {}: they come the other way round", name,
+         logits.shape(), dtype_name(logits.dtype()), target.shape(), dtype_name(target.dtype()));
   check_float(name, logits, "the logits are");
   if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
     // Probabilities of the classes instead of labels.

@@ -458,6 +458,16 @@ test('a table that an embedding is given is its weight alone', function()
   eq(state_names(nn.EmbeddingBag(3, 2, {_weight = mt.ones(3, 2)})), {'weight'})
 end)
 
+test('tensors of a call that stand where options belong are told so', function()
+  raises(function() nn.MSELoss(mt.ones(2), mt.ones(2)) end, 'MSELoss: argument 1 is a tensor %(2%) float32; ' ..
+    'nn.MSELoss%(..%) makes a module of options, nn.MSELoss%(..%)%(x, ..%) calls it')
+  local labels = mt.tensor({1, 2}, {dtype = 'int64'})
+  raises(function() nn.CrossEntropyLoss(mt.ones(2, 3), labels) end, 'CrossEntropyLoss: argument 2 is a tensor')
+  eq(nn.CrossEntropyLoss(mt.ones(3)).weight.shape, {3})
+  raises(function() nn.CrossEntropyLoss()(labels, mt.ones(2, 3)) end, 'cross_entropy: the logits are %(2%) int64 ' ..
+    'and the targets %(2 x 3%) float32: they come the other way round')
+end)
+
 test('lists count from the end too and refuse a place that would leave a gap', function()
   local net = mlp()
   eq({net[-1] == net[3], net[-3] == net[1], net[-4] == nil, net[4] == nil}, {true, true, true, true})

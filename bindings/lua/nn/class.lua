@@ -201,10 +201,26 @@ local function construct(of, ...)
   return self
 end
 
+--- The error of nn.MSELoss(x, y), whose tensors are a call's: a tensor among the arguments where no option is one.
+local function check_options(of, ...)
+  local params = core.parameters(of)
+  for i = 1, params.open and 0 or select('#', ...) do
+    local value, option = select(i, ...), params[i]
+    local fits = option and (not option.type or option.type == 'any' or option.type:find 'tensor')
+    if mt.is_tensor(value) and not fits then
+      core.fail('%s: argument %d is %s; nn.%s(..) makes a module of options, nn.%s(..)(x, ..) calls it', of.__name, i,
+        core.describe(value), of.__name, of.__name)
+    end
+  end
+end
+
 --- Gives a class its constructor `init(self, ..)`: arguments are counted and named as the user writes them.
 function class.constructor(of, signature, doc, init)
   of.__signature = core.declare(signature, doc, results)
-  of.__init = function(self, ...) return init(self, of.__signature(...)) end
+  of.__init = function(self, ...)
+    check_options(of, ...)
+    return init(self, of.__signature(...))
+  end
 end
 
 --- The same where the arguments are options: they become fields, but those of the set `apart` and those that begin with

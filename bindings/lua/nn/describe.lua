@@ -26,7 +26,7 @@ end
 --- A field's value as print shows it.
 local function shown(value)
   if type(value) == 'string' then return "'" .. value .. "'" end
-  local numbers = type(value) == 'table' and type(value[1]) == 'number'
+  local numbers = type(value) == 'table' and (type(value[1]) == 'number' or next(value) == nil)
   return numbers and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
 end
 
