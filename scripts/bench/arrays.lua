@@ -50,6 +50,13 @@ local moves = {
   {'softmax', 'x=1024x1024', 'mt.softmax(x, 2)', torch = 'torch.softmax(x, 1)', jax = 'jax.nn.softmax(x, 1)'},
   {'copy_t', 'x=1024x1024', 'x:t():contiguous()', torch = 'x.t().contiguous()', numpy = 'np.ascontiguousarray(x.T)'},
   {'add_row', 'x=1024x1024 y=1024', 'x + y', torch = 'x + y', numpy = 'x + y', jax = 'x + y'},
+  -- short rows: points, channels, heads
+  {'add_row_of_3', 'x=349525x3 y=3', 'x + y', torch = 'x + y', numpy = 'x + y', jax = 'x + y'},
+  {'mul_column_of_32', 'x=32768x32 y=32768x1', 'x * y', torch = 'x * y', numpy = 'x * y', jax = 'x * y'},
+  {'copy_heads', 'x=64x128x16x8', 'x:transpose(2, 3):contiguous()', torch = 'x.transpose(1, 2).contiguous()',
+    numpy = 'np.ascontiguousarray(x.transpose(0, 2, 1, 3))'},
+  {'copy_channels_last', 'x=16x4x128x128', 'x:permute(1, 3, 4, 2):contiguous()',
+    torch = 'x.permute(0, 2, 3, 1).contiguous()', numpy = 'np.ascontiguousarray(x.transpose(0, 2, 3, 1))'},
   {'add_col', 'x=1024x1024 y=1024x1', 'x + y', torch = 'x + y', numpy = 'x + y', jax = 'x + y'},
   {'gather', 'x=1024x1024 i=index1024:1024x1024', 'mt.gather(x, 2, i)', torch = 'torch.gather(x, 1, i)',
     numpy = 'np.take_along_axis(x, i, 1)', jax = 'jnp.take_along_axis(x, i, 1)'},
