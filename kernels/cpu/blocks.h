@@ -97,19 +97,28 @@ struct Operand {
   /// Short rows of elements of the size of U; of a repeated element up to a register too much is written.
   template <class U> void gather_short(int64_t at, int64_t n) {
     constexpr int64_t width = kRegister / int64_t(sizeof(U));
-    const int64_t step = stride[ndim - 1];
-    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
-      U* const to = reinterpret_cast<U*>(buffer) + i;
-      const U* const from = reinterpret_cast<const U*>(data) + offset;
-      if (step == 0 && length >= width) {
-        for (int64_t k = 0; k < length; k += width)
-          for (int64_t l = 0; l < width; ++l) to[k + l] = *from;
-      } else if (step == 1) {
-        for (int64_t k = 0; k < length; ++k) to[k] = from[k];
-      } else {
-        for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
-      }
-    });
+    const int64_t row = size[ndim - 1], step = stride[ndim - 1], across = stride[ndim - 2];
+    U* to = reinterpret_cast<U*>(buffer);
+    const auto gather_rows = [&](int64_t offset, int64_t many, int64_t length) {
+      const U* from = reinterpret_cast<const U*>(data) + offset;
+      for (int64_t r = 0; r < many; ++r, to += length, from += across)
+        if (step == 0 && length >= width) {
+          const U value = *from;
+          for (int64_t k = 0; k < length; k += width)
+            for (int64_t l = 0; l < width; ++l) to[k + l] = value;
+        } else if (step == 1) {
+          for (int64_t k = 0; k < length; ++k) to[k] = from[k];
+        } else {
+          for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
+        }
+    };
+    const int64_t head = smaller(n, ceil_div(at, row) * row - at), end = at + n;
+    if (head > 0) gather_rows(offset_of(at, ndim, size, stride), 1, head);
+    each_group<1>(
+        (at + head) / row, end / row, ndim, size, {stride},
+        [&](const int64_t(&offset)[1], int64_t many) { gather_rows(offset[0], many, row); });
+    if (const int64_t tail = end % row; tail > 0 && head + tail <= n)
+      gather_rows(offset_of(end - tail, ndim, size, stride), 1, tail);
   }
   /// The address of the block's elements, made contiguous.
   char* read(int64_t at, int64_t n, bool one_row) {
@@ -125,8 +134,10 @@ struct Operand {
   }
   void gather(int64_t at, int64_t n) {
     if (period == 1) return move_run(buffer, 1, data, 0, n, item);
-    if (size[ndim - 1] < kShortRow && item == 4) return gather_short<Four>(at, n);
-    if (size[ndim - 1] < kShortRow && item == 8) return gather_short<Eight>(at, n);
+    if (ndim > 1 && size[ndim - 1] < kShortRow) {
+      if (item == 4) return gather_short<Four>(at, n);
+      if (item == 8) return gather_short<Eight>(at, n);
+    }
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
       move_run(buffer + i * item, 1, data + offset * item, stride[ndim - 1], length, item);
     });

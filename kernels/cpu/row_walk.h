@@ -30,5 +30,21 @@ template <int Operands> struct RowWalk {
   }
 };
 
+/// The rows [first, end) of operands of at least two dimensions, in groups that lie evenly apart: calls
+/// `run(the offsets of the group's first row, how many rows)`; the next is stride[ndim - 2] further.
+template <int Operands, class Run>
+void each_group(int64_t first, int64_t end, int ndim, const int64_t* size,
+                const int64_t* const (&stride)[Operands], const Run& run) {
+  const int across = ndim - 2;
+  RowWalk<Operands> walk(first / size[across], across, size, stride);
+  int64_t within = first % size[across];
+  for (int64_t rows; first < end; first += rows, walk.next(), within = 0) {
+    rows = end - first < size[across] - within ? end - first : size[across] - within;
+    int64_t offset[Operands];
+    for (int k = 0; k < Operands; ++k) offset[k] = walk.offset[k] + within * stride[k][across];
+    run(offset, rows);
+  }
+}
+
 }  // namespace MT_ISA
 }  // namespace mt
