@@ -481,6 +481,9 @@ test('lists count from the end too and refuse a place that would leave a gap', f
   raises(function() return net[0] end, 'Sequential: 0 is not a position')
   raises(function() nn.ModuleList{nn.ReLU()}[3] = nn.ReLU() end, 'ModuleList: position 3 is outside 1..1')
   raises(function() nn.Sequential(nn.ReLU()).forward(mt.ones(2)) end, 'forward: it is called with a colon')
+  raises(function() nn.MultiheadAttention(4, 2).forward(mt.ones(3, 1, 4)) end, 'forward: it is called with a colon')
+  raises(function() nn.TransformerEncoderLayer(4, 2).forward(mt.ones(3, 1, 4)) end,
+    'forward: it is called with a colon')
   raises(function() net.insert(1, nn.ReLU()) end, 'insert: methods are called with a colon, net:insert')
   raises(function() nn.ModuleDict{a = nn.ReLU()}.items() end, 'items: methods are called with a colon, net:items')
 end)

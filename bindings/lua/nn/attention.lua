@@ -117,6 +117,7 @@ end
 
 --- out[, weights] = mha(q[, k[, v]], {..})
 local function forward(self, ...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local q, k, v, padding, need_weights, mask, average, causal = bind(...)
   k = k or q
   v = v or k

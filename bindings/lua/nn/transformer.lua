@@ -72,6 +72,7 @@ transformer.TransformerEncoderLayer = layer('TransformerEncoderLayer',
 local bind_layer = core.declare('TransformerEncoderLayer(src: tensor, src_mask: tensor = nil, ' ..
   'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
 function transformer.TransformerEncoderLayer:forward(...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local x, mask, padding, causal = bind_layer(...)
   return residual(self, 2, residual(self, 1, x, self_attention, mask, padding, causal), feed_forward)
 end
@@ -85,6 +86,7 @@ local kDecoder = 'tgt: tensor, memory: tensor, tgt_mask: tensor = nil, memory_ma
   'memory_is_causal: bool = false'
 local bind_decoder_layer = core.declare(('TransformerDecoderLayer(%s)'):format(kDecoder), 'What a call takes.', same)
 function transformer.TransformerDecoderLayer:forward(...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder_layer(...)
   x = residual(self, 1, x, self_attention, mask, padding, causal)
   x = residual(self, 2, x, cross_attention, memory, memory_mask, memory_padding, memory_causal)
@@ -112,6 +114,7 @@ transformer.TransformerEncoder = stack('TransformerEncoder',
 local bind_encoder = core.declare('TransformerEncoder(src: tensor, mask: tensor = nil, ' ..
   'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
 function transformer.TransformerEncoder:forward(...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local x, mask, padding, causal = bind_encoder(...)
   for k = 1, #self.layers do x = self.layers[k](x, mask, padding, causal) end
   return self.norm and self.norm(x) or x
@@ -121,6 +124,7 @@ transformer.TransformerDecoder = stack('TransformerDecoder',
   'y = decoder(tgt, memory, {..}), options as of nn.TransformerDecoderLayer: num_layers copies of it, then norm.')
 local bind_decoder = core.declare(('TransformerDecoder(%s)'):format(kDecoder), 'What a call takes.', same)
 function transformer.TransformerDecoder:forward(...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder(...)
   for k = 1, #self.layers do
     x = self.layers[k](x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal)
@@ -157,6 +161,7 @@ local bind_transformer = core.declare('Transformer(src: tensor, tgt: tensor, src
   'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, src_is_causal: bool = false, ' ..
   'tgt_is_causal: bool = false, memory_is_causal: bool = false)', 'What a call takes.', same)
 function Transformer:forward(...)
+  if type(self) ~= 'table' then class.refuse_inputs(self) end
   local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_causal, tgt_causal,
     memory_causal = bind_transformer(...)
   local memory = self.encoder(src, src_mask, src_padding, src_causal)
