@@ -111,7 +111,9 @@ namespace {
 const char* known_of(const std::string& name) {
   static constexpr std::pair<const char*, const char*> known[] = {
       {"math", "; kernels know the functions of math that give one number"},
-      {"mt", "; of mt they know mt.cdiv alone: math.max(x, 0) is mt.relu(x)"},
+      {"mt",
+       "; of mt they know mt.cdiv alone: math.exp(x) is mt.exp(x), "
+       "math.max(x, 0) mt.relu(x)"},
       {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
       {"threadIdx", "; kernels have thread_idx.x, from 1"},
       {"blockIdx", "; kernels have block_idx.x, from 1"},

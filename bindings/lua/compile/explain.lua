@@ -234,12 +234,24 @@ local function describe_fuse(f, record, text, options, ...)
   if #notes > 0 then text:line('not fused:\n  %s', table.concat(notes, '\n  ')) end
 end
 
+local function upvalue_of(f, name)
+  for i = 1, f and 255 or 0 do
+    local found, value = debug.getupvalue(f, i)
+    if not found or found == name then return value end
+  end
+end
+
+--- A call, also a launch of a grid kernel, whose CUDA C it is.
 local function describe_call(f, text, options, ...)
   local signature = core.entry(f)
+  local is_launch = not signature and debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/'
+  local grid = is_launch and upvalue_of(upvalue_of(f, 'run'), 'handle')
   text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or
-    debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/' and 'a launch' or 'the function at ' .. source_of(f))
+    grid and 'a launch of kernel ' .. core.grid_kernel().grid_name(grid) or is_launch and 'a launch' or
+    'the function at ' .. source_of(f))
   local verbs, took = verbs_of(f, ...)
   describe_run(text, verbs, took)
+  if grid and options.show == 'cuda' then text:line('%s', core.grid_kernel().grid_cuda(grid, false)) end
   show_programs(text, verbs, options.show)
 end
 
