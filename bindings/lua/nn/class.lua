@@ -203,11 +203,12 @@ end
 
 --- The error of nn.MSELoss(x, y), whose tensors are a call's: a tensor among the arguments where no option is one.
 local function check_options(of, ...)
-  local params = core.parameters(of)
-  for i = 1, params.open and 0 or select('#', ...) do
-    local value, option = select(i, ...), params[i]
+  for i = 1, select('#', ...) do
+    local value, params = select(i, ...), nil
+    if mt.is_tensor(value) then params = core.parameters(of) end
+    local option = params and params[i]
     local fits = option and (not option.type or option.type == 'any' or option.type:find 'tensor')
-    if mt.is_tensor(value) and not fits then
+    if params and not params.open and not fits then
       core.fail('%s: argument %d is %s; nn.%s(..) makes a module of options, nn.%s(..)(x, ..) calls it', of.__name, i,
         core.describe(value), of.__name, of.__name)
     end
