@@ -6,18 +6,13 @@ local method, role, is_module = class.method, class.role, class.is_module
 
 local function is_plain(value) return type(value) == 'table' and getmetatable(value) == nil end
 
---- Refuses plain tables, {owner, key, table}, and tables in these, with a module or parameter that no field registers.
-local function check_plain(plain, seen)
-  local function check(value, at)
-    local kind = class.kind(value)
-    if (kind == 'module' or kind == 'parameter') and not seen[value] then class.refuse_plain(at[1], at[2], kind) end
-  end
+--- Refuses what plain tables hold, {owner, key, table}: a module or parameter that no field registers.
+local function check_plain(plain, seen, inside)
   for _, at in ipairs(plain) do
     for _, value in next, at[3] do
-      check(value, at)
-      if is_plain(value) then
-        for _, inner in next, value do check(inner, at) end
-      end
+      local kind = class.kind(value)
+      if (kind == 'module' or kind == 'parameter') and not seen[value] then class.refuse_plain(at[1], at[2], kind) end
+      if not inside and is_plain(value) then check_plain({{at[1], at[2], value}}, seen, true) end
     end
   end
 end
