@@ -290,9 +290,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
   Shape shape = given[0].shape();
   bool wants = false, alike = true;
   for (const Tensor& x : given) {
-    if (&x.device() != &device)
-      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, device.name,
-           x.device().name, device.name);
+    check_together(name, given[0], x);
     alike &= x.dtype() == dtype && x.shape() == shape;
     if (x.shape() != shape) shape = broadcast(name, shape, x.shape());
     wants |= wants_grad(x);

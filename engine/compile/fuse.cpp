@@ -246,8 +246,7 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
   if (at.dtype == Dtype::none || !several) return refused("it has no dimensions");
   for (int k = 1; k < row.inputs; ++k)
     if (inputs[k]->dim() > 0) at.result = broadcast(row.info->name, at.result, inputs[k]->shape());
-  int64_t count = 1;
-  for (int64_t n : at.result) count *= n;
+  const int64_t count = product(at.result);
   if (count == 0 || (!waits && count < least_)) return too_few(count, least_);
   if (at.wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool)
     return refused("its gradient is not fused");

@@ -29,11 +29,6 @@ using ir::Builder, ir::without_last;
 constexpr int kMostInstructions = 64, kMostInputs = 16, kMostOutputs = 8, kDearest = 12;
 constexpr size_t kMostOpen = 8;
 
-int64_t numel(const Shape& s) {
-  int64_t n = 1;
-  for (int64_t d : s) n *= d;
-  return n;
-}
 Shape with(Shape s, int64_t last) {
   s.push(last);
   return s;
@@ -174,7 +169,7 @@ std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
   w.device = c.device;
   w.reduce = &r, w.dtype = r.dtype, w.size = with(Shape(r.kept_size, r.kept), n);
   if (n < 2 || n > kLongestRow || r.reduced_stride[0] != 1 ||
-      numel(w.size) < 16 * ir::Fuser::smallest)
+      product(w.size) < 16 * ir::Fuser::smallest)
     return {};
   Operand x{*in, with(Shape(r.kept_stride, r.kept), r.reduced_stride[0])};
   for (int d = 0; d < w.size.size(); ++d)
@@ -248,7 +243,7 @@ bool Group::move_to(const Shape& to) {
 /// Brings the work and the group to one space. The work may be of one element for each row.
 bool Group::fit(Work& w) {
   if (w.dtype != dtype || w.device != device) return false;
-  const int64_t all = numel(size), n = numel(w.size), last = size[size.size() - 1];
+  const int64_t all = product(size), n = product(w.size), last = size[size.size() - 1];
   if (w.reduce) {
     if (n != all || !move_to(w.size)) return false;
     return true;
@@ -503,7 +498,7 @@ std::vector<std::string> StepFuser::all() {
     if (w && join(i, *w)) continue;
     for (size_t h = open.size(); h-- > 0;)
       if (open[h]->stands_before(calls[i])) close(h);
-    if (!w || w->size.size() == 0 || numel(w->size) < ir::Fuser::smallest) continue;
+    if (!w || w->size.size() == 0 || product(w->size) < ir::Fuser::smallest) continue;
     if (open.size() == kMostOpen) close(0);
     auto g = std::make_unique<Group>();
     g->device = w->device, g->dtype = w->dtype, g->size = w->size;
