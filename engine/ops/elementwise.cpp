@@ -121,7 +121,7 @@ struct Numbers {
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params);
 
-/// The same for int8 and int16, which the kernels of a GPU do not convert.
+/// run_part for int8 and int16, which the kernels of a GPU do not convert.
 void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand,
                   int n, const double* params) {
   Tensor computed[kMaxOperands];

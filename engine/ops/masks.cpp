@@ -114,11 +114,7 @@ Tensor nonzero_rows(const Tensor& x, int64_t first) {
 Tensor nonzero(const Tensor& x, int64_t first) { return t(nonzero_rows(x, first)); }
 
 TensorList nonzero_list(const Tensor& x, int64_t first) {
-  const Tensor rows = nonzero_rows(x.dim() ? x : reshape(x, {1}), first);
-  TensorList list;
-  for (int64_t d = 0; d < rows.size(0); ++d)
-    list.push_back(view_of(rows, {rows.size(1)}, {1}, rows.offset() + d * rows.size(1)));
-  return list;
+  return unbind(nonzero_rows(x.dim() ? x : reshape(x, {1}), first), 0);
 }
 
 Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values, bool right,

@@ -14,7 +14,7 @@
 namespace mt {
 namespace {
 
-/// The places [first, first + keep) of each line's sorted order. AlongDim that lie across memory are
+/// The places [first, first + keep) of each line's sorted order. Lines that lie across memory are
 /// laid along it first.
 ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
                      bool descending) {
@@ -43,7 +43,7 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
       s.scratch = scratch.data();
     }
     if (x.numel() > 0) x.device().sort(s);
-    if (mt_interrupted) fail("interrupted!");  // positions that were not written must not be used
+    check_interrupt();  // positions that were not written must not be used
     if (!along)
       p = {contiguous(transpose(p.values, d, last)), contiguous(transpose(p.index, d, last))};
   }

@@ -71,7 +71,7 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
          given.shape());
   if (given.dtype() == Dtype::b8) fail("cov: of bool; use x:float()");
   if (!std::isfinite(correction)) fail("cov: the correction is {}", show(correction));
-  Tensor x = is_float(given.dtype()) ? given : to(given, default_dtype());
+  Tensor x = as_float(given);
   if (x.dim() < 2) x = reshape(x, {1, x.numel()});
   const int64_t n = x.size(1);
   if (times.defined()) check_weights("fweights", times, n, true);

@@ -21,8 +21,7 @@ int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
 }  // namespace
 
 Tensor unflatten(const Tensor& x, Dim dim, const Shape& sizes) {
-  if (x.dim() == 0) fail("unflatten: a 0-d tensor has no dimension to divide");
-  const int d = wrap_dim("unflatten", dim, x.dim());
+  const int d = dim_of_parts("unflatten", x, dim);
   if (sizes.size() == 0) fail("unflatten: no sizes are given for dimension {}", d + 1);
   const Shape parts = infer("unflatten", x.size(d), sizes, {x.size(d)});
   return view(x, joined(joined(x.shape().first(d), parts), x.shape().from(d + 1)));
