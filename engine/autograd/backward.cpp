@@ -157,12 +157,12 @@ class BackwardPass : public Walk {
     if (outer_) outer_->take_back();
   }
 
-  /// A hook that walks to the tensor that it hangs on would never end.
+  /// A hook that starts a pass to the tensor that it hangs on would never end.
   static void check_depth(const char* who) {
     int depth = 0;
     for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
     if (depth > 20)
-      fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
+      fail("{}: more than 20 backward passes inside one another; does a hook call itself?", who);
   }
 
   void send(Edge& edge, Tensor g) {
@@ -362,7 +362,7 @@ class BackwardPass : public Walk {
     Tensor g = std::move(node.pending);
     if (parts_) g = joined(&node, std::move(g));
     if (g.defined()) {  // else all went on
-      if (node.extra) meet(node, g);
+      if (node.extra) call_hooks(node, g);
       if (targets_ && node_is_target(node, g)) return;
       if (node.consumed) used_up("backward", node.type->name);
       if (node.type->backward) visit_operation(node, g);
@@ -447,7 +447,7 @@ class BackwardPass : public Walk {
   }
 
   /// Hooks see the gradient, retain_grad keeps it.
-  void meet(Node& node, Tensor& g) {
+  void call_hooks(Node& node, Tensor& g) {
     if (!node.extra->hooks.empty()) g = hooked(node.extra->hooks, std::move(g));
     if (node.extra->retained && !targets_) {
       Edge edge;

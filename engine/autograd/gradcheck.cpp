@@ -50,7 +50,7 @@ void check_inputs(const char* name, const TensorList& inputs) {
   if (!any) fail("{}: no input requires a gradient", name);
 }
 
-/// The gradient of output element o by input `x`, from one walk. No `.grad` changes, nor that of what
+/// The gradient of output element o by input `x`, from one pass. No `.grad` changes, nor that of what
 /// the function captures.
 std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
   const Tensor seed = zeros_like(out);

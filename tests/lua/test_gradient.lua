@@ -544,7 +544,7 @@ end)
 test('a hook that calls itself is refused', function()
   local w = leaf{1, 2}
   w:register_hook(function() mt.enable_grad(function() mt.grad((w * 3):sum(), w) end) end)
-  raises(function() w:sum():backward() end, 'more than 20 walks inside one another')
+  raises(function() w:sum():backward() end, 'more than 20 backward passes inside one another')
   eq(w.grad, nil)
   is(mt.grad((leaf{1} * 3):sum() + (w * 0):sum(), {w * 1}, {allow_unused = true})[1] or w, {1, 2})
 end)
