@@ -27,14 +27,15 @@ Box* find_box(lua_State* L, int i) {
   return box && lua_objlen(L, i) == sizeof(Box) && box->mark == Box::kMark ? box : nullptr;
 }
 
-}  // namespace
-
 Tensor* box_at(lua_State* L, int i) {
   Box* box = find_box(L, i);
   if (!box) return nullptr;
   if (!box->tensor.defined()) fail("this tensor has been collected already");
   return &box->tensor;
 }
+
+}  // namespace
+
 const Tensor* shape_at(lua_State* L, int i) { return box_at(L, i); }
 
 Tensor* tensor_at(lua_State* L, int i) {

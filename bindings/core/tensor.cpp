@@ -161,8 +161,6 @@ bool push_method(lua_State* L, const std::string& key) {
                              : " (did you mean '" + close + "'?)");
 }
 
-/// What the Lua-side __index does not find among the methods: fields, positions, and methods that
-/// nobody has asked for yet.
 /// Whether a field needs the data, or the place in the graph, of a tensor that waits in a fused function.
 bool needs_data(std::string_view key) {
   return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
@@ -186,6 +184,8 @@ int run_field(lua_State* L, const Entry& e) {
   return recording ? record_call(args, e.body.run) : e.body(args);
 }
 
+/// What the Lua-side __index does not find among the methods: fields, positions, and methods that
+/// nobody has asked for yet.
 int get_field(lua_State* L) {
   const Tensor* self = shape_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
