@@ -1,385 +1,317 @@
-// attention.cpp -- embeddings, dropout and other parts of networks, composed of other
-// operations
+// attention.cpp -- attention by blocks of queries: scores for all queries at once are never in
+// memory, and the way back computes them again (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
 #include "engine/ops/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "engine/autograd/graph.h"
+#include "engine/autograd/function.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/constants.h"
-#include "engine/core/host.h"
-#include "engine/ops/index_checks.h"
+#include "engine/core/device.h"
+#include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
 
-void check_probability(const char* name, double p, const char* what = "p") {
-  if (!(p >= 0 && p <= 1)) fail("{}: {} is {}, it must lie in 0..1", name, what, show(p));
-}
+const char* const kAttention = "scaled_dot_product_attention";
 
-void check_dropout(const char* name, const Tensor& x, double p) {
-  check_probability(name, p);
-  check_float(name, x);
-}
+/// [batch x heads x length x features]; the mask can be expanded to [batch x heads x queries x keys].
+struct Attention {
+  Tensor q, k, v, mask;
+  double scale, dropout;
+  bool causal;
+  uint64_t seed, counter;  // where dropout's numbers begin in the stream
 
-/// 0 or 1 / (1 - p) at random: element i depends on the stream alone, not on threads.
-Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
-  const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), p);
-  return to(kept, x.dtype()) * (p < 1 ? 1 / (1 - p) : 0);
-}
+  int64_t batch() const { return q.size(0); }
+  int64_t heads() const { return q.size(1); }
+  int64_t queries() const { return q.size(2); }
+  int64_t keys() const { return k.size(2); }
+  Shape scores() const { return {batch(), heads(), queries(), keys()}; }
+};
 
-/// Alpha dropout by a mask of this shape.
-Tensor alpha_dropped(const char* name, const Tensor& x, const Shape& shape, double p,
-                     bool training) {
-  check_dropout(name, x, p);
-  if (!training || p == 0) return x;
-  if (p == 1) return x * zeros_like(x);
-  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
-  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  const Tensor kept = dropout_mask(x, shape, p) * (1 - p);
-  const Tensor shift = (kept - 1.0) * (alpha * a) + (alpha * a * p);
-  return x * (kept * a) + shift;
-}
+/// Some batches, some heads of them, some queries of those, and the keys that they may see: the first.
+struct Block {
+  int64_t first[3], n[3], keys;
 
-/// ids as positions from 0 below `size`; refuses others by their place.
-Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
-  check_integers(name, ids, "ids", "ids");
-  const Tensor read = reshape(to(ids, Dtype::i64), {-1});
-  // Wraps around for the least integers.
-  const Tensor at = read - scalar(index_base(), Dtype::i64);
-  check_counted(IndexBound::id, name, read, at, size);
-  return at;
-}
-
-}  // namespace
-
-Tensor dropout(const Tensor& x, double p, bool training) {
-  check_dropout("dropout", x, p);
-  return training && p > 0 ? x * dropout_mask(x, x.shape(), p) : x;
-}
-
-Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p, bool training) {
-  check_dropout(name, x, p);
-  // In PyTorch three dimensions are a batch for dropout2d.
-  const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
-  if (!batch && (spatial == 2 || x.dim() != spatial + 1))
-    fail("{}: the input is {}; expected (batch x channels x {}", name, x.shape(),
-         spatial == 1   ? "length), or the same without batch"
-         : spatial == 2 ? "height x width), or (batch x channels x length)"
-                        : "depth x height x width), or the same without batch");
-  if (!training || p == 0) return x;
-  Shape shape = x.shape();
-  for (int d = batch ? 2 : 1; d < x.dim(); ++d) shape[d] = 1;
-  return x * dropout_mask(x, shape, p);
-}
-
-Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  return alpha_dropped("alpha_dropout", x, x.shape(), p, training);
-}
-
-Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
-  const char* name = "feature_alpha_dropout";
-  if (x.dim() < 2) fail("{}: the input is {}; expected (batch x channels x ..)", name, x.shape());
-  Shape shape = x.shape();
-  for (int d = 2; d < x.dim(); ++d) shape[d] = 1;
-  return alpha_dropped(name, x, shape, p, training);
-}
-
-Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
-  check_float("rrelu", x);
-  if (!(lower <= upper) || std::isinf(lower) || std::isinf(upper))
-    fail("rrelu: slopes from {} to {}; lower must be at most upper, and both finite", show(lower),
-         show(upper));
-  if (!training) return leaky_relu(x, (lower + upper) / 2);
-  const Tensor slope = rand(x.shape(), wide(x.dtype()), x.device()) * (upper - lower) + lower;
-  return x * where(gt(x, 0.0), 1.0, to(slope, x.dtype()));
-}
-
-const Tensor& dropout_(const Tensor& x, double p, bool training) {
-  check_dropout("dropout_", x, p);
-  check_writable("dropout_", x);
-  if (!training || p == 0) return x;
-  const Tensor mask = dropout_mask(x, x.shape(), p);
-  const Tensor* inputs[] = {&x, &mask};
-  return elementwise_(op::id<op::Mul>, inputs);
-}
-
-namespace {
-
-/// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
-int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
-  if (weight.dim() != 2)
-    fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
-  const int64_t n = weight.size(0);
-  const int base = index_base();
-  if (!padding) return -1;
-  const int64_t row = padding->among(n);
-  if (row < 0 || row >= n)
-    fail("{}: padding_idx is {}, outside {}..{}", name,
-         *padding < 0 ? padding->at : *padding + base, base, n - 1 + base);
-  return row;
-}
-
-}  // namespace
-
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding) {
-  const int64_t pad = padding_row("embedding", weight, padding);
-  const Tensor at = checked_ids("embedding", ids, weight.size(0));
-  const Shape shape = joined(ids.shape(), {weight.size(1)});
-  checked_count("embedding", shape);
-  Tensor rows = index_select(weight, 0, at);
-  if (padding && wants_grad(weight)) {
-    const Tensor pads = unsqueeze(eq(at, scalar(double(pad), Dtype::i64)), 1);
-    rows = where(pads, rows.detach(), rows);
+  /// The part of a tensor whose dimensions are batch, heads and queries.
+  Tensor of(const Tensor& x) const {
+    Tensor part = of_keys(x);
+    return x.size(2) == 1 ? part : slice(part, 2, first[2], n[2]);
   }
-  return reshape(rows, shape);
-}
-
-namespace {
-
-/// Where each bag begins among n ids, and where the last ends.
-std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
-  const char* name = "embedding_bag";
-  if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
-    fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.dtype(),
-         offsets.shape());
-  const int base = index_base();
-  const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
-  std::vector<int64_t> ends;
-  for (int64_t i = 0; i < begins.numel(); ++i) {
-    const int64_t given = begins.at_integer(i), least = i ? ends.back() + base : base,
-                  most = i ? n + base : base;
-    if (given < least || given > most)
-      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
-           i + base, given, least, most, base);
-    ends.push_back(given - base);
+  /// The part of one whose third dimension is not the queries.
+  Tensor of_keys(const Tensor& x) const {
+    const Tensor part = x.size(0) == 1 ? x : slice(x, 0, first[0], n[0]);
+    return x.size(1) == 1 ? part : slice(part, 1, first[1], n[1]);
   }
-  if (include_last && ends.empty())
-    fail("{}: with include_last_offset at least one offset is needed", name);
-  if (!include_last) ends.push_back(n);
-  return ends;
+};
+
+/// Blocks whose scores stay in a CPU's cache, or fill a GPU.
+std::vector<Block> blocks_of(const Attention& a) {
+  const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 26,
+                row = std::max<int64_t>(a.keys(), 1);
+  const int64_t all[] = {a.batch(), a.heads(), a.queries()};
+  if (all[0] * all[1] * all[2] == 0) return {};
+  int64_t n[] = {1, 1, 1}, each = row;
+  n[2] = std::min(all[2], std::max<int64_t>(most / each, 16)), each *= std::max<int64_t>(n[2], 1);
+  if (n[2] == all[2]) n[1] = std::min(all[1], std::max<int64_t>(most / each, 1)), each *= n[1];
+  if (n[2] == all[2] && n[1] == all[1]) n[0] = std::min(all[0], std::max<int64_t>(most / each, 1));
+  std::vector<Block> list;
+  for (int64_t b = 0; b < all[0]; b += n[0])
+    for (int64_t h = 0; h < all[1]; h += n[1])
+      for (int64_t i = 0; i < all[2]; i += n[2]) {
+        Block k{{b, h, i}, {}, a.keys()};
+        for (int d = 0; d < 3; ++d) k.n[d] = std::min(n[d], all[d] - k.first[d]);
+        if (a.causal) k.keys = std::min(k.keys, i + k.n[2]);
+        list.push_back(k);
+      }
+  return list;
 }
 
-/// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
-Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
-  const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
-  int64_t most = 1;
-  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
-  std::vector<int64_t> place, there;
-  for (int64_t b = 0; b < bags; ++b) {
-    check_interrupt();
-    for (int64_t k = 0; k < most; ++k) {
-      const int64_t at = ends[size_t(b)] + k;
-      there.push_back(at < ends[size_t(b + 1)]);
-      place.push_back(there.back() ? at : 0);
-    }
-  }
-  const Tensor at = to(constants(place), rows.device());
-  const Tensor inside = reshape(
-      logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
-  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
-  const Tensor best = max_along(where(inside, lines, -INFINITY), 1).values;
-  return where(any(inside, {1}), best, 0.0);
+/// 0 or 1 / (1 - p) for each score of a block: the numbers that one draw for all scores would give.
+Tensor dropout_factors(const Attention& a, const Block& k) {
+  const int64_t first =
+                    ((k.first[0] * a.heads() + k.first[1]) * a.queries() + k.first[2]) * a.keys(),
+                n = k.n[0] * k.n[1] * k.n[2] * a.keys(), group = 4, before = first % group;
+  const Tensor drawn = empty({before + n}, Dtype::f32, a.q.device());
+  drawn.device().random({Distribution::uniform, Dtype::f32, drawn.data(), before + n, a.seed,
+                         a.counter + uint64_t(first / group), 0, 0});
+  const Tensor u = reshape(slice(drawn, 0, before, n), {k.n[0], k.n[1], k.n[2], a.keys()});
+  const Tensor kept = ge(slice(u, 3, 0, k.keys), a.dropout);
+  return to(kept, a.q.dtype()) * (a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
 }
 
-Tensor weighted(const Tensor& rows, const Tensor& factor) {
-  return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
-}
-
-/// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
-template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
-  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
-                row = std::max<int64_t>(x.size(1), 1);
-  const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
-  for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
-}
-
-/// sum of x[at[i]] * y[bag[i]] over each row.
-Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
-  const auto part = [&](int64_t from, int64_t n) {
-    return sum(
-        index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}),
-        {1});
+/// Which keys the queries see by their order: key j by query i >= j.
+Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t keys) {
+  const auto count = [&](int64_t from, int64_t n) {
+    return range(double(from), double(from + n - 1), 1, Dtype::i64, a.q.device());
   };
-  if (grad_enabled()) return part(0, at.numel());
-  const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
-  in_runs(x, at.numel(), 1,
-          [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
-  return out;
+  return ge(unsqueeze(count(first, queries), 1), count(0, keys));
 }
 
-/// [bags x features]: row bag[i] is the sum of its x[at[i]] * factor[i], or of x[at[i]] without
-/// factors. each > 0: so many follow each other in each bag. All rows at once are never in memory.
-Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
-                    int64_t bags, int64_t each = 0) {
-  const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
-  Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
+/// Which keys a mask leaves.
+Tensor not_forbidden(const Tensor& mask) {
+  return mask.dtype() == Dtype::b8 ? mask : ne(mask, -INFINITY);
+}
+
+/// Whether each query sees some key, where one of the mask's rows allows none; otherwise undefined.
+Tensor some_key(const Tensor& mask) {
+  if (!mask.defined()) return {};
+  const Tensor some = any(not_forbidden(mask), {-1}, true);
+  return reports_synchronously(some.device()) && all(some).item() != 0 ? Tensor() : some;
+}
+
+Tensor masked(const Tensor& scores, const Tensor& mask) {
+  if (mask.dtype() == Dtype::b8) return where(mask, scores, -INFINITY);
+  return scores + to(mask, scores.dtype());
+}
+
+/// The probabilities of a block, of queries that are scaled.
+Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
+  Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
+  Tensor sees = some.defined() ? k.of(some) : some, order;
+  if (a.causal && k.keys > k.first[2] + 1)
+    s = masked(s, order = causal_mask(a, k.first[2], k.n[2], k.keys));
+  if (a.mask.defined()) {
+    const Tensor mask = k.of(a.mask), part = mask.size(3) == 1 ? mask : slice(mask, 3, 0, k.keys);
+    s = masked(s, part);
+    const Tensor allowed = a.causal ? not_forbidden(part) : Tensor();
+    if (a.causal) sees = any(order.defined() ? logical_and(order, allowed) : allowed, {-1}, true);
+  }
+  s = softmax(s, -1);
+  return sees.defined() ? where(sees, s, 0.0) : s;
+}
+
+/// Whether x has its heads beside the features in memory: it was cut from one product.
+bool heads_inside(const Tensor& x) {
+  return x.stride(1) < x.stride(2) && x.size(1) > 1 && x.size(2) > 1;
+}
+/// x * factor, in the order of memory.
+Tensor scaled(const Tensor& x, double factor) {
+  if (!heads_inside(x)) return x * factor;
+  return transpose(transpose(x, 1, 2) * factor, 1, 2);
+}
+/// Uninitialised, with x's leading sizes and these features, and the order of x in memory.
+Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
+  const bool inside = heads_inside(x);
+  const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
+  const Shape shape = inside ? Shape{b, n, h, features} : Shape{b, h, n, features};
+  const Tensor t = cleared ? zeros(shape, x) : empty(shape, x);
+  return inside ? transpose(t, 1, 2) : t;
+}
+
+/// The result; where one block is all, its probabilities too.
+TensorList forward(const Attention& a, const Tensor& some) {
+  const Tensor q = scaled(a.q, a.scale), out = laid_out_as(a.q, a.v.size(3));
+  const std::vector<Block> list = blocks_of(a);
+  Tensor p;
+  for (const Block& k : list) {
+    check_interrupt();
+    p = probabilities(a, q, some, k);
+    matmul_into(kAttention, k.of(out), a.dropout > 0 ? p * dropout_factors(a, k) : p,
+                slice(k.of_keys(a.v), 2, 0, k.keys));
+  }
+  if (list.size() == 1) return {out, p};
+  return {out};
+}
+
+TensorList backward(const Attention& a, const Tensor& some, const Tensor& known, const Tensor& g) {
+  const std::vector<Block> list = blocks_of(a);
+  const Tensor q = scaled(a.q, a.scale), scaled_k = scaled(a.k, a.scale);
+  const bool adds = list.size() != 1 || list[0].keys < a.keys();
+  const Tensor dq = laid_out_as(a.q, a.q.size(3)), dk = laid_out_as(a.k, a.k.size(3), adds),
+               dv = laid_out_as(a.v, a.v.size(3), adds);
+  for (const Block& b : list) {
+    check_interrupt();
+    const auto seen = [&](const Tensor& x) { return slice(b.of_keys(x), 2, 0, b.keys); };
+    const Tensor p = known.defined() ? known : probabilities(a, q, some, b), slope = b.of(g);
+    Tensor dp = matmul(slope, transpose(seen(a.v), 2, 3)), used = p;
+    if (a.dropout > 0) {
+      const Tensor factors = dropout_factors(a, b);
+      dp = dp * factors, used = p * factors;
+    }
+    matmul_into(kAttention, seen(dv), transpose(used, 2, 3), slope, adds);
+    const Tensor ds = softmax_gradient(p, dp);
+    matmul_into(kAttention, b.of(dq), ds, seen(scaled_k));
+    matmul_into(kAttention, seen(dk), transpose(ds, 2, 3), b.of(q), adds);
+  }
+  return {dq, dk, dv};
+}
+
+/// The same in recorded operations, with all scores in memory. Queries that see no key see all, and
+/// their result is 0: so no gradient is NaN.
+Tensor composed(const Attention& a) {
+  const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
+  Tensor s = matmul(a.q * a.scale, transpose(a.k, 2, 3)), allowed;
+  if (a.causal) allowed = causal_mask(a, 0, a.queries(), a.keys());
+  if (a.mask.defined()) {
+    const Tensor keys = not_forbidden(a.mask);
+    allowed = allowed.defined() ? logical_and(allowed, keys) : keys;
+    if (a.mask.dtype() != Dtype::b8) s = s + to(where(keys, a.mask, 0.0), s.dtype());
+  }
+  Tensor some;
+  if (allowed.defined()) {
+    some = any(allowed, {-1}, true);
+    s = where(logical_or(allowed, logical_not(some)), s, -INFINITY);
+  }
+  Tensor p = softmax(s, -1);
+  if (some.defined()) p = where(some, p, 0.0);
+  if (a.dropout > 0) p = p * dropout_factors(a, whole);
+  return matmul(p, a.v);
+}
+
+Tensor recorded(const Attention& a) {
+  const Tensor some = a.causal ? Tensor() : some_key(a.mask);
+  if (wants_grad(a.mask)) return composed(a);
+  TensorList made;
   {
     NoGrad off;
-    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
-      const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
-      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
-      if (each)
-        copy_elements(slice(out, 0, from / each, n / each),
-                      sum(reshape(rows, {n / each, each, x.size(1)}), {1}));
-      else index_add(out, 0, {slice(bag, 0, from, n)}, to(rows, out.dtype()), 1, true);
-    });
-    out = to(out, dtype);
+    made = forward(a, some);
   }
-  if (!wants_grad(x, factor)) return out;
-  static const NodeType type{"embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
-                               const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
-                               const Tensor factor = node.get(3);
-                               if (node.wants(0))
-                                 dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
-                               if (node.wants(1))
-                                 dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
-                             }};
-  record(type, out, {&x, &factor})
-      .save(0, x, 0)
-      .save(1, at, Node::kOther)
-      .save(2, bag, Node::kOther)
-      .save(3, factor, 1);
-  return out;
+  if (!wants_grad(a.q, a.k, a.v)) return made[0];
+  const Tensor p = made.size() > 1 ? made[1] : Tensor();
+  Attention rest = a;
+  rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
+  const auto way_back = [=](const TensorList& g) -> TensorList {
+    const TensorList saved = saved_tensors();
+    Attention of = rest;
+    of.q = saved[0], of.k = saved[1], of.v = saved[2], of.mask = saved[3];
+    if (!grad_enabled()) return backward(of, some, p, g[0]);
+    return recorded_gradients(
+        [&](const TensorList& in) {
+          Attention again = of;
+          again.q = in[0], again.k = in[1], again.v = in[2];
+          return TensorList{composed(again)};
+        },
+        {of.q, of.k, of.v}, g);
+  };
+  return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {false}, {a.q, a.k, a.v, a.mask},
+                         way_back)[0];
+}
+
+/// A key or a value whose heads are repeated so that each head of the query has one.
+Tensor for_heads(const Tensor& q, const Tensor& x) {
+  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
+  if (given == 0 || heads % given != 0)
+    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}",
+         kAttention, q.shape(), x.shape());
+  return heads == given ? x : repeat_interleave(x, heads / given, -3);
+}
+
+/// x with these sizes before its last two, as [batch x heads x ..].
+Tensor in_four(const Tensor& x, const Shape& lead) {
+  const int last = std::max(lead.size() - 1, 0);
+  const Shape matrix = x.shape().from(x.dim() - 2),
+              four = joined({product(lead.first(last)), product(lead.from(last))}, matrix);
+  return x.shape() == four ? x : reshape(expand(x, joined(lead, matrix)), four);
+}
+
+/// The mask as [.. x .. x .. x ..], of sizes 1 where it repeats.
+Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
+                    const Shape& scores) {
+  if (mask.dtype() != Dtype::b8 && !is_float(mask.dtype()))
+    fail("{}: attn_mask is {}; use a bool or a float tensor", kAttention, mask.dtype());
+  if (broadcast(kAttention, scores, mask.shape()) != scores)
+    fail("{}: attn_mask is {}, the scores are {}", kAttention, mask.shape(), scores);
+  check_together(kAttention, a.q, mask);
+  Tensor m = mask;
+  while (m.dim() < 4) m = unsqueeze(m, 0);
+  if (m.dim() == 4 && lead.size() <= 2) return m;
+  return in_four(m, lead);
+}
+
+void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
+           bool causal) {
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+    fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)",
+         kAttention, q.shape(), k.shape(), v.shape());
+  if (k.size(-1) != q.size(-1))
+    fail("{}: the query {} and the key {} have different last sizes", kAttention, q.shape(),
+         k.shape());
+  if (v.size(-2) != k.size(-2))
+    fail("{}: the key {} and the value {} have different lengths", kAttention, k.shape(),
+         v.shape());
+  for (const Tensor& x : {q, k, v}) {
+    check_float(kAttention, x, "an input is");
+    check_together(kAttention, q, x);
+  }
+  const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(-2) == 1;
+  if (causal && mask.defined() && !of_keys)
+    fail("{}: give attn_mask or is_causal, not both (but for a mask of keys, [.. x 1 x keys])",
+         kAttention);
+  if (!(dropout_p >= 0 && dropout_p <= 1))
+    fail("{}: dropout_p is {}, it must lie in 0..1", kAttention, show(dropout_p));
 }
 
 }  // namespace
 
-Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
-                     const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
-  const char* name = "embedding_bag";
-  if (ids.dim() != 1 && ids.dim() != 2)
-    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name, ids.shape());
-  if (offsets.defined() != (ids.dim() == 1))
-    fail("{}: {}", name,
-         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
-                        : "offsets are for ids in one row; (bags x ids) has none");
-  check_float(name, weight, "the weight is", "weight");
-  if (per_sample.defined() && mode != Bag::sum)
-    fail("{}: per_sample_weights are for mode 'sum'", name);
-  if (per_sample.defined() && per_sample.shape() != ids.shape())
-    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name, per_sample.shape(),
-         ids.shape());
-  const int64_t n = ids.numel();
-  std::vector<int64_t> ends;
-  if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
-  else
-    for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
-  const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
-  const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
-  const int64_t pad = padding_row(name, weight, padding);
-  Tensor at = checked_ids(name, flat, weight.size(0)), kept;
-  if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
-  if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
-    return largest_of_bags(embedding(flat, weight, padding),
-                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
-  int64_t each = offsets.defined() ? 0 : ids.size(1);
-  Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
-    for (int64_t b = 0; b < bags; ++b) {
-      check_interrupt();
-      std::fill(p + ends[size_t(b)], p + ends[size_t(b + 1)], b);
-    }
-  });
-  bag = to(bag, weight.device());
-  Tensor factor = per_sample;
-  if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);
-  if (padding) {
-    at = masked_select(at, kept), bag = masked_select(bag, kept), each = 0;
-    if (factor.defined()) factor = masked_select(factor, kept);
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask, double dropout_p, bool causal,
+                                    std::optional<double> scale, bool gqa) {
+  if (gqa)
+    return scaled_dot_product_attention(q, for_heads(q, k), for_heads(q, v), mask, dropout_p,
+                                        causal, scale);
+  check(q, k, v, mask, dropout_p, causal);
+  const auto leading = [](const Tensor& x) { return x.shape().first(x.dim() - 2); };
+  const Shape lead =
+      broadcast(kAttention, broadcast(kAttention, leading(q), leading(k)), leading(v));
+  const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
+  // The tensor cores of a GPU take 16-bit floats as they are.
+  const Dtype computed = is_cpu(q.device()) ? wide(dtype) : dtype;
+  const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
+  const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
+  Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
+              dropout_p, causal,  0,       0};
+  if (mask.defined()) { a.mask = mask_in_four(mask, a, lead, joined(lead, {l, s})); }
+  if (dropout_p > 0) {
+    Generator& from = default_generator();
+    a.seed = from.initial_seed(), a.counter = from.counter();
+    from.set_counter(a.counter + uint64_t((checked_count(kAttention, a.scores()) + 3) / 4));
   }
-  const Tensor sums = sums_of_rows(weight, at, bag, factor, bags, each);
-  if (mode != Bag::mean) return sums;
-  const Tensor counts = index_add(zeros({bags}, sums), 0, bag, ones(bag.shape(), sums));
-  return sums / unsqueeze(maximum(counts, 1.0), 1);
-}
-
-Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
-  if (classes && *classes < 1) fail("one_hot: num_classes is {}, it must be at least 1", *classes);
-  if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
-  const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
-  const int64_t n = classes ? *classes : amax(at).at_integer(0) + 1;
-  const Shape shape = joined(ids.shape(), {n});
-  checked_count("one_hot", shape);
-  if (at.numel() == 0) return zeros(shape, Dtype::i64, ids.device());
-  const Tensor column = unsqueeze(at, 1);
-  return reshape(scatter_add(zeros({at.numel(), n}, Dtype::i64, ids.device()), 1, column,
-                             ones(column.shape(), Dtype::i64, ids.device())),
-                 shape);
-}
-
-Tensor glu(const Tensor& x, Dim dim) {
-  const int d = wrap_dim("glu", dim, x.dim());
-  if (x.dim() == 0 || x.size(d) % 2 != 0)
-    fail("glu: {} cannot be halved along dimension {}", x.shape(), d + 1);
-  const int64_t half = x.size(d) / 2;
-  return slice(x, d, 0, half) * sigmoid(slice(x, d, half, half));
-}
-
-Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
-  const bool fits = weight.dim() == 3 && x.dim() > 0 && y.dim() == x.dim() &&
-                    x.size(-1) == weight.size(1) && y.size(-1) == weight.size(2);
-  bool same = fits;
-  for (int d = 0; same && d + 1 < x.dim(); ++d) same = x.size(d) == y.size(d);
-  if (!same)
-    fail(
-        "bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
-        "(out x in1 x in2)",
-        x.shape(), y.shape(), weight.shape());
-  const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
-  if (bias.defined() && bias.shape() != Shape{out})
-    fail("bilinear: the bias is {}, the weight {}", bias.shape(), weight.shape());
-  Shape shape = x.shape();
-  shape[x.dim() - 1] = out;
-  shape.push(in2);
-  const Tensor half = matmul(x, reshape(permute(weight, {1, 0, 2}), {in1, out * in2}));
-  const Tensor sums = sum(reshape(half, shape) * unsqueeze(y, -2), {-1});
-  return bias.defined() ? sums + bias : sums;
-}
-
-namespace {
-
-/// x with its last three dimensions split into `sizes`, permuted, and seen in the shape `result`.
-Tensor permuted(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
-  const Shape lead = x.shape().first(x.dim() - 3);
-  Shape dims;
-  for (int d = 0; d < lead.size(); ++d) dims.push(d);
-  for (int64_t d : order) dims.push(lead.size() + d);
-  return reshape(permute(reshape(x, joined(lead, sizes)), dims), joined(lead, result));
-}
-
-}  // namespace
-
-Tensor pixel_shuffle(const Tensor& x, int64_t r) {
-  const int d = x.dim() - 3;
-  if (d < 0)
-    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
-  if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
-    fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
-         x.size(d), x.shape());
-  const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
-  return permuted(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
-}
-
-Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
-  const int d = x.dim() - 3;
-  if (d < 0)
-    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
-  if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
-    fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
-         r, x.shape());
-  const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
-  return permuted(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
-}
-
-Tensor channel_shuffle(const Tensor& x, int64_t groups) {
-  if (x.dim() < 3)
-    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", x.shape());
-  const int64_t c = x.size(1);
-  if (groups < 1 || c % groups != 0)
-    fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
-         x.shape());
-  return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
+  const Shape shape = joined(lead, {l, v.size(-1)});
+  const Tensor out = recorded(a);
+  return to(out.shape() == shape ? out : reshape(out, shape), dtype);
 }
 
 }  // namespace mt

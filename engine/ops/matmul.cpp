@@ -198,4 +198,25 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return out;
 }
 
+Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  const bool fits = weight.dim() == 3 && x.dim() > 0 && y.dim() == x.dim() &&
+                    x.size(-1) == weight.size(1) && y.size(-1) == weight.size(2);
+  bool same = fits;
+  for (int d = 0; same && d + 1 < x.dim(); ++d) same = x.size(d) == y.size(d);
+  if (!same)
+    fail(
+        "bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
+        "(out x in1 x in2)",
+        x.shape(), y.shape(), weight.shape());
+  const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
+  if (bias.defined() && bias.shape() != Shape{out})
+    fail("bilinear: the bias is {}, the weight {}", bias.shape(), weight.shape());
+  Shape shape = x.shape();
+  shape[x.dim() - 1] = out;
+  shape.push(in2);
+  const Tensor half = matmul(x, reshape(permute(weight, {1, 0, 2}), {in1, out * in2}));
+  const Tensor sums = sum(reshape(half, shape) * unsqueeze(y, -2), {-1});
+  return bias.defined() ? sums + bias : sums;
+}
+
 }  // namespace mt

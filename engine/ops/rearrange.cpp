@@ -389,6 +389,53 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   return out.impl()->storage == x.impl()->storage ? clone(out) : out;
 }
 
+// ---- pixels and channels ------------------------------------------------------------------------
+
+namespace {
+
+/// x with its last three dimensions split into `sizes`, permuted, and seen in the shape `result`.
+Tensor permuted(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
+  const Shape lead = x.shape().first(x.dim() - 3);
+  Shape dims;
+  for (int d = 0; d < lead.size(); ++d) dims.push(d);
+  for (int64_t d : order) dims.push(lead.size() + d);
+  return reshape(permute(reshape(x, joined(lead, sizes)), dims), joined(lead, result));
+}
+
+}  // namespace
+
+Tensor pixel_shuffle(const Tensor& x, int64_t r) {
+  const int d = x.dim() - 3;
+  if (d < 0)
+    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
+  if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
+    fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
+         x.size(d), x.shape());
+  const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
+  return permuted(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
+}
+
+Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
+  const int d = x.dim() - 3;
+  if (d < 0)
+    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)", x.shape());
+  if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
+    fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
+         r, x.shape());
+  const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
+  return permuted(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
+}
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups) {
+  if (x.dim() < 3)
+    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", x.shape());
+  const int64_t c = x.size(1);
+  if (groups < 1 || c % groups != 0)
+    fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
+         x.shape());
+  return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
+}
+
 // ---- joins --------------------------------------------------------------------------------------
 
 namespace {

@@ -1,0 +1,226 @@
+// embedding.cpp -- rows of a table by ids: embeddings, bags of them, one-hot
+#include "engine/ops/attention.h"
+
+#include <cmath>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
+#include "engine/core/host.h"
+#include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// ids as positions from 0 below `size`; refuses others by their place.
+Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
+  check_integers(name, ids, "ids", "ids");
+  const Tensor read = reshape(to(ids, Dtype::i64), {-1});
+  // Wraps around for the least integers.
+  const Tensor at = read - scalar(index_base(), Dtype::i64);
+  check_counted(IndexBound::id, name, read, at, size);
+  return at;
+}
+
+/// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
+int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
+  if (weight.dim() != 2)
+    fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
+  const int64_t n = weight.size(0);
+  const int base = index_base();
+  if (!padding) return -1;
+  const int64_t row = padding->among(n);
+  if (row < 0 || row >= n)
+    fail("{}: padding_idx is {}, outside {}..{}", name,
+         *padding < 0 ? padding->at : *padding + base, base, n - 1 + base);
+  return row;
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding) {
+  const int64_t pad = padding_row("embedding", weight, padding);
+  const Tensor at = checked_ids("embedding", ids, weight.size(0));
+  const Shape shape = joined(ids.shape(), {weight.size(1)});
+  checked_count("embedding", shape);
+  Tensor rows = index_select(weight, 0, at);
+  if (padding && wants_grad(weight)) {
+    const Tensor pads = unsqueeze(eq(at, scalar(double(pad), Dtype::i64)), 1);
+    rows = where(pads, rows.detach(), rows);
+  }
+  return reshape(rows, shape);
+}
+
+namespace {
+
+/// Where each bag begins among n ids, and where the last ends.
+std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
+  const char* name = "embedding_bag";
+  if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
+    fail("{}: the offsets are {} {}; expected a row of integers", name, offsets.dtype(),
+         offsets.shape());
+  const int base = index_base();
+  const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
+  std::vector<int64_t> ends;
+  for (int64_t i = 0; i < begins.numel(); ++i) {
+    const int64_t given = begins.at_integer(i), least = i ? ends.back() + base : base,
+                  most = i ? n + base : base;
+    if (given < least || given > most)
+      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
+           i + base, given, least, most, base);
+    ends.push_back(given - base);
+  }
+  if (include_last && ends.empty())
+    fail("{}: with include_last_offset at least one offset is needed", name);
+  if (!include_last) ends.push_back(n);
+  return ends;
+}
+
+/// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
+Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
+  const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
+  int64_t most = 1;
+  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
+  std::vector<int64_t> place, there;
+  for (int64_t b = 0; b < bags; ++b) {
+    check_interrupt();
+    for (int64_t k = 0; k < most; ++k) {
+      const int64_t at = ends[size_t(b)] + k;
+      there.push_back(at < ends[size_t(b + 1)]);
+      place.push_back(there.back() ? at : 0);
+    }
+  }
+  const Tensor at = to(constants(place), rows.device());
+  const Tensor inside = reshape(
+      logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
+  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
+  const Tensor best = max_along(where(inside, lines, -INFINITY), 1).values;
+  return where(any(inside, {1}), best, 0.0);
+}
+
+Tensor weighted(const Tensor& rows, const Tensor& factor) {
+  return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
+}
+
+/// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
+template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
+  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
+                row = std::max<int64_t>(x.size(1), 1);
+  const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
+  for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
+}
+
+/// sum of x[at[i]] * y[bag[i]] over each row.
+Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
+  const auto part = [&](int64_t from, int64_t n) {
+    return sum(
+        index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}),
+        {1});
+  };
+  if (grad_enabled()) return part(0, at.numel());
+  const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
+  in_runs(x, at.numel(), 1,
+          [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  return out;
+}
+
+/// [bags x features]: row bag[i] is the sum of its x[at[i]] * factor[i], or of x[at[i]] without
+/// factors. each > 0: so many follow each other in each bag. All rows at once are never in memory.
+Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
+                    int64_t bags, int64_t each = 0) {
+  const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
+  Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
+  {
+    NoGrad off;
+    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
+      const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
+      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      if (each)
+        copy_elements(slice(out, 0, from / each, n / each),
+                      sum(reshape(rows, {n / each, each, x.size(1)}), {1}));
+      else index_add(out, 0, {slice(bag, 0, from, n)}, to(rows, out.dtype()), 1, true);
+    });
+    out = to(out, dtype);
+  }
+  if (!wants_grad(x, factor)) return out;
+  static const NodeType type{"embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
+                               const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
+                               const Tensor factor = node.get(3);
+                               if (node.wants(0))
+                                 dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
+                               if (node.wants(1))
+                                 dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
+                             }};
+  record(type, out, {&x, &factor})
+      .save(0, x, 0)
+      .save(1, at, Node::kOther)
+      .save(2, bag, Node::kOther)
+      .save(3, factor, 1);
+  return out;
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
+                     const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
+  const char* name = "embedding_bag";
+  if (ids.dim() != 1 && ids.dim() != 2)
+    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name, ids.shape());
+  if (offsets.defined() != (ids.dim() == 1))
+    fail("{}: {}", name,
+         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
+                        : "offsets are for ids in one row; (bags x ids) has none");
+  check_float(name, weight, "the weight is", "weight");
+  if (per_sample.defined() && mode != Bag::sum)
+    fail("{}: per_sample_weights are for mode 'sum'", name);
+  if (per_sample.defined() && per_sample.shape() != ids.shape())
+    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name, per_sample.shape(),
+         ids.shape());
+  const int64_t n = ids.numel();
+  std::vector<int64_t> ends;
+  if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
+  else
+    for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
+  const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
+  const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
+  const int64_t pad = padding_row(name, weight, padding);
+  Tensor at = checked_ids(name, flat, weight.size(0)), kept;
+  if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
+  if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
+    return largest_of_bags(embedding(flat, weight, padding),
+                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
+  int64_t each = offsets.defined() ? 0 : ids.size(1);
+  Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
+    for (int64_t b = 0; b < bags; ++b) {
+      check_interrupt();
+      std::fill(p + ends[size_t(b)], p + ends[size_t(b + 1)], b);
+    }
+  });
+  bag = to(bag, weight.device());
+  Tensor factor = per_sample;
+  if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);
+  if (padding) {
+    at = masked_select(at, kept), bag = masked_select(bag, kept), each = 0;
+    if (factor.defined()) factor = masked_select(factor, kept);
+  }
+  const Tensor sums = sums_of_rows(weight, at, bag, factor, bags, each);
+  if (mode != Bag::mean) return sums;
+  const Tensor counts = index_add(zeros({bags}, sums), 0, bag, ones(bag.shape(), sums));
+  return sums / unsqueeze(maximum(counts, 1.0), 1);
+}
+
+Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
+  if (classes && *classes < 1) fail("one_hot: num_classes is {}, it must be at least 1", *classes);
+  if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
+  const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
+  const int64_t n = classes ? *classes : amax(at).at_integer(0) + 1;
+  const Shape shape = joined(ids.shape(), {n});
+  checked_count("one_hot", shape);
+  if (at.numel() == 0) return zeros(shape, Dtype::i64, ids.device());
+  const Tensor column = unsqueeze(at, 1);
+  return reshape(scatter_add(zeros({at.numel(), n}, Dtype::i64, ids.device()), 1, column,
+                             ones(column.shape(), Dtype::i64, ids.device())),
+                 shape);
+}
+
+}  // namespace mt
