@@ -115,7 +115,7 @@ template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, in
 }
 
 /// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
-/// elements pairwise, then the rest. With Fold 1 each element is widened.
+/// elements pairwise, then single packs in the same way, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
 __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
   using A = StateOf<Op, T>;
@@ -149,6 +149,12 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     if constexpr (Fold > 1) return Op::combine(total, A(join_run<Op, T, 1>(x + i, n - i)));
     if constexpr (Op::extreme != 0 && Fold == 1)
       total = Op::combine(total, short_extreme<Op, A>(x, i, n));
+    if constexpr (Op::extreme == 0 && Fold == 1)
+      if (i + width <= n) {  // one after the other they would take most of the time of short rows
+        Pack<A> part = load(i);
+        for (i += width; i + width <= n; i += width) part = Op::combine(part, load(i));
+        total = Op::combine(total, join_lanes<Op, A>(part));
+      }
     A rest = Op::template identity<A>();
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
