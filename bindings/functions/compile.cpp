@@ -135,18 +135,37 @@ int reduce_pairs(Args& a) {
   return a.push(ir::reduce_pairs(pair, x, dim));
 }
 
+/// Whether a table holds {out=..} and nothing else.
+bool holds_only_out(lua_State* L, int table) {
+  lua_getfield(L, table, "out");
+  int entries = lua_isnil(L, -1) ? 2 : 0;
+  lua_pop(L, 1);
+  for (lua_pushnil(L); lua_next(L, table) != 0; lua_pop(L, 1)) ++entries;
+  return entries == 1;
+}
+
 /// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
 /// run, which reads no numbers}, what errors call it, the Lua function for all other calls: it takes whether
 /// there are tensors alone, and the arguments.
 int call_compiled(Args& a) {
   lua_State* L = a.L;
-  const int n = lua_gettop(L);
+  const int given = lua_gettop(L);
+  const bool into = given > 1 && lua_istable(L, given) && holds_only_out(L, given);
+  const int n = given - into;
   bool plain = n > 0;
   for (int k = 1; k <= n && plain; ++k) plain = shape_at(L, k);
   if (plain && !recording) {  // a recorded call shows its program
     lua_rawgeti(L, lua_upvalueindex(3), n);
-    const auto* e = static_cast<const ir::Expression*>(lua_touserdata(L, -1));
+    auto* const e = static_cast<ir::Expression*>(lua_touserdata(L, -1));
     lua_pop(L, 1);
+    if (e && into) {
+      lua_getfield(L, given, "out");
+      lua_replace(L, given);
+      lua_pushlightuserdata(L, e), lua_insert(L, 1);
+      lua_pushvalue(L, lua_upvalueindex(4)), lua_insert(L, 2);
+      lua_pushnil(L), lua_insert(L, 3);
+      return run_program(a);
+    }
     if (e) {
       static constexpr double no_numbers[256] = {};
       TensorList inputs;
@@ -158,9 +177,9 @@ int call_compiled(Args& a) {
   }
   lua_pushvalue(L, lua_upvalueindex(5));
   lua_insert(L, 1);
-  lua_pushboolean(L, plain);
+  lua_pushboolean(L, plain && !into);
   lua_insert(L, 2);
-  lua_call(L, n + 1, LUA_MULTRET);
+  lua_call(L, given + 1, LUA_MULTRET);
   return lua_gettop(L);
 }
 const Entry kCompiled{"compiled(..)", "A compiled function.", Body(call_compiled) | kKeepsNames};
