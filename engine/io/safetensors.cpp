@@ -149,7 +149,7 @@ const Tensor& TensorFile::at(std::string_view name) const {
     if (t.name == name) return t.tensor;
     names += (names.empty() ? "" : ", ") + t.name;
   }
-  if (names.size() > 200) names = names.substr(0, 200) + "..";
+  if (names.size() > 200) names.replace(200, names.npos, "..");
   fail("no tensor '{}' in the file; it has {}", name, names.empty() ? "none" : names);
 }
 

@@ -1,5 +1,5 @@
 // dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are no elementwise formulas
-#include "engine/ops/attention.h"
+#include "engine/ops/dropout.h"
 
 #include <cmath>
 

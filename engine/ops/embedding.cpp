@@ -1,5 +1,5 @@
 // embedding.cpp -- rows of a table by ids: embeddings, bags of them, one-hot
-#include "engine/ops/attention.h"
+#include "engine/ops/embedding.h"
 
 #include <cmath>
 

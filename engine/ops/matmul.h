@@ -9,6 +9,8 @@ namespace mt {
 Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
 /// x . weight' + bias for x (.., in), weight (out, in), bias (out) or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// x . weight[o] . y for each o, + bias; weight (out, in1, in2).
+Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {});
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any
 /// strides, one dtype that verbs take.
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,

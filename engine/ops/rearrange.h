@@ -37,6 +37,13 @@ constexpr std::array<const char*, 4> names_of(Padding) {
 Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,
            double value = 0);
 
+/// (.., c r^2, h, w) as (.., c, h r, w r).
+Tensor pixel_shuffle(const Tensor& x, int64_t factor);
+/// (.., c, h r, w r) as (.., c r^2, h, w).
+Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
+/// The channels (dimension 1) dealt out to groups in turn.
+Tensor channel_shuffle(const Tensor& x, int64_t groups);
+
 /// As numpy's: joined along the first dimension, the second (of 1-d the first), the third, as columns; 1-d tensors
 /// are rows in vstack.
 Tensor vstack(const TensorList&);
