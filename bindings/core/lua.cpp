@@ -41,8 +41,8 @@ constinit thread_local CallState calls;
 
 /// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
 /// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
-/// caches, so the slack is 8 times the heap, from 1 to 256 MiB (with at
-/// most 32 the steps of a perceptron beside 32 MiB of words took 2.4 times as long):
+/// caches, so the slack is 8 times the heap, from 1 to 256 MiB (with at most 32, a perceptron's steps
+/// beside 32 MiB of words took 2.4 times as long):
 /// - Storages are then reused while they are in the second-level cache. Those of 32 KiB and more wait
 ///   for one MiB more: few share a cycle, and long loops fetch ahead what has left that cache.
 /// - Where they cannot, the slack being more than that cache has, or storages half a MiB, they wait for

@@ -198,6 +198,10 @@ test('samplers', function()
   local batches = data.DataLoader(set, {batch_sampler = data.BatchSampler(data.RandomSampler(set), 3), seed = 2})
   eq(batches:size(), 3)
   eq(sorted(flat(epoch(batches))), first(8))
+end)
+
+test('batches as lists of positions', t.on_cpu(function()
+  local set = numbers(8)
   for _, workers in ipairs{0, 2} do
     local lists = data.DataLoader(set, {batch_sampler = {{1, 2}, {3}, {8, 5, 6}}, workers = workers})
     eq({lists:size(), epoch(lists), epoch(lists)}, {3, {{1, 2}, {3}, {8, 5, 6}}, {{1, 2}, {3}, {8, 5, 6}}})
@@ -205,7 +209,7 @@ test('samplers', function()
   raises(function() epoch(data.DataLoader(set, {batch_sampler = {{1, 9}}})) end, 'position 9 is outside 1..8')
   raises(function() data.DataLoader(set, {batch_sampler = {1, 2}}) end,
     'batch_sampler must be a list of lists of positions or an object with iter')
-end)
+end))
 
 test('collate: tensors, numbers, booleans, strings, tables; one of the user', function()
   local function set_of(get) return {size = function() return 4 end, get = get} end
