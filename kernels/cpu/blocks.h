@@ -101,16 +101,16 @@ struct Operand {
     U* to = reinterpret_cast<U*>(buffer);
     const auto gather_rows = [&](int64_t offset, int64_t many, int64_t length) {
       const U* from = reinterpret_cast<const U*>(data) + offset;
-      for (int64_t r = 0; r < many; ++r, to += length, from += across)
-        if (step == 0 && length >= width) {
-          const U value = *from;
-          for (int64_t k = 0; k < length; k += width)
-            for (int64_t l = 0; l < width; ++l) to[k + l] = value;
-        } else if (step == 1) {
-          for (int64_t k = 0; k < length; ++k) to[k] = from[k];
-        } else {
-          for (int64_t k = 0; k < length; ++k) to[k] = from[k * step];
-        }
+      if (step != 0 || length < width) {
+        move_rows(to, length, 1, from, across, step, many, length);
+        to += many * length;
+        return;
+      }
+      for (int64_t r = 0; r < many; ++r, to += length, from += across) {
+        const U value = *from;
+        for (int64_t k = 0; k < length; k += width)
+          for (int64_t l = 0; l < width; ++l) to[k + l] = value;
+      }
     };
     const int64_t head = smaller(n, ceil_div(at, row) * row - at), end = at + n;
     if (head > 0) gather_rows(offset_of(at, ndim, size, stride), 1, head);

@@ -164,18 +164,10 @@ bool one_row(const Copy& c) {
 /// The rows [first, end), short ones of elements of the size of U.
 template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
   const int last = c.ndim - 1;
-  const int64_t n = c.size[last], to = c.out_stride[last], from = c.in_stride[last];
-  const int64_t out_step = c.out_stride[last - 1], in_step = c.in_stride[last - 1];
   const auto copy_rows = [&](const int64_t(&offset)[2], int64_t rows) {
-    U* out = static_cast<U*>(c.out) + offset[0];
-    const U* in = static_cast<const U*>(c.in) + offset[1];
-    for (int64_t r = 0; r < rows; ++r, out += out_step, in += in_step)
-      if (to == 1 && from == 1) {
-        MT_INDEPENDENT
-        for (int64_t k = 0; k < n; ++k) out[k] = in[k];
-      } else {
-        for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
-      }
+    move_rows(static_cast<U*>(c.out) + offset[0], c.out_stride[last - 1], c.out_stride[last],
+              static_cast<const U*>(c.in) + offset[1], c.in_stride[last - 1], c.in_stride[last],
+              rows, c.size[last]);
   };
   each_group<2>(first, end, c.ndim, c.size, {c.out_stride, c.in_stride}, copy_rows);
 }

@@ -30,6 +30,19 @@ template <int Operands> struct RowWalk {
   }
 };
 
+/// `rows` short rows of n elements; those of a row are `to` and `from` apart.
+template <class U>
+inline void move_rows(U* out, int64_t out_step, int64_t to, const U* in, int64_t in_step,
+                      int64_t from, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, out += out_step, in += in_step)
+    if (to == 1 && from == 1) {
+      MT_INDEPENDENT
+      for (int64_t k = 0; k < n; ++k) out[k] = in[k];
+    } else {
+      for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
+    }
+}
+
 /// The rows [first, end) of operands of at least two dimensions, in groups that lie evenly apart: calls
 /// `run(the offsets of the group's first row, how many rows)`; the next is stride[ndim - 2] further.
 template <int Operands, class Run>
