@@ -94,7 +94,6 @@ bool StepReplay::has_hooks(const TensorImpl& x) {
 
 bool StepReplay::fits() const {
   if (cpu_threads() != threads_) return false;
-  std::vector<const Storage*> gradients;
   bool moved = false;
   for (const Guard& g : guards_) {
     const TensorImpl& x = *g.tensor.impl();
@@ -104,10 +103,16 @@ bool StepReplay::fits() const {
     if (g.before != Before::same) continue;
     if (!g.takes(x.grad)) return false;
     moved |= x.grad->storage != g.grad;
-    gradients.push_back(x.grad->storage);
   }
-  if (moved) std::sort(gradients.begin(), gradients.end());  // two leaves may share one now
-  return !moved || std::adjacent_find(gradients.begin(), gradients.end()) == gradients.end();
+  return !moved || !shares_gradients();
+}
+
+bool StepReplay::shares_gradients() const {
+  std::vector<const Storage*> gradients;
+  for (const Guard& g : guards_)
+    if (g.before == Before::same) gradients.push_back(g.tensor.impl()->grad->storage);
+  std::sort(gradients.begin(), gradients.end());
+  return std::adjacent_find(gradients.begin(), gradients.end()) != gradients.end();
 }
 
 bool StepReplay::Guard::takes(const TensorImpl* x) const {

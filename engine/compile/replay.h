@@ -129,6 +129,7 @@ class StepReplay {
   };
   StepReplay();
   static bool has_hooks(const TensorImpl&);
+  bool shares_gradients() const;  // two leaves one storage, among those whose gradient is kept
   bool looks_like(const StepReplay& other) const;
   void set_grads(size_t part) const;
   bool call(const Call&) const;
