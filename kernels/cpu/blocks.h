@@ -72,6 +72,10 @@ struct Operand {
   /// Whether the buffer holds repetitions for all blocks.
   bool periodic(bool one_row) const { return period == 1 || (!one_row && repeats_often()); }
   bool repeats_often() const { return period > 0 && 4 * period * item <= kBufferBytes; }
+  /// Whether blocks that end where a row ends are better.
+  bool by_rows(bool takes_one) const {
+    return !flat && (!repeats_often() || (takes_one && period == 1));
+  }
   /// The most elements of a block.
   int64_t longest(bool one_row) const {
     if (direct(one_row)) return kGrain;
@@ -197,7 +201,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_on
     prepare(operand);
     bool one_row = false;  // blocks end where a row ends
     if (row >= kShortRow)
-      for (int k = 0; k < used; ++k) one_row |= !operand[k].flat && !operand[k].repeats_often();
+      for (int k = 0; k < used; ++k) one_row |= operand[k].by_rows(takes_one);
     int64_t longest = kGrain;
     for (int k = 0; k < used; ++k) longest = smaller(longest, operand[k].longest(one_row));
     bool by_rows = one_row && operand[0].direct(true);

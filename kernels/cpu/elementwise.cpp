@@ -76,7 +76,7 @@ template <class Op, int Part, class T> struct Kernel {
     using F = op::Formula<Op, Part>;
     using P = simd::Pack;
     [[maybe_unused]] const P number[sizeof...(S) + 1] = {P(given[S])..., P(0)};
-    const auto make = [number](auto... x) __attribute__((always_inline)) {
+    const auto make = [=](auto... x) __attribute__((always_inline)) {
       return P(F::call(x..., number[S]...));
     };
     constexpr Shortcut way = shortcut<Op, Part>;

@@ -5,6 +5,7 @@
 #pragma once
 #include <type_traits>
 
+#include "kernels/cpu/fast_path.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/ops.h"
@@ -36,10 +37,12 @@ template <class T, int... Twice> MT_SIMD T power_of(T x, T y, HalfPowers<Twice..
   return r;
 }
 
-/// op::Pow and its slope by x, with these ways.
-template <class T> MT_SIMD T power(T x, T y) { return power_of(x, y, ShortPowers{}); }
-template <class T> MT_SIMD T power_slope(T g, T x, T y) {
-  return y == T(0) ? T(0) : g * y * power(x, y - T(1));
+/// op::Pow and its slope by x, with these ways; Short: whether `y` (the slope: `y` - 1) may be one of them.
+template <bool Short, class T> MT_SIMD T power(T x, T y) {
+  return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
+}
+template <bool Short, class T> MT_SIMD T power_slope(T g, T x, T y) {
+  return y == T(0) ? T(0) : g * y * power<Short>(x, y - T(1));
 }
 
 template <class T, int... Twice, class Loop>
@@ -47,23 +50,34 @@ bool with_short_power(T y, HalfPowers<Twice...>, const Loop& loop) {
   return ((y == T(Twice) / 2 && (loop(std::integral_constant<int, Twice>{}), true)) || ...);
 }
 
-template <class T> bool all_equal(int64_t n, const T* y) {
-  int64_t i = 1;
-  while (i < n && y[i] == *y) ++i;
-  return n > 0 && i == n;
+/// What a block's exponents y[i] - less have in common. A short one is one of 15 halves at most, or minus
+/// one: of its mantissa only the three highest bits are not 0.
+enum class Exponents { equal, long_ones, mixed };
+template <class T> Exponents common(int64_t n, const T* y, T less) {
+  using Bits = math::core::bits_of<T>;
+  constexpr Bits tail = (Bits(1) << (math::core::Real<T>::mantissa - 3)) - 1;
+  const Bits first = math::core::to_bits(*y - less);
+  Bits differs = 0, least = tail;
+  for (int64_t i = 0; i < n; ++i) {
+    const Bits bits = math::core::to_bits(y[i] - less), rest = bits & tail;
+    differs |= bits ^ first, least = rest < least ? rest : least;
+  }
+  return differs == 0 ? Exponents::equal : least ? Exponents::long_ones : Exponents::mixed;
+}
+/// loop(whether an exponent may be short).
+template <class Loop> MT_SIMD void with_any_short(Exponents kind, const Loop& loop) {
+  kind == Exponents::long_ones ? loop(std::false_type{}) : loop(std::true_type{});
 }
 
-/// data: the result, x and y; or the result, the incoming gradient, x and y. `one`: the input, from 0, that
-/// is one element for all; -1 for none.
-template <class T> void run_power(char* const* data, int64_t n, int one) {
-  T* const out = reinterpret_cast<T*>(data[0]);
-  const T* const x = reinterpret_cast<const T*>(data[1]);
-  const T* const y = reinterpret_cast<const T*>(data[2]);
+template <class T> void some_powers(int64_t n, T* out, const T* x, const T* y, int one) {
+  const Exponents kind = one == 1 ? Exponents::equal : common(n, y, T(0));
   if (one == 0) {
     const T base = *x;
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = power(base, y[i]);
-  } else if (one == 1 || all_equal(n, y)) {
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power<any.value>(base, y[i]);
+    });
+  } else if (kind == Exponents::equal) {
     const T exponent = *y;
     if (with_short_power(exponent, ShortPowers{}, [&](auto twice) {
           MT_INDEPENDENT
@@ -73,18 +87,19 @@ template <class T> void run_power(char* const* data, int64_t n, int one) {
     MT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = math::pow(x[i], exponent);
   } else {
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = power(x[i], y[i]);
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power<any.value>(x[i], y[i]);
+    });
   }
 }
-template <class T> void run_power_slope(char* const* data, int64_t n) {
-  T* const out = reinterpret_cast<T*>(data[0]);
-  const T* const g = reinterpret_cast<const T*>(data[1]);
-  const T* const x = reinterpret_cast<const T*>(data[2]);
-  const T* const y = reinterpret_cast<const T*>(data[3]);
-  if (!all_equal(n, y) || *y == T(0)) {
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = power_slope(g[i], x[i], y[i]);
+template <class T> void some_slopes(int64_t n, T* out, const T* g, const T* x, const T* y) {
+  const Exponents kind = common(n, y, T(1));
+  if (kind != Exponents::equal || *y == T(0)) {
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power_slope<any.value>(g[i], x[i], y[i]);
+    });
     return;
   }
   const T exponent = *y, less = exponent - T(1);
@@ -96,6 +111,25 @@ template <class T> void run_power_slope(char* const* data, int64_t n) {
     return;
   MT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = g[i] * exponent * math::pow(x[i], less);
+}
+
+/// data: the result, x and y. `one`: the input, from 0, that is one element for all; -1 for none.
+template <class T> void run_power(char* const* data, int64_t n, int one) {
+  T* const out = reinterpret_cast<T*>(data[0]);
+  const T* const x = reinterpret_cast<const T*>(data[1]);
+  const T* const y = reinterpret_cast<const T*>(data[2]);
+  for (int64_t at = 0; at < n; at += kProbe)
+    some_powers(smaller(kProbe, n - at), out + at, x + (one == 0 ? 0 : at), y + (one == 1 ? 0 : at),
+                one);
+}
+/// data: the result, the incoming gradient, x and y.
+template <class T> void run_power_slope(char* const* data, int64_t n) {
+  T* const out = reinterpret_cast<T*>(data[0]);
+  const T* const g = reinterpret_cast<const T*>(data[1]);
+  const T* const x = reinterpret_cast<const T*>(data[2]);
+  const T* const y = reinterpret_cast<const T*>(data[3]);
+  for (int64_t at = 0; at < n; at += kProbe)
+    some_slopes(smaller(kProbe, n - at), out + at, g + at, x + at, y + at);
 }
 
 }  // namespace MT_ISA
