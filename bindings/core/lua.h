@@ -7,6 +7,7 @@
 #include <lua.hpp>
 
 #include <atomic>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -197,8 +198,10 @@ class Args {
   int out_ = 0;
 };
 
-/// Runs `body` for a call with {out=t}, t at stack index `at` above the arguments: its result is written
-/// into t, which is returned.
+/// For a call with {out=t}, t at stack index `at` above the arguments: what `make` or `body` returns is
+/// written into t, which is returned.
+int write_into(Args&, int at, const std::function<Tensor()>& make);
+void check_one_result(int results);
 int run_into(Args&, int at, int (*body)(Args&));
 /// Whether an elementwise operation of these inputs can write there as it goes: out is none of them, or
 /// exactly one of them.

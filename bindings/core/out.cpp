@@ -25,7 +25,12 @@ void check_fits(const Tensor& out, const Tensor& made) {
 
 }  // namespace
 
-int run_into(Args& a, int at, int (*body)(Args&)) {
+void check_one_result(int results) {
+  if (results != 1)
+    fail("out=: this call has several results; take them as they are, and copy_ them");
+}
+
+int write_into(Args& a, int at, const std::function<Tensor()>& make) {
   lua_State* L = a.L;
   if (!tensor_at(L, at)) fail("out must be a tensor, got {}", describe(L, at));
   const Tensor out = *tensor_at(L, at);
@@ -39,16 +44,21 @@ int run_into(Args& a, int at, int (*body)(Args&)) {
         "mt.no_grad(function) around the call");
   check_writable("out", out);
   const Into into(shares ? nullptr : &out);
-  if (body(a) != 1)
-    fail("out=: this call has several results; take them as they are, and copy_ them");
-  const Tensor* made = tensor_at(L, -1);
-  if (!made) fail("out=: this call returns {}, no tensor", describe(L, -1));
-  if (!same_place(*made, out)) {
-    check_fits(out, *made);
-    copy_(out, *made);
+  if (const Tensor made = make(); !same_place(made, out)) {
+    check_fits(out, made);
+    copy_(out, made);
   }
   lua_pushvalue(L, at);
   return 1;
+}
+
+int run_into(Args& a, int at, int (*body)(Args&)) {
+  return write_into(a, at, [&a, body] {
+    check_one_result(body(a));
+    const Tensor* made = tensor_at(a.L, -1);
+    if (!made) fail("out=: this call returns {}, no tensor", describe(a.L, -1));
+    return *made;
+  });
 }
 
 bool may_write_to(const Args& a, const Tensor* const* inputs, int n) {

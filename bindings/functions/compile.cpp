@@ -135,13 +135,18 @@ int reduce_pairs(Args& a) {
   return a.push(ir::reduce_pairs(pair, x, dim));
 }
 
-/// Whether a table holds {out=..} and nothing else.
-bool holds_only_out(lua_State* L, int table) {
-  lua_getfield(L, table, "out");
-  int entries = lua_isnil(L, -1) ? 2 : 0;
-  lua_pop(L, 1);
-  for (lua_pushnil(L); lua_next(L, table) != 0; lua_pop(L, 1)) ++entries;
-  return entries == 1;
+/// Pushes t if the table is {out=t}.
+bool push_only_out(lua_State* L, int table) {
+  const int top = lua_gettop(L);
+  lua_pushnil(L);
+  if (lua_next(L, table) != 0) {
+    const bool named =
+        lua_type(L, -2) == LUA_TSTRING && std::string_view(lua_tostring(L, -2)) == "out";
+    lua_insert(L, -2);
+    if (named && lua_next(L, table) == 0) return true;
+  }
+  lua_settop(L, top);
+  return false;
 }
 
 /// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
@@ -150,7 +155,7 @@ bool holds_only_out(lua_State* L, int table) {
 int call_compiled(Args& a) {
   lua_State* L = a.L;
   const int given = lua_gettop(L);
-  const bool into = given > 1 && lua_istable(L, given) && holds_only_out(L, given);
+  const bool into = given > 1 && lua_istable(L, given) && push_only_out(L, given);
   const int n = given - into;
   bool plain = n > 0;
   for (int k = 1; k <= n && plain; ++k) plain = shape_at(L, k);
@@ -158,23 +163,24 @@ int call_compiled(Args& a) {
     lua_rawgeti(L, lua_upvalueindex(3), n);
     auto* const e = static_cast<ir::Expression*>(lua_touserdata(L, -1));
     lua_pop(L, 1);
-    if (e && into) {
-      lua_getfield(L, given, "out");
-      lua_replace(L, given);
-      lua_pushlightuserdata(L, e), lua_insert(L, 1);
-      lua_pushvalue(L, lua_upvalueindex(4)), lua_insert(L, 2);
-      lua_pushnil(L), lua_insert(L, 3);
-      return run_program(a);
-    }
     if (e) {
       static constexpr double no_numbers[256] = {};
       TensorList inputs;
       inputs.reserve(size_t(n));
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
-      const char* const name = lua_tostring(L, lua_upvalueindex(4));
-      return push_all(a, ir::apply(*e, name, inputs, no_numbers));
+      const auto results = [&] {
+        return ir::apply(*e, lua_tostring(L, lua_upvalueindex(4)), inputs, no_numbers);
+      };
+      if (!into) return push_all(a, results());
+      const auto one = [&] {
+        TensorList list = results();
+        check_one_result(int(list.size()));
+        return list[0];
+      };
+      return write_into(a, given + 1, std::ref(one));
     }
   }
+  lua_settop(L, given);
   lua_pushvalue(L, lua_upvalueindex(5));
   lua_insert(L, 1);
   lua_pushboolean(L, plain && !into);
