@@ -21,7 +21,7 @@ void cpu_sync() {}
 // Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short run
 // is left to its rest, which has no vectors of 4), of the list <op>/1Ki or /1Mi, max_rows,
 // argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. What loops by
-// Packs has a rest in vectors, and its own bits.
+// Packs has a rest in vectors, and its own bits. Conversions of what is only stored gain by them.
 
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Device narrow, wide;
@@ -38,7 +38,8 @@ template <class... Op> struct ByPacks<op::List<Op...>> {
 
 void mixed_map(const Map& m) {
   const bool few = m.ndim == 1 && m.size[0] < 16 && !ByPacks<op::Mapped>::of[m.op];
-  (few || (m.part == 0 && any_of<op::Mapped>(m.op, Narrow{})) ? narrow : wide).map(m);
+  const bool slow = m.part == 0 && !is_narrow(m.dtype) && any_of<op::Mapped>(m.op, Narrow{});
+  (few || slow ? narrow : wide).map(m);
 }
 void mixed_reduce(const Reduce& r) {
   const bool rows = r.reduced == 1 && r.reduced_stride[0] == 1 && r.kept > 0;

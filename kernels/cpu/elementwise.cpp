@@ -13,6 +13,16 @@
 
 namespace mt {
 inline namespace MT_ISA {
+
+/// A 16-bit float as it is stored, for formulas that only move numbers or set their signs.
+struct HalfBits {
+  uint16_t bits;
+  friend HalfBits operator-(HalfBits x) { return {uint16_t(x.bits ^ 0x8000)}; }
+  friend HalfBits fabs(HalfBits x) { return {uint16_t(x.bits & 0x7fff)}; }
+};
+using OfHalfBits = op::List<op::Neg, op::Abs, op::Where>;
+template <> inline constexpr bool math::is_symbolic<HalfBits> = true;
+
 namespace {
 
 using Loop = ElementwiseLoop;
@@ -51,6 +61,7 @@ template <class Op, int Part, class T> constexpr bool packed = false;
 
 /// An element of any type as bits.
 template <size_t Bytes> struct BitsOf { using type = uint8_t; };
+template <> struct BitsOf<2> { using type = Two; };
 template <> struct BitsOf<4> { using type = Four; };
 template <> struct BitsOf<8> { using type = Eight; };
 
@@ -161,6 +172,7 @@ template <class Op, int Part, class T> struct Kernel {
 
 struct Loops {
   Loop of[4][kLoopDtypes];  // part, dtype
+  Loop of_half_bits;        // part 0
 };
 
 template <class Op, int Part, int D> constexpr void enter(Loops& loops) {
@@ -179,6 +191,7 @@ template <class Op> constexpr Loops loops_of() {
   enter<Op, 1>(loops, All{});
   enter<Op, 2>(loops, All{});
   enter<Op, 3>(loops, All{});
+  if constexpr (is_one_of<Op>(OfHalfBits{})) loops.of_half_bits = &Kernel<Op, 0, HalfBits>::run;
   return loops;
 }
 template <class L> struct Table;
@@ -225,9 +238,12 @@ __attribute__((noinline)) void run_narrow(const Map& m, Loop loop, char* const* 
 /// Runs the loop of a call over contiguous data.
 struct Runner {
   const Map& m;
-  Loop loop;
+  const Loop of_bits = is_half(m.dtype) && m.part == 0 ? All::row[m.op].of_half_bits : nullptr;
+  const Loop loop = of_bits ? of_bits : All::row[m.op].of[m.part][static_cast<int>(wide(m.dtype))];
+  const bool narrow = is_narrow(m.dtype) && !of_bits;
+
   void operator()(char* const* data, int64_t n, int one) const {
-    if (is_narrow(m.dtype)) run_narrow(m, loop, data, n, one);
+    if (narrow) run_narrow(m, loop, data, n, one);
     else loop(data, n, m.scalar, one);
   }
 };
@@ -269,7 +285,7 @@ ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& one) {
 }
 
 void map(const Map& call) {
-  const Runner run{call, All::row[call.op].of[call.part][static_cast<int>(wide(call.dtype))]};
+  const Runner run{call};
   const bool takes_one = call.part == 0 && All::one[call.op];
   Map m;  // collapsed
   m.ndim = call.ndim;

@@ -2,9 +2,7 @@
 #pragma once
 #include "kernels/base.h"
 #include "kernels/cpu/parallel.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
+#include "kernels/cpu/simd.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -12,23 +10,33 @@ inline namespace MT_ISA {
 /// How many elements, from the first, the machine's own conversion of float16 has done: cpu.cpp asks
 /// for it wherever it takes AVX2.
 #ifdef __AVX2__
-__attribute__((target("f16c"))) inline int64_t widen_eights(float* out, const uint16_t* in,
-                                                            int64_t n) {
-  for (int64_t i = 0; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i,
-                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + i))));
-  return n / 8 * 8;
+#ifdef __AVX512F__
+using F16s = __m256i;
+#else
+using F16s = __m128i;
+#endif
+__attribute__((target("f16c"))) inline int64_t widen_registers(float* out, const uint16_t* in,
+                                                               int64_t n) {
+  constexpr int64_t width = simd::kWidth<float>;
+  for (int64_t i = 0; i + width <= n; i += width) {
+    F16s v;
+    __builtin_memcpy(&v, in + i, sizeof v);
+    simd::store(out + i, MT_MM(cvtph_ps)(v));
+  }
+  return n / width * width;
 }
-__attribute__((target("f16c"))) inline int64_t narrow_eights(uint16_t* out, const float* in,
-                                                             int64_t n) {
-  for (int64_t i = 0; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  return n / 8 * 8;
+__attribute__((target("f16c"))) inline int64_t narrow_registers(uint16_t* out, const float* in,
+                                                                int64_t n) {
+  constexpr int64_t width = simd::kWidth<float>;
+  for (int64_t i = 0; i + width <= n; i += width) {
+    const F16s v = MT_MM(cvtps_ph)(simd::load(in + i), _MM_FROUND_TO_NEAREST_INT);
+    __builtin_memcpy(out + i, &v, sizeof v);
+  }
+  return n / width * width;
 }
 #else
-inline int64_t widen_eights(float*, const uint16_t*, int64_t) { return 0; }
-inline int64_t narrow_eights(uint16_t*, const float*, int64_t) { return 0; }
+inline int64_t widen_registers(float*, const uint16_t*, int64_t) { return 0; }
+inline int64_t narrow_registers(uint16_t*, const float*, int64_t) { return 0; }
 #endif
 
 template <class To, class From> void cast_run(To* out, const From* in, int64_t n) {
@@ -41,7 +49,7 @@ inline void widen_run(Dtype from, void* out, const void* in, int64_t n) {
   float* const f = static_cast<float*>(out);
   if (from == Dtype::f16) {
     MT_INDEPENDENT
-    for (int64_t i = widen_eights(f, h, n); i < n; ++i) f[i] = float_of_f16(h[i]);
+    for (int64_t i = widen_registers(f, h, n); i < n; ++i) f[i] = float_of_f16(h[i]);
   } else if (from == Dtype::bf16) {
     MT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) f[i] = float_of_bf16(h[i]);
@@ -57,7 +65,7 @@ inline void narrow_run(Dtype to, void* out, const void* in, int64_t n) {
   const float* const f = static_cast<const float*>(in);
   if (to == Dtype::f16) {
     MT_INDEPENDENT
-    for (int64_t i = narrow_eights(h, f, n); i < n; ++i) h[i] = f16_of_float(f[i]);
+    for (int64_t i = narrow_registers(h, f, n); i < n; ++i) h[i] = f16_of_float(f[i]);
   } else if (to == Dtype::bf16) {
     MT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) h[i] = bf16_of_float(f[i]);
