@@ -114,6 +114,39 @@ template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, in
   return any_lane(nan) ? A(__builtin_nan("")) : join_lanes<Op, A>(part);
 }
 
+/// The whole blocks of integers from `i` on, which moves behind them.
+template <class Op, int Lanes, class T>
+StateOf<Op, T> join_blocks(const T* x, int64_t& i, int64_t n) {
+  using A = StateOf<Op, T>;
+  if (n - i < Lanes) return Op::template identity<A>();
+  A lane[Lanes];
+  for (A& l : lane) l = Op::template identity<A>();
+  for (; i + Lanes <= n; i += Lanes)
+    for (int l = 0; l < Lanes; ++l)
+      lane[l] = Op::combine(lane[l], op::enter<Op, A>(x[i + l], 0, nullptr));
+  for (int half = Lanes / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
+  return lane[0];
+}
+
+/// Whether a reduction adds its elements, which are bytes, as they are.
+template <class Op, class T>
+constexpr bool kAddsBytes = sizeof(T) == 1 &&
+                            (std::is_same_v<Op, op::Sum> ||
+                             (std::is_base_of_v<op::Adds, Op> && std::is_same_v<T, bool>));
+
+/// The sum of n bytes, of which an instruction adds eight.
+inline int64_t sum_bytes(const uint8_t* x, int64_t n) {
+  Pack<int64_t, 16> sums = {}, v;
+  int64_t i = 0, rest = 0;
+  for (; i + 16 <= n; i += 16) {
+    __builtin_memcpy(&v, x + i, sizeof v);
+    sums += (Pack<int64_t, 16>)_mm_sad_epu8((__m128i)v, _mm_setzero_si128());
+  }
+  for (; i < n; ++i) rest += x[i];
+  return rest + sums[0] + sums[1];
+}
+
 /// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
 /// elements pairwise, then single packs in the same way, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
@@ -159,21 +192,17 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
     return Op::combine(total, rest);
+  } else if constexpr (kAddsBytes<Op, T>) {
+    return sum_bytes(reinterpret_cast<const uint8_t*>(x), n);
   } else if constexpr (std::is_same_v<T, uint8_t>) {  // g++ makes partial results itself
     for (; i < n; ++i) total = Op::combine(total, op::enter<Op, A>(x[i], 0, nullptr));
     return total;
   } else {
-    constexpr int lanes = sizeof(A) == 1 ? 64 : 16;
-    A lane[lanes];
-    for (A& l : lane) l = total;
-    for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l)
-        lane[l] = Op::combine(lane[l], op::enter<Op, A>(x[i + l], 0, nullptr));
+    if constexpr (sizeof(A) == 1) total = join_blocks<Op, 64>(x, i, n);
+    total = Op::combine(total, join_blocks<Op, 16>(x, i, n));
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       total = Op::combine(total, op::enter<Op, A>(*at, 0, nullptr));
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
-    return Op::combine(lane[0], total);
+    return total;
   }
 }
 

@@ -33,6 +33,21 @@ test('dtype of sums, means, products', function()
   raises(function() m:sum{dtype = 'complex'} end, "sum: 'complex' is not a dtype")
 end)
 
+test('rows of bools and bytes of any length', function()
+  mt.manual_seed(2)
+  for n = 0, 150 do
+    local bools, bytes = mt.rand(5, n):gt(0.3), mt.randint(0, 255, {5, n}):to('uint8')
+    for _, x in ipairs {bools, bytes} do
+      local wide = x:to('int64')
+      for _, name in ipairs {'sum', 'nansum', 'prod', 'count_nonzero'} do
+        eq(mt.equal(mt[name](x, 2), mt[name](wide, 2)), true)
+      end
+      eq(mt.equal(x:any(2), wide:ne(0):sum(2):gt(0)), true)
+      eq(mt.equal(x:all(2), wide:ne(0):sum(2):eq(n)), true)
+    end
+  end
+end)
+
 test('narrow integers are what was asked for, and wrap', function()
   local x = mt.tensor({100, 200, 3}, 'int64')
   is(x:sum{dtype = 'int32'}, 303, 'int32')
