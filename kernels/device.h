@@ -5,7 +5,7 @@
 // one of the inputs (in place).
 //
 // Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
-// that sets, matmul and conv of a GPU. For all others the engine converts (engine/core/upcast.h).
+// that sets, reduce of a CPU, matmul and conv of a GPU. For all others the engine converts (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"
@@ -47,7 +47,7 @@ struct Copy {
 /// struct says the result's dtype. Positions are counted through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;
+  Dtype dtype;       // a narrow one only on the CPU; results are then of wide(dtype)
   void *out, *out2;  // out2: the second result, with strides of out, in `dtype`. Each may be null
   const void* in;
   double param[4];

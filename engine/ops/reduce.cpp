@@ -102,15 +102,11 @@ const ReduceRow& reduce_row(int reduction) { return reduce_entries[size_t(reduct
 
 // ---- the way forward ----------------------------------------------------------------------------
 
-Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
+Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
   const ReduceEntry& e = reduce_entries[size_t(how.op)];
-  const Dtype result = e.result(x.dtype());
-  if (is_narrow(x.dtype())) {
-    const Tensor out = run_reduce(how, to_compute_dtype(x), second);
-    if (second) *second = cast_no_grad(*second, x.dtype());
-    return cast_no_grad(out, result);
-  }
+  const Dtype dtype = wide(given.dtype()), result = e.result(given.dtype());
+  const Tensor x = is_cpu(given.device()) ? given : to_compute_dtype(given);
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
     if (!(how.mask >> d & 1)) shape.push(x.size(d));
@@ -119,12 +115,14 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
       checked_count(how.name, shape) > 0)
     fail("{}: {} has no elements there; of none there is no {}", how.name, x.shape(), how.name);
-  Tensor out = result_in(second ? nullptr : target, shape, result, x.device(), true);
+  const bool narrow = is_narrow(given.dtype());
+  Tensor out =
+      result_in(second || narrow ? nullptr : target, shape, e.result(dtype), x.device(), true);
   Reduce r;
   r.op = how.op, r.dtype = x.dtype();
   r.out = out.data(), r.in = x.data(), r.out2 = nullptr;
   std::memcpy(r.param, how.param, sizeof r.param);
-  if (second) *second = empty(shape, x), r.out2 = second->data();
+  if (second) *second = empty(shape, dtype, x.device()), r.out2 = second->data();
   r.kept = r.reduced = 0;
   for (int d = 0, o = 0; d < x.dim(); ++d) {
     if (how.mask >> d & 1) {
@@ -138,7 +136,8 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
     }
   }
   x.device().reduce(r);
-  return out;
+  if (second && narrow) *second = cast_no_grad(*second, given.dtype());
+  return narrow ? cast_no_grad(out, result) : out;
 }
 
 namespace {

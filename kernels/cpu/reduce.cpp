@@ -3,10 +3,13 @@
 // The order of additions depends on the shape alone: the reduced elements are cut into pieces of
 // kPiece, a piece is joined in interleaved partial results (simd_reduce.h), and pieces are joined in their
 // order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, in
-// long runs the sums of eight, so that 2^25 times 0.1f is still right.
+// long runs the sums of eight, so that 2^25 times 0.1f is still right. Elements that are only stored in
+// their dtype pass through a buffer in what they are calculated in, with the same bits as if all of them had
+// been converted before.
 #include <type_traits>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
 #include "kernels/table.h"
@@ -275,18 +278,31 @@ struct Walk {
   const Reduce& r;
   const Joins& j;
   const int64_t outputs, elements;
+  const bool narrow = is_narrow(r.dtype);
+  const int64_t item = item_size(r.dtype);
 
   /// The first element of an output.
   const char* in_at(int64_t output) const {
     return static_cast<const char*>(r.in) +
-           offset_of(output, r.kept, r.kept_size, r.kept_stride) * j.item;
+           offset_of(output, r.kept, r.kept_size, r.kept_stride) * item;
   }
   const char* element_at(const char* x, int64_t i) const {
-    return x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride) * j.item;
+    return x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride) * item;
   }
   void write(int64_t first, const void* state, int64_t n) const {
     const int64_t step = r.kept > 0 ? r.out_stride[r.kept - 1] : 1;
     j.write(r, elements, offset_of(first, r.kept, r.kept_size, r.out_stride), step, state, n);
+  }
+
+  /// j.runs of elements that are perhaps narrow; places * n is at most kPiece, or places 1.
+  void runs(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at) const {
+    if (!narrow) return j.runs(state, x, places, step, n, at, r.param);
+    alignas(64) char buffer[kPiece * 4];
+    const int64_t together = step == n ? places : 1;
+    for (int64_t i = 0; i < places; i += together, x += together * step * item) {
+      widen_run(r.dtype, buffer, x, together * n);
+      j.runs(static_cast<char*>(state) + i * j.state, buffer, together, n, n, at, r.param);
+    }
   }
 
   /// The reduced elements [from, to), at most kPiece, of the output that begins at x. What is not
@@ -301,10 +317,10 @@ struct Walk {
       const char* at = element_at(x, i);
       alignas(64) char buffer[kBuffer * 8];
       if (step != 1) {
-        move_run(buffer, 1, at, step, n, j.item);
+        move_run(buffer, 1, at, step, n, item);
         at = buffer;
       }
-      j.runs(state, at, 1, 0, n, i, r.param);
+      runs(state, at, 1, 0, n, i);
     }
   }
 
@@ -322,7 +338,16 @@ struct Walk {
     j.start(state, n);
     for (int64_t i = from, rows; i < to && !mt_interrupted; i += rows) {
       rows = smaller(smaller(j.rows, to - i), inner - i % inner);
-      j.columns(state, element_at(x, i), rows, step, n, i, r.param);
+      const char* const at = element_at(x, i);
+      if (!narrow) {
+        j.columns(state, at, rows, step, n, i, r.param);
+        continue;
+      }
+      alignas(64) char buffer[kPiece * 4];
+      rows = smaller(rows, kPiece / n);
+      for (int64_t k = 0; k < rows; ++k)
+        widen_run(r.dtype, buffer + k * n * 4, at + k * step * item, n);
+      j.columns(state, buffer, rows, n, n, i, r.param);
     }
   }
 
@@ -385,9 +410,11 @@ struct Walk {
     alignas(64) char state[kOutputs * kMostStateBytes], part[kMostStateBytes];
     j.start(state, n);
     if (r.reduced == 1 && r.reduced_stride[0] == 1 && elements > 0 && elements <= kPiece) {
-      j.runs(state, x, n, step, elements, 0, r.param);
+      const int64_t most = narrow ? kPiece / elements : n;
+      for (int64_t o = 0; o < n; o += most)
+        runs(state + o * j.state, x + o * step * item, smaller(most, n - o), step, elements, 0);
     } else {
-      for (int64_t o = 0; o < n; ++o, x += step * j.item)
+      for (int64_t o = 0; o < n; ++o, x += step * item)
         for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece) {
           piece(x, from, smaller(elements, from + kPiece), part);
           j.join(state + o * j.state, part, 1);
@@ -452,7 +479,7 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<AllJoins>(r.op, r.dtype, op::Reductions{}), count(r.kept, r.kept_size),
+  Walk{r, *op::loop_of<AllJoins>(r.op, wide(r.dtype), op::Reductions{}), count(r.kept, r.kept_size),
        count(r.reduced, r.reduced_size)}
       .run();
 }

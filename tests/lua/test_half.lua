@@ -197,6 +197,50 @@ t.test('every elementwise operation equals its float32 form, rounded once', func
   t.raises(function() mt.bitwise_and(one, one) end, 'float16 numbers have no bits')
 end)
 
+t.test('neg, abs and where leave all bits but the sign as they are, those of NaN too', function()
+  local bytes = {}
+  for h = 0, 65535 do bytes[h + 1] = string.char(h % 256, math.floor(h / 256)) end
+  for _, dtype in ipairs(halves) do
+    local x = mt.frombuffer(table.concat(bytes), {dtype = dtype})
+    local minus, size, chosen = mt.neg(x), mt.abs(x), mt.where(x:gt(1), x, mt.neg(x))
+    local from, neg, abs, picked = x:data(), minus:data(), size:data(), chosen:data()
+    for i = 0, 65535 do
+      local other = (from[i] + 0x8000) % 0x10000
+      if neg[i] ~= other or abs[i] ~= from[i] % 0x8000 or not (picked[i] == from[i] or picked[i] == other) then
+        error(('%s 0x%04x'):format(dtype, from[i]))
+      end
+    end
+    t.eq(mt.equal(mt.neg(x[{{1, 31000, 3}}]), minus[{{1, 31000, 3}}]), true)
+    t.eq(mt.equal(mt.where(x[{{1, 30000}}]:gt(1), x[{{1, 30000}}], 3), x[{{1, 30000}}]:masked_fill(
+      x[{{1, 30000}}]:le(1), 3)), true)
+  end
+end)
+
+t.test('reductions of any layout are those of float32, rounded once', function()
+  mt.manual_seed(6)
+  local function same(x, dims, names)
+    for _, name in ipairs(names) do
+      local y, want = mt[name](x, dims), mt[name](x:float(), dims)
+      t.eq(mt.equal(y, want.dtype == 'float32' and want:to(x.dtype) or want), true)
+    end
+  end
+  for _, dtype in ipairs(halves) do
+    for _, shape in ipairs {{3, 40000}, {40000, 3}, {70, 1100}, {9, 33, 65}} do
+      local given = mt.rand(shape):sub(0.3):to(dtype)
+      for _, x in ipairs {given, given:transpose(1, 2), given:transpose(1, -1), given:flip(1)[{{1, -1, 2}}]} do
+        for d = 1, x:dim() do
+          same(x, d, {'sum', 'amax', 'argmin', 'count_nonzero', 'var', 'logsumexp'})
+        end
+        same(x, {1, 2}, {'sum', 'amin', 'var'})
+        local values, places = x:max(2)
+        local want, at = x:float():max(2)
+        t.eq(mt.equal(values, want:to(dtype)) and mt.equal(places, at), true)
+      end
+    end
+    t.eq(mt.zeros({0, 3}, dtype):sum(1):tolist(), {0, 0, 0})
+  end
+end)
+
 t.test('reductions and scans round once', function()
   local x = mt.tensor({0.1, 1.5, -2.25, 3.0}, {dtype = 'float16'})
   t.eq(x:sum():item(), 2.349609375)
