@@ -16,6 +16,7 @@
 #include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/transpose.h"
 #include "kernels/cpu/work.h"
+#include "kernels/math/number.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -210,7 +211,30 @@ __attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, 
   }
 }
 
+/// One element: four chains hide the latency of fma.
+template <class T> void dot_product(const Product<T>& q) {
+  constexpr int W = kWidth<T>, L = kLane<T>, N = 4;
+  const T *a = q.a.at, *b = q.b.at;
+  Vector<T> sum[N];
+  MT_UNROLL for (int n = 0; n < N; ++n) sum[n] = broadcast(T(0));
+  int64_t p = 0;
+  for (; p + N * W <= q.k; p += N * W)
+    MT_UNROLL for (int n = 0; n < N; ++n) sum[n] =
+        fma(load(a + p + n * W), load(b + p + n * W), sum[n]);
+  for (; p < q.k; p += W) {
+    const int rest = int(at_most(q.k - p, W));
+    sum[0] = fma(load_first(a + p, rest), load_first(b + p, rest), sum[0]);
+  }
+  Vector<T> r[L] = {add(add(sum[0], sum[1]), add(sum[2], sum[3]))};
+  MT_UNROLL for (int l = 1; l < L; ++l) r[l] = broadcast(T(0));
+  transpose_lanes(r);
+  T total[L];
+  store_lane_sum(total, L == 4 ? add(add(r[0], r[1]), add(r[2], r[L - 1])) : add(r[0], r[1]));
+  *q.c.at = q.accumulate ? *q.c.at + total[0] : total[0];
+}
+
 template <class T> void inner_product(const Product<T>& q) {
+  if (q.m == 1 && q.n == 1) return dot_product(q);
   for (int64_t i = 0, rows; i < q.m; i += rows) {
     rows = at_most(q.m - i, 2);
     for (int64_t j = 0, n; j < q.n; j += n) {
@@ -529,6 +553,11 @@ template <class T> void batched(const Matmul& call) {
   // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
   const double work = first.work();
   const int64_t chunk = work > 5e5 ? 1 : int64_t(5e5 / (work + 1)) + 1;
+  void (*compute)(const Product<T>&) = [](const Product<T>& one) { entry(one); };
+  if constexpr (math::is_floating<T>)
+    if (first.m == 1 && first.n == 1 && first.k <= kLongSum &&
+        inner_cost(first) < outer_cost(first))
+      compute = dot_product<T>;
   parallel(ceil_div(entries, chunk), entries >= 8 * chunk || work < 5e5, [&](int64_t piece) {
     Product<T> q = first;
     for (int64_t e = piece * chunk; e < at_most((piece + 1) * chunk, entries); ++e) {
@@ -539,7 +568,7 @@ template <class T> void batched(const Matmul& call) {
         a += index * call.a_batch[d], b += index * call.b_batch[d], c += index * call.c_batch[d];
       }
       q.a.at = first.a.at + a, q.b.at = first.b.at + b, q.c.at = first.c.at + c;
-      entry(q);
+      compute(q);
     }
   });
 }

@@ -8,18 +8,6 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Whole numbers.
-template <class T> void fill(const Random& r) {
-  T* const out = static_cast<T*>(r.out);
-  parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t i, int64_t end) {
-    for (; i < end; i += 2) {
-      T value[4];
-      random_values(r, static_cast<uint64_t>(i / 2), value);
-      for (int64_t k = 0; k < smaller(end - i, int64_t(2)); ++k) out[i + k] = value[k];
-    }
-  });
-}
-
 constexpr int64_t kLanes = 64;
 
 /// The words of n counters, each word in an array of its own, so that the loop becomes SIMD code. The
@@ -39,6 +27,40 @@ void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4
     }
     word[0][i] = a, word[1][i] = b, word[2][i] = c, word[3][i] = d;
   }
+}
+
+/// word % span by a product: 2^64 / span rounded down makes the quotient too small by one at most. A span of 0 keeps
+/// all words.
+struct Remainder {
+  uint64_t span, inverse;
+  explicit Remainder(uint64_t s) : span(s), inverse(s ? ~uint64_t{0} / s : 0) {}
+  uint64_t operator()(uint64_t word) const {
+    __extension__ typedef unsigned __int128 Product;
+    const uint64_t quotient = static_cast<uint64_t>(Product{word} * inverse >> 64);
+    const uint64_t rest = word - quotient * span;
+    return rest - (rest >= span ? span : 0);
+  }
+};
+
+/// Whole numbers, as `random_values` gives them.
+template <class T> void fill(const Random& r) {
+  const Remainder remainder(r.span);
+  parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t at, int64_t end) {
+    uint32_t word[4][kLanes];
+    T value[2][kLanes];
+    for (; at < end; at += 2 * kLanes) {
+      T* const out = static_cast<T*>(r.out) + at;
+      const int64_t n = smaller(2 * kLanes, end - at), counters = ceil_div(n, 2);
+      philox_lanes(r.seed, r.offset + static_cast<uint64_t>(at / 2), counters, word);
+      for (int k = 0; k < 2; ++k)
+        for (int64_t i = 0; i < counters; ++i) {
+          const uint64_t drawn =
+              remainder(static_cast<uint64_t>(word[2 * k][i]) << 32 | word[2 * k + 1][i]);
+          value[k][i] = static_cast<T>(r.low + static_cast<int64_t>(drawn));
+        }
+      for (int64_t i = 0; i < n; ++i) out[i] = value[i % 2][i / 2];
+    }
+  });
 }
 
 /// The elements of n <= kLanes counters, as `random_values` gives them.

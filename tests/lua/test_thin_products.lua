@@ -28,6 +28,18 @@ local function check(dtype, m, k, n)
   end
 end
 
+test('sums of products: every length, alone and in batches', function()
+  for _, dtype in ipairs{'float32', 'float64'} do
+    for _, k in ipairs{1, 7, 15, 16, 17, 31, 63, 64, 65, 127, 200, 1000, 70001} do
+      local a, b = mt.randint(-8, 8, {3, k}):to(dtype), mt.randint(-8, 8, {3, k}):to(dtype) -- exact sums
+      local exact = (a * b):double():sum(2)
+      for row = 1, 3 do eq(mt.dot(a[row], b[row]):item(), exact[row]:item()) end
+      eq(mt.bmm(a:view(3, 1, k), b:view(3, k, 1)):flatten():double():tolist(), exact:tolist())
+      eq(mt.einsum('ij,ij->i', a, b):double():tolist(), exact:tolist())
+    end
+  end
+end)
+
 local threads = mt.get_num_threads()
 for _, dtype in ipairs{'float32', 'float64'} do
   test('a few rows by a large matrix, ' .. dtype, function()
