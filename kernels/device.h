@@ -14,7 +14,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 10;
+constexpr uint32_t kDeviceAbi = 11;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -155,6 +155,19 @@ struct Gather {
   ScatterReduce join;
 };
 
+/// Over contiguous x [batch, channels, size, inner], at and weight [batch, taps, places] and sums [batch, channels,
+/// places, inner]: sums[b, c, p, i] = sum over k of x[b, c, at[b, k, p], i] * weight[b, k, p], in the order of k; a
+/// negative `at` adds nothing. The other parts are its gradients: x from `sums`, and weight from both, where inner
+/// is 1.
+enum class WeightedPart : int { sums, x, weight };
+struct WeightedGather {
+  WeightedPart part;
+  Dtype dtype;
+  int64_t batch, channels, size, inner, taps, places;
+  void *x, *weight, *sums;  // that which `part` names is written
+  const int64_t* at;
+};
+
 /// out[i] = index[i] * step, counted from 0 (`add`: is added to); a null `out` asks only whether
 /// every position is there.
 struct RavelIndex {
@@ -284,9 +297,10 @@ struct Grid;
   V(void, search, Search)          \
   V(void, random, Random)          \
   V(void, optimize, Optimize)
-/// Verbs of the CPU alone: a GPU gets programs as CUDA C (engine/gpu), and null here.
-#define MT_CPU_VERBS(V) \
-  V(void, run, Run)     \
+/// Verbs of the CPU alone: a GPU gets programs as CUDA C (engine/gpu), compositions of others, and null here.
+#define MT_CPU_VERBS(V)                       \
+  V(void, run, Run)                           \
+  V(void, weighted_gather, WeightedGather)    \
   V(void, launch_grid, Grid)
 // clang-format on
 

@@ -54,6 +54,12 @@ template <class F> void fields(Reduce& r, F& f) {
   same(f, r.reduced, r.reduced_size, r.reduced_stride);
   numbers(r.param, mapped_params(r.op, op::Reductions{}), f);
 }
+template <class F> void fields(WeightedGather& w, F& f) {
+  f.in(w.at), f.pointer(w.x, w.part == WeightedPart::x);
+  f.pointer(w.weight, w.part == WeightedPart::weight),
+      f.pointer(w.sums, w.part == WeightedPart::sums);
+  f.same(w.part, w.dtype, w.batch, w.channels, w.size, w.inner, w.taps, w.places);
+}
 template <class F> void fields(AlongDim& a, F& f) {
   f.same(a.ndim, a.n, a.out_step, a.in_step);
   same(f, a.ndim, a.size, a.out_stride, a.in_stride);

@@ -7,6 +7,7 @@
 #include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/weighted_gather.h"
 
 namespace mt {
 namespace {
@@ -107,13 +108,15 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     all.swap(more), inside.swap(all_inside);
     stride *= size;
   }
-  const Tensor flat = reshape(x, {n, c, area});
-  Tensor out;
+  const int64_t taps = int64_t(all.size());
+  TensorList places_of, weights;
   for (size_t i = 0; i < all.size(); ++i) {
-    const Tensor weight = where(inside[i], all[i].weight, 0.0);
-    const Tensor part = gather(flat, 2, expand(all[i].place, {n, c, points})) * weight;
-    out = i == 0 ? part : out + part;
+    places_of.push_back(where(inside[i], all[i].place, -1.0));
+    weights.push_back(all[i].weight);
   }
+  const Shape table{n, taps, points};
+  const Tensor out = weighted_gather(reshape(x, {n, c, area, 1}), reshape(cat(places_of, 1), table),
+                                     reshape(cat(weights, 1), table));
   return reshape(out, result);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/ops/along.h"
 #include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/weighted_gather.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -257,23 +258,17 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   }
   const Parts parts(size, out);
   const int64_t most = parts.most;
-  const Tensor at = constants<int64_t>({out * most}, [&](int64_t* to) {
-    each_element(out * most, [&](int64_t i) { to[i] = parts.at(i / most, i % most); });
+  const Tensor at = constants<int64_t>({1, most, out}, [&](int64_t* to) {
+    each_element(out * most, [&](int64_t i) {
+      to[i] = i / out < parts.count(i % out) ? parts.at(i % out, i / out) : -1;
+    });
   });
-  const Tensor inside = constants<bool>({out, most}, [&](bool* to) {
-    each_element(out * most, [&](int64_t i) { to[i] = i % most < parts.count(i / most); });
-  });
-  const Tensor n = constants<double>({out, 1}, [&](double* to) {
+  const Tensor n = constants<double>({out}, [&](double* to) {
     each_element(out, [&](int64_t i) { to[i] = double(parts.count(i)); });
   });
-  split[d] = out;
-  split.insert(d + 1, most);
-  const Shape narrow = sizes_along(x.dim() - d, 0, out);
-  Shape wide = narrow;
-  wide.insert(1, most);
-  const Tensor rows = reshape(index_select(x, d, to(at, x.device())), split);
-  const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, 0.0);
-  return sum(kept, {d + 1}) / reshape(to(to(n, x.dtype()), x.device()), narrow);
+  const Shape counts = sizes_along(x.dim() - d, 0, out);
+  return gather_along(x, d, out, at, ones(at.shape(), Dtype::f32)) /
+         reshape(to(to(n, x.dtype()), x.device()), counts);
 }
 
 }  // namespace
@@ -281,8 +276,10 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
   if (checked_count(name, result) == 0) return zeros(result, x);
+  const Shape last{-3, -2, -1};
+  if (product(size) == 1) return mean(x, last.from(3 - spatial), true);
   Tensor y = x;
-  for (int i = spatial - 1; i >= 0; --i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
+  for (int i = 0; i < spatial; ++i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
   return y;
 }
 
@@ -364,35 +361,28 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   const int64_t from = x.size(dim);
   const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
   if (from == size && (scale == 0 || scale == 1)) return x;
-  std::vector<int64_t> at[4];
-  std::vector<double> weight[4];
-  for (int k = 0; k < taps; ++k) at[k].resize(size_t(size)), weight[k].resize(size_t(size));
+  std::vector<int64_t> at(size_t(taps * size));
+  std::vector<double> weight(at.size());
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
     check_interrupt();
     if (taps == 1) {  // in float, as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
-      at[0][size_t(i)] = held(std::floor(place * step));
+      at[size_t(i)] = held(std::floor(place * step));
       continue;
     }
     double p = sample_at(i, from, size, scale, corners);
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
     for (int k = 0; k < taps; ++k) {
-      at[k][size_t(i)] = held(low + k - (taps == 4 ? 1 : 0));
-      weight[k][size_t(i)] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
+      at[size_t(k * size + i)] = held(low + k - (taps == 4 ? 1 : 0));
+      weight[size_t(k * size + i)] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
     }
   }
-  if (taps == 1) return index_select(x, dim, to(constants(at[0]), x.device()));
-  const Shape column = sizes_along(x.dim() - dim, 0, size);
-  Tensor y;
-  for (int k = 0; k < taps; ++k) {
-    const Tensor w = reshape(to(to(constants(weight[k]), x.dtype()), x.device()), column),
-                 part = index_select(x, dim, to(constants(at[k]), x.device())) * w;
-    y = k == 0 ? part : y + part;
-  }
-  return y;
+  const Tensor places = constants(at);
+  if (taps == 1) return index_select(x, dim, to(places, x.device()));
+  return gather_along(x, dim, size, places, constants(weight));
 }
 
 }  // namespace mt

@@ -54,6 +54,8 @@ template <class A> Shape extent_of(const A& a) {
     shape = Shape(a.size, a.ndim);
   } else if constexpr (requires { a.images; }) {
     shape = {a.outer, a.images, a.period, a.per, a.run};
+  } else if constexpr (requires { a.places; }) {
+    shape = {a.batch, a.channels, a.places, a.inner};
   } else if constexpr (requires { a.inner; }) {
     shape = {a.outer, a.n, a.inner};
   } else if constexpr (requires { a.planes; }) {

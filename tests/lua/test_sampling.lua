@@ -36,6 +36,29 @@ test('grid_sample: points that are no numbers, or far away', function()
   eq(mt.grid_sample(x, far, 'bilinear', 'border'):flatten():tolist(), {1, 1, 1, 1, 1})
 end)
 
+test('what lies beyond an image adds nothing, not even a NaN of the image', function()
+  local x = mt.full({1, 1, 3, 3}, nan)
+  local out = mt.full({1, 2, 2, 2}, 5):requires_grad_()
+  x:requires_grad_()
+  for _, mode in ipairs{'bilinear', 'nearest', 'bicubic'} do
+    local y = mt.grid_sample(x, out, mode)
+    eq(y:flatten():tolist(), {0, 0, 0, 0})
+    y:sum():backward()
+    eq(x.grad:abs():sum():item(), 0)
+    eq(out.grad:abs():sum():item(), 0)
+  end
+end)
+
+test('samples of images have gradients of gradients', function()
+  local x, g = im:clone():requires_grad_(), (grid * 0.5):clone():requires_grad_()
+  for _, mode in ipairs{'bilinear', 'bicubic'} do
+    local function sampled(a, b) return mt.grid_sample(a, b, mode) end
+    assert(mt.gradcheck(sampled, {x, g}) and mt.gradgradcheck(sampled, {x, g}))
+  end
+  local function resized(a) return mt.interpolate(a, {size = {4, 9}, mode = 'bilinear'}):sin() end
+  assert(mt.gradgradcheck(resized, {x}))
+end)
+
 test('affine_grid', function()
   for i, corners in ipairs{false, true} do
     is('ag_' .. i - 1, mt.affine_grid(lin{2, 2, 3}, {2, 1, 3, 2}, corners))
