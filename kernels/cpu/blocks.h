@@ -8,6 +8,7 @@
 #pragma once
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/row_walk.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -84,8 +85,6 @@ struct Operand {
   }
   /// Whether the block need not pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
-  /// Where row r begins.
-  int64_t row_at(int64_t r) const { return offset_of(r, ndim - 1, size, stride); }
   bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
 
   /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
@@ -160,21 +159,17 @@ struct Operand {
   }
 };
 
-/// Runs `loop` over the elements [at, at + n) of a row, where every operand is contiguous or one
-/// element repeated; one such is left as it is for a loop that `takes_one`, of others a few copies
-/// are made.
+/// Runs `loop` over n elements of a row from `data` on, where every operand is contiguous or one element
+/// repeated; one such is left as it is for a loop that `takes_one`, of others a few copies are made.
 template <int Operands, class Loop>
-void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, bool takes_one,
+void run_row(Operand* operand, int used, char* (&data)[Operands], int64_t n, bool takes_one,
              const Loop& loop) {
-  char* data[Operands] = {};
   int64_t step[Operands] = {}, longest = n;
   int one = -1;
   for (int k = 0; k < used; ++k) {
     Operand& o = operand[k];
-    data[k] = o.data + (o.row_at(row) + (o.repeated() ? 0 : at)) * o.item;
-    step[k] = o.item;
+    step[k] = o.repeated() ? 0 : o.item;
     if (!o.repeated()) continue;
-    step[k] = 0;
     if (takes_one && one < 0) {
       one = k - 1;
       continue;
@@ -183,11 +178,104 @@ void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, boo
     move_run(o.buffer, 1, data[k], 0, longest, o.item);
     data[k] = o.buffer;
   }
-  for (int64_t done = 0; done < n; done += longest) {
+  for (int64_t done = 0;;) {
     loop(data, smaller(longest, n - done), one);
+    if ((done += longest) >= n) return;
     for (int k = 0; k < used; ++k) data[k] += step[k] * longest;
   }
 }
+
+/// A rectangle of elements of `item` bytes: out[r * out_row + i * to] = in[r * in_row + i * from].
+inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* in, int64_t in_row,
+                           int64_t from, int64_t rows, int64_t n, int64_t item) {
+  if (to == 1 && in_row == 1) return transpose_items(out, out_row, in, from, rows, n, item);
+  if (from == 1 && out_row == 1) return transpose_items(out, to, in, in_row, n, rows, item);
+  for (int64_t r = 0; r < rows; ++r, out += out_row * item, in += in_row * item)
+    move_run(out, to, in, from, n, item);
+}
+
+/// A walk in tiles, where some operands are contiguous along the last dimension and some along another one.
+/// The loop runs `along` the dimension that is contiguous in most of them, row after row `across` the tile;
+/// the other operands pass through buffers, transposed.
+template <int Operands> struct Tiles {
+  static constexpr int64_t kRow = 256, kLeast = 4, kTileBytes = 16384;
+
+  const Operand* const operand;
+  const int used, ndim;
+  const int64_t* const size;
+  int along = -1, across = -1, one = -1;
+  int64_t high = kRow;  // rows of a tile
+
+  /// How many operands are contiguous along a dimension.
+  int contiguous(int dim) const {
+    int n = 0;
+    for (int k = 0; k < used; ++k)
+      n += operand[k].stride[dim] == 1 && operand[k].stride[ndim - 1] != 0;
+    return n;
+  }
+  Tiles(const Operand* operands, int many, int dims, const int64_t* sizes, bool takes_one)
+      : operand(operands),
+        used(many),
+        ndim(dims),
+        size(sizes) {
+    int other = -1;
+    for (int d = 0, most = 0; d < ndim - 1; ++d)
+      if (size[d] >= kLeast && contiguous(d) > most) most = contiguous(other = d);
+    if (other < 0 || size[ndim - 1] < kLeast) return;
+    const bool last = contiguous(ndim - 1) >= contiguous(other);
+    along = last ? ndim - 1 : other, across = last ? other : ndim - 1;
+    for (int k = 0; k < used; ++k) {
+      const int64_t step = operand[k].stride[along];
+      if (step == 0 && takes_one && one < 0) one = k - 1;
+      else if (step != 1) high = smaller(high, kTileBytes / kRow / operand[k].item);
+    }
+  }
+  explicit operator bool() const { return along >= 0; }
+
+  /// Tiles side by side across the whole dimension.
+  int64_t pieces() const {
+    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow);
+  }
+  template <class Loop> void piece(int64_t i, const Loop& loop) const {
+    const int64_t panels = ceil_div(size[along], kRow), first = i % panels * kRow;
+    const int64_t n = smaller(kRow, size[along] - first);
+    char* data[Operands] = {};
+    for (int k = 0; k < used; ++k)
+      data[k] = operand[k].data + first * operand[k].stride[along] * operand[k].item;
+    i /= panels;
+    for (int d = ndim - 1; d >= 0; --d) {
+      if (d == along || d == across) continue;
+      for (int k = 0; k < used; ++k)
+        data[k] += i % size[d] * operand[k].stride[d] * operand[k].item;
+      i /= size[d];
+    }
+    for (int64_t at = 0; at < size[across] && !mt_interrupted; at += high) {
+      tile(data, smaller(high, size[across] - at), n, loop);
+      for (int k = 0; k < used; ++k) data[k] += high * operand[k].stride[across] * operand[k].item;
+    }
+  }
+  template <class Loop>
+  void tile(char* const* at, int64_t rows, int64_t n, const Loop& loop) const {
+    alignas(64) char buffer[Operands][kTileBytes];
+    char* data[Operands] = {};
+    int64_t next[Operands] = {};  // bytes to the next row
+    for (int k = 0; k < used; ++k) {
+      const Operand& o = operand[k];
+      const int64_t step = o.stride[along], row = o.stride[across];
+      data[k] = at[k], next[k] = row * o.item;
+      if (step == 1 || (k > 0 && k == one + 1)) continue;
+      data[k] = buffer[k], next[k] = kRow * o.item;
+      if (k > 0) move_rectangle(buffer[k], kRow, 1, at[k], row, step, rows, n, o.item);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      loop(data, n, one);
+      for (int k = 0; k < used; ++k) data[k] += next[k];
+    }
+    const Operand& o = operand[0];
+    if (o.stride[along] != 1)
+      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], kRow, 1, rows, n, o.item);
+  }
+};
 
 /// Runs `loop(pointers, n, one)` over all blocks, where `one` is the input, from 0, that points to
 /// one element for all of the block, or -1. `prepare(operands)` sets `operands[0]`, the output, and
@@ -196,6 +284,11 @@ template <int Operands, class Prepare, class Loop>
 void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
                 const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
+  Operand all[Operands];
+  prepare(all);
+  if (const Tiles<Operands> tiles(all, used, ndim, size, takes_one); tiles)
+    return parallel(tiles.pieces(), total * cost > 2 * kGrain,
+                    [&](int64_t i) { tiles.piece(i, loop); });
   parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
     prepare(operand);
@@ -207,10 +300,18 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_on
     bool by_rows = one_row && operand[0].direct(true);
     for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
     if (by_rows) {
-      int64_t at = begin, r = at / row, within = at - r * row;
-      for (int64_t n; at < end; at += n, ++r, within = 0) {
+      const int64_t* stride[Operands] = {};
+      for (int k = 0; k < used; ++k) stride[k] = operand[k].stride;
+      RowWalk<Operands> walk(begin / row, ndim - 1, size, stride, used);
+      int64_t at = begin, within = at % row;
+      for (int64_t n; at < end; at += n, walk.next(), within = 0) {
         n = smaller(end - at, row - within);
-        run_row<Operands>(operand, used, r, within, n, takes_one, loop);
+        char* data[Operands] = {};
+        for (int k = 0; k < used; ++k) {
+          const Operand& o = operand[k];
+          data[k] = o.data + (walk.offset[k] + (o.repeated() ? 0 : within)) * o.item;
+        }
+        run_row<Operands>(operand, used, data, n, takes_one, loop);
       }
       return;
     }

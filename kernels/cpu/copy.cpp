@@ -75,14 +75,7 @@ bool transposed(const Copy& c) {
                 (offset_of(at, n, size, out_stride) + first * c.out_stride[other]) * item;
     const char* in =
         static_cast<const char*>(c.in) + (offset_of(at, n, size, in_stride) + first) * item;
-    const auto go = [&](auto* to) {
-      transpose(to, c.out_stride[other], reinterpret_cast<decltype(to)>(const_cast<char*>(in)),
-                c.in_stride[last], here, columns);
-    };
-    if (item == 4) go(reinterpret_cast<float*>(out));
-    else if (item == 8) go(reinterpret_cast<double*>(out));
-    else if (item == 2) go(reinterpret_cast<uint16_t*>(out));
-    else go(reinterpret_cast<uint8_t*>(out));
+    transpose_items(out, c.out_stride[other], in, c.in_stride[last], here, columns, item);
   });
   return true;
 }

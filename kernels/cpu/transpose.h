@@ -1,6 +1,8 @@
 // transpose.h -- a matrix written to memory as its transpose, in squares of cache lines
 #pragma once
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/interrupt.h"
@@ -10,17 +12,41 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+/// Rows of 16 bytes transposed: each of the upper half is interleaved with one of the lower half, until all have
+/// met (element j of row i becomes element i of row j).
+template <class V, int N, int... K>
+void interleave_rows(V (&row)[N], std::integer_sequence<int, K...>) {
+  for (int met = 1; met < N; met *= 2) {
+    V mixed[N];
+    for (int i = 0; i < N / 2; ++i) {
+      mixed[2 * i] = __builtin_shufflevector(row[i], row[i + N / 2], (K / 2 + K % 2 * N)...);
+      mixed[2 * i + 1] =
+          __builtin_shufflevector(row[i], row[i + N / 2], (N / 2 + K / 2 + K % 2 * N)...);
+    }
+    __builtin_memcpy(row, mixed, sizeof row);
+  }
+}
+
 /// out[i, j] = in[j, i] for a square of cache lines. It goes through a buffer: where rows lie a
 /// power of two apart, the lines of a square fall into one set of the cache and push each other out.
 template <class T> void transpose_square(T* out, int64_t out_row, const T* in, int64_t in_row) {
   constexpr int line = 64 / int(sizeof(T));
+  alignas(64) T square[line * line];
+  for (int j = 0; j < line; ++j) __builtin_memcpy(square + j * line, in + j * in_row, 64);
   if constexpr (sizeof(T) < 4) {
-    for (int i = 0; i < line; ++i)
-      for (int j = 0; j < line; ++j) out[i * out_row + j] = in[j * in_row + i];
+    constexpr int lane = 16 / int(sizeof(T));
+    typedef T Lane __attribute__((vector_size(16)));
+    for (int i = 0; i < line; i += lane)
+      for (int j = 0; j < line; j += lane) {
+        Lane r[lane];
+        for (int k = 0; k < lane; ++k)
+          __builtin_memcpy(&r[k], square + (j + k) * line + i, sizeof r[k]);
+        interleave_rows(r, std::make_integer_sequence<int, lane>{});
+        for (int k = 0; k < lane; ++k)
+          __builtin_memcpy(out + (i + k) * out_row + j, &r[k], sizeof r[k]);
+      }
   } else {
     constexpr int width = simd::kWidth<T>, lane = simd::kLane<T>;
-    alignas(64) T square[line * line];
-    for (int j = 0; j < line; ++j) __builtin_memcpy(square + j * line, in + j * in_row, 64);
     for (int i = 0; i < line; i += lane)
       for (int j = 0; j < line; j += width) {
         simd::Vector<T> r[lane];
@@ -50,6 +76,18 @@ void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t row
         for (int64_t l = 0; l < n; ++l)
           __builtin_memcpy(to + k * out_row + l, from + l * in_row + k, sizeof(T));
     }
+}
+/// The same for elements of `item` bytes.
+inline void transpose_items(char* out, int64_t out_row, const char* in, int64_t in_row,
+                            int64_t rows, int64_t columns, int64_t item) {
+  const auto go = [&](auto* to) {
+    const auto* from = reinterpret_cast<const std::remove_pointer_t<decltype(to)>*>(in);
+    transpose(to, out_row, from, in_row, rows, columns);
+  };
+  if (item == 4) go(reinterpret_cast<float*>(out));
+  else if (item == 8) go(reinterpret_cast<double*>(out));
+  else if (item == 2) go(reinterpret_cast<uint16_t*>(out));
+  else go(reinterpret_cast<uint8_t*>(out));
 }
 
 }  // namespace

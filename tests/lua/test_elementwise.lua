@@ -601,4 +601,35 @@ test('powers that vanish take no longer than others', function() -- a product th
   end
 end)
 
+test('operands in any order of their dimensions: as of contiguous copies', function()
+  mt.manual_seed(3)
+  local calls = {
+    {'a + a2', function(a, a2) return a + a2 end}, {'a + c', function(a, _, c) return a + c end},
+    {'a * 2', function(a) return a * 2 end}, {'a + row', function(a, _, c) return a + c:select(1, 1) end},
+    {'a + column', function(a, _, c) return a + c:narrow(-1, 1, 1) end},
+    {'a == a2', function(a, a2) return a:eq(a2) end}, {'float64', function(a) return a:to('float64') end},
+    {'bfloat16', function(a) return a:to('bfloat16') end},
+    {'where', function(a, a2, c) return mt.where(a:gt(1), a2, c) end},
+    {'in place', function(a, a2) return a:clone():transpose(1, -1):add_(a2:transpose(1, -1)) end},
+    {'into a part', function(a, a2)
+      local out = mt.zeros(a.shape[1], a:numel() / a.shape[1] * 2, {dtype = a.dtype})
+      out:view(a.shape[1], -1, 2)[{{}, {}, 2}]:view(a.shape):add_(a):mul_(a2)
+      return out
+    end},
+  }
+  for _, dtype in ipairs {'float32', 'float64', 'bfloat16', 'int64', 'uint8'} do
+    for _, case in ipairs {{{130, 77}, 2, 1}, {{5, 4}, 2, 1}, {{64, 300}, 2, 1}, {{300, 4}, 2, 1},
+      {{7, 9, 11, 13}, 1, 3, 4, 2}, {{7, 9, 11, 13}, 4, 3, 2, 1}, {{7, 9, 11, 13}, 3, 4, 1, 2}} do
+      local function random() return mt.randint(0, 3, case[1]):to(dtype):permute(unpack(case, 2)) end
+      local a, a2 = random(), random()
+      local c = random():contiguous()
+      for _, call in ipairs(calls) do
+        local f = call[2]
+        local got, want = f(a, a2, c), f(a:contiguous(), a2:contiguous(), c)
+        assert(mt.equal(got, want), ('%s of %s, %s'):format(call[1], dtype, table.concat(case[1], ' x ')))
+      end
+    end
+  end
+end)
+
 t.finish()
