@@ -67,6 +67,11 @@ template <class Op, class T> struct Generic {
   }
   /// Elements from `begin` on of one line, after a state.
   static void alone(const Scan& s, const At<T>& at, State now, int64_t begin, const AlongDim& l) {
+    if (l.n < kLines) {
+      for (int64_t i = begin; i < l.n; ++i)
+        now = step(s, now, at.in[i * l.in_step], i, at, i * l.out_step);
+      return;
+    }
     in_strips(l.n - begin, [&](int64_t from, int64_t to) {
       State after = now;
       for (int64_t i = begin + from; i < begin + to; ++i)
@@ -76,18 +81,17 @@ template <class Op, class T> struct Generic {
   }
 
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    const At<T> at = At<T>::line(s, l, first);
+    At<T> at = At<T>::line(s, l, first);
     const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
     const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
-    At<T> all[kLines];
-    for (int k = 0; k < int(n); ++k) all[k] = at.moved(k * apart, k * out_apart);
-    if (n < kLines) {
-      for (int k = 0; k < int(n); ++k) alone(s, all[k], start(), 0, l);
-      return;
+    for (; n >= kLines && l.n >= kLines; n -= kLines) {
+      At<T> all[kLines];
+      State state[kLines];
+      for (int k = 0; k < kLines; ++k, at = at.moved(apart, out_apart))
+        all[k] = at, state[k] = start();
+      in_strips(l.n, [&](int64_t from, int64_t to) { together(s, all, state, from, to, l); });
     }
-    State state[kLines];
-    for (State& each : state) each = start();
-    in_strips(l.n, [&](int64_t from, int64_t to) { together(s, all, state, from, to, l); });
+    for (; n > 0; --n, at = at.moved(apart, out_apart)) alone(s, at, start(), 0, l);
   }
 };
 
@@ -167,7 +171,8 @@ requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
     Base::alone(s, at, before[0], whole, l);
   }
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    if (l.in_step != l.out_step || l.in_step * l.in_step != 1) return Base::lines(s, l, first, n);
+    if (l.n < kLines || l.in_step != l.out_step || l.in_step * l.in_step != 1)
+      return Base::lines(s, l, first, n);
     const auto run = l.in_step > 0 ? line<false> : line<true>;
     for (int64_t k = first; k < first + n; ++k) run(s, At<T>::line(s, l, k), l);
   }
@@ -297,7 +302,8 @@ void scan(const Scan& s) {
   const AlongDim l = collapsed(s.lines);
   const bool tiles = side_by_side(l);
   const Lines run = tiles ? ways.tile : ways.lines;
-  each_lines(l, tiles ? kTile : kLines, [&](int64_t i, int64_t n) { run(s, l, i, n); });
+  each_lines(l, tiles || l.n < kLines ? kTile : kLines,
+             [&](int64_t i, int64_t n) { run(s, l, i, n); });
 }
 
 }  // namespace MT_ISA
