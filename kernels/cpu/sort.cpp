@@ -13,7 +13,7 @@ namespace {
 
 // ---- sorting ------------------------------------------------------------------------------------
 
-constexpr int64_t kInsertion = 40;  // up to so many by insertion
+constexpr int64_t kInsertion = 40;  // up to so many by insertion, or by rank
 constexpr int64_t kBlock = 256;     // so many are copied at a time
 /// Bits more than tell keys apart that spread evenly, since exponents do not.
 template <class K> constexpr int kSpare = sizeof(K) == 4 ? 8 : 13;
@@ -28,6 +28,25 @@ template <class I> void insertion_sort(I* x, int64_t n) {
     int64_t k = i;
     for (; k > 0 && key_in(x[k - 1]) > key_in(moved); --k) x[k] = x[k - 1];
     x[k] = moved;
+  }
+}
+
+/// A few items, which their positions make different: each comes behind as many as are smaller. No branch
+/// depends on them, unlike insertion's.
+inline void rank_sort(const uint64_t* x, uint64_t* out, int64_t n) {
+  constexpr int64_t kLanes = 8;
+  for (int64_t i = 0; i < n && n < kLanes; ++i) {
+    int64_t rank = 0;
+    for (int64_t j = 0; j < n; ++j) rank += x[j] < x[i];
+    out[rank] = x[i];
+  }
+  for (int64_t i = 0; i < n && n >= kLanes; i += kLanes) {
+    const int64_t here = smaller(kLanes, n - i);
+    uint64_t some[kLanes] = {}, rank[kLanes] = {};
+    for (int64_t l = 0; l < here; ++l) some[l] = x[i + l];
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t l = 0; l < kLanes; ++l) rank[l] += x[j] < some[l];
+    for (int64_t l = 0; l < here; ++l) out[rank[l]] = some[l];
   }
 }
 
@@ -74,7 +93,10 @@ template <class I> auto differing(const I* x, int64_t n) {
 /// others. Returns where the result lies: x or `other`.
 template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
   using K = decltype(key_in(*x));
-  if (n <= kInsertion) return insertion_sort(x, n), x;
+  if (n <= kInsertion) {
+    if constexpr (std::is_same_v<I, uint64_t>) return rank_sort(x, other, n), other;
+    else return insertion_sort(x, n), x;
+  }
   const K differ = differing(x, n);
   if (differ == 0) return x;
   const int top = bits_in(differ), lowest = bits_in(K(differ & -differ)) - 1;
@@ -212,7 +234,7 @@ template <class K> struct Line {
 
   void sort(char* scratch) const {
     const int64_t keep = end - first;
-    if (n > kInsertion && end <= kFew) {
+    if (end <= kFew && (n > kInsertion || 4 * end <= n)) {
       I* const x = reinterpret_cast<I*>(scratch);
       smallest_items(*this, 0, n, end, x);
       return write(x, 0, 0, end);
@@ -475,9 +497,29 @@ template <class K> struct LongLine {
   }
 };
 
+constexpr int64_t kShortLine = 16, kLines = 64;
+
+/// Short lines, step by step: what a step has written is read when it has left the processor's store buffer.
+template <class T, class K>
+void sort_short(const Sort& s, const AlongDim& l, int64_t i, int64_t end) {
+  Item<K> x[kLines * kShortLine], other[kLines * kShortLine], *sorted[kLines];
+  Line<K> line[kLines];
+  const int64_t lines = end - i;
+  for (int64_t k = 0; k < lines; ++k) {
+    line[k] = Elements<T, K>::line(s, l, i + k);
+    Elements<T, K>::read_items(line[k], x + k * l.n, 0, l.n);
+  }
+  for (int64_t k = 0; k < lines; ++k)
+    sorted[k] = sort_items(x + k * l.n, other + k * l.n, l.n, kSpare<K>);
+  for (int64_t k = 0; k < lines; ++k) line[k].write(sorted[k], 0, 0, l.n);
+}
+
 template <class T, class K> void sort_lines(const Sort& s, const AlongDim& l) {
-  const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
+  const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? kLines : 1;
   char* const scratch = static_cast<char*>(s.scratch);
+  if (l.n <= kShortLine)
+    return parallel_chunks(lines, kLines, lines * l.n > kGrain / 4,
+                           [&](int64_t i, int64_t end) { sort_short<T, K>(s, l, i, end); });
   if (l.n < kLongLine)
     return parallel_chunks(lines, group, lines * l.n > kGrain / 4, [&](int64_t i, int64_t end) {
       for (; i < end; ++i)
