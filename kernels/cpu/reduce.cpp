@@ -177,10 +177,17 @@ template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
 template <class Op, class T>
 requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
   using State = op::ArgState<T>;
-  static constexpr int64_t kRows = 512;
+  static constexpr int64_t kRows = 512, kShort = 16;
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
   static State run(const T* x, int64_t n, int64_t at, const double*) {
     State best{*x, at};
+    if (n < kShort) {
+      for (int64_t i = 1; i < n; ++i) {
+        const bool wins = op::is_better<Op>(x[i], best.value);
+        best = {wins ? x[i] : best.value, wins ? at + i : best.at};
+      }
+      return best;
+    }
     for (int64_t i = 0; i < n && best.value == best.value; i += kBuffer) {
       const int64_t here = smaller(kBuffer, n - i);
       const T most = join_run<typename Op::Value>(x + i, here);
