@@ -77,6 +77,7 @@ class Builder {
   Value* binary(const Expr&);
   Value* logical(const Expr&);
   Value* chosen(const Expr& condition, const Expr& yes, const Expr& no, int line);
+  bool is_size(const Expr&) const;
   bool is_heavy(const Expr&) const;
   Item size(int tensor, int dim, int line);
   void access(const Item& tensor, int line, const char* doing);

@@ -336,9 +336,20 @@ Value* Builder::place_of(Value* sum) {
 
 // ---- and, or ---------------------------------------------------------------------------------------
 
+/// x.shape[d] of a tensor that was given.
+bool Builder::is_size(const Expr& e) const {
+  const auto is_shape = [](const Expr& x) {
+    return x.kind == Expr::index && x.args[1]->text == "shape";
+  };
+  if (e.kind != Expr::index || !is_shape(*e.args[0])) return false;
+  const Expr& x = *e.args[0]->args[0];
+  return x.kind == Expr::local && frame_->locals[size_t(x.variable)].kind == Item::tensor;
+}
 /// Whether an expression must not be computed where Lua would not: it reads elements or may fail.
 bool Builder::is_heavy(const Expr& e) const {
-  if (e.kind == Expr::index || e.kind == Expr::call || e.text == "%") return true;
+  if (is_size(e)) return false;
+  if (e.kind == Expr::index && e.args[1]->kind != Expr::string) return true;
+  if (e.kind == Expr::call || e.text == "%") return true;
   for (const ast::Expr& a : e.args)
     if (is_heavy(*a)) return true;
   return false;

@@ -184,11 +184,11 @@ class Lowering {
     return dst;
   }
   int operation_to(int dst, const Value& v, bool masked) {
-    if (dst < 0 && compares_affine(v)) {
+    if (compares_affine(v)) {
       const int a = affine(*v.args[0]), b = affine(*v.args[1]);
-      dst = temporary(GridType::boolean);
-      compute(GridCode::compare, v.line, GridType::none, v.op, dst, a, b);
-      return dst;
+      const int to = dst < 0 || masked ? temporary(GridType::boolean) : dst;
+      compute(GridCode::compare, v.line, GridType::none, v.op, to, a, b);
+      return dst < 0 || to == dst ? to : copy_to(dst, to, v, masked);
     }
     const Value *x = &v, *sum = nullptr;
     if (const Value* product = fused(v)) x = product, sum = v.args[product == v.args[0] ? 1 : 0];

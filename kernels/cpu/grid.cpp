@@ -31,9 +31,9 @@ struct Coordinates {
     return of[0];
   }
   ~Coordinates() { std::free(of[0]); }
-  void set(const int* shape) {
-    if (n[0] == shape[0] && n[1] == shape[1] && n[2] == shape[2]) return;
-    for (int k = 0; k < 3; ++k) n[k] = shape[k];
+  void set(int x, int y, int z) {
+    if (n[0] == x && n[1] == y && n[2] == z) return;
+    n[0] = x, n[1] = y, n[2] = z;
     int l = 0;
     for (int z = 0; z < n[2]; ++z)
       for (int y = 0; y < n[1]; ++y)
@@ -54,9 +54,7 @@ template <class R> struct Walk : GridMachine {
     if (!one) return kNobody;
     lo = int(static_cast<const uint8_t*>(one) - set);
     while (!set[hi - 1]) --hi;
-    int count = 0;
-    for (int l = lo; l < hi; ++l) count += set[l];
-    return {lo, hi, count == hi - lo ? nullptr : set};
+    return {lo, hi, std::memchr(set + lo, 0, size_t(hi - lo)) ? set : nullptr};
   }
   /// The lanes of `a` where `c` is `wanted`.
   static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
@@ -477,9 +475,11 @@ template <class R> struct Walk : GridMachine {
   // ---- tiles -------------------------------------------------------------------------------------
 
   void set_shape(const int64_t* size) {
-    for (int k = 0; k < 3; ++k) n[k] = int(size[grid.axes[k]]), lane[k] = coordinates.of[k];
-    lanes = n[0] * n[1] * n[2];
-    coordinates.set(n);
+    // As numbers: what has just been stored as two is not loaded as one before all stores have ended.
+    const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
+    coordinates.set(x, y, z);
+    n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
+    for (int k = 0; k < 3; ++k) lane[k] = coordinates.of[k];
   }
   void run_tile(int64_t number) {
     tile = number;
