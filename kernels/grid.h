@@ -57,8 +57,9 @@ enum class GridCode : uint8_t {
   count_lanes,  // for dst (affine where a is one, as in `affine`; `flag`: a vector) = a, b, c
   loop,         // the body again and again
   scope,        // the body once
-  leave,        // of the loop or scope that begins at instruction a
-  leave_if,     // .. where b
+  block,  // a basic block: what follows up to `end` has no control flow, and may run as machine code
+  leave,     // of the loop or scope that begins at instruction a
+  leave_if,  // .. where b
   barrier,
   warp,    // vector dst = GridWarp `flag` of a; b: the distance or mask
   print,   // a: first of `list`, b: how many
@@ -98,6 +99,8 @@ struct GridProgram {
   Dtype real;  // f32 or f64
   int scalars, affines, vectors;
   const GridType* vector_type;
+  int variables;        // vectors below it are the kernel's variables, others last for a statement
+  int64_t number;       // of this program in the process, from 1
   int levels;           // of control flow, one in another
   int tensors, shared;  // tensors of a launch; shared arrays, which follow them
   int64_t shared_bytes;

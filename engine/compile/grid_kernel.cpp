@@ -220,7 +220,7 @@ struct GridKernel::Run {
       room = launch.tile[d] >= kEnoughLanes || parts > 1 ? 1 : room / launch.tile[d];
     }
   }
-  static constexpr int64_t kLanes = kGridLanes, kEnoughLanes = 128;
+  static constexpr int64_t kLanes = kGridLanes, kEnoughLanes = 1024;
 
   void prepare() {
     cut();

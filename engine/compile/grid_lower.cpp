@@ -2,8 +2,10 @@
 #include "engine/compile/grid_lower.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <map>
+#include <utility>
 
 namespace mt::grid {
 namespace {
@@ -24,6 +26,7 @@ class Lowering {
                               ? next_affine_++
                               : new_vector(x.type == GridType::none ? GridType::integer : x.type));
     }
+    u_.program.variables = int(u_.vector_type.size());
     body(p_.body);
     finish();
   }
@@ -241,11 +244,31 @@ class Lowering {
   // ---- statements --------------------------------------------------------------------------------
 
   void body(const Body& list) {
-    for (Statement* s : list) {
-      const Mark before = mark();
-      statement(*s);
-      release(before);
+    for (size_t k = 0; k < list.size();) {
+      const size_t at = u_.code.size();
+      if (in_blocks_) emit(GridCode::block, list[k]->line);
+      while (k < list.size() && is_straight(*list[k])) one(*list[k++]);
+      if (in_blocks_) end_block(at);
+      if (k < list.size()) one(*list[k++]);
     }
+  }
+  void one(Statement& s) {
+    const Mark before = mark();
+    statement(s);
+    release(before);
+  }
+  static bool is_straight(const Statement& s) {
+    return s.kind == Statement::assign || s.kind == Statement::store;
+  }
+  /// A block that calls of machine code would not make faster is none.
+  void end_block(size_t at) {
+    int passes = 0;
+    for (size_t k = at + 1; k < u_.code.size(); ++k) {
+      const GridCode c = u_.code[k].code;
+      passes += c == GridCode::vector || c == GridCode::load || c == GridCode::store;
+    }
+    if (passes > 3) u_.code[at].end = int(u_.code.size());
+    else u_.code.erase(u_.code.begin() + int64_t(at));
   }
   void statement(Statement& s) {
     switch (s.kind) {
@@ -326,7 +349,9 @@ class Lowering {
         emit(c == Class::scalar ? GridCode::count : GridCode::count_lanes, s.line, type);
     i.dst = dst, i.a = a, i.b = b, i.c = step;
     i.flag = c == Class::scalar ? s.leaves : c == Class::vector;
+    const bool before = std::exchange(in_blocks_, false);  // the loop itself may be machine code
     inside(s, s.body);
+    in_blocks_ = before;
     u_.code[at].end = int(u_.code.size());
     if (c == Class::scalar && type == GridType::integer) u_.code[at].middle = adds_products(at);
   }
@@ -394,6 +419,8 @@ class Lowering {
     g.vector_type = u_.vector_type.data();
     g.levels = levels_ + 2;
     g.in_order = p_.in_order;
+    static std::atomic<int64_t> programs{0};
+    g.number = ++programs;
     order_tensors();
   }
 
@@ -428,6 +455,7 @@ class Lowering {
   std::map<int, int> reads_;
   std::map<const Statement*, int> begin_;
   std::vector<Statement*> regions_;
+  bool in_blocks_ = true;
 };
 
 }  // namespace

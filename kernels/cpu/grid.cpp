@@ -8,10 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "kernels/cpu/grid_machine.h"
+#include "kernels/cpu/grid_native_run.h"
 #include "kernels/cpu/grid_sums.h"
-#include "kernels/cpu/grid_turns.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
@@ -19,28 +20,25 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Where each lane of a tile is, which lasts from tile to tile and launch to launch. On the heap: a
-/// library opened late (mtorch.so) gets little memory for thread-locals.
-struct Coordinates {
-  int n[3] = {};
-  int64_t* of[3] = {};
-  bool reserve() {
-    if (of[0]) return true;
-    of[0] = static_cast<int64_t*>(std::aligned_alloc(64, 3 * kGridLanes * sizeof(int64_t)));
-    if (of[0]) of[1] = of[0] + kGridLanes, of[2] = of[1] + kGridLanes;
-    return of[0];
-  }
-  ~Coordinates() { std::free(of[0]); }
+/// What lasts from tile to tile and launch to launch: where each lane of a tile is, and what is known of
+/// loops and blocks. On the heap: a library opened late (mtorch.so) gets little memory for thread-locals.
+struct Lasting {
+  int n[3];
+  int64_t of[3][kGridLanes];
+  GridSeen seen[kGridSeen];
   void set(int x, int y, int z) {
     if (n[0] == x && n[1] == y && n[2] == z) return;
     n[0] = x, n[1] = y, n[2] = z;
-    int l = 0;
-    for (int z = 0; z < n[2]; ++z)
-      for (int y = 0; y < n[1]; ++y)
-        for (int x = 0; x < n[0]; ++x, ++l) of[0][l] = x, of[1][l] = y, of[2][l] = z;
+    for (int l = 0; l < x * y * z; ++l)
+      of[0][l] = l % x, of[1][l] = l / x % y, of[2][l] = l / x / y;
   }
 };
-thread_local Coordinates coordinates;
+struct OwnLasting {
+  Lasting* own = nullptr;
+  bool reserve() { return own || (own = new (std::nothrow) Lasting()); }
+  ~OwnLasting() { delete own; }
+};
+thread_local OwnLasting lasting;
 
 /// A machine that follows instructions, for kernels with real numbers R.
 template <class R> struct Walk : GridMachine {
@@ -193,6 +191,7 @@ template <class R> struct Walk : GridMachine {
       if (a.empty() || stop) return kNobody;
       const I& i = program.code[at];
       switch (i.code) {
+        case GridCode::block: at = run_block<R>(*this, i, at, a) ? i.end : at + 1; continue;
         case GridCode::scalar: scalar_op(i); break;
         case GridCode::affine: affine_op(i); break;
         case GridCode::vector: vector_op(i, a); break;
@@ -328,8 +327,6 @@ template <class R> struct Walk : GridMachine {
                      box.lo[0], box.hi[0], count);
     return true;
   }
-
-  GridSeen seen[8] = {};  // loops
 
   /// The same numbers in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {
@@ -477,9 +474,9 @@ template <class R> struct Walk : GridMachine {
   void set_shape(const int64_t* size) {
     // As numbers: what has just been stored as two is not loaded as one before all stores have ended.
     const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
-    coordinates.set(x, y, z);
+    lasting.own->set(x, y, z);
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
-    for (int k = 0; k < 3; ++k) lane[k] = coordinates.of[k];
+    for (int k = 0; k < 3; ++k) lane[k] = lasting.own->of[k];
   }
   void run_tile(int64_t number) {
     tile = number;
@@ -583,14 +580,14 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
   Parts parts{nullptr};
   lay_out(m, parts, false);
-  if (!memory.need(parts.used) || !coordinates.reserve()) {
+  if (!memory.need(parts.used) || !lasting.reserve()) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
   parts = {memory.data};
   lay_out(m, parts, true);
   GridCheck checks;
-  m.checks = &checks;
+  m.checks = &checks, m.seen = lasting.own->seen;
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

@@ -1,6 +1,7 @@
 // grid_machine.h -- the state of a tile of a grid kernel that runs in lockstep
 #pragma once
 #include "kernels/cpu/grid_loops.h"
+#include "kernels/cpu/grid_native.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -37,6 +38,16 @@ struct GridCheck {
   bool grow();
 };
 
+/// What a thread knows of a loop or block: whether it can be machine code, and that of the last time.
+struct GridSeen {
+  int64_t program = 0;
+  int at = 0;
+  bool fits = false;
+  uint64_t lanes = 0;
+  const GridNative* native = nullptr;
+};
+constexpr int kGridSeen = 16;
+
 struct GridMachine {
   const Grid& grid;
   const GridProgram& program;
@@ -56,12 +67,24 @@ struct GridMachine {
           *whole = nullptr;  // coordinates; offsets of elements; room
   char* spare = nullptr;
   GridCheck* checks = nullptr;  // in check mode
+  GridSeen* seen = nullptr;     // kGridSeen
   int epoch = 1;                // counts barriers
   GridFault fault{};
   bool stop = false;
 
   uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
   GridScalar& at(int ref) { return scalar[~ref]; }
+  GridSeen& seen_at(int at) const {
+    GridSeen& s = seen[(program.number + at) % kGridSeen];
+    if (s.program != program.number || s.at != at)
+      s = {program.number, at, grid_native_fits(program, at), 0, nullptr};
+    return s;
+  }
+  const GridNative& native(GridSeen& s, uint64_t lanes) const {
+    if (!s.native || s.lanes != lanes)
+      s.lanes = lanes, s.native = &grid_native(program, s.at, lanes);
+    return *s.native;
+  }
   /// The elements of an operand from lane lo on: a vector, or a scalar where ref < 0.
   const void* operand(int ref, int lo, int64_t bytes) {
     return ref < 0 ? static_cast<const void*>(&at(ref))

@@ -111,21 +111,25 @@ bool GridMachine::box_of(Active a, GridBox& b) const {
   if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
   b = {{n[0], n[1], n[2]}, {0, 0, 0}};
-  int active = 0;
+  int rows = 0, from_x = -1, to_x = -1;
+  bool alike = true;  // the rows, without a gap
   each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
-    const void* const one =
-        a.mask ? __builtin_memchr(a.mask + from, 1, size_t(to - from)) : nullptr;
-    if (a.mask && !one) return;
-    int first = one ? int(static_cast<const uint8_t*>(one) - a.mask) : from, last = to - 1;
-    while (a.mask && !a.mask[last]) --last;
-    for (int l = first; l <= last; ++l) active += a.has(l);
-    const int lo[] = {first - begin, y, z}, hi[] = {last + 1 - begin, y + 1, z + 1};
+    if (a.mask) {
+      const void* const one = __builtin_memchr(a.mask + from, 1, size_t(to - from));
+      if (!one) return;
+      from = int(static_cast<const uint8_t*>(one) - a.mask);
+      while (!a.mask[to - 1]) --to;
+      alike &= !__builtin_memchr(a.mask + from, 0, size_t(to - from));
+    }
+    alike &= ++rows == 1 || (from - begin == from_x && to - begin == to_x);
+    from_x = from - begin, to_x = to - begin;
+    const int lo[] = {from_x, y, z}, hi[] = {to_x, y + 1, z + 1};
     for (int k = 0; k < 3; ++k) {
       b.lo[k] = lo[k] < b.lo[k] ? lo[k] : b.lo[k];
       b.hi[k] = hi[k] > b.hi[k] ? hi[k] : b.hi[k];
     }
   });
-  return active == (b.hi[0] - b.lo[0]) * (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
+  return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
 }
 
 bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {

@@ -1,4 +1,4 @@
-// grid_native.cpp -- machine code for loops of grid kernels: recorded as lane programs with turns
+// grid_native.cpp -- machine code for loops and basic blocks of grid kernels: recorded as lane programs
 #include "kernels/cpu/grid_native.h"
 
 #include <map>
@@ -27,31 +27,39 @@ template <class F> bool calculate_number(GridOp op, const F (&in)[3], F& out) {
                    mul_add>(op, in, out);
 }
 
-/// Records the body of a loop whose real numbers are T.
-template <class T> class LoopRecorder {
+/// Whether another instruction than those of the block at `at` may read a vector.
+bool is_read_outside(const GridProgram& p, int at, int vector) {
+  if (vector >= p.variables) return false;
+  for (int j = 0; j < p.count; ++j) {
+    const GridInstruction& i = p.code[j];
+    if (j > at && j < p.code[at].end) continue;
+    if (i.a == vector || i.b == vector || i.c == vector || i.code == GridCode::print) return true;
+  }
+  return false;
+}
+
+/// Records the body of a loop or block whose real numbers are T.
+template <class T> class Recorder {
   using F = ir::Lane<T>;
   using I = GridInstruction;
 
  public:
-  LoopRecorder(const GridProgram& p, int at, uint64_t lanes, GridLoopCode& out)
+  Recorder(const GridProgram& p, int at, uint64_t lanes, GridNative& out)
       : p_(p),
         at_(at),
         lanes_(lanes),
+        in_block_(p.code[at].code == GridCode::block),
         out_(out),
         builder_(sizeof(T)) {}
 
-  /// False: the loop is left to the interpreter.
+  /// False: it is left to the interpreter.
   bool record(ir::LaneProgram& program) {
-    const I& loop = p_.code[at_];
-    for (int j = at_ + 1; j < loop.end; ++j) note_written(p_.code[j]);
-    varying_scalar_[loop.dst] = true;
-    if (!body(at_ + 1, loop.end)) return false;
-    builder_.set_line(loop.line);
-    if (carried_.empty()) return false;
-    for (const auto& [vector, first] : carried_) {
-      builder_.carry(first.id, vector_[vector]);
-      builder_.store(first.operand, first.id);
-    }
+    const I& first = p_.code[at_];
+    for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
+    if (!in_block_) varying_scalar_[first.dst] = true;
+    if (!body(at_ + 1, first.end)) return false;
+    builder_.set_line(first.line);
+    if (!(in_block_ ? store_all() : carry_all())) return false;
     program = builder_.finish();
     program.operands = out_.operands;
     return true;
@@ -62,16 +70,44 @@ template <class T> class LoopRecorder {
     int32_t id;
     int operand;
   };
+  bool carry_all() {
+    for (const auto& [vector, first] : carried_) {
+      builder_.carry(first.id, vector_[vector]);
+      builder_.store(first.operand, first.id);
+    }
+    return !carried_.empty();
+  }
+  /// What a block writes to memory, and to variables that are read elsewhere.
+  bool store_all() {
+    for (const auto& [vector, id] : vector_) {
+      if (!written_vector_.count(vector)) continue;
+      // what has been read is read by the next turn of a loop around the block
+      if (!read_vector_.count(vector) && !is_read_outside(p_, at_, vector)) continue;
+      if (p_.vector_type[vector] != GridType::real) return false;
+      const int place = place_of({GridNative::written, vector});
+      if (place < 0) return false;
+      out_.in_place |= read_vector_.count(vector) > 0;
+      stores_.push_back({id, place});
+    }
+    for (const auto& [id, place] : stores_) builder_.store(place, id);
+    return !stores_.empty();
+  }
   void note_written(const I& i) {
-    if (i.code == GridCode::branch) return;
+    if (i.code == GridCode::branch || i.code == GridCode::store || i.code == GridCode::spread ||
+        i.code == GridCode::compare)
+      return;
     if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
     else if (i.code == GridCode::affine) written_affine_[i.dst] = true;
-    else written_scalar_[i.dst] = true;
+    else ++written_scalar_[i.dst];
   }
-  int32_t operand(LaneOp op, GridLoopCode::Kind kind, int at) {
-    if (out_.operands == GridLoopCode::kOperands) return -1;
-    out_.operand[out_.operands] = {kind, at};
-    return builder_.add(op, -1, -1, -1, uint64_t(out_.operands++));
+  int place_of(GridNative::Operand o) {
+    if (out_.operands == GridNative::kOperands) return -1;
+    out_.operand[out_.operands] = o;
+    return out_.operands++;
+  }
+  int32_t operand(LaneOp op, GridNative::Kind kind, int at) {
+    const int place = place_of({kind, at});
+    return place < 0 ? -1 : builder_.add(op, -1, -1, -1, uint64_t(place));
   }
 
   bool body(int from, int to) {
@@ -106,12 +142,29 @@ template <class T> class LoopRecorder {
       case GridCode::load:
         return i.type == GridType::real && load(i, j, lanes_ >> (j - at_ - 1) & 1, vector_[i.dst]);
       case GridCode::vector: return vector(i);
+      case GridCode::store: return in_block_ && store(i, j);
+      case GridCode::spread:
+      case GridCode::compare: return in_block_ && made_before(i);
       default: return false;
     }
   }
   bool load(const I&, int j, bool lanes, int32_t& to) {
-    to = operand(lanes ? LaneOp::load_turn : LaneOp::load_one, GridLoopCode::memory, j - at_ - 1);
+    const LaneOp op = in_block_ ? LaneOp::load : lanes ? LaneOp::load_turn : LaneOp::load_one;
+    to = operand(op, GridNative::memory, j - at_ - 1);
     return to >= 0;
+  }
+  bool store(const I& i, int j) {
+    const int32_t id = i.type == GridType::real ? value(i.a) : -1;
+    const int place = id < 0 ? -1 : place_of({GridNative::memory, j - at_ - 1});
+    stores_.push_back({id, place});
+    return place >= 0;
+  }
+  /// What positions alone say is in its vector before the block runs, once.
+  bool made_before(const I& i) {
+    if (vector_.count(i.dst) || (i.code == GridCode::spread && i.type != GridType::real))
+      return false;
+    const LaneOp op = i.code == GridCode::spread ? LaneOp::load : LaneOp::load_bool;
+    return (vector_[i.dst] = operand(op, GridNative::read, i.dst)) >= 0;
   }
 
   // Whole numbers say only where elements are. A number that changes must be linear in the counter, and
@@ -122,13 +175,18 @@ template <class T> class LoopRecorder {
   }
   /// Whether a number changes; false: it is kept from turn to turn.
   bool look(bool scalar, int ref, bool& varies) {
-    auto& written = scalar ? written_scalar_ : written_affine_;
+    const bool written = scalar ? written_scalar_.count(ref) > 0 : written_affine_.count(ref) > 0;
     auto& varying = scalar ? varying_scalar_ : varying_affine_;
     varies = varying.count(ref) && varying[ref];
-    return varying.count(ref) || !written.count(ref);
+    return varying.count(ref) || !written;
   }
   bool whole(const I& i) {
-    if (i.type != GridType::integer || i.op == GridOp::to_real || i.op >= GridOp::lt) return false;
+    if (i.type != GridType::integer || i.op >= GridOp::lt) return false;
+    if (i.op == GridOp::to_real) {  // made before the block runs
+      bool varies = false;
+      if (!in_block_ || written_scalar_[i.dst] > 1 || !look(true, i.a, varies)) return false;
+      return (scalar_[i.dst] = operand(LaneOp::load, GridNative::scalar, i.dst)) >= 0;
+    }
     const int arity = kGridArity[int(i.op)];
     const int in[] = {i.a, i.b};
     bool varies[2] = {};
@@ -150,17 +208,17 @@ template <class T> class LoopRecorder {
   int32_t scalar_value(int s) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
     if (written_scalar_.count(s)) return -1;
-    return scalar_[s] = operand(LaneOp::load, GridLoopCode::scalar, s);
+    return scalar_[s] = operand(LaneOp::load, GridNative::scalar, s);
   }
   /// A vector, or a scalar where ref < 0.
   int32_t value(int ref) {
     if (ref < 0) return scalar_value(~ref);
     if (const auto at = vector_.find(ref); at != vector_.end()) return at->second;
     if (p_.vector_type[ref] != GridType::real) return -1;
-    const bool carried = written_vector_.count(ref);
+    const bool carried = !in_block_ && written_vector_.count(ref);
     const int place = out_.operands;
-    const int32_t id =
-        operand(LaneOp::load, carried ? GridLoopCode::carried : GridLoopCode::fixed, ref);
+    read_vector_[ref] = true;
+    const int32_t id = operand(LaneOp::load, carried ? GridNative::written : GridNative::read, ref);
     if (carried) carried_[ref] = {id, place};
     return vector_[ref] = id;
   }
@@ -217,28 +275,38 @@ template <class T> class LoopRecorder {
   const GridProgram& p_;
   const int at_;
   const uint64_t lanes_;
-  GridLoopCode& out_;
+  const bool in_block_;
+  GridNative& out_;
   ir::LaneBuilder builder_;
   Mask active_;  // within branches
   bool inside_ = false;
-  std::map<int, bool> written_vector_, written_scalar_, written_affine_;
+  std::map<int, bool> written_vector_, written_affine_, read_vector_;
+  std::map<int, int> written_scalar_;                    // how often
   std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
+  struct Store {
+    int32_t id;
+    int place;
+  };
+  std::vector<Store> stores_;  // of a block
 };
 
-bool record(const GridProgram& p, int at, uint64_t lanes, GridLoopCode& out,
+bool record(const GridProgram& p, int at, uint64_t lanes, GridNative& out,
             ir::LaneProgram& program) {
-  return p.real == Dtype::f64 ? LoopRecorder<double>(p, at, lanes, out).record(program)
-                              : LoopRecorder<float>(p, at, lanes, out).record(program);
+  return p.real == Dtype::f64 ? Recorder<double>(p, at, lanes, out).record(program)
+                              : Recorder<float>(p, at, lanes, out).record(program);
 }
-std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa,
-                           GridLoopCode& out) {
+std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out) {
   ir::LaneProgram program;
   if (!record(p, at, lanes, out, program)) return nullptr;
   uint64_t repeated = 0;
-  for (int k = 0; k < out.operands; ++k)
-    repeated |= uint64_t(out.operand[k].kind == GridLoopCode::scalar) << k;
+  for (int k = 0; k < out.operands; ++k) {
+    const auto [kind, j] = out.operand[k];
+    const bool one =
+        p.code[at].code == GridCode::block && kind == GridNative::memory && !(lanes >> j & 1);
+    repeated |= uint64_t(one || kind == GridNative::scalar) << k;
+  }
   return compile(program, isa, repeated);
 }
 
@@ -246,11 +314,13 @@ std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa
 std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   std::string key;
   const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
-  put(int(p.real)), put(int64_t(lanes)), put(p.code[at].dst), put(p.code[at].flag);
+  put(int(p.real)), put(int64_t(lanes)), put(int(p.code[at].code)), put(p.code[at].dst),
+      put(p.code[at].flag);
   for (int j = at + 1; j < p.code[at].end; ++j) {
     const GridInstruction& i = p.code[j];
     const bool branches = i.code == GridCode::branch;
     for (const int x : {int(i.code), int(i.op), int(i.type), i.dst, i.a, i.b, i.c}) put(x);
+    if (p.code[at].code == GridCode::block) put(i.dst >= 0 && is_read_outside(p, at, i.dst));
     put(i.masked), put(i.flag), put(branches ? i.middle - j : 0), put(branches ? i.end - j : 0);
     for (const int ref : {i.a, i.b, i.c})  // the types of vectors that it reads
       put(i.code == GridCode::vector && ref >= 0 && ref < p.vectors ? int(p.vector_type[ref]) : 0);
@@ -258,24 +328,16 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   return key;
 }
 
-/// Whether a loop can be recorded at all.
+/// Whether a body can be recorded at all.
 bool fits(const GridProgram& p, int at) {
-  const GridInstruction& loop = p.code[at];
-  if (loop.flag || loop.end - at - 1 > kGridLoopLength) return false;
-  for (int j = at + 1; j < loop.end; ++j) {
-    const GridCode c = p.code[j].code;
-    const bool loads = c == GridCode::load || c == GridCode::load_scalar;
-    if (!loads && c != GridCode::scalar && c != GridCode::affine && c != GridCode::vector &&
-        c != GridCode::branch)
-      return false;
-  }
-  GridLoopCode out;
+  if (p.code[at].flag || p.code[at].end - at - 1 > kGridNativeLength) return false;
+  GridNative out;
   ir::LaneProgram program;
   return record(p, at, 0, out, program);
 }
 
 struct Made {
-  GridLoopCode loop;
+  GridNative native;
   std::unique_ptr<Code> code;
   bool fits = false;
 };
@@ -292,15 +354,15 @@ const Made& made(const GridProgram& p, int at, uint64_t lanes) {
   Isa isa;
   if (!is_new || !jit_isa(isa)) return m;
   if (lanes == kAnyLanes) m.fits = fits(p, at);
-  else m.code = make(p, at, lanes, isa, m.loop), m.loop.code = m.code.get();
+  else m.code = make(p, at, lanes, isa, m.native), m.native.code = m.code.get();
   return m;
 }
 
 }  // namespace
 
-bool grid_loop_fits(const GridProgram& p, int at) { return made(p, at, kAnyLanes).fits; }
-const GridLoopCode& grid_loop_code(const GridProgram& p, int at, uint64_t lanes) {
-  return made(p, at, lanes).loop;
+bool grid_native_fits(const GridProgram& p, int at) { return made(p, at, kAnyLanes).fits; }
+const GridNative& grid_native(const GridProgram& p, int at, uint64_t lanes) {
+  return made(p, at, lanes).native;
 }
 
 }  // namespace mt

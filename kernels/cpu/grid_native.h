@@ -1,4 +1,4 @@
-// grid_native.h -- machine code for loops of grid kernels: all turns of the lanes in registers
+// grid_native.h -- machine code for loops and basic blocks of grid kernels: what lanes do in registers
 #pragma once
 #include "kernels/grid.h"
 
@@ -6,28 +6,30 @@ namespace mt {
 
 class Code;
 
-/// A loop's turns as machine code. Operands are, in this order: what `operand` says, how far each moves
-/// on with a turn, the number of turns (jit_x64.h).
-struct GridLoopCode {
+/// A block, or a loop's turns, as machine code. Operands are what `operand` says; of a loop then how far
+/// each moves on with a turn, and the number of turns (jit_x64.h).
+struct GridNative {
   static constexpr int kOperands = 24;
-  enum Kind : uint8_t { carried, fixed, scalar, memory };
+  enum Kind : uint8_t { written, read, scalar, memory };
   struct Operand {
     Kind kind;
-    int at;  // a vector that is written, one that is read, a scalar, a load: the place in the body, from 0
+    int at;  // a vector that is written, one that is read, a scalar; an access: its place in the body, from 0
   };
+  bool in_place = false;       // a vector is both written and read
   const Code* code = nullptr;  // null: the interpreter runs it
   int operands = 0;
   Operand operand[kOperands];
 };
 
-/// Instructions of a loop that can be machine code, at most.
-constexpr int kGridLoopLength = 48;
-/// Whether the body of the loop at instruction `at` has nothing but what grid_loop_code takes.
-bool grid_loop_fits(const GridProgram&, int at);
-/// The code of the loop at instruction `at` of a program that counts whole numbers, whose body has only
-/// arithmetic and loads at places linear in the counter; bit j of `lanes`: the load at instruction
-/// at + 1 + j has an element for each lane, next to each other, else one for all. The whole numbers of
-/// the body are left to the caller, who runs the last turn too. Kept for the process.
-const GridLoopCode& grid_loop_code(const GridProgram&, int at, uint64_t lanes);
+/// Instructions of a body that can be machine code, at most.
+constexpr int kGridNativeLength = 48;
+/// Whether the body of the loop or block at instruction `at` has nothing but what grid_native takes.
+bool grid_native_fits(const GridProgram&, int at);
+/// The code of the block at instruction `at` of a program, or of the loop that counts whole numbers, whose
+/// body has only arithmetic and accesses at places linear in the counter; bit j of `lanes`: that at
+/// instruction at + 1 + j has an element for each lane, next to each other, else one for all. The whole
+/// numbers of the body, in a block all scalars and what is made of positions alone, are left to the caller,
+/// who runs the last turn too. Kept for the process.
+const GridNative& grid_native(const GridProgram&, int at, uint64_t lanes);
 
 }  // namespace mt

@@ -1,4 +1,5 @@
--- test_kernel_loops.lua -- loops of grid kernels as machine code, against check mode, which interprets them
+-- test_kernel_loops.lua -- loops and basic blocks of grid kernels as machine code, against check mode, which
+-- interprets them
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
@@ -147,5 +148,71 @@ test('an index that leaves a tensor in a late turn is told', function()
   eq(ok, false)
   eq(tostring(text):match 'index 50 is out of bounds' ~= nil, true)
 end)
+
+-- Basic blocks: guarded boxes of lanes, rows that are no whole vectors, elements for all lanes.
+for _, dtype in ipairs {'float32', 'float64'} do
+  for _, s in ipairs {{3, 5}, {9, 16}, {40, 37}, {128, 128}, {5, 1300}} do
+    local rows, columns = unpack(s)
+    local x, y = mt.randn(rows, columns, dtype), mt.randn(rows, columns, dtype)
+    local row, column = mt.randn(columns, dtype), mt.randn(rows, dtype)
+    local name = ('%d x %d, %s'):format(rows, columns, dtype)
+
+    test('a stencil, ' .. name, function()
+      same(function(out, a)
+        local i, j = grid(2)
+        if i > 1 and i < a.shape[2] and j > 1 and j < #a then
+          out[j][i] = 0.25 * (a[j][i - 1] + a[j][i + 1] + a[j - 1][i] + a[j + 1][i])
+        end
+      end, y, x)
+    end)
+
+    test('positions, an element for all, two results, ' .. name, function()
+      local second = mt.zeros(rows, columns, dtype)
+      local function kernel(out, other, a, u, v, dx)
+        local i, j = grid(2)
+        if i > a.shape[2] or j > #a then return end
+        local at, weight = (i - 1) * dx, u[i] * v[j] + j * dx
+        out[j][i] = at * a[j][i] + weight
+        other[j][i] = at - weight * out[j][i]
+      end
+      local function results(checked)
+        local out = y:clone()
+        mt.kernel(kernel, {check = checked}):over(y)(out, second, x, row, column, 0.37)
+        return testing.bits(mt.cat {out, second}:reshape(-1):tolist())
+      end
+      eq(results(false), results(true))
+    end)
+
+    test('what is read behind a block, ' .. name, function()
+      same(function(out, a)
+        local i, j = grid(2)
+        if i > a.shape[2] or j > #a then return end
+        local sum, turn = a[j][i] * 0.5 + 1, 0
+        if a[j][i] > 0 then sum = sum * sum - a[j][i] * 3 end
+        while turn < 3 do
+          local before = sum
+          sum = sum * 0.75 + out[j][i] - before * 0.125
+          turn = turn + 1
+        end
+        out[j][i] = sum + out[j][i] * 0.5 - a[j][i]
+      end, y, x)
+    end)
+
+    test('in place, ' .. name, function()
+      same(function(out, a)
+        local i, j = grid(2)
+        if i > 1 and i <= a.shape[2] and j <= #a then out[j][i] = out[j][i] * 1.5 + a[j][i] * 2 - 1 end
+      end, y, x)
+      -- What another lane stores has been loaded before.
+      local line, count = x[1]:clone(), math.min(columns - 1, 600)
+      local before = line:narrow(1, 1, count):clone()
+      mt.kernel(function(a, n)
+        local i = grid(1)
+        if i <= n then a[i + 1] = a[i] * 2 + a[i] * 0.5 - 1 end
+      end):over(line)(line, count)
+      eq(testing.bits(line:narrow(1, 2, count):tolist()), testing.bits((before * 2 + before * 0.5 - 1):tolist()))
+    end)
+  end
+end
 
 testing.finish()

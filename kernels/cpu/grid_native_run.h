@@ -1,0 +1,189 @@
+// grid_native_run.h -- runs loops and basic blocks of a grid kernel's tile as machine code (grid_native.h), row by row
+#pragma once
+#include "kernels/cpu/grid_machine.h"
+#include "kernels/cpu/grid_native.h"
+#include "kernels/cpu/grid_sums.h"
+#include "kernels/cpu/native.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// All turns of one row of lanes; `vectors`: where the row begins in vectors; element 0 of load k is
+/// at[k] in the first turn, by[k] further in the next.
+template <class R, class Walk>
+void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int hi,
+                   const R* const* at, const int64_t* by, int64_t turns) {
+  void* data[2 * GridNative::kOperands + 1];
+  int64_t done = 0;
+  for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
+    for (int k = 0; k < loop.operands; ++k) {
+      const GridNative::Operand& o = loop.operand[k];
+      const bool moves = o.kind == GridNative::memory;
+      data[loop.operands + k] = reinterpret_cast<void*>(moves ? by[o.at] * int64_t(sizeof(R)) : 0);
+      if (moves) data[k] = const_cast<R*>(at[o.at] + done * by[o.at]);
+      else if (o.kind == GridNative::scalar) data[k] = &w.scalar[o.at];
+      else data[k] = static_cast<R*>(w.vector[o.at]) + vectors;
+    }
+    const int64_t now = turns - done < kPiece ? turns - done : kPiece;
+    data[2 * loop.operands] = reinterpret_cast<void*>(now);
+    run_native(*loop.code, data, nullptr, lo, hi);
+    done += now;
+  }
+}
+
+template <class R, class Walk>
+int64_t run_turns(Walk& w, const GridNative& loop, Active a, const GridBox& box,
+                  const typename Walk::Factor* place, int64_t turns) {
+  for (int k = 0; k < loop.operands; ++k) {
+    const int v = loop.operand[k].at;
+    if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
+    __builtin_memcpy(static_cast<R*>(w.own[v]) + a.lo, static_cast<R*>(w.vector[v]) + a.lo,
+                     sizeof(R) * size_t(a.hi - a.lo));
+    w.vector[v] = w.own[v];
+  }
+  const int height = box.hi[1] - box.lo[1], rows = height * (box.hi[2] - box.lo[2]);
+  for (int r = 0; r < rows; ++r) {
+    const int y = box.lo[1] + r % height, z = box.lo[2] + r / height;
+    const R* at[kGridNativeLength];
+    int64_t by[kGridNativeLength];
+    for (int k = 0; k < loop.operands; ++k) {
+      const int j = loop.operand[k].at;
+      if (loop.operand[k].kind != GridNative::memory) continue;
+      const GridFactor<R> f = place[j].row(y, z);
+      at[j] = f.at, by[j] = f.by;
+    }
+    run_row_turns(w, loop, int64_t(z * w.n[1] + y) * w.n[0], box.lo[0], box.hi[0], at, by, turns);
+  }
+  return turns;
+}
+
+/// Does all turns but the last of the loop at instruction `at` by machine code, where it can, and says how
+/// many those were.
+template <class R, class Walk>
+int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
+  const int64_t from = w.at(i.a).whole, step = w.at(i.c).whole, last = w.at(i.b).whole;
+  constexpr int64_t kFewest = 4;
+  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
+    return 0;
+  GridSeen& s = w.seen_at(at);
+  GridBox box;
+  if (!s.fits || !w.box_of(a, box)) return 0;
+  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
+  typename Walk::Factor place[kGridNativeLength];
+  uint64_t lanes = 0;  // of the loads
+  for (const int64_t k : places) {
+    w.scalar[i.dst].whole = from + k * step;
+    for (int j = at + 1; j < i.end; ++j) {
+      const GridInstruction& x = w.program.code[j];
+      const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
+      if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
+      if (x.code == GridCode::affine) w.affine_op(x);
+      if (!loads) continue;
+      if (!w.find_factor(x, box, k, place[j - at - 1])) return 0;
+      lanes |= uint64_t(place[j - at - 1].step[0] == 1) << (j - at - 1);
+    }
+  }
+  const GridNative& native = w.native(s, lanes);
+  return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
+}
+
+/// Where the lanes of a box find the elements of an access.
+struct GridAccess {
+  GridMachine::Place place;
+  char *data, *first, *last;  // of lane 0; the lowest and the highest element
+  bool stores;
+  bool find(const GridMachine& w, const GridInstruction& x, const GridBox& box) {
+    const GridTensor& t = w.tensor[x.tensor];
+    stores = x.code == GridCode::store;
+    if (t.dtype != w.program.real || !w.affine_place(x, box, place)) return false;
+    if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
+    first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
+    for (int k = 0; k < 3; ++k) {
+      const int64_t a = place.step[k] * box.lo[k] * w.item,
+                    b = place.step[k] * (box.hi[k] - 1) * w.item;
+      first += a < b ? a : b, last += a < b ? b : a;
+    }
+    return true;
+  }
+  bool meets(const GridAccess& x) const { return first <= x.last && x.first <= last; }
+  bool is(const GridAccess& x) const {
+    return data == x.data && place.step[0] == x.place.step[0] && place.step[1] == x.place.step[1] &&
+           place.step[2] == x.place.step[2];
+  }
+};
+/// Whether the accesses of a block, in its order, may be done lane by lane: what is stored is loaded by the
+/// same lanes and before, or not at all. `in_place`: it is loaded.
+inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
+  for (int s = 0; s < n; ++s) {
+    for (int k = 0; access[s].stores && k < n; ++k) {
+      if (k == s || !access[s].meets(access[k])) continue;
+      if (k > s || access[k].stores || !access[s].is(access[k])) return false;
+      in_place = true;
+    }
+  }
+  return true;
+}
+
+/// One row of lanes. Where nothing is both read and written, the last lanes make up a whole vector with
+/// some of those before.
+inline void run_row_block(const GridNative& native, void* const* data, bool in_place, int lo,
+                          int hi, int64_t item) {
+  const int width = int(64 / item),  // of a vector, at most
+      whole = lo + (hi - lo) / width * width;
+  if (in_place || hi - lo < width || whole == hi)
+    return void(run_native(*native.code, data, nullptr, lo, hi));
+  run_native(*native.code, data, nullptr, lo, whole);
+  run_native(*native.code, data, nullptr, hi - width, hi);
+}
+
+/// Does the block at instruction `at` by machine code; false: nothing has been done that may not be again.
+template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i, int at, Active a) {
+  GridSeen& s = w.seen_at(at);
+  GridBox box;
+  if (!s.fits || w.grid.check || !w.box_of(a, box)) return false;
+  GridAccess access[kGridNativeLength];
+  int number[kGridNativeLength] = {}, accesses = 0;
+  uint64_t lanes = 0;
+  for (int j = at + 1; j < i.end; ++j) {
+    const GridInstruction& x = w.program.code[j];
+    switch (x.code) {
+      case GridCode::scalar: w.scalar_op(x); break;
+      case GridCode::affine: w.affine_op(x); break;
+      case GridCode::spread: w.spread_op(x, a); break;
+      case GridCode::compare: w.compare_op(x, a); break;
+      case GridCode::vector: break;
+      default:  // an access
+        if (!access[accesses].find(w, x, box)) return false;
+        lanes |= uint64_t(access[accesses].place.step[0]) << (j - at - 1);
+        number[j - at - 1] = accesses++;
+        if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
+    }
+  }
+  const GridNative& native = w.native(s, lanes);
+  bool in_place = native.in_place;
+  if (!native.code || !are_independent(access, accesses, in_place)) return false;
+  for (int k = 0; k < native.operands; ++k) {
+    const int v = native.operand[k].at;
+    if (native.operand[k].kind == GridNative::written) w.vector[v] = w.own[v];
+  }
+  w.each_row_of(box, [&](int lane, int y, int z) {
+    void* data[GridNative::kOperands];
+    for (int k = 0; k < native.operands; ++k) {
+      const GridNative::Operand& o = native.operand[k];
+      if (o.kind == GridNative::memory) {
+        const GridAccess& m = access[number[o.at]];
+        data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
+      } else if (o.kind == GridNative::scalar) {
+        data[k] = &w.scalar[o.at];
+      } else {
+        data[k] = static_cast<char*>(w.vector[o.at]) +
+                  (lane - box.lo[0]) * w.bytes_of(w.program.vector_type[o.at]);
+      }
+    }
+    run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
+  });
+  return true;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
