@@ -22,6 +22,7 @@ template <class V> struct Recorded {
   using Value = V;
   size_t at;
   static Recorded next() { return Recorded(tape.size(), 0); }
+  Recorded() = default;
   template <class C> explicit Recorded(C constant) : at(tape.size()) {
     tape.push_back([word = word_of(V(constant))](const Words&) { return word; });
   }
@@ -73,6 +74,7 @@ MT_SHIFT(<<)
 MT_SHIFT(>>)
 MT_CALL(fabs)
 MT_CALL(rint)
+MT_CALL(sqrt)
 Symbol operator-(Symbol x) {
   return record<Symbol>([](float a) { return -a; }, x);
 }
@@ -119,7 +121,8 @@ const Formula kFormulas[] = {
         MT_FORMULA(log10) MT_FORMULA(log1p) MT_FORMULA(tanh) MT_FORMULA(erf) MT_FORMULA(sigmoid)
             MT_FORMULA(silu) MT_FORMULA(softplus) MT_FORMULA(gelu) MT_FORMULA(ndtr) MT_FORMULA(abs)
                 MT_FORMULA(round) MT_FORMULA(core::near_sin) MT_FORMULA(core::near_cos)
-                    MT_FORMULA(core::exp_minus) MT_FORMULA(core::log1p_unit)};
+                    MT_FORMULA(core::near_tan) MT_FORMULA(asin) MT_FORMULA(acos) MT_FORMULA(atan)
+                        MT_FORMULA(erfc) MT_FORMULA(core::exp_minus) MT_FORMULA(core::log1p_unit)};
 
 std::vector<float> arguments() {
   const float inf = std::numeric_limits<float>::infinity();

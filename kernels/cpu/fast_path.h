@@ -21,20 +21,20 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
-/// In double an angle goes to the C library, and a quotient needs an fma that rounds once.
+/// In double a quotient needs an fma that rounds once.
 template <class Op, int Part, class T>
 constexpr bool has_shortcut = math::is_floating<T>&& shortcut<Op, Part> != Shortcut::none &&
-                              (sizeof(T) == 4 || shortcut<Op, Part> == Shortcut::positive ||
-                               (shortcut<Op, Part> == Shortcut::quotient && kHasFma));
+                              (sizeof(T) == 4 || shortcut<Op, Part> != Shortcut::quotient ||
+                               kHasFma);
 
 /// Whether all of x[0, n) are angles that are reduced by subtraction.
-inline bool all_near(int64_t n, const float* x) {
+template <class T> bool all_near(int64_t n, const T* x) {
+  const auto size = [](T y) {  // of a double the upper half
+    return uint32_t(math::core::to_bits(y) >> (8 * sizeof(T) - 32)) & 0x7fffffffu;
+  };
   uint32_t most = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t size = math::core::to_bits(x[i]) & 0x7fffffffu;
-    most = size > most ? size : most;
-  }
-  return most <= math::core::to_bits(math::core::kNear);
+  for (int64_t i = 0; i < n; ++i) most = size(x[i]) > most ? size(x[i]) : most;
+  return most < size(math::core::Real<T>::near);
 }
 template <class T> bool all_positive(int64_t n, const T* x) {
   constexpr int64_t kFirst = 64;  // seldom are all of these positive where not all others are

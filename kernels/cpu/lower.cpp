@@ -37,7 +37,7 @@ template <> struct Formula<op::TruncDivide> {
 void require(Mask m) { LaneBuilder::current().guard(m.id); }
 
 template <class T> T near_angle(T x) {
-  require(!(fabs(x) > T(math::core::kNear)));
+  require(!(fabs(x) > T(math::core::Real<T>::near)));
   return x;
 }
 
@@ -94,22 +94,21 @@ template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
 namespace {
 
 /// Those written for every width of float.
-using All =
-    op::List<op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg,
-             op::Sqrt, op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp,
-             op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr,
-             op::Tanh, op::Sigmoid, op::Logit, op::Relu, op::Hardtanh, op::Relu6, op::Hardsigmoid,
-             op::Hardswish, op::Threshold, op::Hardshrink, op::Softshrink, op::LeakyRelu, op::Elu,
-             op::Celu, op::Selu, op::GeluTanh, op::Silu, op::Softplus, op::Logsigmoid, op::Mish,
-             op::Softsign, op::LogicalNot, op::Isnan, op::Isinf, op::Isposinf, op::Isneginf,
-             op::Isfinite, op::Signbit, op::Add, op::Sub, op::Mul, op::Div, op::FloorDivide,
-             op::TruncDivide, op::Remainder, op::Fmod, op::Minimum, op::Maximum, op::Fmin, op::Fmax,
-             op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2, op::Heaviside,
-             op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
-             op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
-/// Those of float32 alone: float64 asks the C library.
-using Single =
-    op::List<op::Sin, op::Cos, op::Tan, op::Atan, op::Erf, op::Gelu, op::Ndtr, op::Tanhshrink>;
+using All = op::List<
+    op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg, op::Sqrt,
+    op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp, op::Exp, op::Expm1,
+    op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr, op::Sin, op::Cos, op::Tan,
+    op::Asin, op::Acos, op::Atan, op::Erf, op::Erfc, op::Gelu, op::Ndtr, op::Tanh, op::Sigmoid,
+    op::Logit, op::Relu, op::Hardtanh, op::Relu6, op::Hardsigmoid, op::Hardswish, op::Threshold,
+    op::Hardshrink, op::Softshrink, op::LeakyRelu, op::Elu, op::Celu, op::Selu, op::GeluTanh,
+    op::Silu, op::Softplus, op::Logsigmoid, op::Mish, op::Softsign, op::LogicalNot, op::Isnan,
+    op::Isinf, op::Isposinf, op::Isneginf, op::Isfinite, op::Signbit, op::Add, op::Sub, op::Mul,
+    op::Div, op::FloorDivide, op::TruncDivide, op::Remainder, op::Fmod, op::Minimum, op::Maximum,
+    op::Fmin, op::Fmax, op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2,
+    op::Heaviside, op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
+    op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
+/// Those of float32 alone: of float64 they are written with `?:`.
+using Single = op::List<op::Tanhshrink>;
 
 /// Records an operation of numbers; the first input may be a mask.
 using Recorder = int32_t (*)(const int32_t* in, const double* params);

@@ -201,7 +201,7 @@ MT_SIMD Pack scaled_by(Pack y, Pack n, Pack x) {
 }
 #endif
 
-/// |x| <= core::kNear: the loop has looked (kernels/cpu/fast_path.h).
+/// |x| <= Real<float>::near: the loop has looked (kernels/cpu/fast_path.h).
 MT_SIMD Pack sin(Pack x) { return math::core::near_sin(x); }
 MT_SIMD Pack cos(Pack x) { return math::core::near_cos(x); }
 MT_SIMD Pack tan(Pack x) { return math::core::near_tan(x); }

@@ -40,7 +40,7 @@ inline namespace MT_ISA {
 namespace math {
 
 /// Whether T is a symbolic number: it records what is done to it, and what it has recorded is compiled
-/// or printed. Such a T has, explicitly, T(constant); + - * / and unary -; comparisons, whose results
+/// or printed. Such a T has T(), explicitly T(constant); + - * / and unary -; comparisons, whose results
 /// have & | ^ !; and in its own namespace fma, fabs, sqrt, floor, ceil, trunc, rint, copysign, select,
 /// to_bits and from_bits<T>. Real<T> is derived from its format's, with a `Bits` that has
 /// Bits(constant), + - & | ^, << and logical >> by constants, == and !=.
@@ -113,6 +113,12 @@ template <> struct Real<float> {
   static constexpr float log10_2_hi = 0x1.344134p-2f, log10_2_lo = 0x1.09f7ap-26f;
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
   static constexpr float logistic_least = -120;  // x / (1 + e^-x) is nothing before
+  static constexpr float half_pi_hi = 0x1.921fb6p+0f, half_pi_lo = -0x1.777a5cp-25f;
+  /// Up to this size an angle is reduced by subtraction: the whole multiple of pi/2, which has three pieces. The
+  /// first subtraction is exact, because less than 1 is left, without a bit below those of a number near 1.
+  static constexpr float near = 0x1p14f, two_over_pi = 0x1.45f306p-1f, quarter1 = 0x1.921fb4p+0f,
+                         quarter2 = 0x1.4442dp-24f, quarter3 = 0x1.846988p-48f;
+  static constexpr float erfc_centre = 2.125f, erfc_end = 10.06f;  // erfc is 0 from there on
 };
 template <> struct Real<double> {
   using Bits = uint64_t;
@@ -131,6 +137,10 @@ template <> struct Real<double> {
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
   // the same; it is x after most; unit e^-x is finite everywhere
   static constexpr double logistic_least = -754, logistic_most = 50, logistic_unit = 0x1p-70;
+  static constexpr double half_pi_hi = 0x1.921fb54442d18p+0, half_pi_lo = 0x1.1a62633145c07p-54;
+  static constexpr double near = 0x1p28, two_over_pi = 0x1.45f306dc9c883p-1, quarter1 = half_pi_hi,
+                          quarter2 = half_pi_lo, quarter3 = -0x1.f1976b7ed8fbcp-110;
+  static constexpr double erfc_centre = 3.5, erfc_end = 27.4;
 };
 /// a * b + c, rounded once in every instruction set. (Without FMA doubles take Dekker's exact product:
 /// once but for ties, and below 2^990.)
@@ -148,8 +158,8 @@ MT_HD double fused(double a, double b, double c) {
   const double sa = a * 0x1.000002p27, sb = b * 0x1.000002p27;
   const double ah = sa - (sa - a), bh = sb - (sb - b), al = a - ah, bl = b - bh;
   const double p = a * b, low = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
-  const double s = p + c, part = s - p;
-  return s + (low + ((p - (s - part)) + (c - part)));
+  const double s = p + c, part = s - p, more = low + ((p - (s - part)) + (c - part));
+  return select(more == 0, s, s + more);  // -0 stays
 #endif
 }
 
@@ -243,11 +253,10 @@ template <class T> MT_HD T power_of_two(T n) {
   return from_bits<T>(to_bits(n) << Real<T>::mantissa);
 }
 /// e^(z + less) = (1 + q) power 2^-64 in float, for z from -113 to 0 and a tiny `less`. What `power` multiplies is
-/// made 2^-64 of its size, so that only that product may become denormal.
+/// made 2^-64 of its size, so that only that product may become denormal. In double the same, z from -752.
 template <class T> struct Tail { T q, power; };
 template <class T> MT_HD Tail<T> exp_tail(T z, T less) {
   using R = Real<T>;
-  static_assert(is_single<T>);
   const T round(R::round + R::bias + 64);
   T n = fma(z, T(R::log2e), round), k = n - round;
   T r = fma(k, T(-R::ln2_hi), z) + fma(k, T(-R::ln2_lo), less);
@@ -558,23 +567,7 @@ template <class T> MT_HD T tanhshrink(T x) {
   return copysign(select(a < T(1), near, far), x + T(0));  // of -0 it is 0
 }
 
-// ---- the error function, in float ---------------------------------------------------------------
-
-/// x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) beyond, where q fits log(erfc(x)) on [0.92, 4], as
-/// in N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1.
-template <class T> MT_HD T erf(T x) {
-  static_assert(is_single<T>);
-  T a = at_most(fabs(x), T(4)), z = a * a;
-  T p = poly(z, 0.128379166f, -0.376126289f, 0.112836242f, -0.0268555768f, 0.00519185606f,
-             -0.000804190175f, 7.95756278e-05f);
-  T q = poly(a, -0.000207018442f, -1.12762737f, -0.637265801f, -0.10385631f, 0.0221897401f,
-             -0.0030336848f, 0.000194946289f);
-  Exp<T> e = exp_parts(q, Real<T>::bias);
-  T s = power_of_two(e.n), far = T(1) - fma(s, e.q, s);
-  return copysign(select(a < T(0.921875f), fma(a, p, a), far), x);
-}
-
-// ---- sine and cosine, in float ------------------------------------------------------------------
+// ---- sine and cosine ----------------------------------------------------------------------------
 
 /// a = r + rest + n pi/2 with |r| <= pi/4; the low bits of `quadrant` are those of n.
 template <class T> struct Angle {
@@ -587,19 +580,13 @@ struct Quadrant {
   uint64_t quadrant;
 };
 
-/// Up to this size an angle is reduced by subtraction: pi/2 in three pieces, n below 2^14.
-constexpr float kNear = 0x1p14f;
-
-/// pi/2 in three pieces. The first subtraction is exact, because r has no bit below 2^-24 and is less than 1;
-/// a fourth piece would add 2^-60.
-constexpr float kQuarter1 = 0x1.921fb40000000p+0f, kQuarter2 = 0x1.4442d00000000p-24f,
-                kQuarter3 = 0x1.8469880000000p-48f;
+/// For |x| <= near.
 template <class T> MT_HD Angle<T> near_angle(T x) {
-  static_assert(is_single<T>);
-  const T round(Real<T>::round);
-  T shifted = fma(x, T(0x1.45f306p-1f), round), n = shifted - round;
-  T r1 = fused(n, T(-kQuarter1), x), p = n * T(-kQuarter2), r = r1 + p;
-  T rest = fma(n, T(-kQuarter3), fused(n, T(-kQuarter2), -p) + ((r1 - r) + p));
+  using R = Real<T>;
+  const T round(R::round);
+  T shifted = fma(x, T(R::two_over_pi), round), n = shifted - round;
+  T r1 = fused(n, T(-R::quarter1), x), p = n * T(-R::quarter2), r = r1 + p;
+  T rest = fma(n, T(-R::quarter3), fused(n, T(-R::quarter2), -p) + ((r1 - r) + p));
   return {r, rest, to_bits(shifted)};
 }
 /// A reduction that is exact for every float. a * 2/pi is taken modulo 4, by those 111 bits of 2/pi
@@ -629,34 +616,49 @@ MT_HD Angle<float> any_angle(float a) {
   return {r, float(q.r - r), uint32_t(q.quadrant)};
 }
 
-/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1. A sine of
-/// -0 is -0.
+/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1, in double 2^-57.9
+/// and 2^-63.9. A sine of -0 is -0.
 template <class T> MT_HD T sin_of(Angle<T> a, bits_of<T> shift) {
   using B = bits_of<T>;
-  T r = a.r, z = r * r;
-  T s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
-  T c = poly(z, 1.0f, -0.5f, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
+  T r = a.r, z = r * r, s, c;
+  if constexpr (is_single<T>) {
+    s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
+    c = poly(z, 1.0f, -0.5f, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
+  } else {
+    s = poly(z, -0.1666666666666663, 0.00833333333332184, -0.00019841269829358528,
+             2.7557313538514475e-06, -2.5050734389348566e-08, 1.5895433298102108e-10);
+    T p = poly(z, 0.041666666666666595, -0.0013888888888873342, 2.4801587289002083e-05,
+               -2.75573142170409e-07, 2.0875705396436402e-09, -1.1358749267175696e-11);
+    T half = T(0.5) * z, near = T(1) - half;
+    c = near + (((T(1) - near) - half) + fma(z * z, p, -r * a.rest));
+  }
   s = copysign(r + fma(r * z, s, a.rest), r);
   B quadrant = a.quadrant + shift;
   return from_bits<T>(to_bits(select((quadrant & B(1)) != B(0), c, s)) ^
-                      ((quadrant << 30) & B(0x80000000u)));
+                      ((quadrant << (is_single<T> ? 30 : 62)) & to_bits(T(-0.0f))));
 }
 template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y where x is negative
   return from_bits<T>(to_bits(y) ^ (to_bits(x) & bits_of<T>(0x80000000u)));
 }
 
-/// For |x| <= kNear.
+/// For |x| <= near.
 template <class T> MT_HD T near_sin(T x) { return sin_of(near_angle(x), bits_of<T>(0)); }
 template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(x), bits_of<T>(1)); }
 
-/// For every x, and with the near ones' results where those hold.
+/// For every x, and with the near ones' results where those hold. A double of more goes to the C library.
 MT_HD float sin(float x) {
   float far = with_sign_of(x, sin_of(any_angle(fabs(x)), 0));
-  return fabs(x) <= kNear ? near_sin(x) : far;
+  return fabs(x) <= Real<float>::near ? near_sin(x) : far;
 }
 MT_HD float cos(float x) {
   float far = sin_of(any_angle(fabs(x)), 1);
-  return fabs(x) <= kNear ? near_cos(x) : far;
+  return fabs(x) <= Real<float>::near ? near_cos(x) : far;
+}
+MT_HD double sin(double x) {
+  return fabs(x) <= Real<double>::near ? near_sin(x) : __builtin_sin(x);
+}
+MT_HD double cos(double x) {
+  return fabs(x) <= Real<double>::near ? near_cos(x) : __builtin_cos(x);
 }
 
 }  // namespace core
@@ -676,11 +678,8 @@ MT_OWN_OF_SYMBOLS(cos)
 
 MT_HD float sin(float x) { return core::sin(x); }
 MT_HD float cos(float x) { return core::cos(x); }
-MT_HD float erf(float x) { return core::erf(x); }
-MT_OF_SYMBOLS(erf)
-MT_HD double sin(double x) { return __builtin_sin(x); }
-MT_HD double cos(double x) { return __builtin_cos(x); }
-MT_HD double erf(double x) { return __builtin_erf(x); }
+MT_HD double sin(double x) { return core::sin(x); }
+MT_HD double cos(double x) { return core::cos(x); }
 
 #endif  // __CUDA_ARCH__
 

@@ -206,10 +206,10 @@ MT_EASY(>, bool)
 #undef MT_EASY
 template <class T> MT_HD Reduced<T> operator-(Reduced<T> x) { return Reduced<T>(-x.v); }
 
-// |x| <= core::kNear
-MT_HD Reduced<float> sin(Reduced<float> x) { return Reduced<float>(core::near_sin(x.v)); }
-MT_HD Reduced<float> cos(Reduced<float> x) { return Reduced<float>(core::near_cos(x.v)); }
-MT_HD Reduced<float> tan(Reduced<float> x) { return Reduced<float>(core::near_tan(x.v)); }
+// |x| <= core::Real<T>::near
+template <class T> MT_HD Reduced<T> sin(Reduced<T> x) { return Reduced<T>(core::near_sin(x.v)); }
+template <class T> MT_HD Reduced<T> cos(Reduced<T> x) { return Reduced<T>(core::near_cos(x.v)); }
+template <class T> MT_HD Reduced<T> tan(Reduced<T> x) { return Reduced<T>(core::near_tan(x.v)); }
 
 /// x > 0, where elu does not use it.
 template <class T> MT_HD Reduced<T> half_expm1(Reduced<T> x) { return x; }

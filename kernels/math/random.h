@@ -37,10 +37,8 @@ MT_HD double uniform(uint32_t high, uint32_t low) {
 template <class T> MT_HD T cos_once(T x) { return math::cos(x); }
 template <class T> MT_HD T sin_once(T x) { return math::sin(x); }
 #else  // within one turn no long reduction is needed
-MT_HD float cos_once(float x) { return math::core::near_cos(x); }
-MT_HD float sin_once(float x) { return math::core::near_sin(x); }
-MT_HD double cos_once(double x) { return math::cos(x); }
-MT_HD double sin_once(double x) { return math::sin(x); }
+template <class T> MT_HD T cos_once(T x) { return math::core::near_cos(x); }
+template <class T> MT_HD T sin_once(T x) { return math::core::near_sin(x); }
 #endif
 
 /// Two normals from two uniforms (Box and Muller 1958); 1 - u keeps the logarithm finite.

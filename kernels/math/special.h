@@ -69,15 +69,6 @@ MT_HD double erfcx(double x) {
                     -34459425.0, 654729075.0);
 }
 
-// ---- sinc ---------------------------------------------------------------------------------------
-
-/// x is reduced to a turn before it is multiplied by pi, so that a whole number gives 0.
-MT_HD double sinc(double x) {
-  const double turn = x - 2 * math::rint(0.5 * x), a = math::fabs(turn);
-  const double near = math::copysign(a > 0.5 ? 1 - a : a, turn);
-  return x == 0 ? 1 : math::sin(kPi * near) / (kPi * x);
-}
-
 // ---- digamma ------------------------------------------------------------------------------------
 
 /// digamma(x) / (x - root) at x = 1.5 + t, |t| <= 1/2: Chebyshev interpolation of values of mpmath;
@@ -241,16 +232,24 @@ MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
 #else
 MT_HD float erfcx(float x) { return core::erfcx(x); }
 #endif
-MT_HD double sinc(double x) { return special::sinc(x); }
-/// In float sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2.
-template <class T> MT_HD T short_sinc(T x) {
-  T turn = core::fused(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);
-  T near = copysign(select(a > T(0.5f), T(1) - a, a), turn);
-  T p = core::poly(near * near, 1.0f, -1.64493334f, 0.811715841f, -0.190443248f, 0.0247160774f);
+namespace core {
+/// sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2, in double 2^-61. x is reduced to a turn, so
+/// that a whole number gives 0.
+template <class T> MT_HD T sinc(T x) {
+  T turn = fused(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);
+  T near = copysign(select(a > T(0.5f), T(1) - a, a), turn), z = near * near, p;
+  if constexpr (is_single<T>)
+    p = poly(z, 1.0f, -1.64493334f, 0.811715841f, -0.190443248f, 0.0247160774f);
+  else
+    p = poly(z, 1.0, -1.6449340668482264, 0.8117424252833462, -0.19075182412167532,
+             0.026147847807942545, -0.0023460809132875545, 0.0001484279165494906,
+             -6.972267220298331e-06, 2.451831727610633e-07);
   return select(x == T(0), T(1), p * (near / x));
 }
-MT_HD float sinc(float x) { return short_sinc(x); }
-template <class T> MT_HD Symbolic<T> sinc(T x) { return short_sinc(x); }
+}  // namespace core
+MT_HD double sinc(double x) { return core::sinc(x); }
+MT_HD float sinc(float x) { return core::sinc(x); }
+template <class T> MT_HD Symbolic<T> sinc(T x) { return core::sinc(x); }
 MT_HD double erfinv(double x) { return special::erfinv<true>(x); }
 MT_HD float erfinv(float x) { return float(special::erfinv<false>(double(x))); }
 MT_HD double digamma(double x) { return special::digamma(x); }
