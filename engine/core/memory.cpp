@@ -9,6 +9,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #endif
 
 #include "engine/core/device.h"
@@ -32,10 +33,22 @@ constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
 constexpr size_t kAround = 512;  // bytes of a tensor, and of its node, around its storage
 static_assert(sizeof(Storage) <= kHeader);
 
+/// What the machine has, less a sixteenth for other things. The system promises more, and kills who takes it.
+int64_t machine_memory() {
+#if defined(__linux__)
+  struct sysinfo all;
+  if (sysinfo(&all) == 0)
+    return int64_t((double(all.totalram) * 15 / 16 + double(all.totalswap)) * all.mem_unit);
+#endif
+  return int64_t(1) << 46;
+}
+
 /// Memory of the system's. Huge pages where they fit: -x of 4 MiB is then a quarter faster, because
 /// the addresses of small pages do not fit into the processor's tables.
 void* fresh(size_t bytes) {
   if (bytes < kHuge) return std::aligned_alloc(64, bytes);
+  static const int64_t most = machine_memory();
+  if (host_live.load(std::memory_order_relaxed) + int64_t(bytes) > most) return nullptr;
   void* block = nullptr;  // aligned_alloc would want whole pages
   if (posix_memalign(&block, kHuge, bytes)) return nullptr;
 #if defined(MADV_HUGEPAGE)
@@ -222,9 +235,9 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
         size_of(u.free), size_of(u.total));
   }
   fail(
-      "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
-      "smaller batches or drop references",
-      bytes, device.name, host_live.load(), host_peak.load());
+      "out of memory: {} asked for on {}, {} live in tensors (at most {} so far); use smaller batches "
+      "or drop references",
+      size_of(int64_t(bytes)), device.name, size_of(host_live), size_of(host_peak));
 }
 
 /// Makes room: what is kept for reuse goes back, the bindings collect what is garbage. Whether trying

@@ -301,4 +301,13 @@ test('mt.memory_stats counts the bytes of the CPU', function()
   assert(after.peak >= now.allocated and after.reserved >= after.allocated)
 end)
 
+test('more than the machine has is refused before the system kills who takes it', function()
+  local meminfo = assert(io.open '/proc/meminfo'):read '*a'
+  local kib = tonumber(meminfo:match 'MemTotal: *(%d+)') + tonumber(meminfo:match 'SwapTotal: *(%d+)')
+  local most = math.floor(kib * 1024 * 0.6) -- never touched
+  local first = mt.empty({most}, 'uint8')
+  t.raises(function() return mt.empty({most}, 'uint8') end, 'out of memory: .* GiB asked for on cpu')
+  eq(first:numel(), most)
+end)
+
 t.finish()
