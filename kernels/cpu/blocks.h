@@ -198,32 +198,33 @@ inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* i
 /// The loop runs `along` the dimension that is contiguous in most of them, row after row `across` the tile;
 /// the other operands pass through buffers, transposed.
 template <int Operands> struct Tiles {
-  static constexpr int64_t kRow = 256, kLeast = 4, kTileBytes = 16384;
+  static constexpr int64_t kRow = 256, kRows = kGrain / kRow, kTileBytes = 16384;
 
   const Operand* const operand;
   const int used, ndim;
   const int64_t* const size;
   int along = -1, across = -1, one = -1;
-  int64_t high = kRow;  // rows of a tile
+  int64_t high = kRows;  // rows of a tile
 
-  /// How many operands are contiguous along a dimension.
-  int contiguous(int dim) const {
-    int n = 0;
+  /// How many operands are contiguous along a dimension, times how many elements the loop would take.
+  int64_t gain(int dim) const {
+    int64_t n = 0;
     for (int k = 0; k < used; ++k)
       n += operand[k].stride[dim] == 1 && operand[k].stride[ndim - 1] != 0;
-    return n;
+    return n * smaller<int64_t>(size[dim], 64);
   }
   Tiles(const Operand* operands, int many, int dims, const int64_t* sizes, bool takes_one)
       : operand(operands),
         used(many),
         ndim(dims),
         size(sizes) {
-    int other = -1;
-    for (int d = 0, most = 0; d < ndim - 1; ++d)
-      if (size[d] >= kLeast && contiguous(d) > most) most = contiguous(other = d);
-    if (other < 0 || size[ndim - 1] < kLeast) return;
-    const bool last = contiguous(ndim - 1) >= contiguous(other);
-    along = last ? ndim - 1 : other, across = last ? other : ndim - 1;
+    const int last = ndim - 1;
+    int64_t most = 0;
+    for (int d = 0; d < last; ++d)
+      if (size[d] >= 4 && gain(d) > most) most = gain(across = d);
+    if (across < 0 || size[last] < 4) return;
+    along = last;
+    if (most > gain(last)) along = across, across = last;
     for (int k = 0; k < used; ++k) {
       const int64_t step = operand[k].stride[along];
       if (step == 0 && takes_one && one < 0) one = k - 1;
@@ -232,25 +233,29 @@ template <int Operands> struct Tiles {
   }
   explicit operator bool() const { return along >= 0; }
 
-  /// Tiles side by side across the whole dimension.
+  /// Groups of tiles side by side across the dimension.
   int64_t pieces() const {
-    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow);
+    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow) *
+           ceil_div(size[across], kRows);
   }
   template <class Loop> void piece(int64_t i, const Loop& loop) const {
-    const int64_t panels = ceil_div(size[along], kRow), first = i % panels * kRow;
-    const int64_t n = smaller(kRow, size[along] - first);
+    const int64_t groups = ceil_div(size[across], kRows), panels = ceil_div(size[along], kRow);
+    const int64_t begin = i % groups * kRows, end = smaller(size[across], begin + kRows);
+    const int64_t first = i / groups % panels * kRow, n = smaller(kRow, size[along] - first);
     char* data[Operands] = {};
     for (int k = 0; k < used; ++k)
-      data[k] = operand[k].data + first * operand[k].stride[along] * operand[k].item;
-    i /= panels;
+      data[k] =
+          operand[k].data +
+          (first * operand[k].stride[along] + begin * operand[k].stride[across]) * operand[k].item;
+    i /= groups * panels;
     for (int d = ndim - 1; d >= 0; --d) {
       if (d == along || d == across) continue;
       for (int k = 0; k < used; ++k)
         data[k] += i % size[d] * operand[k].stride[d] * operand[k].item;
       i /= size[d];
     }
-    for (int64_t at = 0; at < size[across] && !mt_interrupted; at += high) {
-      tile(data, smaller(high, size[across] - at), n, loop);
+    for (int64_t at = begin; at < end; at += high) {
+      tile(data, smaller(high, end - at), n, loop);
       for (int k = 0; k < used; ++k) data[k] += high * operand[k].stride[across] * operand[k].item;
     }
   }
