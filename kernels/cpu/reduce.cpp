@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kPiece = 16384;
 constexpr int64_t kBuffer = 512;   // elements gathered at a time where the reduced ones lie apart
 constexpr int64_t kColumns = 256;  // outputs that are reduced side by side
+constexpr int64_t kLong = 512;     // elements from which on floats are added by eights
 
 // ---- parts of the loop ----------------------------------------------------------------------------
 
@@ -54,7 +55,7 @@ template <class Op, class T> struct Fast : Generic<Op, T> {};
 template <class Op, class T>
 requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth = 4 * kColumns;
+  static constexpr int64_t kWidth = 4 * kColumns, kRows = 512;
   static State run(const T* x, int64_t n, int64_t, const double*) { return join_run<Op>(x, n); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -69,6 +70,21 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
       }
     for (; i < rows; ++i, x += step)
       for (int64_t j = 0; j < n; ++j) state[j] = Op::combine(state[j], in(j));
+  }
+  /// The same in any order; floats to be added by eights, as in long runs.
+  static void long_columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
+    constexpr int64_t fold = kFold<Op, T>;
+    int64_t i = 0;
+    if constexpr (fold > 1)
+      for (; i + 8 <= rows; i += 8, x += 8 * step)
+        for (int64_t j = 0; j < n; ++j) {
+          const auto two = [&](int64_t k) {
+            return Op::combine(Op::premap(x[k * step + j]), Op::premap(x[(k + 1) * step + j]));
+          };
+          const T eight = Op::combine(Op::combine(two(0), two(2)), Op::combine(two(4), two(6)));
+          state[j] = Op::combine(state[j], State(eight));
+        }
+    columns(state, x, rows - i, step, n, 0, nullptr);
   }
 };
 
@@ -230,6 +246,8 @@ struct Joins {
   /// Joins rows of n elements, each element `at` of its column, to the states of their columns.
   void (*columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                   const double* param);
+  /// The same for many rows, in any order; null where the order matters.
+  void (*long_columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n);
   /// Joins n states to n others.
   void (*join)(void* state, const void* more, int64_t n);
   /// Writes the results of n outputs, `step` apart from `at`.
@@ -258,6 +276,14 @@ template <class Op, class T> struct Reducer {
     Way::columns(static_cast<State*>(state), reinterpret_cast<const T*>(x), rows, step, n, at,
                  param);
   }
+  static constexpr auto long_columns() {
+    using Run = void (*)(void*, const char*, int64_t, int64_t, int64_t);
+    if constexpr (!Op::maps) return Run(nullptr);
+    else
+      return Run([](void* state, const char* x, int64_t rows, int64_t step, int64_t n) {
+        Way::long_columns(static_cast<State*>(state), reinterpret_cast<const T*>(x), rows, step, n);
+      });
+  }
   static void join(void* state, const void* more, int64_t n) {
     State* const s = static_cast<State*>(state);
     for (int64_t i = 0; i < n; ++i) s[i] = Op::combine(s[i], static_cast<const State*>(more)[i]);
@@ -275,8 +301,8 @@ template <class Op, class T> struct Reducer {
       for (int64_t i = 0; r.out2 && i < n; ++i)
         static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(s[i]);
   }
-  static constexpr Joins joins{sizeof(State), sizeof(T), Way::kWidth, Way::kRows, start,
-                               runs,          columns,   join,        write};
+  static constexpr Joins joins{sizeof(State), sizeof(T), Way::kWidth,    Way::kRows, start,
+                               runs,          columns,   long_columns(), join,       write};
 };
 
 // ---- walking ------------------------------------------------------------------------------------
@@ -331,30 +357,51 @@ struct Walk {
     }
   }
 
+  bool has_long_columns() const { return j.long_columns && elements >= kLong; }
+  /// How many rows of few columns, which follow each other without a gap, are joined as one.
+  int64_t rows_in_one() const {
+    const int64_t n = r.kept_size[r.kept - 1];
+    return has_long_columns() && r.reduced == 1 && r.reduced_stride[0] == n ? kColumns / n : 1;
+  }
   /// Whether outputs are neighbours in memory and the elements of one are not.
   bool in_columns() const {
     return elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
-           r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
+           (r.kept_size[r.kept - 1] >= 4 || rows_in_one() > 1) &&
+           !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
   }
 
+  /// Joins rows of n elements, each element `at` of its column; returns how many of them.
+  int64_t join_some(void* state, const char* x, int64_t rows, int64_t step, int64_t n,
+                    int64_t at) const {
+    alignas(64) char buffer[kPiece * 4];
+    if (narrow) {
+      rows = smaller(rows, kPiece / n / 8 * 8);  // whole eights
+      for (int64_t k = 0; k < rows; ++k)
+        widen_run(r.dtype, buffer + k * n * 4, x + k * step * item, n);
+      x = buffer, step = n;
+    }
+    if (has_long_columns()) j.long_columns(state, x, rows, step, n);
+    else j.columns(state, x, rows, step, n, at, r.param);
+    return rows;
+  }
   /// The reduced elements [from, to) of n columns, from `first` on.
   void join_rows(int64_t first, int64_t n, int64_t from, int64_t to, void* state) const {
     const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
     const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
     const char* const x = in_at(first);
     j.start(state, n);
+    if (const int64_t fold = rows_in_one(); fold > 1) {
+      alignas(64) char wide[kTileBytes];
+      j.start(wide, fold * n);
+      for (int64_t rows; from + fold <= to && !mt_interrupted; from += rows * fold) {
+        rows = smaller(j.rows, (to - from) / fold);
+        rows = join_some(wide, element_at(x, from), rows, fold * step, fold * n, from);
+      }
+      for (int64_t k = 0; k < fold; ++k) j.join(state, wide + k * n * j.state, n);
+    }
     for (int64_t i = from, rows; i < to && !mt_interrupted; i += rows) {
       rows = smaller(smaller(j.rows, to - i), inner - i % inner);
-      const char* const at = element_at(x, i);
-      if (!narrow) {
-        j.columns(state, at, rows, step, n, i, r.param);
-        continue;
-      }
-      alignas(64) char buffer[kPiece * 4];
-      rows = smaller(rows, kPiece / n);
-      for (int64_t k = 0; k < rows; ++k)
-        widen_run(r.dtype, buffer + k * n * 4, at + k * step * item, n);
-      j.columns(state, buffer, rows, n, n, i, r.param);
+      rows = join_some(state, element_at(x, i), rows, step, n, i);
     }
   }
 

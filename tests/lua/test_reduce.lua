@@ -654,4 +654,21 @@ test('no argument crashes', function()
   end
 end)
 
+test('long columns, wide and few', function()
+  mt.manual_seed(1)
+  for _, shape in ipairs {{9001, 1}, {9001, 3}, {5003, 7}, {700, 300}, {3, 2051, 5}} do
+    local d = #shape - 1
+    local x = mt.randn(shape)
+    local exact, half = x:double(), x:bfloat16()
+    local bound = exact:abs():sum(d) * 2 ^ -24
+    assert(((x:sum(d):double() - exact:sum(d)):abs() - bound):max():item() <= 0)
+    assert(half:sum(d):equal(half:float():sum(d):bfloat16()))
+    local whole = (x * 50):to('int32')
+    assert((exact:sum(d) - exact:transpose(d, -1):contiguous():sum(-1)):abs():max():item() < 1e-9)
+    eq(whole:sum(d):equal(whole:transpose(d, -1):contiguous():sum(-1)), true)
+    eq(x:amax(d):equal(x:transpose(d, -1):contiguous():amax(-1)), true)
+    eq(x:gt(3):any(d):equal(x:gt(3):transpose(d, -1):contiguous():any(-1)), true)
+  end
+end)
+
 t.finish()
