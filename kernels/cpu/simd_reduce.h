@@ -1,6 +1,7 @@
 // simd_reduce.h -- joins contiguous elements in many partial results at once, in an order that n decides
 #pragma once
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/parallel.h"
@@ -83,14 +84,23 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
   return Op::premap(widened<A>(x));
 }
 
-/// The lanes of a pack joined pairwise.
-template <class Op, class A> A join_lanes(Pack<A> part) {
-  constexpr int width = kPackBytes / int(sizeof(A));
-  A lane[width];
-  __builtin_memcpy(lane, &part, sizeof lane);
-  for (int half = width / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; ++l) lane[l] = join_packs<Op>(lane[l], lane[l + half]);
-  return lane[0];
+template <class V, int... L> MT_HD auto upper_half(V v, std::integer_sequence<int, L...>) {
+  return __builtin_shufflevector(v, v, (int(sizeof...(L)) + L)...);
+}
+template <class V, int... L> MT_HD auto lower_half(V v, std::integer_sequence<int, L...>) {
+  return __builtin_shufflevector(v, v, L...);
+}
+/// The lanes of a pack joined pairwise: those of its halves, then those of the halves of that.
+template <class Op, class A, int Bytes = kPackBytes> MT_HD A join_lanes(Pack<A, Bytes> part) {
+  if constexpr (Bytes > 16) {
+    constexpr std::make_integer_sequence<int, Bytes / 2 / int(sizeof(A))> half{};
+    return join_lanes<Op, A, Bytes / 2>(
+        join_packs<Op>(lower_half(part, half), upper_half(part, half)));
+  } else if constexpr (sizeof(A) == 8) {
+    return join_packs<Op>(part[0], part[1]);
+  } else {
+    return join_packs<Op>(join_packs<Op>(part[0], part[2]), join_packs<Op>(part[1], part[3]));
+  }
 }
 /// Whether a lane of a comparison is true.
 template <class Mask> bool any_lane(Mask mask) {
