@@ -52,6 +52,14 @@ template <class T> T erfcx_of(T x) {
   for (int k = 12; k > 0; --k) sum = 1 - (2 * k - 1) * z * sum;
   return root / x * sum;
 }
+/// Newton's steps from 0, which come from below.
+template <class T> T erfinv_of(T x) {
+  const T root = T(1.12837916709551257389615890312154517169L), a = std::fabs(x);
+  T y = 0;
+  for (int i = 0; i < 200 && a < 1; ++i)
+    y += (a < T(0.5) ? a - std::erf(y) : std::erfc(y) - (1 - a)) / root * std::exp(y * y);
+  return a < 1 ? std::copysign(y, x) : a == 1 ? std::copysign(T(kInf), x) : T(kNan);
+}
 template <class T> T elu_of(T x) { return x > 0 ? x : std::expm1(x); }
 
 // clang-format off
@@ -74,7 +82,8 @@ const Function kFunctions[] = {
     MT_OWN(softplus, softplus_of, 1.75, 2),                 MT_OWN(silu, silu_of, 1.8, 2),
     MT_OWN(gelu, gelu_of, 2, 3),                            MT_OWN(ndtr, ndtr_of, 2.9, 3),
     MT_OWN(sinc, sinc_of, 2.45, 2.4),
-    MT_OWN(rsqrt, rsqrt_of, 1.1, 1.5),                      MT_LINE(lgamma, 0.55, 5),
+    MT_OWN(rsqrt, rsqrt_of, 1.1, 1.5),                      MT_LINE(lgamma, 1, 5),
+    MT_OWN(erfinv, erfinv_of, 1.9, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1, 1.5),
     MT_OWN(tanhshrink, tanhshrink_of, 3.9, 64),             MT_OWN(celu, elu_of, 1, 1.5),
     MT_OWN(erfcx, erfcx_of, 0.6, 16),
@@ -187,7 +196,11 @@ std::vector<double> edges() {
                            8388608,
                            16777216,
                            3e38,
-                           2.4e-4};
+                           2.4e-4,
+                           2.4570248,  // minus these: zeros of lgamma
+                           2.747683,
+                           3.1435809,
+                           3.9552943};
   const size_t n = v.size();
   for (size_t i = 0; i < n; ++i) v.push_back(-v[i]);
   v.push_back(kNan);

@@ -20,9 +20,9 @@ ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& takes_one);
 using Packed =
     op::List<op::Rsqrt, op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10,
              op::Entr, op::Sin, op::Cos, op::Tan, op::Sinc, op::Asin, op::Acos, op::Atan, op::Erf,
-             op::Erfc, op::Ndtr, op::Tanh, op::Tanhshrink, op::Sigmoid, op::Logit, op::Elu,
-             op::Celu, op::Selu, op::Gelu, op::GeluTanh, op::Silu, op::Softplus, op::Logsigmoid,
-             op::Mish, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2>;
+             op::Erfc, op::Erfinv, op::Ndtr, op::Tanh, op::Tanhshrink, op::Sigmoid, op::Logit,
+             op::Elu, op::Celu, op::Selu, op::Gelu, op::GeluTanh, op::Silu, op::Softplus,
+             op::Logsigmoid, op::Mish, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2>;
 template <class Op, class... One> constexpr bool is_one_of(op::List<One...>) {
   return (std::is_same_v<Op, One> || ...);
 }

@@ -27,7 +27,7 @@ template <class T> MT_HD double log_for(double x) {
 /// Of a positive number.
 template <class T> MT_HD double lgamma_for(double x) {
 #ifndef __CUDA_ARCH__
-  if constexpr (sizeof(T) == 4) return core::wide_lgamma(x);
+  if constexpr (sizeof(T) == 4) return core::wide_lgamma<true>(x);
 #endif
   return lgamma(x);
 }

@@ -427,15 +427,17 @@ template <class T> MT_HD T log_poly(T f, T z) {
   return poly_pairs(f, z, 0.333334506f, -0.250001103f, 0.19990848f, -0.166468784f, 0.1447763f,
                     -0.131639376f, 0.104725577f, -0.0451523438f);
 }
+template <class T> MT_HD T log_ratio_poly(T z) {
+  return poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
+              0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
+}
 template <class T> MT_HD Log<T> log_parts(T f) {
   if constexpr (is_single<T>) {
     T z = f * f;
     return {T(0.5) * z, f * z * log_poly(f, z)};
   } else {
     T s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
-    T p = poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
-               0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
-    return {half, s * fma(z, p, half)};
+    return {half, s * fma(z, log_ratio_poly(z), half)};
   }
 }
 

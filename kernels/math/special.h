@@ -5,7 +5,7 @@
 #include <math.h>  // lgamma_r; nothing inline is taken from it
 #endif
 
-/// Float is computed in double and rounded once, but for sinc. NaN and infinities come out as in PyTorch.
+/// Float is computed in double and rounded once, but for sinc and erfinv. NaN and infinities come out as in PyTorch.
 namespace mt {
 inline namespace MT_ISA {
 namespace math {
@@ -25,29 +25,29 @@ template <bool Once, class... C> MT_HD double horner(double x, double c0, C... c
 /// Wichura's AS 241 (PPND16, 1988) for the normal quantile at (1 + x) / 2, over sqrt(2): rational
 /// functions of 0.425^2 - (x/2)^2 in the middle and of sqrt(-log((1 - |x|) / 2)) outside. Both
 /// arguments are exact or nearly so, hence the result keeps its digits near 0 and near 1.
-template <bool Once> MT_HD double erfinv(double x) {
+MT_HD double erfinv(double x) {
   const double q = 0.5 * x, r = 0.180625 - q * q;
   const double middle =
       q *
-      horner<Once>(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
+      horner<true>(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
                    1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
                    3.3430575583588128105e+4, 2.5090809287301226727e+3) /
-      horner<Once>(r, 1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
+      horner<true>(r, 1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
                    5.3941960214247511077e+3, 2.1213794301586595867e+4, 3.9307895800092710610e+4,
                    2.8729085735721942674e+4, 5.2264952788528545610e+3);
   const double t = math::sqrt(-math::log(0.5 * (1 - math::fabs(x)))), s = t - 1.6, u = t - 5;
   const double near_one =
-      horner<Once>(s, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+      horner<true>(s, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
                    3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
                    2.27238449892691845833e-2, 7.74545014278341407640e-4) /
-      horner<Once>(s, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+      horner<true>(s, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
                    6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
                    5.47593808499534494600e-4, 1.05075007164441684324e-9);
   const double at_one =
-      horner<Once>(u, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+      horner<true>(u, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
                    2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
                    2.71155556874348757815e-5, 2.01033439929228813265e-7) /
-      horner<Once>(u, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
+      horner<true>(u, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
                    1.48753612908506148525e-2, 7.86869131145613259100e-4, 1.84631831751005468180e-5,
                    1.42151175831644588870e-7, 2.04426310338993978564e-15);
   const double outside = math::copysign(t <= 5 ? near_one : at_one, x), a = math::fabs(x);
@@ -197,30 +197,41 @@ MT_HD double lgamma(double x) {
 MT_HD float lgamma(float x) { return float(lgamma(double(x))); }
 #else
 namespace core {
-/// For x > 0, within 2^-29: (x - 1) (x - 2) times a polynomial around its two zeros, elsewhere
-/// Stirling's series (Abramowitz and Stegun 6.1.41) at x + 5 less the logarithm of the factors.
-MT_HD double wide_lgamma(double x) {
-  const double z = x + 5, inverse = 1 / z;
+/// log |gamma(x)|: Stirling's series (Abramowitz and Stegun 6.1.41) at z = |x| + 5 less the logarithm of the
+/// factors between; where x is negative by reflection (6.1.17), within 2^-44. Around 1 and 2 (x - 1) (x - 2) times
+/// a polynomial, within 2^-29. Two quotients share a division. `Above`: x > 0.
+template <bool Above> MT_HD double wide_lgamma(double x) {
+  const double infinity = __builtin_inf(), a = fabs(x), z = a + 5;
+  const bool below = !Above && x < 0;
+  const double sine = below ? fabs(near_sin(kPi * (a - rint(a)))) : 1;
+  const double inverse = 1 / (z * sine), y = inverse * sine;
   const double middle =
       (x - 1) * (x - 2) *
       poly(x - 1.5, 0.48312895112372634, -0.14595989896056608, 0.06291130152477091,
            -0.03130829130699261, 0.016799859901709867, -0.009429261971099794, 0.005417993234503707,
            -0.0031825489558525524, 0.002060470642077102, -0.00128546430377022,
            0.0003808317869584261, -0.00018069363399419018, 0.0006349995022965223,
-           -0.00042476761790169427);
-  const double series =
-      inverse * poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680);
-  const double factors = x * (x + 1) * (x + 2) * (x + 3) * (x + 4);
-  const double outside =
-      (z - 0.5) * wide_log(z) - z + 0.91893853320467274 + series - wide_log(factors);
-  return math::fabs(x - 1.5) < 0.75 ? middle : outside;
+           -0.00042476767161790169);
+  const double series = y * poly(y * y, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680, 1. / 1188,
+                                 -691. / 360360, 1. / 156);
+  const double factors = (a + 1) * (a + 2) * (a + 3) * (a + 4) * (below ? kPi * (z * inverse) : a);
+  const Split<double> m = split(z), n = split(factors);
+  const double f = m.m - 1, g = n.m - 1, d = 2 + f, e = 2 + g, unit = 1 / (d * e);
+  const double s = f * (e * unit), t = g * (d * unit);
+  const double log_z = fma(m.k, 0x1.62e42fefa39efp-1, s * fma(s * s, log_ratio_poly(s * s), 2.0));
+  const double rest = fma(n.k, 0x1.62e42fefa39efp-1, t * fma(t * t, log_ratio_poly(t * t), 2.0));
+  const double upper = (z - 0.5) * log_z - z + 0.91893853320467274 + series;
+  const double outside = below ? rest - upper : upper - rest;
+  const double some = fabs(x - 1.5) < 0.75 ? middle : outside;
+  return a * sine == 0 ? infinity : some;
+}
+template <bool Above> MT_HD float short_lgamma(float x) {  // + 0: not -0 at 1
+  return fabs(x) < __builtin_inff() ? float(wide_lgamma<Above>(double(x)) + 0.0) : x * x;
 }
 }  // namespace core
-MT_HD float positive_lgamma(float x) {
-  return x < __builtin_inff() ? float(core::wide_lgamma(x) + 0.0) : x;  // not -0 at 1
-}
 MT_HD double positive_lgamma(double x) { return lgamma(x); }
-MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(double(x))); }
+MT_HD float positive_lgamma(float x) { return core::short_lgamma<true>(x); }
+MT_HD float lgamma(float x) { return core::short_lgamma<false>(x); }
 template <class T> MT_HD Reduced<T> lgamma(Reduced<T> x) {
   return Reduced<T>(positive_lgamma(x.v));
 }
@@ -250,8 +261,26 @@ template <class T> MT_HD T sinc(T x) {
 MT_HD double sinc(double x) { return core::sinc(x); }
 MT_HD float sinc(float x) { return core::sinc(x); }
 template <class T> MT_HD Symbolic<T> sinc(T x) { return core::sinc(x); }
-MT_HD double erfinv(double x) { return special::erfinv<true>(x); }
-MT_HD float erfinv(float x) { return float(special::erfinv<false>(double(x))); }
+MT_HD double erfinv(double x) { return special::erfinv(x); }
+namespace core {
+/// In float x (7/8 + p(w)) with w = -log(1 - x^2) up to 6, and x (s + q(s - 3)) with s = sqrt(w) beyond; within
+/// 2^-27 and 2^-26.
+template <class T> MT_HD T erfinv(T x) {
+  T w = -log(fused(-x, x, T(1))), s = sqrt(w);
+  T near = poly(w, 0.0112269297f, 0.232013434f, 0.0115512703f, -0.00234121503f, -0.000118210715f,
+                3.74536685e-05f, 7.29218391e-06f, -2.92600771e-06f, 3.85164014e-07f,
+                -2.44534117e-08f, 6.33612829e-10f);
+  T far = poly(s - T(3), -0.167023167f, 0.00167548901f, 0.00944294129f, -0.00764849177f,
+               0.00571825309f, -0.00354412757f, 0.00133793917f, -9.26993889e-05f, -8.24209274e-05f);
+  const auto inside = w < T(6);
+  T y = fma(x, select(inside, T(0.875), s), x * select(inside, near, far));
+  return select(fabs(x) == T(1), x * T(__builtin_inf()), y);
+}
+}  // namespace core
+MT_HD float erfinv(float x) { return core::erfinv(x); }
+#ifndef __CUDA_ARCH__
+template <class T> MT_HD Symbolic<T> erfinv(T x) { return core::erfinv(x); }
+#endif
 MT_HD double digamma(double x) { return special::digamma(x); }
 MT_HD float digamma(float x) { return float(special::digamma(double(x))); }
 MT_HD double polygamma(double x, double n) { return special::polygamma(x, n); }
