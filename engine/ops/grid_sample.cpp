@@ -96,8 +96,9 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
       const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
       const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
-      const Tensor place = to(where(known, tap.place, 0.0), Dtype::i64) *
-                           scalar(double(stride), Dtype::i64, x.device());
+      Tensor place = to(where(known, tap.place, 0.0), Dtype::i64);
+      if (size >> 24) place = minimum(place, double(size - 1));  // a float32 may have been rounded up
+      place = place * scalar(double(stride), Dtype::i64, x.device());
       for (size_t i = 0; i < all.size(); ++i) {
         const bool first = !all[i].place.defined();
         more.push_back({first ? place : all[i].place + place,
