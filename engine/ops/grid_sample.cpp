@@ -97,7 +97,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
       const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
       const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
       Tensor place = to(where(known, tap.place, 0.0), Dtype::i64);
-      if (size >> 24) place = minimum(place, double(size - 1));  // a float32 may have been rounded up
+      if (size >> 24)
+        place = minimum(place, double(size - 1));  // a float32 may have been rounded up
       place = place * scalar(double(stride), Dtype::i64, x.device());
       for (size_t i = 0; i < all.size(); ++i) {
         const bool first = !all[i].place.defined();
