@@ -27,6 +27,8 @@ inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n)
   if (to == 1 && from == 0) {
     const U value = *in;
     for (int64_t i = 0; i < n; ++i) out[i] = value;
+  } else if (to == 1 && from == 2) {  // in shuffles
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * 2];
   } else if (to == 1) {
     for (int64_t i = 0; i < n; ++i) out[i] = in[i * from];
   } else {
