@@ -23,10 +23,13 @@ bool by_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
+/// |x|^2 - 2 x y + |y|^2 as one product of longer rows.
 Tensor squares(const Tensor& x, const Tensor& y) {
-  const Tensor across = matmul(x, transpose(y, -2, -1), "cdist");
-  return relu(sum(square(x), {-1}, true) + transpose(sum(square(y), {-1}, true), -2, -1) -
-              across * 2.0);
+  const auto norms = [](const Tensor& t) { return sum(square(t), {-1}, true); };
+  const Tensor left = norms(x), right = norms(y);
+  const Tensor a = cat({x * -2.0, left, ones(left.shape(), left)}, -1),
+               b = cat({y, ones(right.shape(), right), right}, -1);
+  return relu(matmul(a, transpose(b, -2, -1), "cdist"));
 }
 
 Tensor distances(const Tensor& x, const Tensor& y, double p) {

@@ -265,13 +265,42 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
 
 namespace {
 
+/// Whether row a comes before row b: by the first of n elements that differ, NaN being the largest.
+template <class T> bool is_before(const T* a, const T* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return a[i] < b[i] || b[i] != b[i];
+  return false;
+}
+
 /// The order of x's rows (along dimension 0), compared from their first element on.
 Tensor order_of_rows(const Tensor& rows) {
-  Tensor order = counting(rows.size(0), 0, 1, rows.device());
-  for (int64_t c = rows.size(1) - 1; c >= 0; --c) {
-    const Tensor column = index_select(pick(rows, 1, c), 0, order);
-    order = index_select(order, 0, sort(column, 0).index);
+  const int64_t n = rows.size(0), width = rows.size(1);
+  Tensor order;
+  if (!is_cpu(rows.device())) {
+    order = counting(n, 0, 1, rows.device());
+    for (int64_t c = width - 1; c >= 0; --c) {
+      const Tensor column = index_select(pick(rows, 1, c), 0, order);
+      order = index_select(order, 0, sort(column, 0).index);
+    }
+    return order;
   }
+  tell_beside();
+  const Tensor data = contiguous(to_compute_dtype(rows));
+  order = sort(pick(data, 1, 0), 0).index;
+  int64_t* const at = order.data_as<int64_t>();
+  with_dtype(data.dtype(), [&]<class T>(T) {
+    const T* const x = data.data_as<T>();
+    for (int64_t from = 0, to; from < n; from = to) {  // rows that begin alike
+      const auto ends = [&](int64_t k) {
+        return is_before(x + at[from] * width, x + k * width, 1);
+      };
+      to = std::find_if(at + from, at + n, ends) - at;
+      std::stable_sort(at + from, at + to, [&](int64_t a, int64_t b) {
+        check_interrupt();
+        return is_before(x + a * width, x + b * width, width);
+      });
+    }
+  });
   return order;
 }
 

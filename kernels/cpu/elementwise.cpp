@@ -33,7 +33,8 @@ template <class Op, int Part>
 constexpr bool takes_one = Part == 0 &&
                            ((op::operands<Op, Part> == 2 &&
                              Op::info.accepts != op::Accepts::real) ||
-                            std::is_same_v<Op, op::Div> || std::is_same_v<Op, op::Lerp>);
+                            std::is_same_v<Op, op::Div> ||
+                            std::is_same_v<Op, op::Lerp>)&&shortcut<Op, Part> != Shortcut::quotient;
 
 #ifdef MT_HAS_PACKS
 /// (The slope of sinc has angles of any size.)

@@ -21,11 +21,13 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
-/// In double a quotient needs an fma that rounds once.
+/// In double a quotient needs an fma that rounds once. Quotients of integers are computed as floats.
 template <class Op, int Part, class T>
-constexpr bool has_shortcut = math::is_floating<T>&& shortcut<Op, Part> != Shortcut::none &&
-                              (sizeof(T) == 4 || shortcut<Op, Part> != Shortcut::quotient ||
-                               kHasFma);
+constexpr bool has_shortcut =
+    math::is_floating<T>
+        ? shortcut<Op, Part> != Shortcut::none &&
+              (sizeof(T) == 4 || shortcut<Op, Part> != Shortcut::quotient || kHasFma)
+        : math::is_integer<T>&& Part == 0 && shortcut<Op, Part> == Shortcut::quotient;
 
 /// Whether all of x[0, n) are angles that are reduced by subtraction.
 template <class T> bool all_near(int64_t n, const T* x) {
@@ -43,8 +45,14 @@ template <class T> bool all_positive(int64_t n, const T* x) {
   for (int64_t i = 0; i < n; ++i) others |= x[i] > T(0) ? 0 : 1;
   return others == 0;
 }
-/// Whether all |x / y| are below 2^28, and y neither 0 nor infinite.
+/// Whether all |x / y| are below 2^28, and y neither 0 nor infinite; of integers, whether all are below 2^52.
 template <class T> bool all_moderate(int64_t n, const T* x, const T* y) {
+  if constexpr (math::is_integer<T>) {
+    uint64_t bits = 0;
+    for (int64_t i = 0; i < n && sizeof(T) == 8; ++i)
+      bits |= uint64_t((x[i] ^ (x[i] < 0 ? T(-1) : T(0))) | (y[i] ^ (y[i] < 0 ? T(-1) : T(0))));
+    return bits < uint64_t{1} << 52;
+  }
   int others = 0;
   for (int64_t i = 0; i < n; ++i) {
     const T size = math::abs(y[i]) * T(0x1p28);

@@ -224,12 +224,31 @@ MT_HD double near_fmod(double x, double y) {
   double a = abs(x), b = abs(y), rest = core::fused(-trunc(a / b), b, a);
   return copysign(rest < 0 ? rest + b : rest, x);
 }
-/// |x| < 2^28 |y|, and y is finite.
+/// Of integers below 2^52 (bytes in float): a quotient that is not whole is too far from the next whole number to be
+/// rounded to it. 0 and -1 divide as they do above.
+template <class T> MT_HD T near_quotient(T x, T y) {
+  const T by = is_minus_one(y) | (y == T(0)) ? T(1) : y;
+  T quotient;
+  if constexpr (sizeof(T) == 1) quotient = static_cast<T>(float(x) / float(by));
+  else quotient = static_cast<T>(double(x) / double(by));
+  return static_cast<T>(is_minus_one(y) ? T(0) - x : quotient);
+}
+/// What that quotient leaves of x.
+template <class T> MT_HD T near_rest(T x, T y, T quotient) {
+  return static_cast<T>(y == T(0) ? T(0) : x - quotient * y);
+}
+template <class T> MT_HD T near_fmod(T x, T y) { return near_rest(x, y, near_quotient(x, y)); }
+/// |x| < 2^28 |y|, and y is finite; integers below 2^52.
 template <class T> MT_HD Reduced<T> fmod(Reduced<T> x, Reduced<T> y) {
   return Reduced<T>(near_fmod(x.v, y.v));
 }
 template <class T> MT_HD Reduced<T> floor_divide(Reduced<T> x, Reduced<T> y) {
-  return Reduced<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
+  if constexpr (is_floating<T>) {
+    return Reduced<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
+  } else {
+    const T quotient = near_quotient(x.v, y.v), rest = near_rest(x.v, y.v, quotient);
+    return Reduced<T>(quotient - T((rest != T(0)) & ((x.v < T(0)) != (y.v < T(0)))));
+  }
 }
 template <class T> MT_HD Reduced<T> remainder(Reduced<T> x, Reduced<T> y) {
   return Reduced<T>(floor_rest(near_fmod(x.v, y.v), y.v));

@@ -351,6 +351,37 @@ test('div rounds', function()
     "div: rounding_mode is 'up'; use 'floor', 'trunc' or nil")
 end)
 
+test('quotients of integers are exact: any sizes and signs, blocks of small numbers and of large ones', function()
+  local function check(x, y)
+    local quotient, rest, part = mt.floor_divide(x, y), mt.remainder(x, y), mt.fmod(x, y)
+    local a, b, q, r, f = x:data(), y:data(), quotient:data(), rest:data(), part:data()
+    for i = 0, x:numel() - 1 do
+      local u, v = 0LL + a[i], 0LL + b[i]
+      local whole = v == -1 and -u or u / v
+      local left = u - whole * v
+      local below = left ~= 0 and (left < 0) ~= (v < 0)
+      assert(f[i] == left and q[i] == (below and whole - 1 or whole) and r[i] == (below and left + v or left),
+        tostring(u) .. ' by ' .. tostring(v))
+    end
+  end
+  mt.manual_seed(5)
+  check(mt.randint(0, 255, {5000}):to('uint8'), mt.randint(1, 255, {5000}):to('uint8'))
+  for _, most in ipairs{9, 1000, 2 ^ 31 - 1} do
+    local x, y = mt.randint(-most, most, {3000}), mt.randint(-most, most, {3000})
+    y[y:eq(0)] = -1
+    check(x:to('int32'), y:to('int32'))
+    check(x, y)
+    for _, by in ipairs{7, -3, -1} do check(x, mt.full({3000}, by, {dtype = 'int64'})) end
+  end
+  for bits = 50, 62 do -- about a whole quotient, one side or both beyond what a double holds
+    local y = mt.randint(1, 2 ^ 26, {1500})
+    local x = mt.randint(1, 2 ^ 24, {1500}) * y * 2 ^ (bits - 50) + mt.randint(-1, 1, {1500})
+    check(x, y)
+    check(x:neg(), y)
+    check(x, x + mt.randint(1, 3, {1500}))
+  end
+end)
+
 test('round takes decimals', function()
   near(list(f64 {1234.5678, -0.125, 2.5}:round({decimals = 2})), {1234.57, -0.12, 2.5}, 1e-12)
   eq(list(mt.tensor {1250, -150, 151}:round(-2)), {1200, -200, 200})

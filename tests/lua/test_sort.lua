@@ -113,4 +113,29 @@ test('several long lines, along either dimension', function()
   end
 end)
 
+t.test('unique rows: in order from their first element on, NaN the largest', function()
+  local function before(a, b)
+    for k = 1, #a do
+      local less = a[k] < b[k] or (b[k] ~= b[k] and a[k] == a[k])
+      if less then return true end
+      if a[k] ~= b[k] and (a[k] == a[k] or b[k] == b[k]) then return false end
+    end
+    return false
+  end
+  mt.manual_seed(2)
+  for _, dtype in ipairs {'int64', 'uint8', 'float32', 'bfloat16', 'bool'} do
+    for _, width in ipairs {2, 7} do
+      local x = mt.randint(0, 2, {300, width})
+      local holes = x:eq(2)
+      x = x:to(dtype)
+      if dtype == 'float32' then x[holes] = nan end
+      local rows, inverse, counts = x:unique {dim = 1, return_inverse = true, return_counts = true}
+      t.eq(rows:index_select(1, inverse):tolist(), x:tolist())
+      t.eq(mt.equal(mt.bincount(inverse), counts), true)
+      local list = rows:to(dtype == 'bool' and 'uint8' or dtype):tolist()
+      for k = 2, #list do t.eq(before(list[k], list[k - 1]), false) end -- rows with a NaN stay apart
+    end
+  end
+end)
+
 t.finish()
