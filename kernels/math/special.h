@@ -247,7 +247,7 @@ namespace core {
 /// sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2, in double 2^-61. x is reduced to a turn, so
 /// that a whole number gives 0.
 template <class T> MT_HD T sinc(T x) {
-  T turn = fused(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);
+  T turn = fma(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);  // the product is exact
   T near = copysign(select(a > T(0.5f), T(1) - a, a), turn), z = near * near, p;
   if constexpr (is_single<T>)
     p = poly(z, 1.0f, -1.64493334f, 0.811715841f, -0.190443248f, 0.0247160774f);
