@@ -4,8 +4,7 @@
 // kPiece, a piece is joined in interleaved partial results (simd_reduce.h), and pieces are joined in their
 // order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, in
 // long runs the sums of eight, so that 2^25 times 0.1f is still right. Elements that are only stored in
-// their dtype pass through a buffer in what they are calculated in, with the same bits as if all of them had
-// been converted before.
+// their dtype pass through a buffer in what they are calculated in.
 #include <type_traits>
 
 #include "kernels/cpu/blocks.h"
@@ -33,6 +32,8 @@ template <class Op, class T> struct Generic {
   using State = StateOf<Op, T>;
   /// Columns that are reduced side by side by one thread, and how many of their rows at a time.
   static constexpr int64_t kWidth = kColumns, kRows = 32;
+  /// Elements that are only stored in their dtype are converted so many at a time.
+  static constexpr int64_t kConverted = kPiece;
   /// The state of n neighbours, of which the first is element `at`.
   static State run(const T* x, int64_t n, int64_t at, const double* param) {
     State s = Op::template identity<State>();
@@ -55,7 +56,7 @@ template <class Op, class T> struct Fast : Generic<Op, T> {};
 template <class Op, class T>
 requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   using State = StateOf<Op, T>;
-  static constexpr int64_t kWidth = 4 * kColumns, kRows = 512;
+  static constexpr int64_t kWidth = 4 * kColumns, kRows = 512, kConverted = 4096;
   static State run(const T* x, int64_t n, int64_t, const double*) { return join_run<Op>(x, n); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -238,7 +239,7 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
 
 /// A reduction of one dtype, for a walk that knows its states and elements by their bytes alone.
 struct Joins {
-  int64_t state, item, width, rows;  // bytes; columns side by side, and their rows at a time
+  int64_t state, width, rows, converted;  // bytes; columns side by side, and their rows at a time
   void (*start)(void* state, int64_t n);
   /// Joins n neighbours, the first of them element `at`, from each of several places to a state each.
   void (*runs)(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
@@ -301,8 +302,9 @@ template <class Op, class T> struct Reducer {
       for (int64_t i = 0; r.out2 && i < n; ++i)
         static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(s[i]);
   }
-  static constexpr Joins joins{sizeof(State), sizeof(T), Way::kWidth,    Way::kRows, start,
-                               runs,          columns,   long_columns(), join,       write};
+  static constexpr Joins joins{sizeof(State), Way::kWidth, Way::kRows, Way::kConverted,
+                               start,         runs,        columns,    long_columns(),
+                               join,          write};
 };
 
 // ---- walking ------------------------------------------------------------------------------------
@@ -327,20 +329,24 @@ struct Walk {
     j.write(r, elements, offset_of(first, r.kept, r.kept_size, r.out_stride), step, state, n);
   }
 
-  /// j.runs of elements that are perhaps narrow; places * n is at most kPiece, or places 1.
-  void runs(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at) const {
+  /// j.runs of elements that are perhaps narrow; n is at most kPiece.
+  void runs(char* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at) const {
     if (!narrow) return j.runs(state, x, places, step, n, at, r.param);
     alignas(64) char buffer[kPiece * 4];
-    const int64_t together = step == n ? places : 1;
-    for (int64_t i = 0; i < places; i += together, x += together * step * item) {
-      widen_run(r.dtype, buffer, x, together * n);
-      j.runs(static_cast<char*>(state) + i * j.state, buffer, together, n, n, at, r.param);
+    const int64_t together = step == n && n < j.converted ? j.converted / n : 1;
+    for (int64_t i = 0, rows; i < places; i += rows) {
+      rows = smaller(together, places - i);
+      for (int64_t k = 0, here; k < n; k += here) {
+        here = smaller(j.converted, n - k);
+        widen_run(r.dtype, buffer, x + (i * step + k) * item, rows * here);
+        j.runs(state + i * j.state, buffer, rows, here, here, at + k, r.param);
+      }
     }
   }
 
   /// The reduced elements [from, to), at most kPiece, of the output that begins at x. What is not
   /// contiguous passes through a buffer.
-  void piece(const char* x, int64_t from, int64_t to, void* state) const {
+  void piece(const char* x, int64_t from, int64_t to, char* state) const {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
     const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
@@ -375,7 +381,8 @@ struct Walk {
                     int64_t at) const {
     alignas(64) char buffer[kPiece * 4];
     if (narrow) {
-      rows = smaller(rows, kPiece / n / 8 * 8);  // whole eights
+      const int64_t eights = j.converted / n / 8;
+      rows = smaller(rows, eights > 0 ? 8 * eights : 8);
       for (int64_t k = 0; k < rows; ++k)
         widen_run(r.dtype, buffer + k * n * 4, x + k * step * item, n);
       x = buffer, step = n;
@@ -464,9 +471,7 @@ struct Walk {
     alignas(64) char state[kOutputs * kMostStateBytes], part[kMostStateBytes];
     j.start(state, n);
     if (r.reduced == 1 && r.reduced_stride[0] == 1 && elements > 0 && elements <= kPiece) {
-      const int64_t most = narrow ? kPiece / elements : n;
-      for (int64_t o = 0; o < n; o += most)
-        runs(state + o * j.state, x + o * step * item, smaller(most, n - o), step, elements, 0);
+      runs(state, x, n, step, elements, 0);
     } else {
       for (int64_t o = 0; o < n; ++o, x += step * item)
         for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece) {
