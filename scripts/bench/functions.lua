@@ -1,6 +1,7 @@
 -- functions.lua -- rows of functions that people write themselves, in one piece (mt.map, mt.zip, mt.fuse) and as chains
 --
 -- own_<name>/<size>: by numbers of a normal distribution (row functions: n/1024 rows of 1024, from 16 Ki on), compiled;
+-- own_<name>_out/<size>: the same into a given tensor, as the loop of C++ does always;
 -- own_<name>_back/<size>: the backward pass alone, all gradients, the incoming one given. chain_<name>/<size>: the same
 -- function as operations one by one. PyTorch's side is the same chain in both, torch_compile's and JAX's are compiled.
 local mt = require 'mtorch'
@@ -64,6 +65,11 @@ local function add(row, o)
     fused.cpp = f[4] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(f[4])
     fused.copies = true
     row('your own functions', ('own_%s/%s'):format(name, size), inputs, fused)
+    if f[4] then
+      row('your own functions', ('own_%s_out/%s'):format(name, size), inputs, {
+        {fused[1][1] .. " local given = {out = require('mtorch').empty_like(x)}", ('f(%s, given)'):format(list)},
+        cpp = fused.cpp, copies = true})
+    end
     row('chains of operations', ('chain_%s/%s'):format(name, size), inputs, {
       {("local f = require('bench.functions').chains.%s"):format(name), ('f(%s)'):format(list)}, torch = peer})
   end
