@@ -199,6 +199,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
         total = Op::combine(total, join_lanes<Op, A>(part));
       }
     A rest = Op::template identity<A>();
+#pragma GCC unroll 8
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
     return Op::combine(total, rest);
