@@ -47,13 +47,14 @@ MT_HD uint16_t f16_of_float(float x) {
 #endif
 }
 
-/// The upper half of a float32.
+/// The upper half of a float32, rounded by the lower one: in halves, of which a register holds more.
 MT_HD float float_of_bf16(uint16_t h) { return __builtin_bit_cast(float, uint32_t(h) << 16); }
 MT_HD uint16_t bf16_of_float(float x) {
   const uint32_t word = __builtin_bit_cast(uint32_t, x);
-  const uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
-  const uint32_t nan = ((word >> 16) & 0x8000u) | 0x7fc0u;
-  return uint16_t((word & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  const uint16_t high = uint16_t(word >> 16), low = uint16_t(word);
+  const uint16_t up = uint16_t(low | (high & 1)) > 0x8000 ? 1 : 0;
+  const uint16_t size = uint16_t((high & 0x7fff) | (low != 0 ? 1 : 0));
+  return uint16_t(size > 0x7f80 ? (high & 0x8000) | 0x7fc0 : high + up);
 }
 
 /// An element of dtype float16: everything but storing it happens to a float.
