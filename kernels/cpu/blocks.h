@@ -291,11 +291,13 @@ template <int Operands, class Prepare, class Loop>
 void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
                 const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
-  Operand all[Operands];
-  prepare(all);
-  if (const Tiles<Operands> tiles(all, used, ndim, size, takes_one); tiles)
-    return parallel(tiles.pieces(), total * cost > 2 * kGrain,
-                    [&](int64_t i) { tiles.piece(i, loop); });
+  if (ndim > 1) {
+    Operand all[Operands];
+    prepare(all);
+    if (const Tiles<Operands> tiles(all, used, ndim, size, takes_one); tiles)
+      return parallel(tiles.pieces(), total * cost > 2 * kGrain,
+                      [&](int64_t i) { tiles.piece(i, loop); });
+  }
   parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
     Operand operand[Operands];
     prepare(operand);
