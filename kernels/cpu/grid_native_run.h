@@ -41,9 +41,7 @@ int64_t run_turns(Walk& w, const GridNative& loop, Active a, const GridBox& box,
                      sizeof(R) * size_t(a.hi - a.lo));
     w.vector[v] = w.own[v];
   }
-  const int height = box.hi[1] - box.lo[1], rows = height * (box.hi[2] - box.lo[2]);
-  for (int r = 0; r < rows; ++r) {
-    const int y = box.lo[1] + r % height, z = box.lo[2] + r / height;
+  w.each_row_of(box, [&](int lane, int y, int z) {
     const R* at[kGridNativeLength];
     int64_t by[kGridNativeLength];
     for (int k = 0; k < loop.operands; ++k) {
@@ -52,8 +50,8 @@ int64_t run_turns(Walk& w, const GridNative& loop, Active a, const GridBox& box,
       const GridFactor<R> f = place[j].row(y, z);
       at[j] = f.at, by[j] = f.by;
     }
-    run_row_turns(w, loop, int64_t(z * w.n[1] + y) * w.n[0], box.lo[0], box.hi[0], at, by, turns);
-  }
+    run_row_turns(w, loop, lane - box.lo[0], box.lo[0], box.hi[0], at, by, turns);
+  });
   return turns;
 }
 
