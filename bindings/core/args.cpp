@@ -116,7 +116,7 @@ void Args::bind_arguments() {
 /// Whether argument n is a table that must be given: it is no options, whatever its keys.
 static bool takes_table(const Signature& s, int n) {
   if (n > int(s.params.size())) return false;
-  const Param& p = s.params[size_t(n - 1)];
+  const Param& p = s.params[n - 1];
   return !p.optional && (p.kinds & kind::table);
 }
 
@@ -125,7 +125,7 @@ void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
   if (!spreads && by_position(s)) return lua_settop(L, params);
-  auto param = [&](int i) -> const Param& { return s.params[size_t(i - 1)]; };
+  auto param = [&](int i) -> const Param& { return s.params[i - 1]; };
   // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
   // positional ones.
   const bool method =
@@ -197,7 +197,7 @@ void Args::spread(int at) {
 void Args::require_all() const {
   const Signature& s = signature_of(entry_);
   for (int i = 1; i <= int(s.params.size()); ++i) {
-    const Param& p = s.params[size_t(i - 1)];
+    const Param& p = s.params[i - 1];
     if (p.optional || !lua_isnil(L, i)) continue;
     if (i == 1 && p.name == "x")
       fail(
@@ -265,9 +265,8 @@ static void push_default(lua_State* L, const Param& p) {
 
 std::string Args::name(int i) const {
   const Signature& s = signature_of(entry_);
-  return i <= int(s.params.size())
-             ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
-             : fmt::format("argument {}", i);
+  return i <= int(s.params.size()) ? fmt::format("argument {} '{}'", i, s.params[i - 1].name)
+                                   : fmt::format("argument {}", i);
 }
 
 void Args::wrong(int i, const std::string& expected) const {
@@ -333,7 +332,7 @@ void Args::check_stated() const {
   require_all();
   const Signature& s = signature_of(entry_);
   for (int i = 1; i <= int(s.params.size()); ++i) {
-    const Param& p = s.params[size_t(i - 1)];
+    const Param& p = s.params[i - 1];
     if (!p.stated) continue;
     if (given(i)) {
       if (!fits(p, i)) refuse(i);

@@ -40,7 +40,7 @@ constexpr List kLists[] = {
 /// Whether the function writes into this argument: a converted copy would take the change.
 bool is_written(const Entry& e, int i) {
   const auto& params = signature_of(e).params;
-  return size_t(i) <= params.size() && params[size_t(i - 1)].name.starts_with("running_");
+  return size_t(i) <= params.size() && params[i - 1].name.starts_with("running_");
 }
 
 /// The tensors among the arguments, in lists too: `f(tensor)` returns what takes their place.

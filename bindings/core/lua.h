@@ -110,7 +110,7 @@ class Args {
   /// What the signature says of argument i; of those after "..": that it is needed.
   const Param& param(int i) const {
     const std::vector<Param>& params = signature_of(entry_).params;
-    return size_t(i) <= params.size() ? params[size_t(i - 1)] : kFurther;
+    return size_t(i) <= params.size() ? params[i - 1] : kFurther;
   }
   bool given(int i) const { return !lua_isnoneornil(L, i); }
   /// Whether argument i is left out and has a default other than nil.

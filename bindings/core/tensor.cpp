@@ -391,8 +391,8 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
     return constants<T>(nested.shape, [&](T* to) {
       in_strips(n, [&](int64_t k, int64_t end) {
         for (; k < end; ++k) {
-          check_value("tensor", nested.values[size_t(k)], dtype);
-          to[k] = static_cast<T>(nested.values[size_t(k)]);
+          check_value("tensor", nested.values[k], dtype);
+          to[k] = static_cast<T>(nested.values[k]);
         }
       });
     });

@@ -114,7 +114,7 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
     fail("interpolate: scale_factor has {} numbers; give one number, or {}", scales.size(),
          spatial);
   for (int i = 0; i < spatial; ++i) {
-    const double scale = scales[size_t(i)];
+    const double scale = scales[i];
     const double size = std::floor(double(x.size(x.dim() - spatial + i)) * scale);
     if (!(scale > 0) || !(size >= 1) || size > INT32_MAX)
       fail("interpolate: scale_factor is {}, which makes {} of {}", show(scale), show(size),
@@ -143,7 +143,7 @@ int interpolated(Args& a) {
   const Tensor& x = a.tensor(1);
   const int which = a.choice(4), spatial = x.dim() - 2;
   const Mode mode = kModes[which];
-  const char* const name = names_of(ModeName())[size_t(which)];
+  const char* const name = names_of(ModeName())[which];
   if (spatial < 1 || spatial > 3 || (mode.spatial && mode.spatial != spatial))
     fail("interpolate: the input is {}; mode '{}' takes (batch x channels x {})",
          to_string(x.shape()), name,

@@ -369,7 +369,7 @@ void open_operators(lua_State* L) {
                    {"__pow", op::id<op::Pow>}, {"__mod", op::id<op::Remainder>}};
   push_registered(L, &kMetatable);
   for (const auto& o : operators) {
-    push_function(L, generated()[size_t(o.op)].entry);
+    push_function(L, generated()[o.op].entry);
     lua_setfield(L, -2, o.event);
   }
   static const Entry negate{"neg(x, ignored=nil)", "-x.",

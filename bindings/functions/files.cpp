@@ -87,7 +87,7 @@ class TorchPusher {
     if (tensor && size_t(p.integer()) >= file_.tensors.size())
       fail("load: the file holds a storage without a tensor");
     // A parameter is another object than the tensor that it was made of.
-    const void* const key = tensor ? static_cast<const void*>(&file_.tensors[size_t(p.integer())])
+    const void* const key = tensor ? static_cast<const void*>(&file_.tensors[p.integer()])
                                    : static_cast<const void*>(&p);
     lua_pushlightuserdata(L_, const_cast<void*>(key));
     lua_rawget(L_, known_);
@@ -95,7 +95,7 @@ class TorchPusher {
     lua_pop(L_, 1);
     if (++depth_ > 1000) fail("load: lists and dictionaries are nested deeper than 1000");
     luaL_checkstack(L_, 6, "load");
-    if (tensor) push_tensor(file_.tensors[size_t(p.integer())]);
+    if (tensor) push_tensor(file_.tensors[p.integer()]);
     else lua_newtable(L_);
     lua_pushlightuserdata(L_, const_cast<void*>(key));
     lua_pushvalue(L_, -2);

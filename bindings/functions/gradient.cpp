@@ -153,7 +153,7 @@ TensorList call_backward(const Callback& callback, const std::string& name, int 
            name, describe(L, top + i), i);
     if (t && place == at.end())
       fail("{}: backward returned a gradient for argument {}, which is no tensor", name, i);
-    if (t) found[size_t(place - at.begin())] = *t;
+    if (t) found[place - at.begin()] = *t;
   }
   lua_settop(L, top);
   return found;

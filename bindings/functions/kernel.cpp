@@ -45,11 +45,11 @@ class Script : public KernelScript {
     lua_settop(L_, top);
     return o;
   }
-  const ast::Function& function(int index) override { return *k_.functions[size_t(index)].tree; }
-  double number(int index) override { return k_.values[size_t(index)]; }
+  const ast::Function& function(int index) override { return *k_.functions[index].tree; }
+  double number(int index) override { return k_.values[index]; }
   Tensor tensor(int index) override {
     const int top = lua_gettop(L_);
-    push(k_.tensors[size_t(index)]);
+    push(k_.tensors[index]);
     const Tensor* t = tensor_at(L_, -1);
     const Tensor x = t ? *t : Tensor();
     lua_settop(L_, top);
@@ -120,7 +120,7 @@ class Script : public KernelScript {
     grid::Outer o;
     o.kind = kind, o.index = place_in(k_.numbers, path);
     k_.values.resize(k_.numbers.size());
-    k_.values[size_t(o.index)] = value;
+    k_.values[o.index] = value;
     return o;
   }
   /// What the value on top of the stack is.
@@ -217,8 +217,7 @@ int grid_find(Args& a) {
   lua_createtable(a.L, int(places.size()), 0);
   int n = 0;
   for (const LuaSource::Place& p : places) {
-    const std::string_view open = source.tokens[size_t(p.open)].text,
-                           end = source.tokens[size_t(p.end)].text;
+    const std::string_view open = source.tokens[p.open].text, end = source.tokens[p.end].text;
     lua_pushlstring(a.L, open.data(), size_t(end.data() + end.size() - open.data()));
     lua_rawseti(a.L, -2, ++n);
   }

@@ -17,7 +17,7 @@ int64_t count_at(const Args& a, int i, int64_t low, int64_t fallback) {
   const int64_t n = a.integer(i);
   if (n < low)
     fail("set_printoptions: {} must be at least {}, got {}",
-         signature_of(a.entry()).params[size_t(i - 1)].name, low, n);
+         signature_of(a.entry()).params[i - 1].name, low, n);
   return n;
 }
 

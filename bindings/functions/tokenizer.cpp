@@ -18,7 +18,7 @@ std::vector<int32_t> ids_of(const Tensor& x, int64_t size) {
   for (int64_t k = 0; k < x.numel(); ++k) {
     const int64_t position = x.at_integer(k);
     if (position < 1 || position > size) fail("decode: token {} is outside 1..{}", position, size);
-    ids[size_t(k)] = int32_t(position - 1);
+    ids[k] = int32_t(position - 1);
   }
   return ids;
 }

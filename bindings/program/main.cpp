@@ -176,7 +176,7 @@ void add_script_folder(lua_State* L, const std::string& script) {
 void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
   lua_newtable(L);
   for (int i = 0; i < int(all.size()); ++i) {
-    lua_pushlstring(L, all[size_t(i)].data(), all[size_t(i)].size());
+    lua_pushlstring(L, all[i].data(), all[i].size());
     lua_rawseti(L, -2, i - script);
   }
   lua_setglobal(L, "arg");

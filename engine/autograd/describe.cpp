@@ -52,7 +52,7 @@ struct Description {
     return -1;
   }
   void know(int at, const Tensor& x) {
-    if (at >= 0 && !entries[size_t(at)].shape) entries[size_t(at)].shape = x.shape();
+    if (at >= 0 && !entries[at].shape) entries[at].shape = x.shape();
   }
 
   /// The inputs of an entry, and what its operation saved of them and of its result.
@@ -66,7 +66,7 @@ struct Description {
       const int source = node->source[slot];
       const Tensor saved(node->saved[slot]);
       if (source == Node::kOutput) know(int(at), saved);
-      else if (source >= 0 && source < node->inputs) know(inputs[size_t(source)], saved);
+      else if (source >= 0 && source < node->inputs) know(inputs[source], saved);
     }
     entries[at].inputs = std::move(inputs);
   }

@@ -83,9 +83,8 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
     Edge& edge = node.input(s.input);
     return edge.leaf ? Tensor(edge.leaf) : reattach(s.tensor, edge.node);
   }
-  if (s.result < 0 || !c->results[size_t(s.result)].device) return s.tensor;
-  if (Node* result = c->results[size_t(s.result)].node)
-    return reattach(s.tensor, Ref<Node>::share(result));
+  if (s.result < 0 || !c->results[s.result].device) return s.tensor;
+  if (Node* result = c->results[s.result].node) return reattach(s.tensor, Ref<Node>::share(result));
   // Nobody holds that result any more, but its gradient's gradient still leads here.
   Tensor y = s.tensor.detach();
   record_result(c, reattach(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
@@ -268,7 +267,7 @@ void checkpoint_restore(Node& node, int slot) {
           second->different);
     s->values = std::move(second->values);
   }
-  const Checkpoint::Value& v = s->values[size_t(place)];
+  const Checkpoint::Value& v = s->values[place];
   node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
   node.version[slot] = v.version;
 }

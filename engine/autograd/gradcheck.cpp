@@ -14,7 +14,7 @@ namespace {
 
 std::vector<double> values_of(const Tensor& x) {
   std::vector<double> v(size_t(x.numel()));
-  for (int64_t i = 0; i < x.numel(); ++i) v[size_t(i)] = x.at(i);
+  for (int64_t i = 0; i < x.numel(); ++i) v[i] = x.at(i);
   return v;
 }
 
@@ -126,7 +126,7 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
       nudge.by(-o.eps);
       const std::vector<double> down = values_at();
       for (size_t i = 0; i < up.size(); ++i) {
-        const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
+        const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][j];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
           fail(
               "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "

@@ -94,7 +94,7 @@ struct Node {
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
 
-  Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
+  Edge& input(int i) { return more ? more[i] : edge[i]; }
   bool wants(int i) { return bool(input(i)); }
   NodeExtra& ensure_extra();
   /// Remembers a tensor, if it is defined, for the way back, and its version. `source`: the input's

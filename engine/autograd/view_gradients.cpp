@@ -99,8 +99,8 @@ bool repeats_elements(const TensorGeometry& r) {
   std::vector<bool> met(static_cast<size_t>(extent));
   int64_t at[kMaxDims] = {};
   for (int64_t i = 0, place = 0; i < n; ++i) {
-    if (met[size_t(place)]) return true;
-    met[size_t(place)] = true;
+    if (met[place]) return true;
+    met[place] = true;
     for (int d = r.size.size() - 1; d >= 0; --d) {
       place += r.stride[d];
       if (++at[d] < r.size[d]) break;

@@ -52,8 +52,8 @@ std::vector<int> last_reads(const Program& p) {
   std::vector<int> last(size_t(p.count), -1);
   for (int i = 0; i < p.count; ++i)
     for (int v : p.code[i].in)
-      if (v >= 0) last[size_t(v)] = i;
-  for (int k = 0; k < p.outputs; ++k) last[size_t(p.output[k])] = p.count;
+      if (v >= 0) last[v] = i;
+  for (int k = 0; k < p.outputs; ++k) last[p.output[k]] = p.count;
   return last;
 }
 
@@ -67,21 +67,21 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
-    Tensor& v = value[size_t(i)];
+    Tensor& v = value[i];
     const double params[op::kMaxParams] = {c.constant};
     if (c.op == kInput) v = *in[c.which];
     else if (c.op == kNumber) v = single(numbers[c.which]);
     else if (c.op == kConstant) v = single(c.constant);
-    else if (c.op == kReduce) v = mt::reduce(c.which, value[size_t(c.in[0])], {-1}, true, params);
+    else if (c.op == kReduce) v = mt::reduce(c.which, value[c.in[0]], {-1}, true, params);
     else {
       const Tensor* inputs[3];
-      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[size_t(c.in[k])];
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[c.in[k]];
       v = elementwise(c.op, inputs, c.which < 0 ? nullptr : p.params + c.which);
     }
     for (int k : c.in)
-      if (k >= 0 && last[size_t(k)] == i) value[size_t(k)] = Tensor();
+      if (k >= 0 && last[k] == i) value[k] = Tensor();
   }
-  for (int k = 0; k < p.outputs; ++k) results.push_back(value[size_t(p.output[k])]);
+  for (int k = 0; k < p.outputs; ++k) results.push_back(value[p.output[k]]);
   return results;
 }
 
@@ -134,8 +134,8 @@ struct Operands {
     for (int k = 0; k < e.program().outputs; ++k) {
       Shape shape = space;
       if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
-      results[size_t(k)] = result_in(target, shape, e.is_bool(k) ? Dtype::b8 : dtype, device);
-      out[k] = &results[size_t(k)];
+      results[k] = result_in(target, shape, e.is_bool(k) ? Dtype::b8 : dtype, device);
+      out[k] = &results[k];
     }
   }
 };
@@ -159,11 +159,11 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
   if (!fits || !run(e, calculated, space, all.out, all.in, numbers, device)) {
     const NoGrad off;
     const std::vector<Tensor> made = compose(e, all.in, numbers, calculated, device);
-    for (int k = 0; k < p.outputs; ++k) copy_(results[size_t(k)], made[size_t(k)]);
+    for (int k = 0; k < p.outputs; ++k) copy_(results[k], made[k]);
   }
   if (calculated != dtype)
     for (int k = 0; k < p.outputs; ++k)
-      if (!e.is_bool(k)) results[size_t(k)] = to(results[size_t(k)], dtype);
+      if (!e.is_bool(k)) results[k] = to(results[k], dtype);
   return results;
 }
 
@@ -206,8 +206,7 @@ bool record_small(const Expression& e, const Expression::Gradient& d,
   if (saved > kMaxSaved) return false;
   Node& node = record(kProgram, out, inputs);
   for (size_t k = 0; k < d.operands.size(); ++k)
-    if (kept.slot[k] >= 0)
-      node.save(kept.slot[k], inputs[size_t(d.operands[k] - 1)], d.operands[k] - 1);
+    if (kept.slot[k] >= 0) node.save(kept.slot[k], inputs[d.operands[k] - 1], d.operands[k] - 1);
   double* const list = node.keep_list<double>(kKeptDoubles + size_t(e.program().numbers));
   std::memcpy(list, &kept, sizeof kept);
   for (int k = 0; k < e.program().numbers; ++k) list[kKeptDoubles + size_t(k)] = numbers[k];
@@ -228,7 +227,7 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
   std::vector<int> place;  // of an operand: in `save`, or -1 - result
   for (int k : d.operands) {
     place.push_back(k < results ? -1 - k : int(save.size()));
-    if (k >= results) save.push_back(inputs[size_t(k - results)]);
+    if (k >= results) save.push_back(inputs[k - results]);
   }
   std::vector<double> kept(numbers, numbers + e.program().numbers);
   std::vector<Shape> shapes;
@@ -239,13 +238,13 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
                          device](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
     std::vector<Tensor> operands, dx(shapes.size());
-    for (const auto& same : d.passed) dx[size_t(same.input)] = g[size_t(same.result)];
+    for (const auto& same : d.passed) dx[same.input] = g[same.result];
     if (!d.expression) return dx;
-    for (int k : place) operands.push_back(k < 0 ? g[size_t(-1 - k)] : saved[size_t(k)]);
+    for (int k : place) operands.push_back(k < 0 ? g[-1 - k] : saved[k]);
     const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
                                                dtype, space, *device, kept.data());
     for (size_t k = 0; k < d.inputs.size(); ++k)
-      dx[size_t(d.inputs[k])] = in_shape(found[k], shapes[size_t(d.inputs[k])]);
+      dx[d.inputs[k]] = in_shape(found[k], shapes[d.inputs[k]]);
     return dx;
   };
   return record_function(name, inputs, outputs, std::vector<bool>(outputs.size(), false), save,
@@ -316,7 +315,7 @@ std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& i
   for (const Tensor& x : wider) in.push_back(&x);
   std::vector<Tensor> results = compose(e, in.data(), numbers, calculated, inputs[0].device());
   for (int k = 0; k < e.program().outputs; ++k) {
-    Tensor& y = results[size_t(k)];
+    Tensor& y = results[k];
     Shape shape = space;
     if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
     if (y.shape() != shape) y = contiguous(expand(y, shape));

@@ -72,12 +72,12 @@ int Builder::reduce(int reduction, int value, double param) {
 }
 
 std::optional<double> Builder::constant_of(int value) const {
-  const Instruction& c = code_[size_t(value)];
+  const Instruction& c = code_[value];
   return c.op == kConstant ? std::optional<double>(c.constant) : std::nullopt;
 }
 const double* Builder::params_of(int value) const {
-  const int at = code_[size_t(value)].op >= 0 ? code_[size_t(value)].which : -1;
-  return at < 0 ? nullptr : &params_[size_t(at)];
+  const int at = code_[value].op >= 0 ? code_[value].which : -1;
+  return at < 0 ? nullptr : &params_[at];
 }
 
 int Builder::as_number(int value) {
@@ -205,17 +205,17 @@ std::vector<int> Builder::add(const Expression& e, const std::vector<int>& input
     line_ = c.line;
     int in[3] = {-1, -1, -1};
     for (int k = 0; k < 3; ++k)
-      if (c.in[k] >= 0) in[k] = value[size_t(c.in[k])];
-    value[size_t(i)] = c.op == kInput    ? inputs[size_t(c.which)]
-                       : c.op == kNumber ? number(c.which)
-                       : c.op == kReduce ? reduce(c.which, in[0], c.constant)
-                       : c.op == kConstant
-                           ? (c.is_bool ? constant_bool(c.constant != 0) : constant(c.constant))
-                           : add(c.op, in, c.which < 0 ? nullptr : p.params + c.which);
+      if (c.in[k] >= 0) in[k] = value[c.in[k]];
+    value[i] = c.op == kInput    ? inputs[c.which]
+               : c.op == kNumber ? number(c.which)
+               : c.op == kReduce ? reduce(c.which, in[0], c.constant)
+               : c.op == kConstant
+                   ? (c.is_bool ? constant_bool(c.constant != 0) : constant(c.constant))
+                   : add(c.op, in, c.which < 0 ? nullptr : p.params + c.which);
   }
   line_ = before;
   std::vector<int> results;
-  for (int k = 0; k < p.outputs; ++k) results.push_back(value[size_t(p.output[k])]);
+  for (int k = 0; k < p.outputs; ++k) results.push_back(value[p.output[k]]);
   return results;
 }
 
@@ -227,7 +227,7 @@ bool computes(const Instruction& c) { return c.op >= 0 || c.op == kReduce; }
 
 /// The end of the elementwise part of a program by rows that begins at i; of others i + 1.
 int part_end(const std::vector<Instruction>& code, int i) {
-  const auto is_part = [&](int k) { return code[size_t(k)].op >= 0 && !code[size_t(k)].is_row; };
+  const auto is_part = [&](int k) { return code[k].op >= 0 && !code[k].is_row; };
   int end = i + 1;
   while (is_part(i) && end < int(code.size()) && is_part(end)) ++end;
   return end;
@@ -241,24 +241,24 @@ int assign_slots_by_rows(std::vector<Instruction>& code, const std::vector<int16
   for (int i = 0, end; i < n; i = end) {
     end = part_end(code, i);
     for (int k = i; k < end; ++k)
-      for (int v : code[size_t(k)].in)
-        if (v >= 0) last[size_t(v)] = end;
+      for (int v : code[k].in)
+        if (v >= 0) last[v] = end;
   }
-  for (int v : outputs) last[size_t(v)] = n + 1;
+  for (int v : outputs) last[v] = n + 1;
   for (Instruction& c : code)
     if (c.op == kConstant || c.op == kNumber) c.slot = int16_t(slots++);
   std::vector<int> free;
   for (int i = 0, end; i < n; i = end) {
     end = part_end(code, i);
     for (int k = i; k < end; ++k) {
-      Instruction& c = code[size_t(k)];
+      Instruction& c = code[k];
       if (!computes(c)) continue;
       c.slot = int16_t(free.empty() ? slots++ : free.back());
       if (!free.empty()) free.pop_back();
     }
     for (int v = 0; v < end; ++v)
-      if (computes(code[size_t(v)]) && (last[size_t(v)] == end || (v >= i && last[size_t(v)] < 0)))
-        free.push_back(code[size_t(v)].slot);
+      if (computes(code[v]) && (last[v] == end || (v >= i && last[v] < 0)))
+        free.push_back(code[v].slot);
   }
   return slots;
 }
@@ -269,9 +269,9 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
   const int n = int(code.size());
   std::vector<int> last(size_t(n), -1);
   for (int i = 0; i < n; ++i)
-    for (int v : code[size_t(i)].in)
-      if (v >= 0) last[size_t(v)] = i;
-  for (int v : outputs) last[size_t(v)] = n;
+    for (int v : code[i].in)
+      if (v >= 0) last[v] = i;
+  for (int v : outputs) last[v] = n;
   std::vector<int16_t> unused;
   int slots = 0;
   const auto take = [&] {
@@ -283,16 +283,16 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
   for (Instruction& c : code)
     if (c.op == kConstant || c.op == kNumber) c.slot = take();
   for (int i = 0; i < n; ++i) {
-    Instruction& c = code[size_t(i)];
+    Instruction& c = code[i];
     if (c.op < 0) continue;
     const auto release = [&](bool same_kind) {
       for (int k = 0; k < 3; ++k) {
         const int v = c.in[k];
-        if (v < 0 || last[size_t(v)] != i) continue;
-        const Instruction& x = code[size_t(v)];
+        if (v < 0 || last[v] != i) continue;
+        const Instruction& x = code[v];
         if (x.op < 0 || (x.is_bool == c.is_bool) != same_kind) continue;
         if (std::find(c.in, c.in + k, v) != c.in + k) continue;
-        unused.push_back(code[size_t(v)].slot);
+        unused.push_back(code[v].slot);
       }
     };
     release(true);
@@ -315,10 +315,10 @@ Interned& interned() {
 
 Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
   std::vector<char> live(code_.size(), 0);
-  for (int v : outputs) live[size_t(v)] = 1;
+  for (int v : outputs) live[v] = 1;
   for (size_t i = code_.size(); i-- > 0;)
     for (int v : code_[i].in)
-      if (live[i] && v >= 0) live[size_t(v)] = 1;
+      if (live[i] && v >= 0) live[v] = 1;
   Finished f;
   std::vector<int16_t> place(code_.size(), -1);
   for (size_t i = 0; i < code_.size(); ++i) {
@@ -326,9 +326,9 @@ Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
     place[i] = int16_t(f.code.size());
     f.code.push_back(code_[i]);
     for (int16_t& v : f.code.back().in)
-      if (v >= 0) v = place[size_t(v)];
+      if (v >= 0) v = place[v];
   }
-  for (int v : outputs) f.outputs.push_back(place[size_t(v)]);
+  for (int v : outputs) f.outputs.push_back(place[v]);
   return f;
 }
 
@@ -343,7 +343,7 @@ std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbe
                     c.is_row);
     words.push_back(std::bit_cast<uint64_t>(c.constant));
     for (int k = 0; c.op >= 0 && c.which >= 0 && k < op::kMaxParams; ++k)
-      words.push_back(std::bit_cast<uint64_t>(params_[size_t(c.which + k)]));
+      words.push_back(std::bit_cast<uint64_t>(params_[c.which + k]));
   }
   return words;
 }
@@ -391,7 +391,7 @@ int operation_alone(const std::vector<Instruction>& code, const std::vector<int1
   const Instruction& last = code.back();
   if (last.op < 0 || last.which >= 0 || op_row(last.op).inputs != inputs) return -1;
   for (int k = 0; k < inputs; ++k)
-    if (last.in[k] != k || code[size_t(k)].op != kInput || code[size_t(k)].which != k) return -1;
+    if (last.in[k] != k || code[k].op != kInput || code[k].which != k) return -1;
   return last.op;
 }
 }  // namespace
@@ -427,29 +427,28 @@ void Expression::sort_by_rows() {
     const Instruction& c = code_[i];
     order[i] = int(i);
     for (int v : c.in)
-      if (v >= 0) level[i] = std::max(level[i], level[size_t(v)]);
+      if (v >= 0) level[i] = std::max(level[i], level[v]);
     if (computes(c)) key[i] = 3 * level[i] + (c.op == kReduce ? 2 : c.is_row ? 0 : 1);
     if (c.op == kReduce) ++level[i];
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return key[size_t(a)] < key[size_t(b)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key[a] < key[b]; });
   std::vector<int16_t> place(n);
   std::vector<Instruction> sorted;
   for (size_t i = 0; i < n; ++i) {
-    place[size_t(order[i])] = int16_t(i);
-    sorted.push_back(code_[size_t(order[i])]);
+    place[order[i]] = int16_t(i);
+    sorted.push_back(code_[order[i]]);
   }
   for (Instruction& c : sorted)
     for (int16_t& v : c.in)
-      if (v >= 0) v = place[size_t(v)];
-  for (int16_t& v : outputs_) v = place[size_t(v)];
+      if (v >= 0) v = place[v];
+  for (int16_t& v : outputs_) v = place[v];
   code_ = std::move(sorted);
 }
 
 void Expression::find_segments() {
   for (int i = 0, end; i < int(code_.size()); i = end) {
     end = part_end(code_, i);
-    if (code_[size_t(i)].op >= 0 && !code_[size_t(i)].is_row) add_segment(i, end);
+    if (code_[i].op >= 0 && !code_[i].is_row) add_segment(i, end);
   }
   program_.segment = segments_.data(), program_.segments = int(segments_.size());
 }
@@ -459,31 +458,31 @@ void Expression::add_segment(int begin, int end) {
   std::vector<int16_t> place(code_.size(), -1);
   const auto inside = [&](int v) { return v >= begin && v < end; };
   const auto value = [&](int v) {
-    if (place[size_t(v)] >= 0) return place[size_t(v)];
-    Instruction c = code_[size_t(v)];
+    if (place[v] >= 0) return place[v];
+    Instruction c = code_[v];
     if (c.op != kConstant && c.op != kNumber) {
       c.op = kInput, c.which = int(part.in.size());
       c.in[0] = c.in[1] = c.in[2] = -1;
       part.in.push_back(int16_t(v));
     }
-    place[size_t(v)] = int16_t(part.code.size());
+    place[v] = int16_t(part.code.size());
     part.code.push_back(c);
-    return place[size_t(v)];
+    return place[v];
   };
   for (int i = begin; i < end; ++i) {
-    Instruction c = code_[size_t(i)];
+    Instruction c = code_[i];
     for (int16_t& v : c.in)
-      if (v >= 0) v = inside(v) ? place[size_t(v)] : value(v);
-    place[size_t(i)] = int16_t(part.code.size());
+      if (v >= 0) v = inside(v) ? place[v] : value(v);
+    place[i] = int16_t(part.code.size());
     part.code.push_back(c);
   }
   std::vector<char> needed(code_.size(), 0);
   for (int i = 0; i < int(code_.size()); ++i)
-    for (int v : code_[size_t(i)].in)
-      if (v >= 0 && !inside(i)) needed[size_t(v)] = 1;
-  for (int v : outputs_) needed[size_t(v)] = 1;
+    for (int v : code_[i].in)
+      if (v >= 0 && !inside(i)) needed[v] = 1;
+  for (int v : outputs_) needed[v] = 1;
   for (int i = begin; i < end; ++i)
-    if (needed[size_t(i)]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[size_t(i)]);
+    if (needed[i]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[i]);
   if (part.in.size() > size_t(kMaxProgramInputs) || part.out.size() > size_t(kMaxProgramOutputs))
     return;
   Part& kept = parts_.emplace_back(std::move(part));

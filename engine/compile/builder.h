@@ -40,11 +40,11 @@ class Builder {
   /// The values of another program's outputs, for these values of its inputs and numbers.
   std::vector<int> add(const Expression&, const std::vector<int>& inputs);
 
-  bool is_bool(int value) const { return code_[size_t(value)].is_bool; }
+  bool is_bool(int value) const { return code_[value].is_bool; }
   /// Whether a value is the same in a whole row.
-  bool is_row(int value) const { return code_[size_t(value)].is_row; }
+  bool is_row(int value) const { return code_[value].is_row; }
   std::optional<double> constant_of(int value) const;
-  const Instruction& instruction(int value) const { return code_[size_t(value)]; }
+  const Instruction& instruction(int value) const { return code_[value]; }
   const double* params_of(int value) const;
   int count() const { return int(code_.size()); }
   /// What did not become an instruction: operations of constants, of values known already, and those

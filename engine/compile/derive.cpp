@@ -33,7 +33,7 @@ int sum_of(Builder& b, int x, int y) {
 }  // namespace
 
 int add_derivative(Builder& b, int op, int part, const int* operands, int n, const double* params) {
-  const Formula f = formulas[size_t(op)].by[part - 1];
+  const Formula f = formulas[op].by[part - 1];
   if (!f) return -1;
   const Building here(b);
   std::vector<Value> list;
@@ -45,7 +45,7 @@ namespace {
 
 /// The derivative of `value`, instruction c, by its operand k, times g; -1: it has none.
 int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
-  const Formula f = formulas[size_t(c.op)].by[k];
+  const Formula f = formulas[c.op].by[k];
   if (!f) return -1;
   std::vector<Value> operand{Value(Value::Id{g})};
   for (int slot = 0; slot < 4; ++slot)
@@ -60,7 +60,7 @@ int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
 int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>& slope) {
   const OpRow& row = op_row(c.op);
   if (row.answers_bool || c.is_bool) return -1;
-  const auto at = [&](int k) { return c.in[k] < 0 ? -1 : slope[size_t(c.in[k])]; };
+  const auto at = [&](int k) { return c.in[k] < 0 ? -1 : slope[c.in[k]]; };
   if (c.op == op::id<op::Where>) {
     if (at(1) < 0 && at(2) < 0) return -1;
     const int in[] = {c.in[0], at(1) < 0 ? b.constant(0) : at(1),
@@ -86,16 +86,16 @@ int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>
 int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::vector<int>& g,
                 const std::vector<int>& inputs, int forward) {
   std::vector<int> slope(size_t(forward), -1);
-  slope[size_t(inputs[size_t(by)])] = b.constant(1);
+  slope[inputs[by]] = b.constant(1);
   for (int i = 0; i < forward; ++i) {
     const Instruction c = b.instruction(i);
     if (c.op < 0) continue;
     b.set_line(c.line);
-    slope[size_t(i)] = slope_of(b, c, i, slope);
+    slope[i] = slope_of(b, c, i, slope);
   }
   int sum = -1;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    const int s = outputs[k] < 0 ? -1 : slope[size_t(outputs[k])];
+    const int s = outputs[k] < 0 ? -1 : slope[outputs[k]];
     if (s < 0) continue;
     const int factors[] = {g[k], s};
     sum = sum_of(b, sum, b.add(op::id<op::Mul>, factors));
@@ -145,10 +145,10 @@ struct Adjoints {
       const Instruction c = b.instruction(i);
       int most = 0;
       for (int v : c.in)
-        if (v >= 0) most = std::max(most, levels[size_t(v)]);
+        if (v >= 0) most = std::max(most, levels[v]);
       levels.push_back(most + (c.op == kReduce));
     }
-    return levels[size_t(value)];
+    return levels[value];
   }
   /// The sum along the row, made of sums of parts of a level below `limit`: what is the same in the row
   /// is taken out, a sum of terms is summed term by term. -1: there is no such way.
@@ -200,7 +200,7 @@ struct Adjoints {
 
   void add(int value, int part, bool from_elements) {
     if (from_elements && b.is_row(value) && !is_single(value)) part = row_sum(part);
-    of[size_t(value)] = sum_of(b, of[size_t(value)], part);
+    of[value] = sum_of(b, of[value], part);
   }
   bool is_single(int value) const {
     const int op = b.instruction(value).op;
@@ -208,11 +208,11 @@ struct Adjoints {
   }
   void visit(int i) {
     const Instruction c = b.instruction(i);
-    const int g = of[size_t(i)];
+    const int g = of[i];
     if (g < 0 || c.is_bool || (c.op < 0 && c.op != kReduce)) return;
     b.set_line(c.line);
     if (c.op == kReduce) {
-      const ReduceFormula f = reduce_formulas[size_t(c.which)];
+      const ReduceFormula f = reduce_formulas[c.which];
       if (!f) fail("{} in a fused function has no gradient", reduce_row(c.which).info->name);
       const Value x(Value::Id{c.in[0]}), y(Value::Id{i});
       return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row), c.constant).id, false);
@@ -232,13 +232,13 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
   std::vector<int> inputs, g;
   std::vector<char> row_input(size_t(p.inputs), 0);
   for (int i = 0; i < p.count; ++i)
-    if (p.code[i].op == kInput) row_input[size_t(p.code[i].which)] = p.code[i].is_row;
-  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k, row_input[size_t(k)]));
+    if (p.code[i].op == kInput) row_input[p.code[i].which] = p.code[i].is_row;
+  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k, row_input[k]));
   std::vector<int> outputs = b.add(e, inputs);
   const int forward = b.count();
   for (int k = 0; k < p.outputs; ++k) g.push_back(b.input(p.inputs + k, p.by_rows && e.is_row(k)));
   for (int k = 0; k < p.outputs; ++k)
-    if (e.is_bool(k)) outputs[size_t(k)] = -1;
+    if (e.is_bool(k)) outputs[k] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
   Adjoints adjoint{b, row, forward, std::vector<int>(size_t(forward), -1), {}};
@@ -250,14 +250,13 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
              outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
-    int id = p.by_rows ? adjoint.of[size_t(inputs[size_t(k)])]
-                       : gradient_by(b, k, outputs, g, inputs, forward);
+    int id = p.by_rows ? adjoint.of[inputs[k]] : gradient_by(b, k, outputs, g, inputs, forward);
     if (id < 0 && number >= outputs.size()) continue;
     if (id < 0) {  // the results are steps of it: 0, in its shape
       const int factors[] = {g[number], b.constant(0)};
       id = b.add(op::id<op::Mul>, factors);
-      if (p.by_rows) adjoint.add(inputs[size_t(k)], id, !b.is_row(id));
-      if (p.by_rows) id = adjoint.of[size_t(inputs[size_t(k)])];
+      if (p.by_rows) adjoint.add(inputs[k], id, !b.is_row(id));
+      if (p.by_rows) id = adjoint.of[inputs[k]];
     }
     const auto same = std::find(g.begin(), g.end(), id);
     if (!p.by_rows && same != g.end()) {

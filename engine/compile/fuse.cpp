@@ -153,14 +153,14 @@ void Fusion::compute(const std::vector<Tensor>& list) {
   }
   const Expression& e = builder.finish(ids, used, &read);
   std::vector<Tensor> operands;
-  for (int k : used) operands.push_back(prepared(inputs[size_t(k)]));
+  for (int k : used) operands.push_back(prepared(inputs[k]));
   std::vector<double> given;
-  for (int k : read) given.push_back(numbers[size_t(k)]);
+  for (int k : read) given.push_back(numbers[k]);
   const std::vector<Tensor> results =
       apply_in(e, "fuse", operands, dtype, space, device, given.data());
   for (size_t k = 0; k < list.size(); ++k) {
     if (!list[k].impl()->deferred) continue;
-    Tensor y = results[size_t(place[k])];
+    Tensor y = results[place[k]];
     if (y.numel() == list[k].numel())
       y = y.shape() == list[k].shape() ? y : reshape(y, list[k].shape());
     else y = contiguous(expand(y, list[k].shape()));

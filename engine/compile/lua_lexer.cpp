@@ -125,16 +125,16 @@ std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const
   std::vector<Place> found;
   std::vector<int> open;  // tokens that wait for an `end` or `until`
   for (int i = 0; i < int(tokens.size()); ++i) {
-    const LuaToken& t = tokens[size_t(i)];
+    const LuaToken& t = tokens[i];
     if (t.is("function") || t.is("if") || t.is("do") || t.is("repeat")) {
       open.push_back(i);
     } else if ((t.is("end") || t.is("until")) && !open.empty()) {
       const int from = open.back();
       open.pop_back();
-      if (!tokens[size_t(from)].is("function") || t.line != last) continue;
+      if (!tokens[from].is("function") || t.line != last) continue;
       int at = from + 1;
-      while (at < i && !tokens[size_t(at)].is("(")) ++at;
-      if (tokens[size_t(from)].line == first || tokens[size_t(from) + 1].line == first)
+      while (at < i && !tokens[at].is("(")) ++at;
+      if (tokens[from].line == first || tokens[size_t(from) + 1].line == first)
         found.push_back({from, at, i});
     }
   }
@@ -143,14 +143,12 @@ std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const
 
 std::string LuaSource::name_at(const Place& p) const {
   std::string name;
-  for (int k = p.function + 1; k < p.open; ++k) name += tokens[size_t(k)].text;
+  for (int k = p.function + 1; k < p.open; ++k) name += tokens[k].text;
   int at = p.function - 1;  // back over `mt.kernel(`
-  if (at >= 1 && tokens[size_t(at)].is("(")) {
-    for (--at;
-         at >= 1 && (tokens[size_t(at)].kind == LuaToken::name || tokens[size_t(at)].is("."));)
-      --at;
+  if (at >= 1 && tokens[at].is("(")) {
+    for (--at; at >= 1 && (tokens[at].kind == LuaToken::name || tokens[at].is("."));) --at;
   }
-  if (name.empty() && at >= 1 && tokens[size_t(at)].is("=") &&
+  if (name.empty() && at >= 1 && tokens[at].is("=") &&
       tokens[size_t(at) - 1].kind == LuaToken::name)
     name = tokens[size_t(at) - 1].text;
   return name.empty() ? "kernel" : name;

@@ -73,7 +73,7 @@ class Parser {
   }
   int find(const std::string& name) const {
     for (size_t i = visible_.size(); i-- > 0;)
-      if (f_.variables[size_t(visible_[i])] == name) return visible_[i];
+      if (f_.variables[visible_[i]] == name) return visible_[i];
     return -1;
   }
 
@@ -193,7 +193,7 @@ class Parser {
       else if (e->kind != Expression::local && e->kind != Expression::index)
         fail_at(f_, e->line, "only locals and elements of tensors can be set");
     for (const Expr& e : s.left)
-      if (e->kind == Expression::local) f_.assigned[size_t(e->variable)] = true;
+      if (e->kind == Expression::local) f_.assigned[e->variable] = true;
     expect("=");
     s.right = expressions();
   }
@@ -338,7 +338,7 @@ std::unique_ptr<Function> parse_function(const LuaSource& source, const LuaSourc
                                          std::string name) {
   auto f = std::make_unique<Function>();
   f->name = std::move(name), f->chunk = source.name;
-  f->line = source.tokens[size_t(place.function)].line;
+  f->line = source.tokens[place.function].line;
   Parser(source, place, *f).run();
   return f;
 }

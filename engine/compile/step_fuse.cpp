@@ -362,7 +362,7 @@ struct StepFuser {
 std::optional<Work> StepFuser::work_at(size_t i) const {
   const StepCall& c = calls[i];
   for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads anew
-    if (u.buffer >= 0 && buffers[size_t(u.buffer)].device != c.device) return {};
+    if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
     return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters);
   if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
@@ -400,9 +400,8 @@ bool StepFuser::join(size_t i, Work& w) {
 }
 
 bool StepFuser::is_needed(const Operand& o, size_t after) const {
-  const StepBuffer& b = buffers[size_t(o.use.buffer)];
-  return b.kind != StepBuffer::Kind::inner || b.kept ||
-         last_read[size_t(o.use.buffer)] > int(after);
+  const StepBuffer& b = buffers[o.use.buffer];
+  return b.kind != StepBuffer::Kind::inner || b.kept || last_read[o.use.buffer] > int(after);
 }
 
 void StepFuser::close(size_t at) {
@@ -446,7 +445,7 @@ bool StepFuser::emit(Group& g) {
   std::byte* const numbers = kept.emplace_back(sizeof(double) * (read.size() + 1)).data();
   r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
-    std::memcpy(numbers + k * sizeof(double), &g.numbers[size_t(read[k])], sizeof(double));
+    std::memcpy(numbers + k * sizeof(double), &g.numbers[read[k]], sizeof(double));
   StepCall c{Verb::run, run, g.device, argument, nullptr, 0, {}};
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
@@ -456,10 +455,10 @@ bool StepFuser::emit(Group& g) {
     std::copy_n(o.stride.data(), g.size.size(), r.stride[k]);
     r.is_bool[k] = is_out && e.is_bool(k);
   };
-  for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[size_t(used[size_t(k)])], false);
+  for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[used[k]], false);
   for (int k = 0; k < p.outputs; ++k) {
-    if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[size_t(k)]->row)) return false;
-    place(k, *out[size_t(k)], true);
+    if (p.by_rows != g.rows || (g.rows && e.is_row(k) != out[k]->row)) return false;
+    place(k, *out[k], true);
   }
   if (!is_cpu(*g.device) && !(host.prepare_on_gpu && host.prepare_on_gpu(r, *g.device)))
     return false;
@@ -487,7 +486,7 @@ std::vector<std::string> StepFuser::all() {
   last_read.assign(buffers.size(), -1);
   for (size_t i = 0; i < calls.size(); ++i)
     for (const BufferUse& u : calls[i].uses)
-      if (u.buffer >= 0) last_read[size_t(u.buffer)] = int(i);
+      if (u.buffer >= 0) last_read[u.buffer] = int(i);
   size_t part = 0;
   for (size_t i = 0; i < calls.size(); ++i) {
     while (part < ends.size() && ends[part] <= i) {

@@ -33,8 +33,7 @@ Content content_of(A& a, const StepCall& call, const std::vector<StepBuffer>& me
     c.same(u.slot - call.argument, u.buffer, u.offset, u.out, u.bytes);
     std::byte* at = nullptr;
     std::memcpy(&at, u.slot, sizeof at);
-    if (u.buffer >= 0 && memory[size_t(u.buffer)].kind == StepBuffer::Kind::outside)
-      c.same(uintptr_t(at));
+    if (u.buffer >= 0 && memory[u.buffer].kind == StepBuffer::Kind::outside) c.same(uintptr_t(at));
     if (u.buffer >= 0) continue;
     const bool known = dtype != Dtype::none;
     const size_t one = known ? size_t(item_size(dtype)) : sizeof(double);
@@ -137,7 +136,7 @@ std::vector<int> StepReplay::find_numbers(const StepReplay& other, const std::ve
 
 void StepReplay::set_numbers(const std::vector<double>& values) {
   for (const Number& n : numbers_) {
-    const double x = values[size_t(n.value)];
+    const double x = values[n.value];
     const auto narrow = static_cast<float>(x);
     const void* const from = n.wide ? static_cast<const void*>(&x) : &narrow;
     const size_t bytes = n.wide ? sizeof x : sizeof narrow;

@@ -81,35 +81,33 @@ Elementwise elementwise_of(const StepCall& c) {
 
 void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>& buffers) {
   const auto is_free = [&](int b, int at) {
-    return b >= 0 && buffers[size_t(b)].kind == StepBuffer::Kind::inner &&
-           (at < 0 || buffers[size_t(b)].last == at);
+    return b >= 0 && buffers[b].kind == StepBuffer::Kind::inner &&
+           (at < 0 || buffers[b].last == at);
   };
   for (int i = 0; i < int(calls.size()); ++i) {
-    const Elementwise e = elementwise_of(calls[size_t(i)]);
+    const Elementwise e = elementwise_of(calls[i]);
     std::vector<const BufferUse*> use(size_t(e.operands), nullptr);
-    for (const BufferUse& u : calls[size_t(i)].uses)
+    for (const BufferUse& u : calls[i].uses)
       for (int k = 0; k < e.operands; ++k)
-        if (u.slot == reinterpret_cast<const std::byte*>(&e.data[k])) use[size_t(k)] = &u;
+        if (u.slot == reinterpret_cast<const std::byte*>(&e.data[k])) use[k] = &u;
     const auto alike = [&](int a, int b) {
-      return use[size_t(a)]->offset == use[size_t(b)]->offset &&
+      return use[a]->offset == use[b]->offset &&
              std::memcmp(e.stride[a], e.stride[b], sizeof(int64_t) * size_t(e.ndim)) == 0;
     };
     std::vector<int> taken;
     for (int k = 0; k < e.outputs; ++k) {
-      const int to = use[size_t(k)] ? use[size_t(k)]->buffer : -1;
-      if (!is_free(to, -1) || buffers[size_t(to)].first != i) continue;
+      const int to = use[k] ? use[k]->buffer : -1;
+      if (!is_free(to, -1) || buffers[to].first != i) continue;
       for (int j = e.outputs; j < e.operands; ++j) {
-        const int from = use[size_t(j)] ? use[size_t(j)]->buffer : -1;
-        if (!is_free(from, i) || from == to || buffers[size_t(from)].first >= i ||
-            buffers[size_t(from)].bytes != buffers[size_t(to)].bytes ||
-            buffers[size_t(from)].device != buffers[size_t(to)].device)
+        const int from = use[j] ? use[j]->buffer : -1;
+        if (!is_free(from, i) || from == to || buffers[from].first >= i ||
+            buffers[from].bytes != buffers[to].bytes || buffers[from].device != buffers[to].device)
           continue;
         bool same = std::find(taken.begin(), taken.end(), from) == taken.end();
         for (int o = 0; o < e.operands; ++o)
-          if (use[size_t(o)] && (use[size_t(o)]->buffer == from || use[size_t(o)]->buffer == to))
-            same &= alike(k, o);
+          if (use[o] && (use[o]->buffer == from || use[o]->buffer == to)) same &= alike(k, o);
         if (!same) continue;
-        buffers[size_t(to)].shares = from;
+        buffers[to].shares = from;
         taken.push_back(from);
         break;
       }
@@ -121,17 +119,17 @@ size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls, const Device&
   std::vector<std::vector<StepBuffer*>> begin(calls), end(calls);
   std::vector<bool> goes_on(buffers.size(), false);
   for (StepBuffer& b : buffers)
-    if (b.shares >= 0) goes_on[size_t(b.shares)] = true;
+    if (b.shares >= 0) goes_on[b.shares] = true;
   for (size_t k = 0; k < buffers.size(); ++k) {
     StepBuffer& b = buffers[k];
     if (b.kind != StepBuffer::Kind::inner || b.device != &device || b.first > b.last) continue;
-    begin[size_t(b.first)].push_back(&b);
-    if (!goes_on[k]) end[size_t(b.last)].push_back(&b);
+    begin[b.first].push_back(&b);
+    if (!goes_on[k]) end[b.last].push_back(&b);
   }
   Arena arena;
   for (size_t i = 0; i < calls; ++i) {
     for (StepBuffer* b : begin[i])
-      b->offset = b->shares >= 0 ? buffers[size_t(b->shares)].offset : arena.take(room(*b));
+      b->offset = b->shares >= 0 ? buffers[b->shares].offset : arena.take(room(*b));
     for (StepBuffer* b : end[i]) arena.give(b->offset, room(*b));
   }
   return arena.top;

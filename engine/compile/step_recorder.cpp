@@ -285,7 +285,7 @@ void StepRecorder::find_outgoing(StepReplay& made) {
     StepReplay::Outgoing& o = made.outgoing_.emplace_back();
     o.buffer = m->buffer, o.bytes = m->bytes, o.device = m->storage->device;
     if (m->constant) o.numbers.assign(m->constant, m->constant + m->bytes);
-    buffers_[size_t(m->buffer)].kind = StepBuffer::Kind::outgoing;
+    buffers_[m->buffer].kind = StepBuffer::Kind::outgoing;
   };
   for (const StepReplay::Result& r : made.results_) add(r.tensor);
   for (const StepReplay::Grad& g : made.grads_.back()) add(g.grad);
@@ -296,7 +296,7 @@ void StepRecorder::find_outgoing(StepReplay& made) {
     for (StepReplay::Grad& g : made.grads_[part]) {
       const Memory* const m = own_memory(g.grad);
       if (!m) continue;
-      StepBuffer& b = buffers_[size_t(m->buffer)];
+      StepBuffer& b = buffers_[m->buffer];
       if (b.kind == StepBuffer::Kind::outgoing)
         made.outgoing_[places[m->buffer]].grads.push_back(&g);
       else b.kept = true;
@@ -313,7 +313,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
   for (StepCall& c : calls_) {
     if (c.verb != Verb::upload || c.uses[0].buffer >= 0) continue;
     const BufferUse& to = c.uses[1];
-    StepBuffer& b = buffers_[size_t(to.buffer)];
+    StepBuffer& b = buffers_[to.buffer];
     if (b.kind != StepBuffer::Kind::inner || b.kept || writes[to.buffer] > 1) continue;
     const Tensor memory = empty({int64_t(b.bytes)}, Dtype::u8, *b.device);
     made.kept_.push_back(Ref<Storage>::share(memory.impl()->storage));
@@ -331,12 +331,12 @@ std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made
   std::vector<std::vector<BufferUse>*> movable(buffers_.size());
   for (StepReplay::Input& in : made.inputs_) {
     const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
-    buffers_[size_t(m.buffer)].kind = StepBuffer::Kind::input;
-    movable[size_t(m.buffer)] = &in.uses;
+    buffers_[m.buffer].kind = StepBuffer::Kind::input;
+    movable[m.buffer] = &in.uses;
   }
-  for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  for (StepReplay::Outgoing& o : made.outgoing_) movable[o.buffer] = &o.uses;
   for (StepReplay::Guard& g : made.guards_)
-    if (g.moves) movable[size_t(memory_.at(uintptr_t(g.at)).buffer)] = &g.uses;
+    if (g.moves) movable[memory_.at(uintptr_t(g.at)).buffer] = &g.uses;
   return movable;
 }
 
@@ -345,19 +345,19 @@ void StepRecorder::plan(StepReplay& made) {
   for (size_t i = 0; i < calls_.size(); ++i)
     for (const BufferUse& u : calls_[i].uses)
       if (u.buffer >= 0) {
-        StepBuffer& b = buffers_[size_t(u.buffer)];
+        StepBuffer& b = buffers_[u.buffer];
         b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
       }
   for (size_t part = 0; part < made.grads_.size(); ++part)
     for (const StepReplay::Grad& g : made.grads_[part])
       if (const Memory* const m = own_memory(g.grad); m && !m->constant) {
-        int& last = buffers_[size_t(m->buffer)].last;
+        int& last = buffers_[m->buffer].last;
         last = std::max(last, int(made.ends_[part]) - 1);
       }
   made.first_change_ = made.ends_[0];
   for (size_t i = calls_.size(); i-- > 0;)
     for (const BufferUse& u : calls_[i].uses)
-      if (u.out && u.buffer >= 0 && buffers_[size_t(u.buffer)].kind == StepBuffer::Kind::outside)
+      if (u.out && u.buffer >= 0 && buffers_[u.buffer].kind == StepBuffer::Kind::outside)
         made.first_change_ = std::min(made.first_change_, i);
   const std::vector<std::vector<BufferUse>*> movable = find_movable(made);
   upload_constants(made);
@@ -374,10 +374,10 @@ void StepRecorder::plan(StepReplay& made) {
   for (StepCall& c : calls_) {
     for (const BufferUse& u : c.uses) {
       if (u.buffer < 0) continue;
-      const StepBuffer& b = buffers_[size_t(u.buffer)];
+      const StepBuffer& b = buffers_[u.buffer];
       if (b.kind == StepBuffer::Kind::inner)
         u.set(static_cast<std::byte*>(arenas.at(b.device).data()) + b.offset);
-      else if (auto* const list = movable[size_t(u.buffer)]) list->push_back(u);
+      else if (auto* const list = movable[u.buffer]) list->push_back(u);
     }
   }
   put_calls(made);
@@ -387,7 +387,7 @@ void StepRecorder::plan(StepReplay& made) {
     for (StepReplay::Grad& g : part) {
       const Memory* const m = own_memory(g.grad);
       if (!m || m->constant) continue;
-      const StepBuffer& b = buffers_[size_t(m->buffer)];
+      const StepBuffer& b = buffers_[m->buffer];
       if (b.kind == StepBuffer::Kind::inner)
         g.grad = placed(g.grad, arenas.at(b.device).impl()->storage, int64_t(b.offset));
     }

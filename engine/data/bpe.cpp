@@ -43,35 +43,33 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
   std::vector<Symbol> symbols(tokens.size());
   std::vector<NextMerge> heap;
   const auto propose = [&](int32_t at) {
-    const Symbol& s = symbols[size_t(at)];
+    const Symbol& s = symbols[at];
     if (s.after < 0) return false;
-    const int32_t right = symbols[size_t(s.after)].token;
+    const int32_t right = symbols[s.after].token;
     const Merge* const m = find(s.token, right);
     if (m) heap.push_back({m->rank, at, s.token, right, m->token});
     return m != nullptr;
   };
-  for (int32_t i = 0; i < n; ++i)
-    symbols[size_t(i)] = {tokens[size_t(i)], i - 1, i + 1 < n ? i + 1 : -1};
+  for (int32_t i = 0; i < n; ++i) symbols[i] = {tokens[i], i - 1, i + 1 < n ? i + 1 : -1};
   for (int32_t i = 0; i < n; ++i) propose(i);
   std::make_heap(heap.begin(), heap.end());
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end());
     const NextMerge c = heap.back();
     heap.pop_back();
-    Symbol& left = symbols[size_t(c.at)];
+    Symbol& left = symbols[c.at];
     if (left.token != c.left || left.after < 0) continue;  // merged away since
-    Symbol& right = symbols[size_t(left.after)];
+    Symbol& right = symbols[left.after];
     if (right.token != c.right) continue;
     left.token = c.token;
     right.token = -1;
     left.after = right.after;
-    if (left.after >= 0) symbols[size_t(left.after)].before = c.at;
+    if (left.after >= 0) symbols[left.after].before = c.at;
     if (propose(c.at)) std::push_heap(heap.begin(), heap.end());
     if (left.before >= 0 && propose(left.before)) std::push_heap(heap.begin(), heap.end());
   }
   tokens.clear();
-  for (int32_t i = 0; i >= 0; i = symbols[size_t(i)].after)
-    tokens.push_back(symbols[size_t(i)].token);
+  for (int32_t i = 0; i >= 0; i = symbols[i].after) tokens.push_back(symbols[i].token);
 }
 
 const char* const kGpt2Pattern =
@@ -92,7 +90,7 @@ uint32_t letter_code(int byte) {
 const std::string& byte_letter(uint8_t byte) {
   static const auto letters = [] {
     std::array<std::string, 256> list;
-    for (int b = 0; b < 256; ++b) append_utf8(list[size_t(b)], letter_code(b));
+    for (int b = 0; b < 256; ++b) append_utf8(list[b], letter_code(b));
     return list;
   }();
   return letters[byte];

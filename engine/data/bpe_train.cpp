@@ -191,7 +191,7 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
   for (int b = 0; b < 256; ++b) alphabet[byte_letter(uint8_t(b))] = b;
   std::array<int32_t, 256> ids{};
   for (const auto& [letter, byte] : alphabet) {
-    ids[size_t(byte)] = int32_t(tokens.size());
+    ids[byte] = int32_t(tokens.size());
     tokens.push_back(letter);
   }
   Learner learner(words_of(texts, ids));
@@ -201,7 +201,7 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
   for (Pair pair;
        int64_t(tokens.size()) < given.vocab_size && learner.next(given.min_frequency, pair);) {
     check_interrupt();
-    const std::string &left = tokens[size_t(pair.first)], &right = tokens[size_t(pair.second)];
+    const std::string &left = tokens[pair.first], &right = tokens[pair.second];
     merges += fmt::format("{}\n      [{}, {}]", merges.empty() ? "" : ",", json_quoted(left),
                           json_quoted(right));
     const std::string both = left + right;

@@ -296,7 +296,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
         pc = size_t(i.x);
         break;
       case Op::run: {
-        const Class& c = classes_[size_t(i.x)];
+        const Class& c = classes_[i.x];
         const char* least = i.least == 0 ? p : nullptr;
         int n = 0;
         while (n < i.most && p < end) {

@@ -44,8 +44,8 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 }  // namespace
 
 const std::string* Tokenizer::token(int64_t id) const {
-  if (id < 0 || id >= size() || tokens_[size_t(id)].empty()) return nullptr;
-  return &tokens_[size_t(id)];
+  if (id < 0 || id >= size() || tokens_[id].empty()) return nullptr;
+  return &tokens_[id];
 }
 
 std::optional<int32_t> Tokenizer::id(std::string_view token) const {
@@ -59,7 +59,7 @@ std::optional<int32_t> Tokenizer::id(std::string_view token) const {
 /// The longest added token that stands at a place, or null.
 const Tokenizer::Added* Tokenizer::added_at(std::string_view text, size_t at) const {
   for (const int32_t k : added_from_[uint8_t(text[at])]) {
-    const Added& a = added_[size_t(k)];
+    const Added& a = added_[k];
     if (text.substr(at, a.text.size()) != a.text) continue;
     if (a.single_word) {
       const size_t end = at + a.text.size();
@@ -229,7 +229,7 @@ std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special
   std::vector<std::string> parts;
   for (const int32_t id : ids) {
     const std::string* const t = token(id);
-    if (!t || (skip_special && special_[size_t(id)])) continue;
+    if (!t || (skip_special && special_[id])) continue;
     parts.push_back(*t);
   }
   for (const DecodeStep& step : decoder_) apply(step, parts);

@@ -102,7 +102,7 @@ struct TokenizerReader {
     if (id < 0 || id >= kMostTokens) fail("the token '{}' has the id {}", printable(token), id);
     if (token.empty()) fail("the token with the id {} is empty", id);
     if (size_t(id) >= t.tokens_.size()) t.tokens_.resize(size_t(id) + 1);
-    if (t.tokens_[size_t(id)].empty()) t.tokens_[size_t(id)] = token;
+    if (t.tokens_[id].empty()) t.tokens_[id] = token;
     t.ids_.try_emplace(token, int32_t(id));
   }
 
@@ -148,7 +148,7 @@ struct TokenizerReader {
     }
     for (int b = 0; b < 256; ++b) {
       const auto id = t.id(t.byte_level_ ? byte_letter(uint8_t(b)) : fmt::format("<0x{:02X}>", b));
-      if (id) t.byte_ids_[size_t(b)] = *id;
+      if (id) t.byte_ids_[b] = *id;
     }
   }
 
@@ -183,7 +183,7 @@ struct TokenizerReader {
           fail("the added token '{}' has the id {}", printable(content), id);
         add_token(content, id);
         t.special_.resize(t.tokens_.size());
-        t.special_[size_t(id)] = flag(a, "special");
+        t.special_[id] = flag(a, "special");
         t.added_.push_back(
             {content, int32_t(id), flag(a, "single_word"), flag(a, "lstrip"), flag(a, "rstrip")});
         t.added_from_[uint8_t(content[0])].push_back(int32_t(t.added_.size()) - 1);
@@ -192,7 +192,7 @@ struct TokenizerReader {
     t.special_.resize(t.tokens_.size());
     for (auto& from : t.added_from_)
       std::stable_sort(from.begin(), from.end(), [&](int32_t a, int32_t b) {
-        return t.added_[size_t(a)].text.size() > t.added_[size_t(b)].text.size();
+        return t.added_[a].text.size() > t.added_[b].text.size();
       });
   }
 

@@ -163,7 +163,7 @@ std::string CudaKernel::text() const {
 
 /// "argument 2 'f' (const float* f)"
 std::string CudaKernel::argument(int i) const {
-  const CudaParameter& p = parameters_[size_t(i)];
+  const CudaParameter& p = parameters_[i];
   return fmt::format("argument {}{}{}{} ({})", i + 1, p.name.empty() ? "" : " '", p.name,
                      p.name.empty() ? "" : "'", p.type.text);
 }
@@ -190,7 +190,7 @@ const Device& CudaKernel::usable() const {
 }
 
 void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) const {
-  const CudaType& t = parameters_[size_t(i)].type;
+  const CudaType& t = parameters_[i].type;
   const bool accessor = t.kind == CudaType::accessor;
   if (t.kind != CudaType::pointer && !accessor)
     fail("{}: {} must be a {}, got a tensor {}", name(), argument(i),
@@ -199,10 +199,7 @@ void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) con
     fail("{}: {} takes a tensor of {}, got one of {}; convert it: x:to('{}')", name(), argument(i),
          t.element, dtype_name(x.dtype()), t.element);
   const int least = int(t.sizes.size()) + 1;
-  const int rank = accessor                ? t.rank
-                   : rank_[size_t(i)] >= 0 ? rank_[size_t(i)]
-                   : t.sizes.empty()       ? -1
-                                           : least;
+  const int rank = accessor ? t.rank : rank_[i] >= 0 ? rank_[i] : t.sizes.empty() ? -1 : least;
   if (rank >= 0 && x.dim() != rank)
     fail("{}: {} takes a tensor of {} dimension{}, got one of {}: {}", name(), argument(i), rank,
          rank == 1 ? "" : "s", x.dim(), to_string(x.shape()));
@@ -232,7 +229,7 @@ void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) con
 }
 
 uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* context) const {
-  const CudaType& t = parameters_[size_t(i)].type;
+  const CudaType& t = parameters_[i].type;
   uint64_t bits = 0;
   if (t.kind == CudaType::boolean) {
     if (a.kind != KernelArgument::boolean)
@@ -286,7 +283,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   std::vector<uint64_t>& words = values.words;
   const Device* device = nullptr;
   for (int i = 0; i < n; ++i) {
-    const CudaType& type = parameters_[size_t(i)].type;
+    const CudaType& type = parameters_[i].type;
     if (arguments[i].tensor) {
       const Tensor& x = *arguments[i].tensor;
       check_tensor(i, x, device);
@@ -313,7 +310,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
     check_may_wait(d);
     for (int i = 0; i < n; ++i)
       if (const Tensor* x = arguments[i].tensor)
-        guarded.add(*x, argument(i), parameters_[size_t(i)].type.read_only);
+        guarded.add(*x, argument(i), parameters_[i].type.read_only);
     guarded.fill();
     for (int i = 0; i < n; ++i)
       if (const Tensor* x = arguments[i].tensor)
@@ -323,7 +320,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   queue_kernel(kernel, lasting_name_, size, values, d);
   check_device(d);
   for (int i = 0; i < n; ++i)
-    if (arguments[i].tensor && !parameters_[size_t(i)].type.read_only) bump(*arguments[i].tensor);
+    if (arguments[i].tensor && !parameters_[i].type.read_only) bump(*arguments[i].tensor);
   if (!check_) return;
   synchronize(d);
   if (const std::string found = guarded.finish(); !found.empty()) fail("{}: {}", name(), found);

@@ -32,7 +32,7 @@ class CudaKernel {
   /// What the GPU's driver says of it; null where there is no GPU.
   const LoadedKernel* loaded() const;
   /// From now on a tensor for parameter i must have that many dimensions.
-  void set_rank(int i, int rank) { rank_[size_t(i)] = rank; }
+  void set_rank(int i, int rank) { rank_[i] = rank; }
   /// From now on launches run between guard regions, and wait: what is written beside a tensor is an
   /// error.
   void set_check(bool check) { check_ = check; }

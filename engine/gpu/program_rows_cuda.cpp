@@ -34,29 +34,29 @@ struct Levels {
   int held = 0;      // how many elements at most have to be kept from one level to the next
 
   explicit Levels(const Program& p) : level(size_t(p.count), 0), last(size_t(p.count), 0) {
-    const auto reads = [&](int v, int at) { last[size_t(v)] = std::max(last[size_t(v)], at); };
+    const auto reads = [&](int v, int at) { last[v] = std::max(last[v], at); };
     for (int i = 0; i < p.count; ++i) {
       const Instruction& c = p.code[i];
-      int& own = level[size_t(i)];
-      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) own = std::max(own, level[size_t(c.in[k])]);
+      int& own = level[i];
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) own = std::max(own, level[c.in[k]]);
       for (int k = 0; k < 3 && c.in[k] >= 0; ++k)
         reads(c.in[k], own + (c.op == kReduce ? passes_of(c) - 1 : 0));
       if (c.op == kReduce) own += passes_of(c);
       elements += c.op >= 0 && !c.is_row;
       count = std::max(count, own + 1);
     }
-    for (int k = 0; k < p.outputs; ++k) reads(p.output[k], level[size_t(p.output[k])]);
+    for (int k = 0; k < p.outputs; ++k) reads(p.output[k], level[p.output[k]]);
     for (int l = -1; l < count; ++l) {
       int across = 0;
       for (int i = 0; i < p.count; ++i)
-        across += is_held(p, i) && last[size_t(i)] > l && (is_input(p, i) || level[size_t(i)] <= l);
+        across += is_held(p, i) && last[i] > l && (is_input(p, i) || level[i] <= l);
       held = std::max(held, across);
     }
   }
   static bool is_input(const Program& p, int i) { return p.code[i].op == kInput; }
   /// Whether a value is an element that stays until a later level, or an input's, read at the start.
   bool is_held(const Program& p, int i) const {
-    return !p.code[i].is_row && (is_input(p, i) || last[size_t(i)] > level[size_t(i)]);
+    return !p.code[i].is_row && (is_input(p, i) || last[i] > level[i]);
   }
 };
 
@@ -217,7 +217,7 @@ class RowsText {
     std::string s;
     for (int i = 0; i < p_.count; ++i) {
       const Instruction& c = p_.code[i];
-      if (!c.is_row || c.op == kReduce || levels_.level[size_t(i)] != l) continue;
+      if (!c.is_row || c.op == kReduce || levels_.level[i] != l) continue;
       if (c.op == kInput)
         s += fmt::format("  const {} x{} = p{}[0];\n", real_, i, p_.outputs + c.which);
       else s += operations_.line(i, [](int v) { return fmt::format("x{}", v); });
@@ -229,24 +229,24 @@ class RowsText {
   std::vector<char> computed(int l) const {
     std::vector<char> wanted(size_t(p_.count), 0);
     for (int i = 0; i < p_.count; ++i) {
-      if (f_.held) wanted[size_t(i)] = is_element(i) && levels_.level[size_t(i)] == l;
-      else if (part_at(i, l) >= 0) wanted[size_t(p_.code[i].in[0])] = 1;
+      if (f_.held) wanted[i] = is_element(i) && levels_.level[i] == l;
+      else if (part_at(i, l) >= 0) wanted[p_.code[i].in[0]] = 1;
     }
     for (int k = 0; k < p_.outputs; ++k)
-      if (stores(k, l)) wanted[size_t(p_.output[k])] = 1;
+      if (stores(k, l)) wanted[p_.output[k]] = 1;
     for (int i = p_.count - 1; !f_.held && i >= 0; --i)
       for (int v : p_.code[i].in)
-        if (v >= 0 && wanted[size_t(i)] && is_element(v)) wanted[size_t(v)] = 1;
+        if (v >= 0 && wanted[i] && is_element(v)) wanted[v] = 1;
     return wanted;
   }
   bool stores(int k, int l) const {
-    return is_element(p_.output[k]) && levels_.level[size_t(p_.output[k])] == l;
+    return is_element(p_.output[k]) && levels_.level[p_.output[k]] == l;
   }
   /// Which pass of reduction i is that of level l; -1: none.
   int part_at(int i, int l) const {
     const Instruction& c = p_.code[i];
     if (c.op != kReduce) return -1;
-    const int part = l - levels_.level[size_t(i)] + passes_of(c);
+    const int part = l - levels_.level[i] + passes_of(c);
     return part < passes_of(c) ? part : -1;
   }
 
@@ -255,12 +255,12 @@ class RowsText {
     const std::vector<char> wanted = computed(l);
     std::string before, loads_again, body;
     const auto operand = [&](int v) {
-      const bool local = is_element(v) && p_.code[v].op != kInput && wanted[size_t(v)];
+      const bool local = is_element(v) && p_.code[v].op != kInput && wanted[v];
       return is_element(v) && !local ? fmt::format("h{}[k]", v) : fmt::format("x{}", v);
     };
     for (int i = 0; i < p_.count; ++i) {
-      if (!wanted[size_t(i)] || p_.code[i].op == kInput) {
-        if (!f_.held && wanted[size_t(i)])
+      if (!wanted[i] || p_.code[i].op == kInput) {
+        if (!f_.held && wanted[i])
           loads_again += fmt::format("  {} h{}[{}];\n", real_, i, f_.each) + loads(i);
         continue;
       }

@@ -39,7 +39,7 @@ class LaneText {
   std::string body() {
     std::string s;
     for (int i = 0; i < int(p_.code.size()); ++i) {
-      const ir::LaneInstruction& c = p_.code[size_t(i)];
+      const ir::LaneInstruction& c = p_.code[i];
       if (c.op == LaneOp::constant || c.op == LaneOp::truth || c.op == LaneOp::number) continue;
       if (c.op == LaneOp::store || c.op == LaneOp::store_bool) {
         s += fmt::format("  return {};\n", c.op == LaneOp::store ? real(c.in[0]) : name(c.in[0]));
@@ -55,20 +55,20 @@ class LaneText {
   const char* real_type() const { return wide() ? "double" : "float"; }
   const char* word_type() const { return wide() ? "word8" : "word4"; }
   bool is_word(int i) const {
-    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    const ir::LaneInstruction& c = p_.code[i];
     if (c.op == LaneOp::select) return is_word(c.in[1]) || is_word(c.in[2]);
     return c.op >= LaneOp::iadd && c.op <= LaneOp::shr;
   }
   const char* type(int i) const {
-    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    const ir::LaneInstruction& c = p_.code[i];
     return is_mask(c.op) ? "bool" : is_word(i) ? word_type() : real_type();
   }
   std::string name(int i) const {
-    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    const ir::LaneInstruction& c = p_.code[i];
     return c.op == LaneOp::truth ? (c.bits ? "true" : "false") : fmt::format("v{}", i);
   }
   std::string real(int i) const {
-    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    const ir::LaneInstruction& c = p_.code[i];
     if (c.op == LaneOp::constant) {
       const double x = wide() ? __builtin_bit_cast(double, c.bits)
                               : double(__builtin_bit_cast(float, uint32_t(c.bits)));
@@ -80,7 +80,7 @@ class LaneText {
     return c.op == LaneOp::constant || is_word(i) ? fmt::format("as_float({})", word(i)) : name(i);
   }
   std::string word(int i) const {
-    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    const ir::LaneInstruction& c = p_.code[i];
     if (c.op == LaneOp::constant)
       return fmt::format("{}({:#x}u{})", word_type(), c.bits, wide() ? "ll" : "");
     return is_word(i) ? name(i) : fmt::format("as_word({})", name(i));

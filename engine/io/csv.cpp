@@ -281,8 +281,8 @@ TensorList read_columns(std::vector<Piece>& pieces, size_t n, const std::vector<
   }
   parallel(int64_t(pieces.size()), true, [&](int64_t i) {
     try {
-      read_numbers(pieces[size_t(i)], place, options, numbers);
-    } catch (const std::exception& e) { pieces[size_t(i)].error = e.what(); }
+      read_numbers(pieces[i], place, options, numbers);
+    } catch (const std::exception& e) { pieces[i].error = e.what(); }
   });
   check_interrupt();
   size_t rows = 0;
@@ -358,7 +358,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   std::vector<Piece> pieces = cut(cells, place);
   TensorList numbers = read_columns(pieces, n, place, options);
   for (size_t i = 0; i < names.size(); ++i)
-    if (place[i] >= 0) columns[size_t(place[i])].name = names[i];
+    if (place[i] >= 0) columns[place[i]].name = names[i];
   bool all = true;
   for (size_t k = 0; k < n; ++k) {
     columns[k].numbers = numbers[k];

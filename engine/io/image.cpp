@@ -67,7 +67,7 @@ std::vector<uint8_t> side_by_side(const Tensor& x) {
   std::vector<uint8_t> out(size_t(x.numel()));
   for (int64_t c = 0; c < channels; ++c) {
     const uint8_t* const plane = x.data_as<uint8_t>() + c * n;
-    for (int64_t i = 0; i < n; ++i) out[size_t(i * channels + c)] = plane[i];
+    for (int64_t i = 0; i < n; ++i) out[i * channels + c] = plane[i];
   }
   return out;
 }

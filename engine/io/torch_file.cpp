@@ -153,7 +153,7 @@ class TorchCalls : public PickleCalls {
     for (size_t i = 0; i + 1 < list.size(); i += 2)
       if (list[i]->is(Kind::text) && list[i]->text() == "_is_buffer" &&
           list[i + 1]->is(Kind::boolean) && list[i + 1]->integer())
-        file_.tensors[size_t(object.integer())].is_buffer = true;
+        file_.tensors[object.integer()].is_buffer = true;
   }
 
  private:
@@ -207,7 +207,7 @@ class TorchCalls : public PickleCalls {
 
   Pickled* parameter(const PickledList& a) {
     need(a.size() >= 2 && is_tensor(*a[0]) && a[1]->is(Kind::boolean));
-    TorchTensor& t = file_.tensors[size_t(a[0]->integer())];
+    TorchTensor& t = file_.tensors[a[0]->integer()];
     t.is_parameter = true, t.requires_grad = a[1]->integer();
     return add(Kind::other, a[0]->integer());
   }

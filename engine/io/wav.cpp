@@ -62,7 +62,7 @@ Sound read_data(const Format& f, std::string_view data) {
   } else if (f.kind == kFloat) {
     read_samples(x, frames, [&](int64_t i) { return float(value_at<double>(data, i)); });
   } else if (f.bits == 8) {
-    read_samples(x, frames, [&](int64_t i) { return float(uint8_t(data[size_t(i)]) - 128) / 128; });
+    read_samples(x, frames, [&](int64_t i) { return float(uint8_t(data[i]) - 128) / 128; });
   } else {
     const int bytes = int(f.bits / 8);
     read_samples(x, frames, [&](int64_t i) {

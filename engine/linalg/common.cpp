@@ -51,7 +51,7 @@ int64_t first_failed(const std::vector<int>& info) {
 void check_converged(const char* name, const Shape& batch, const std::vector<int>& info) {
   const int64_t i = first_failed(info);
   if (i < 0) return;
-  if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
+  if (info[i] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
   fail("{}: the iteration for {} did not converge", name, which(batch, i));
 }
 
@@ -72,7 +72,7 @@ Lu factor_columns(const char* name, const Tensor& matrices) {
 void check_regular(const char* name, const Lu& lu) {
   if (const int64_t i = first_failed(lu.info); i >= 0)
     fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(lu.factors), i),
-         lu.info[size_t(i)] - 1 + index_base());
+         lu.info[i] - 1 + index_base());
 }
 
 Tensor reciprocal_or_zero(const Tensor& x) {

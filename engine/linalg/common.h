@@ -77,9 +77,8 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
   const auto run = [&]<class T>(T, int64_t i) {
     return body(entry_of<T>(x, i, n), entry_of<T>(more, i, n)...);
   };
-  parallel(n, double(n) * work > 1e5, [&](int64_t i) {
-    info[size_t(i)] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i);
-  });
+  parallel(n, double(n) * work > 1e5,
+           [&](int64_t i) { info[i] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i); });
   check_interrupt();
   for (int value : info)
     if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);

@@ -344,7 +344,7 @@ Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
   const std::vector<int> info =
       each("lstsq", batch, double(m) * double(n), run, work, x, out.values, As<int64_t>{out.rank});
   if (const int64_t i = first_failed(info); i >= 0) {
-    if (info[size_t(i)] < 0)
+    if (info[i] < 0)
       fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
     if (how == LeastSquares::qr)
       fail("lstsq: {} has not full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));

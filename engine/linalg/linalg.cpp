@@ -287,7 +287,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   const std::vector<int> info = each(name, batch, double(n) * double(n + columns), run, m, x);
   if (const int64_t i = first_failed(info); i >= 0)
     fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
-         info[size_t(i)] - 1 + index_base());
+         info[i] - 1 + index_base());
   const Tensor out = contiguous(mT(x));
   if (wants_grad(a, b))
     record(kTriangle, out, {&a, &b}).save(0, a, 0).save_for(0, 1, out, Node::kOutput).keep(t);
@@ -318,9 +318,9 @@ Tensor cholesky_lower(const Tensor& a) {
   };
   const std::vector<int> info = each("cholesky", batch, double(n) * double(n), run, out);
   if (const int64_t i = first_failed(info); i >= 0) {
-    if (info[size_t(i)] < 0) fail("cholesky: {} has NaN or infinite elements", which(batch, i));
+    if (info[i] < 0) fail("cholesky: {} has NaN or infinite elements", which(batch, i));
     fail("cholesky: {} is not positive-definite (its leading minor of order {} is not positive)",
-         which(batch, i), info[size_t(i)]);
+         which(batch, i), info[i]);
   }
   if (wants_grad(a)) record(kCholesky, out, {&a}).save(0, out, Node::kOutput);
   return out;

@@ -24,12 +24,11 @@ Tensor order_of(const Tensor& pivots, int64_t m, bool inverted) {
   std::vector<int64_t> at(static_cast<size_t>(m));
   for (int64_t i = 0; i < count; ++i) {
     std::iota(at.begin(), at.end(), 0);
-    for (int64_t r = 0; r < k; ++r)
-      std::swap(at[size_t(r)], at[size_t(dense.data_as<int>()[i * k + r] - 1)]);
+    for (int64_t r = 0; r < k; ++r) std::swap(at[r], at[dense.data_as<int>()[i * k + r] - 1]);
     int64_t* out = order.data_as<int64_t>() + i * m;
     for (int64_t r = 0; r < m; ++r) {
-      if (inverted) out[at[size_t(r)]] = r;
-      else out[r] = at[size_t(r)];
+      if (inverted) out[at[r]] = r;
+      else out[r] = at[r];
     }
   }
   return order;

@@ -42,21 +42,21 @@ template <class T> struct Sequence {
   std::vector<double> forward() const {
     const int64_t n = places();
     std::vector<double> alpha(size_t(time * n), kNever);
-    for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[size_t(s)] = at(0, s);
+    for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[s] = at(0, s);
     for (int64_t t = 1; t < time && !mt_interrupted; ++t) {
-      const double* before = &alpha[size_t((t - 1) * n)];
+      const double* before = &alpha[(t - 1) * n];
       for (int64_t s = 0; s < n; ++s) {
         double sum = before[s];
         if (s > 0) sum = log_add(sum, before[s - 1]);
         if (skips(s)) sum = log_add(sum, before[s - 2]);
-        alpha[size_t(t * n + s)] = sum + at(t, s);
+        alpha[t * n + s] = sum + at(t, s);
       }
     }
     return alpha;
   }
   double loss(const std::vector<double>& alpha) const {
     if (time == 0) return length == 0 ? 0 : -kNever;
-    const double* end = &alpha[size_t(time * places() - 1)];
+    const double* end = &alpha[time * places() - 1];
     return -(length > 0 ? log_add(end[0], end[-1]) : end[0]);
   }
 
@@ -67,24 +67,24 @@ template <class T> struct Sequence {
     const double total = loss(alpha);
     const int64_t n = places();
     std::vector<double> beta(size_t(n), kNever), next(beta), passed;
-    for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[size_t(s)] = 0;
+    for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[s] = 0;
     for (int64_t t = time - 1; t >= 0 && !mt_interrupted; --t) {
       passed.assign(size_t(classes), kNever);
       for (int64_t s = 0; s < n; ++s) {
-        double& sum = passed[size_t(label(s))];
-        sum = log_add(sum, alpha[size_t(t * n + s)] + beta[size_t(s)]);
+        double& sum = passed[label(s)];
+        sum = log_add(sum, alpha[t * n + s] + beta[s]);
       }
       T* out = gradient + t * step;
       for (int64_t c = 0; c < classes; ++c) {
-        const double way = passed[size_t(c)] + total;  // NaN where nothing spells the target
+        const double way = passed[c] + total;  // NaN where nothing spells the target
         out[c] = T(scale * (std::exp(double(x[t * step + c])) - std::exp(way)));
       }
       // beta without the probability at its own time.
       for (int64_t s = 0; s < n; ++s) {
-        double sum = beta[size_t(s)] + at(t, s);
-        if (s + 1 < n) sum = log_add(sum, beta[size_t(s + 1)] + at(t, s + 1));
-        if (s + 2 < n && skips(s + 2)) sum = log_add(sum, beta[size_t(s + 2)] + at(t, s + 2));
-        next[size_t(s)] = sum;
+        double sum = beta[s] + at(t, s);
+        if (s + 1 < n) sum = log_add(sum, beta[s + 1] + at(t, s + 1));
+        if (s + 2 < n && skips(s + 2)) sum = log_add(sum, beta[s + 2] + at(t, s + 2));
+        next[s] = sum;
       }
       beta.swap(next);
     }

@@ -107,7 +107,7 @@ class Naming {
     Labels labels;
     for (char c : term) {
       for (int d = 0; c == kDots && d < dots_; ++d) labels.push(d);
-      if (c != kDots && owner_[size_t(c)] < 0)
+      if (c != kDots && owner_[c] < 0)
         fail("einsum: '{}' of the output '{}' occurs in no operand", c, spelled(term));
       if (c != kDots) labels.push(c);
     }
@@ -123,7 +123,7 @@ class Naming {
           if (t.at[later] == t.at[d])
             t.x = movedim(diagonal(t.x, 0, d, later), {-1}, {d}), t.at.erase(later);
       for (int d = t.at.size() - 1; d >= 0; --d)
-        if (t.x.size(d) == 1 && size_[size_t(t.at[d])] != 1) t.x = squeeze(t.x, d), t.at.erase(d);
+        if (t.x.size(d) == 1 && size_[t.at[d]] != 1) t.x = squeeze(t.x, d), t.at.erase(d);
     }
   }
 
@@ -151,8 +151,8 @@ class Naming {
       const size_t label = size_t(t.at[d]);
       if (owner_[label] >= 0 && size_[label] != 1 && x.size(d) != 1 && size_[label] != x.size(d))
         fail("einsum: '{}' is {} in operand {} {} and {} in operand {} {}", show_label(t.at[d]),
-             size_[label], owner_[label] + 1, terms[size_t(owner_[label])].x.shape(), x.size(d),
-             i + 1, x.shape());
+             size_[label], owner_[label] + 1, terms[owner_[label]].x.shape(), x.size(d), i + 1,
+             x.shape());
       if (owner_[label] < 0 || size_[label] == 1) owner_[label] = int(i), size_[label] = x.size(d);
     }
     terms.push_back(std::move(t));
@@ -330,7 +330,7 @@ class ExactOrder {
     if (cost < cost_[s]) cost_[s] = cost, split_[s] = part;
   }
   Term run(unsigned s) const {
-    if ((s & (s - 1)) == 0) return terms_[size_t(__builtin_ctz(s))];
+    if ((s & (s - 1)) == 0) return terms_[__builtin_ctz(s)];
     return product(run(split_[s]), run(s ^ split_[s]), keep_[s], s == all_ ? &result_ : nullptr);
   }
   const std::vector<Term>& terms_;
@@ -349,7 +349,7 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
     double least = 1e300;
     std::vector<int> uses(kLabels, 0);
     for (const Term& t : terms)
-      for (int64_t label : t.at) ++uses[size_t(label)];
+      for (int64_t label : t.at) ++uses[label];
     for (size_t i = 0; i < terms.size(); ++i)
       for (size_t k = i + 1; k < terms.size(); ++k) {
         Set keep;
@@ -360,7 +360,7 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
             const bool both =
                 t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
             if (keep.test(size_t(label)) ||
-                (!output.test(size_t(label)) && uses[size_t(label)] == (both ? 2 : 1)))
+                (!output.test(size_t(label)) && uses[label] == (both ? 2 : 1)))
               continue;
             keep.set(size_t(label));
             size *= double(t->x.size(d));

@@ -97,7 +97,7 @@ bool is_column_major(const Tensor& x) {
 /// rounded first. As PyTorch's CPU does.
 Dtype number_dtype(int op, int input, Dtype d) {
   if (!is_half(d) || op >= kOps) return d;
-  return op_entries[size_t(op)].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
+  return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
 }
 
 /// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
@@ -458,7 +458,7 @@ const double* params_for(int op, const Tensor& x, const double* params, double* 
   if (!is_half(x.dtype()) || !params) return params;
   const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
   for (int i = 0; i < op::kMaxParams; ++i) {
-    const op::Default is = op_entries[size_t(op)].row.info->params[i].is;
+    const op::Default is = op_entries[op].row.info->params[i].is;
     own[i] = is == op::Default::value || !std::isnan(params[i]) ? params[i]
              : is == op::Default::largest                       ? most
                                                                 : -most;
@@ -468,7 +468,7 @@ const double* params_for(int op, const Tensor& x, const double* params, double* 
 
 }  // namespace
 
-const OpRow& op_row(int op) { return op_entries[size_t(op)].row; }
+const OpRow& op_row(int op) { return op_entries[op].row; }
 
 int op_named(std::string_view name) {
   for (int i = 0; i < kOps; ++i)

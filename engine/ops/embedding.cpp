@@ -80,13 +80,13 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
 Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
   const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
   int64_t most = 1;
-  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
+  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[b + 1] - ends[b]);
   std::vector<int64_t> place, there;
   for (int64_t b = 0; b < bags; ++b) {
     check_interrupt();
     for (int64_t k = 0; k < most; ++k) {
-      const int64_t at = ends[size_t(b)] + k;
-      there.push_back(at < ends[size_t(b + 1)]);
+      const int64_t at = ends[b] + k;
+      there.push_back(at < ends[b + 1]);
       place.push_back(there.back() ? at : 0);
     }
   }
@@ -193,7 +193,7 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
     for (int64_t b = 0; b < bags; ++b) {
       check_interrupt();
-      std::fill(p + ends[size_t(b)], p + ends[size_t(b + 1)], b);
+      std::fill(p + ends[b], p + ends[b + 1], b);
     }
   });
   bag = to(bag, weight.device());

@@ -293,7 +293,7 @@ class Region {
              size_[dim_ + d]);
     const bool alone = size_.size() == rank;
     const TensorList at = alone ? TensorList(size_t(rank), mask) : nonzero_list(mask);
-    for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[size_t(d)]));
+    for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[d]));
     lazy_ |= alone, mask_ = mask;
   }
 
@@ -329,10 +329,10 @@ Key Region::key(const char* name) const {
   key.at = {empty(joined({n}, block), Dtype::i64, x_.device())};
   const int64_t each = checked_count("index", block);
   for (int i = 0; i < n; ++i) {
-    const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
-    const int64_t extent = view_.size(at[size_t(i)].dim);
+    const Index row{expand(at[i].at.at, block), at[i].at.first};
+    const int64_t extent = view_.size(at[i].dim);
     found(ravel_index(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
-          at[size_t(i)].shown, key.whole);
+          at[i].shown, key.whole);
   }
   return key;
 }

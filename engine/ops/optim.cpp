@@ -154,7 +154,7 @@ void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const T
           "run the function before it records, warmup=1 or more",
           name(), i + 1);
     const int start = row.start[k];
-    state = full(value.shape(), start < 0 ? 0 : group.options[size_t(start)], value);
+    state = full(value.shape(), start < 0 ? 0 : group.options[start], value);
     p.progress.first = true;
     return;
   }
@@ -212,7 +212,7 @@ void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
       advance(group, p);
     }
     last = &p;
-    tensors[size_t(e - from)].row = int(numbers.size()) / kMaxNumbers - 1;
+    tensors[e - from].row = int(numbers.size()) / kMaxNumbers - 1;
   }
 }
 
@@ -225,9 +225,9 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   };
   std::vector<Place> places;
   for (const Entry* e = from; e < to; ++e) {
-    tensors[size_t(e - from)].row = int(e - from);
+    tensors[e - from].row = int(e - from);
     Place& p = places.emplace_back(Place{e->group, e->index, *e->parameter, {}});
-    std::copy_n(tensors[size_t(e - from)].state, kMaxStates, p.state);
+    std::copy_n(tensors[e - from].state, kMaxStates, p.state);
   }
   const Gpu& gpu = *capturing;
   double* const rows = gpu.graph_numbers((to - from) * kMaxNumbers);

@@ -369,15 +369,15 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
     if (taps == 1) {  // in float, as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
-      at[size_t(i)] = held(std::floor(place * step));
+      at[i] = held(std::floor(place * step));
       continue;
     }
     double p = sample_at(i, from, size, scale, corners);
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
     for (int k = 0; k < taps; ++k) {
-      at[size_t(k * size + i)] = held(low + k - (taps == 4 ? 1 : 0));
-      weight[size_t(k * size + i)] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
+      at[k * size + i] = held(low + k - (taps == 4 ? 1 : 0));
+      weight[k * size + i] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
     }
   }
   const Tensor places = constants(at);

@@ -137,11 +137,11 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
   int64_t first = classes, last = 0;  // rounding must not reach a class of weight 0
   in_strips(classes, [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
-      sums[size_t(i)] = total += row[i];
+      sums[i] = total += row[i];
       if (row[i] > 0) first = std::min(first, i), last = i;
     }
   });
-  each_element(classes, [&](int64_t i) { sums[size_t(i)] /= total; });
+  each_element(classes, [&](int64_t i) { sums[i] /= total; });
   parallel_strips(n, [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       const int64_t at = std::lower_bound(sums.begin(), sums.end(), uniform[i]) - sums.begin();

@@ -53,7 +53,7 @@ struct Layer {
     const int64_t steps = int64_t(sizes.size());
     int64_t first = reverse ? all() : 0, last = 0, last_size = 0;
     for (int64_t i = 0; i < steps; ++i) {
-      const int64_t n = sizes[size_t(reverse ? steps - 1 - i : i)];
+      const int64_t n = sizes[reverse ? steps - 1 - i : i];
       if (reverse) first -= n;
       const int64_t known = i == 0 ? 0 : std::min(n, last_size);
       if (known > 0) list.push_back({first, known, last, 0});

@@ -98,13 +98,13 @@ constinit const auto reduce_entries =
 
 }  // namespace
 
-const ReduceRow& reduce_row(int reduction) { return reduce_entries[size_t(reduction)].row; }
+const ReduceRow& reduce_row(int reduction) { return reduce_entries[reduction].row; }
 
 // ---- the way forward ----------------------------------------------------------------------------
 
 Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
-  const ReduceEntry& e = reduce_entries[size_t(how.op)];
+  const ReduceEntry& e = reduce_entries[how.op];
   const Dtype dtype = wide(given.dtype()), result = e.result(given.dtype());
   const Tensor x = is_cpu(given.device()) ? given : to_compute_dtype(given);
   Shape shape;
@@ -144,7 +144,7 @@ namespace {
 
 /// x in a dtype that the reduction takes.
 Tensor taken(const Reducing& how, const Tensor& x) {
-  switch (reduce_entries[size_t(how.op)].row.info->takes) {
+  switch (reduce_entries[how.op].row.info->takes) {
     case op::Takes::any: break;
     case op::Takes::real: return as_float(x);
     case op::Takes::floats: need_float(how.name, x); break;
@@ -162,7 +162,7 @@ struct KeptShape {
 }  // namespace
 
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
-  const ReduceEntry& e = reduce_entries[size_t(how.op)];
+  const ReduceEntry& e = reduce_entries[how.op];
   if (thread_state.deferral && !thread_state.out && !second) [[unlikely]] {
     Tensor later = thread_state.deferral->reduce(how, given);
     if (later.defined()) return later;
@@ -186,9 +186,9 @@ Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
 
 Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
               const double* params) {
-  const op::ReduceInfo& info = *reduce_entries[size_t(reduction)].row.info;
+  const op::ReduceInfo& info = *reduce_entries[reduction].row.info;
   Reducing how{reduction, info.name, dims_mask(info.name, x, dims), keepdim};
-  for (int i = 0; i < reduce_entries[size_t(reduction)].row.params; ++i)
+  for (int i = 0; i < reduce_entries[reduction].row.params; ++i)
     how.param[i] = params ? params[i] : info.params[i].value;
   return reduce_recorded(how, x);
 }
@@ -207,7 +207,7 @@ namespace {
 
 /// `df` on g, x and the results, all seen in x's shape: one kernel, or recorded operations.
 void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const ReduceEntry& e = reduce_entries[size_t(node.type->op)];
+  const ReduceEntry& e = reduce_entries[node.type->op];
   const bool reads_x = e.reads & op::reads_x;
   const auto& [mask, params] =
       reads_x ? node.kept<KeptReduction>() : node.kept<KeptShape>().reduction;

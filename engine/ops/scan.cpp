@@ -84,7 +84,7 @@ Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
 }
 
 Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullptr) {
-  const ScanEntry& e = scan_entries[size_t(how.op)];
+  const ScanEntry& e = scan_entries[how.op];
   Tensor out;
   if (e.lines_apart && !is_cpu(x.device()) && how.d > 0 && x.stride(how.d) == 1 &&
       x.numel() >= 4 * x.size(how.d)) {
@@ -110,7 +110,7 @@ Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullp
 }
 
 void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const ScanEntry& e = scan_entries[size_t(node.type->op)];
+  const ScanEntry& e = scan_entries[node.type->op];
   const KeptScan& kept = node.kept<KeptScan>();
   Scanning back{node.type->op, kept.d, !kept.backwards};
   std::copy_n(kept.param, op::kMaxParams - 1, back.param);
@@ -124,10 +124,10 @@ void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 }  // namespace
 
-const ReduceRow& scan_row(int scan) { return scan_entries[size_t(scan)].row; }
+const ReduceRow& scan_row(int scan) { return scan_entries[scan].row; }
 
 ValuesIndices scan(int op, const Tensor& given, int64_t dim, const double* params) {
-  const ScanEntry& e = scan_entries[size_t(op)];
+  const ScanEntry& e = scan_entries[op];
   const op::ReduceInfo& info = *e.row.info;
   if (info.takes == op::Takes::floats) need_float(info.name, given);
   const Tensor x = info.takes == op::Takes::real ? as_float(given)

@@ -112,15 +112,15 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});
   const int64_t rows = count_choices(n, r);
   std::vector<int64_t> place(static_cast<size_t>(r));
-  for (int64_t k = 0; k < r; ++k) place[size_t(k)] = k;
+  for (int64_t k = 0; k < r; ++k) place[k] = k;
   const Tensor at = constants<int64_t>({rows, r}, [&](int64_t* out) {
     for (int64_t row = 0; row < rows; ++row) {
       if (row % 1024 == 0) check_interrupt();
-      for (int64_t k = 0; k < r; ++k) *out++ = place[size_t(k)] - (repeats ? k : 0);
+      for (int64_t k = 0; k < r; ++k) *out++ = place[k] - (repeats ? k : 0);
       int64_t k = r - 1;
-      while (k > 0 && place[size_t(k)] == n - r + k) --k;
-      ++place[size_t(k)];
-      for (++k; k < r; ++k) place[size_t(k)] = place[size_t(k - 1)] + 1;
+      while (k > 0 && place[k] == n - r + k) --k;
+      ++place[k];
+      for (++k; k < r; ++k) place[k] = place[k - 1] + 1;
     }
   });
   return take(x, to(at, x.device()));
@@ -178,7 +178,7 @@ TensorList unravel_index(const Index& given, const Shape& shape) {
   TensorList out(static_cast<size_t>(shape.size()));
   for (int d = shape.size() - 1; d >= 0; --d) {
     const Tensor size(double(std::max<int64_t>(1, shape[d])));
-    out[size_t(d)] = remainder(at, size) + double(given.first);
+    out[d] = remainder(at, size) + double(given.first);
     at = floor_divide(at, size);
   }
   return out;

@@ -160,7 +160,7 @@ TensorList meshgrid(const TensorList& list, bool xy) {
   TensorList out;
   for (int i = 0; i < rank; ++i) {
     const int d = swap && i < 2 ? 1 - i : i;
-    out.push_back(expand(view(list[size_t(i)], sizes_along(rank, d, shape[d])), shape));
+    out.push_back(expand(view(list[i], sizes_along(rank, d, shape[d])), shape));
   }
   return out;
 }

@@ -169,7 +169,7 @@ void watch(const Device& device) {
     if (tables[i] || (i == 0) != is_cpu(device)) continue;
     tables[i] = const_cast<Device*>(&device);
     verbs[i] = device;
-    takes(std::make_integer_sequence<int, kMostDevices>{})[size_t(i)](*tables[i]);
+    takes(std::make_integer_sequence<int, kMostDevices>{})[i](*tables[i]);
     break;
   }
   if (is_cpu(device) || depth() == 0) return;

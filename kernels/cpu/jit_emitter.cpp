@@ -123,7 +123,7 @@ Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
 void Emitter::write_prologue() {
   int used = 0;
   for (const int32_t id : plan_.body) {
-    const ir::LaneInstruction& x = plan_.code[size_t(id)];
+    const ir::LaneInstruction& x = plan_.code[id];
     if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMostPointers)
       pointer_[x.bits] = int8_t(kPointers[used++]);
     failed_ |= ir::is_moving(x.op) && pointer_[x.bits] < 0;
@@ -156,7 +156,7 @@ void Emitter::pin() {
     while (vectors_.holds[r] == kTaken) --r;
     fill(r, value);
     vectors_.holds[r] = kTaken;
-    reg_[size_t(value)] = int8_t(r);
+    reg_[value] = int8_t(r);
   }
 }
 
@@ -168,14 +168,13 @@ void Emitter::write_sequence(const std::vector<int32_t>& sequence, const Uses& u
   position_ = -1;
   for (const int32_t id : sequence) {
     ++position_;
-    if (plan_.carries.empty() && !before && !masked && copies > 1)
-      prefetch(plan_.code[size_t(id)], copies);
-    if (plan_.direct[size_t(id)] && !masked) continue;
+    if (plan_.carries.empty() && !before && !masked && copies > 1) prefetch(plan_.code[id], copies);
+    if (plan_.direct[id] && !masked) continue;
     for (int copy = 0; copy < copies; ++copy) {
       write(id, copy);
       const int32_t value = value_of(id, copy);
       if (before && (uses_in_body_->count(id) > 0 || !plan_.exit.empty())) save(value);
-      if (plan_.uniform[size_t(id)]) break;
+      if (plan_.uniform[id]) break;
     }
   }
   if (plan_.carries.empty() || before) forget();
@@ -202,7 +201,7 @@ void Emitter::forget() {
   for (File* file : {&vectors_, &masks_})  // the next sequence finds only what is pinned
     for (int r = 0; r < 32; ++r) {
       const int32_t value = file->holds[r];
-      if (value >= 0) reg_[size_t(value)] = -1;
+      if (value >= 0) reg_[value] = -1;
       if (value >= 0 || (file->temporary >> r & 1)) file->holds[r] = kFree;
     }
   vectors_.temporary = 0;

@@ -88,13 +88,11 @@ class Emitter {
   }
   int32_t id_of(int32_t value) const { return value / plan_.copies; }
   int32_t in_value(int k) const { return value_of(now_->in[k], copy_); }
-  File& file_of(int32_t id) {
-    return wide_ && ir::is_mask(plan_.code[size_t(id)].op) ? masks_ : vectors_;
-  }
-  int32_t next_use(int32_t value) const { return uses_->at(id_of(value), next_[size_t(value)]); }
+  File& file_of(int32_t id) { return wide_ && ir::is_mask(plan_.code[id].op) ? masks_ : vectors_; }
+  int32_t next_use(int32_t value) const { return uses_->at(id_of(value), next_[value]); }
   bool has_copy(int32_t value) const;
   bool dies(int32_t value) const;
-  bool is_last_copy() const { return plan_.uniform[size_t(id_)] || copy_ + 1 == copies_; }
+  bool is_last_copy() const { return plan_.uniform[id_] || copy_ + 1 == copies_; }
   Xbyak::Ymm vector(int index) const { return wide_ ? Xbyak::Zmm(index) : Xbyak::Ymm(index); }
   int allocate(File&, int32_t value);
   void evict(File&, int index);
@@ -107,7 +105,7 @@ class Emitter {
   Xmm reg(int k) { return vector(reload(k)); }
   Mask mask(int k) { return Mask(reload(k)); }
   Place any(int k);
-  bool is_near(int k) const { return reg_[size_t(in_value(k))] >= 0; }
+  bool is_near(int k) const { return reg_[in_value(k)] >= 0; }
   Xmm temporary();
   void consume();
   int define();

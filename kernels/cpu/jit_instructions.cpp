@@ -42,10 +42,8 @@ void Emitter::write(int32_t id, int copy) {
     case LaneOp::constant:
     case LaneOp::truth: return write_value();
     case LaneOp::load_f16:
-    case LaneOp::load_word:
-      return plan_.invariant[size_t(id)] ? write_repeated_half() : write_load_half();
-    case LaneOp::load_bool:
-      return plan_.invariant[size_t(id)] ? write_repeated_bool() : write_load_bool();
+    case LaneOp::load_word: return plan_.invariant[id] ? write_repeated_half() : write_load_half();
+    case LaneOp::load_bool: return plan_.invariant[id] ? write_repeated_bool() : write_load_bool();
     case LaneOp::inverse:
     case LaneOp::rsqrt: return write_estimate(now_->op);
     case LaneOp::scale: return write_scale();
@@ -82,7 +80,7 @@ void Emitter::write_value() {
   }
   const Xmm to = result(), low(to.getIdx());
   if (now_->op == LaneOp::load_one) return broadcast(to.getIdx(), source(*now_));
-  if (ir::is_load(now_->op) && !plan_.invariant[size_t(id_)]) {
+  if (ir::is_load(now_->op) && !plan_.invariant[id_]) {
     const Address at = source(*now_);
     if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1) | T_z, at);
     else if (masked_) MT_REAL(vmaskmov, to, vector(rest_mask_), at);

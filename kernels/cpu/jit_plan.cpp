@@ -56,7 +56,7 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
     : start_(code.size() + 1, 0) {
   const auto each = [&](const auto& visit) {
     for (size_t p = 0; p < sequence.size(); ++p) {
-      const LaneInstruction& x = code[size_t(sequence[p])];
+      const LaneInstruction& x = code[sequence[p]];
       for (int k = 0; k < ir::inputs_of(x.op); ++k)
         if (std::find(x.in, x.in + k, x.in[k]) == x.in + k) visit(x.in[k], int32_t(p));
     }
@@ -69,7 +69,7 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
   for (size_t i = 1; i < start_.size(); ++i) start_[i] += start_[i - 1];
   positions_.resize(size_t(start_.back()));
   std::vector<int32_t> next = start_;
-  each([&](int32_t id, int32_t p) { positions_[size_t(next[size_t(id)]++)] = p; });
+  each([&](int32_t id, int32_t p) { positions_[next[id]++] = p; });
 }
 
 Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated,
@@ -89,13 +89,13 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
 void Plan::sort_out(uint64_t repeated) {
   std::vector<bool> needed(code.size(), false);
   for (const ir::LaneProgram::Carry& c : carries) {
-    needed[size_t(c.next)] = true;
+    needed[c.next] = true;
     after_body.push_back(c.next);
   }
   for (size_t i = code.size(); i-- > 0;) {
     if (!needed[i] && !is_effect(code[i].op)) continue;
     needed[i] = true;
-    for (int k = 0; k < ir::inputs_of(code[i].op); ++k) needed[size_t(code[i].in[k])] = true;
+    for (int k = 0; k < ir::inputs_of(code[i].op); ++k) needed[code[i].in[k]] = true;
   }
   invariant.assign(code.size(), false), uniform = direct = invariant;
   for (size_t i = 0; i < code.size(); ++i) {
@@ -103,7 +103,7 @@ void Plan::sort_out(uint64_t repeated) {
     bool same = !is_effect(x.op), one = same && x.op != LaneOp::load_turn;
     if (is_load(x.op)) same = repeated >> x.bits & 1, one &= x.op == LaneOp::load_one;
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
-      same &= bool(invariant[size_t(x.in[k])]);
+      same &= bool(invariant[x.in[k]]);
       one &= shared(x.in[k]);
     }
     invariant[i] = same, uniform[i] = one && !same;
@@ -126,17 +126,16 @@ void Plan::expand(int item) {
   std::vector<int32_t> place(code.size());
   for (size_t i = 0; i < code.size(); ++i) {
     LaneInstruction x = code[i];
-    for (int k = 0; k < ir::inputs_of(x.op); ++k) x.in[k] = place[size_t(x.in[k])];
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) x.in[k] = place[x.in[k]];
     const auto add = [&](LaneOp op, int32_t a = -1, int32_t b = -1, uint64_t bits = 0) {
       out.push_back({op, {a, b, -1}, x.line, bits});
       return int32_t(out.size() - 1);
     };
     if (x.op == LaneOp::scale) {
-      const LaneInstruction whole = out[size_t(x.in[1])];  // often n - c with a c like `round`
-      const bool known = whole.op == LaneOp::sub &&
-                         out[size_t(whole.in[1])].op == LaneOp::constant &&
-                         out[size_t(whole.in[1])].bits >> mantissa == round >> mantissa;
-      const uint64_t zero = known ? out[size_t(whole.in[1])].bits : round;
+      const LaneInstruction whole = out[x.in[1]];  // often n - c with a c like `round`
+      const bool known = whole.op == LaneOp::sub && out[whole.in[1]].op == LaneOp::constant &&
+                         out[whole.in[1]].bits >> mantissa == round >> mantissa;
+      const uint64_t zero = known ? out[whole.in[1]].bits : round;
       const int32_t n =
           known ? whole.in[0] : add(LaneOp::add, x.in[1], add(LaneOp::constant, -1, -1, round));
       const int32_t offset = add(LaneOp::constant, -1, -1, (zero - 2 * bias) & all);
@@ -153,7 +152,7 @@ void Plan::expand(int item) {
     place[i] = int32_t(out.size() - 1);
   }
   code = out;
-  for (ir::LaneProgram::Carry& c : carries) c = {place[size_t(c.first)], place[size_t(c.next)]};
+  for (ir::LaneProgram::Carry& c : carries) c = {place[c.first], place[c.next]};
 }
 
 /// and, or, xor of values that nothing else reads become one function of three bits.
@@ -161,12 +160,11 @@ void Plan::merge_bits(int item) {
   const uint64_t all = item == 4 ? 0xffffffffu : ~uint64_t(0);
   std::vector<int32_t> readers(code.size(), 0);
   for (const LaneInstruction& x : code)
-    for (int k = 0; k < ir::inputs_of(x.op); ++k) ++readers[size_t(x.in[k])];
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) ++readers[x.in[k]];
   std::vector<BitFunction> function(code.size());
   const auto leaf = [&](int32_t id) {  // of two constants that are each other's contrary one
-    for (int32_t j = 0; code[size_t(id)].op == LaneOp::constant && j < id; ++j)
-      if (code[size_t(j)].op == LaneOp::constant &&
-          code[size_t(j)].bits == (~code[size_t(id)].bits & all))
+    for (int32_t j = 0; code[id].op == LaneOp::constant && j < id; ++j)
+      if (code[j].op == LaneOp::constant && code[j].bits == (~code[id].bits & all))
         return BitFunction{{j, -1, -1}, 1, uint8_t(~kLeafTable[0])};
     return BitFunction{{id, -1, -1}, 1, kLeafTable[0]};
   };
@@ -202,22 +200,22 @@ void Plan::merge_bits(int item) {
 void Plan::find_direct_loads(const Uses& uses) {
   size_t first_store = body.size();
   for (size_t p = body.size(); p-- > 0;)
-    if (code[size_t(body[p])].op >= LaneOp::store) first_store = p;
+    if (code[body[p]].op >= LaneOp::store) first_store = p;
   for (const int32_t id : body) {
-    const LaneOp op = code[size_t(id)].op;
+    const LaneOp op = code[id].op;
     if ((op != LaneOp::load && op != LaneOp::load_turn) || uses.count(id) != 1) continue;
     const size_t at = size_t(uses.at(id, 0));
     if (at == body.size()) continue;
-    const LaneInstruction& reader = code[size_t(body[at])];
+    const LaneInstruction& reader = code[body[at]];
     const bool first = reader.in[0] == id, both = first && reader.in[1] == id;
     switch (reader.op) {
       case LaneOp::add:
       case LaneOp::mul:
-      case LaneOp::fma: direct[size_t(id)] = !both && at < first_store; break;
+      case LaneOp::fma: direct[id] = !both && at < first_store; break;
       case LaneOp::sub:
       case LaneOp::div:
       case LaneOp::min:
-      case LaneOp::max: direct[size_t(id)] = !first && at < first_store; break;
+      case LaneOp::max: direct[id] = !first && at < first_store; break;
       default: break;
     }
   }
@@ -232,11 +230,9 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
       const int32_t in = x.in[k];
       const bool again = std::find(x.in, x.in + k, in) != x.in + k;
-      if (again || invariant[size_t(in)] ||
-          (!carries.empty() && code[size_t(in)].op == LaneOp::load))
-        continue;
+      if (again || invariant[in] || (!carries.empty() && code[in].op == LaneOp::load)) continue;
       const bool last = uses.at(in, uses.count(in) - 1) == int32_t(p);
-      if (last && !direct[size_t(in)]) --live[ir::is_mask(code[size_t(in)].op) && file.masks > 0];
+      if (last && !direct[in]) --live[ir::is_mask(code[in].op) && file.masks > 0];
     }
     if (is_effect(x.op) || direct[i]) continue;
     const int kind = ir::is_mask(x.op) && file.masks > 0;
@@ -248,7 +244,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
       wanted.push_back({-uses.count(int32_t(i)), int32_t(i)});
   const int temporary = carries.empty() ? 2 : 3;   // one for the mask of the rest
   for (const ir::LaneProgram::Carry& c : carries)  // a load that is carried passes through another
-    most[0] += code[size_t(c.next)].op == LaneOp::load && c.next != c.first;
+    most[0] += code[c.next].op == LaneOp::load && c.next != c.first;
   if (carries.empty()) copies = std::min(copies, 4);
   for (; copies > 1; --copies)
     if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;

@@ -19,9 +19,9 @@ class Uses {
        const std::vector<int32_t>& after = {});
   /// The n-th position that reads `id`; kNone when there are fewer.
   int32_t at(int32_t id, int32_t n) const {
-    return n < count(id) ? positions_[size_t(start_[size_t(id)] + n)] : kNone;
+    return n < count(id) ? positions_[start_[id] + n] : kNone;
   }
-  int32_t count(int32_t id) const { return start_[size_t(id) + 1] - start_[size_t(id)]; }
+  int32_t count(int32_t id) const { return start_[size_t(id) + 1] - start_[id]; }
   static constexpr int32_t kNone = 0x7fffffff;
 
  private:
@@ -45,7 +45,7 @@ struct Plan {
   int copies = 1;                    // vectors in an iteration, their instructions interleaved
 
   /// One value serves all vectors of an iteration.
-  bool shared(int32_t id) const { return invariant[size_t(id)] || uniform[size_t(id)]; }
+  bool shared(int32_t id) const { return invariant[id] || uniform[id]; }
 
  private:
   void expand(int item);

@@ -8,7 +8,7 @@ using ir::LaneOp;
 /// Whether the value need not be saved when its register is taken.
 bool Emitter::has_copy(int32_t value) const {
   const size_t id = size_t(id_of(value));
-  return plan_.code[id].op == LaneOp::constant || slot_[size_t(value)] >= 0 ||
+  return plan_.code[id].op == LaneOp::constant || slot_[value] >= 0 ||
          (plan_.direct[id] && !masked_);
 }
 
@@ -16,11 +16,11 @@ bool Emitter::has_copy(int32_t value) const {
 bool Emitter::dies(int32_t value) const {
   const int32_t id = id_of(value);
   const bool shared = plan_.shared(id) && !is_last_copy();
-  const int r = reg_[size_t(value)];
+  const int r = reg_[value];
   if (shared ||
-      (r >= 0 && vectors_.holds[r] == kTaken && !(wide_ && ir::is_mask(plan_.code[size_t(id)].op))))
+      (r >= 0 && vectors_.holds[r] == kTaken && !(wide_ && ir::is_mask(plan_.code[id].op))))
     return false;  // other copies read it too; it is pinned
-  return uses_->at(id, next_[size_t(value)] + 1) == Uses::kNone;
+  return uses_->at(id, next_[value] + 1) == Uses::kNone;
 }
 
 /// A register for the value, locked until the instruction is written.
@@ -44,31 +44,31 @@ int Emitter::allocate(File& file, int32_t value) {
   if (file.holds[found] >= 0) evict(file, found);
   file.holds[found] = value;
   file.locked |= 1u << found;
-  if (value >= 0) reg_[size_t(value)] = int8_t(found);
+  if (value >= 0) reg_[value] = int8_t(found);
   return found;
 }
 
 void Emitter::evict(File& file, int index) {
   const int32_t value = file.holds[index];
   if (!has_copy(value)) save(value);
-  reg_[size_t(value)] = -1;
+  reg_[value] = -1;
   file.holds[index] = kFree;
 }
 
 /// Stores the value's register to the stack.
 void Emitter::save(int32_t value) {
   if (free_slots_.empty()) free_slots_.push_back(slots_++);
-  slot_[size_t(value)] = free_slots_.back();
+  slot_[value] = free_slots_.back();
   free_slots_.pop_back();
-  const int r = reg_[size_t(value)];
-  if (&file_of(id_of(value)) == &masks_) MT_EMIT(kmovw, slot(slot_[size_t(value)]), Mask(r));
-  else MT_EMIT(vmovaps, slot(slot_[size_t(value)]), vector(r));
+  const int r = reg_[value];
+  if (&file_of(id_of(value)) == &masks_) MT_EMIT(kmovw, slot(slot_[value]), Mask(r));
+  else MT_EMIT(vmovaps, slot(slot_[value]), vector(r));
 }
 
 /// Where the value is in memory; vectors of constants are one element in AVX-512.
 Emitter::Address Emitter::home(int32_t value) {
   const size_t id = size_t(id_of(value));
-  if (slot_[size_t(value)] >= 0) return slot(slot_[size_t(value)]);
+  if (slot_[value] >= 0) return slot(slot_[value]);
   if (plan_.code[id].op == LaneOp::constant) return pool(pool_offset_[id], wide_);
   return source(plan_.code[id]);
 }
@@ -78,8 +78,8 @@ void Emitter::fill(int index, int32_t value) {
   const size_t id = size_t(id_of(value));
   const Xmm to = vector(index);
   if (&file_of(int32_t(id)) == &masks_) {
-    MT_EMIT(kmovw, Mask(index), slot(slot_[size_t(value)]));
-  } else if (slot_[size_t(value)] < 0 && plan_.code[id].op == LaneOp::constant && wide_) {
+    MT_EMIT(kmovw, Mask(index), slot(slot_[value]));
+  } else if (slot_[value] < 0 && plan_.code[id].op == LaneOp::constant && wide_) {
     broadcast(index, pool(pool_offset_[id], false));
   } else {
     MT_EMIT(vmovups, to, home(value));
@@ -94,13 +94,13 @@ void Emitter::broadcast(int index, const Address& one) {
 /// The register of input k, which is loaded if it is in memory.
 int Emitter::reload(int k) {
   const int32_t value = in_value(k);
-  if (reg_[size_t(value)] < 0) fill(allocate(file_of(now_->in[k]), value), value);
-  return reg_[size_t(value)];
+  if (reg_[value] < 0) fill(allocate(file_of(now_->in[k]), value), value);
+  return reg_[value];
 }
 
 Emitter::Place Emitter::any(int k) {
   const int32_t value = in_value(k);
-  const int r = reg_[size_t(value)];
+  const int r = reg_[value];
   if (r >= 0) return {Address(size_t(0)), vector(r), false};
   return {home(value), Xmm(0), true};
 }
@@ -114,14 +114,14 @@ Emitter::Xmm Emitter::temporary() {
 
 /// Locks the registers of the inputs, and frees the temporaries of the instruction before.
 void Emitter::begin(int32_t id, int copy) {
-  id_ = id, copy_ = copy, now_ = &plan_.code[size_t(id)];
+  id_ = id, copy_ = copy, now_ = &plan_.code[id];
   for (int r = 0; r < 32; ++r)
     if (vectors_.temporary >> r & 1) vectors_.holds[r] = kFree;
   vectors_.locked = masks_.locked = vectors_.temporary = 0;
   free_slots_.insert(free_slots_.end(), read_slots_.begin(), read_slots_.end());
   read_slots_.clear();
   for (int k = 0; k < ir::inputs_of(now_->op); ++k)
-    if (is_near(k)) file_of(now_->in[k]).locked |= 1u << reg_[size_t(in_value(k))];
+    if (is_near(k)) file_of(now_->in[k]).locked |= 1u << reg_[in_value(k)];
 }
 
 /// After the inputs have been read: those that nothing reads any more free their registers.
@@ -131,16 +131,16 @@ void Emitter::consume() {
     bool again = false;
     for (int j = 0; j < k; ++j) again |= now_->in[j] == in;
     if (again) continue;
-    const bool invariant = plan_.invariant[size_t(in)];
+    const bool invariant = plan_.invariant[in];
     const bool last = dies(value);
-    if (!plan_.shared(in) || is_last_copy()) ++next_[size_t(value)];
+    if (!plan_.shared(in) || is_last_copy()) ++next_[value];
     if (!last) continue;
-    const int r = reg_[size_t(value)];
+    const int r = reg_[value];
     if (r >= 0) file_of(in).holds[r] = kFree;
-    reg_[size_t(value)] = -1;
-    if (!invariant && slot_[size_t(value)] >= 0) {  // the instruction may still read it
-      read_slots_.push_back(slot_[size_t(value)]);
-      slot_[size_t(value)] = -1;
+    reg_[value] = -1;
+    if (!invariant && slot_[value] >= 0) {  // the instruction may still read it
+      read_slots_.push_back(slot_[value]);
+      slot_[value] = -1;
     }
   }
 }
@@ -150,7 +150,7 @@ int Emitter::define() {
   const int32_t value = value_of(id_, copy_);
   int32_t first;
   if (!carries_here(&first)) return allocate(file_of(id_), value);
-  return reg_[size_t(value)] = reg_[size_t(first)];
+  return reg_[value] = reg_[first];
 }
 
 /// For an instruction that overwrites one of three inputs: an input that dies if there is one, or a
@@ -185,11 +185,11 @@ Emitter::Three Emitter::three() {
     t.to = vector(r);
     return t;
   }
-  const int r = reg_[size_t(from)];
+  const int r = reg_[from];
   consume();
   if (vectors_.holds[r] != kTaken)
     vectors_.holds[r] = to;  // kTaken: the register of what is carried
-  reg_[size_t(to)] = int8_t(r);
+  reg_[to] = int8_t(r);
   t.to = vector(r);
   return t;
 }

@@ -18,9 +18,9 @@ int Emitter::carried_into(int32_t value) const {
 /// but itself still reads that.
 bool Emitter::carries_here(int32_t* first) const {
   const int into = carried_into(value_of(id_, copy_));
-  if (into < 0 || is_entry(id_) || plan_.invariant[size_t(id_)]) return false;
+  if (into < 0 || is_entry(id_) || plan_.invariant[id_]) return false;
   *first = value_of(into, copy_);
-  const int32_t use = next_use(*first), cursor = next_[size_t(*first)];
+  const int32_t use = next_use(*first), cursor = next_[*first];
   return use == Uses::kNone || (use == position_ && uses_->at(into, cursor + 1) == Uses::kNone);
 }
 
@@ -28,7 +28,7 @@ bool Emitter::carries_here(int32_t* first) const {
 void Emitter::start_operands() {
   now_ = nullptr;
   for (const int32_t id : plan_.body) {
-    const ir::LaneInstruction& x = plan_.code[size_t(id)];
+    const ir::LaneInstruction& x = plan_.code[id];
     if (!ir::is_moving(x.op)) continue;
     const Reg64 at(pointer_[x.bits]);
     MT_EMIT(mov, at, asm_.ptr[rdi + 8 * x.bits]);
@@ -39,7 +39,7 @@ void Emitter::start_operands() {
 void Emitter::move_operands() {
   now_ = nullptr;
   for (const int32_t id : plan_.body) {
-    const ir::LaneInstruction& x = plan_.code[size_t(id)];
+    const ir::LaneInstruction& x = plan_.code[id];
     if (ir::is_moving(x.op))
       MT_EMIT(add, Reg64(pointer_[x.bits]), asm_.ptr[rdi + 8 * (uint64_t(operands_) + x.bits)]);
   }
@@ -62,28 +62,28 @@ void Emitter::carry_on(int copies) {
     if (!entry || first == next) return;
     const int spare = allocate(vectors_, kTaken);
     vectors_.temporary |= 1u << spare;
-    MT_EMIT(vmovaps, vector(spare), vector(reg_[size_t(next)]));
-    last.push_back({reg_[size_t(first)], spare});
+    MT_EMIT(vmovaps, vector(spare), vector(reg_[next]));
+    last.push_back({reg_[first], spare});
   });
   each([&](int32_t first, int32_t next, bool entry) {
     if (entry) return;
-    if (reg_[size_t(next)] < 0) fill(allocate(vectors_, next), next);
-    const int to = reg_[size_t(first)], from = reg_[size_t(next)];
+    if (reg_[next] < 0) fill(allocate(vectors_, next), next);
+    const int to = reg_[first], from = reg_[next];
     if (to != from) MT_EMIT(vmovaps, vector(to), vector(from));
   });
   for (const Move& m : last) MT_EMIT(vmovaps, vector(m.to), vector(m.from));
   each([&](int32_t, int32_t next, bool entry) {
-    if (entry || plan_.invariant[size_t(id_of(next))]) return;
-    const int r = reg_[size_t(next)];
-    if (r >= 0 && vectors_.holds[r] == kTaken) reg_[size_t(next)] = -1;
-    if (slot_[size_t(next)] >= 0) free_slots_.push_back(slot_[size_t(next)]);
-    slot_[size_t(next)] = -1;
+    if (entry || plan_.invariant[id_of(next)]) return;
+    const int r = reg_[next];
+    if (r >= 0 && vectors_.holds[r] == kTaken) reg_[next] = -1;
+    if (slot_[next] >= 0) free_slots_.push_back(slot_[next]);
+    slot_[next] = -1;
   });
   forget();
 }
 
 bool Emitter::is_entry(int32_t id) const {
-  return plan_.code[size_t(id)].op == LaneOp::load && !plan_.invariant[size_t(id)];
+  return plan_.code[id].op == LaneOp::load && !plan_.invariant[id];
 }
 
 /// All turns of some lanes, from the loads to the stores. rbx counts.
@@ -94,7 +94,7 @@ void Emitter::write_turns(int copies, bool masked) {
     for (int copy = 0; copy < copies; ++copy) {
       write(id, copy);
       held.push_back(value_of(id, copy));
-      vectors_.holds[reg_[size_t(held.back())]] = kTaken;
+      vectors_.holds[reg_[held.back()]] = kTaken;
     }
   start_operands();
   MT_EMIT(mov, rbx, asm_.ptr[rdi + 8 * 2 * uint64_t(operands_)]);
@@ -109,8 +109,8 @@ void Emitter::write_turns(int copies, bool masked) {
   for (const int32_t id : plan_.exit)
     for (int copy = 0; copy < copies; ++copy) write(id, copy);
   for (const int32_t value : held) {
-    vectors_.holds[reg_[size_t(value)]] = kFree;
-    reg_[size_t(value)] = -1;
+    vectors_.holds[reg_[value]] = kFree;
+    reg_[value] = -1;
   }
   forget();
 }

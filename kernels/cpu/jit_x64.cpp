@@ -72,7 +72,7 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   for (const ir::LaneInstruction& x : program.code) {
     const bool reads = is_load(x.op);
     if (!reads && !is_store(x.op)) continue;
-    Code::Operand& o = code->operands_[size_t(x.bits)];
+    Code::Operand& o = code->operands_[x.bits];
     o.item = operand_item(x.op, program.item);
     (reads ? o.read : o.written) = true;
     o.repeated = repeated >> x.bits & 1;

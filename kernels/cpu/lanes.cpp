@@ -104,9 +104,9 @@ template <class T> T exact_inverse(T x) {
 
 }  // namespace
 
-const char* name_of(LaneOp op) { return rows[size_t(op)].name; }
-int inputs_of(LaneOp op) { return rows[size_t(op)].inputs; }
-bool is_mask(LaneOp op) { return rows[size_t(op)].mask; }
+const char* name_of(LaneOp op) { return rows[op].name; }
+int inputs_of(LaneOp op) { return rows[op].inputs; }
+bool is_mask(LaneOp op) { return rows[op].mask; }
 
 std::string to_string(const LaneProgram& program) {
   std::string text;
@@ -142,7 +142,7 @@ int32_t LaneBuilder::constant(uint64_t bits) { return add(LaneOp::constant, -1, 
 int32_t LaneBuilder::truth(bool value) { return add(LaneOp::truth, -1, -1, -1, value); }
 
 void LaneBuilder::store(int operand, int32_t value) {
-  const bool mask = is_mask(code_[size_t(value)].op);
+  const bool mask = is_mask(code_[value].op);
   store(operand, value, mask ? LaneOp::store_bool : LaneOp::store);
 }
 
@@ -169,7 +169,7 @@ int32_t LaneBuilder::intern(const LaneInstruction& x) {
       code_.push_back(x);
       return entry;
     }
-    const LaneInstruction& y = code_[size_t(entry)];
+    const LaneInstruction& y = code_[entry];
     if (y.op == x.op && y.bits == x.bits && std::memcmp(y.in, x.in, sizeof x.in) == 0) return entry;
   }
 }
@@ -191,7 +191,7 @@ int32_t LaneBuilder::fold(LaneInstruction& x) {
 
 /// Whether `id` is -y; then it becomes y.
 bool LaneBuilder::minus_of(int32_t& id) const {
-  const LaneInstruction& x = code_[size_t(id)];
+  const LaneInstruction& x = code_[id];
   const uint64_t sign = uint64_t(1) << (8 * item_ - 1);
   if (x.op != LaneOp::ixor || !(is_bits(x.in[0], sign) || is_bits(x.in[1], sign))) return false;
   id = is_bits(x.in[0], sign) ? x.in[1] : x.in[0];
@@ -205,7 +205,7 @@ int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
   uint64_t v[3] = {};
   for (int k = 0; k < n; ++k) {
     all &= is(x.in[k], LaneOp::constant);
-    v[k] = code_[size_t(x.in[k])].bits;
+    v[k] = code_[x.in[k]].bits;
   }
   const auto with = [&]<class T>(T) -> int32_t {
     const T a = to_float<T>(v[0]), b = to_float<T>(v[1]), c = to_float<T>(v[2]);
@@ -238,8 +238,7 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
   const uint64_t all = item_ == 4 ? 0xffffffffu : ~uint64_t(0);
   const bool unary = x.op == LaneOp::shl || x.op == LaneOp::shr;
   if (is(x.in[0], LaneOp::constant) && (unary || is(x.in[1], LaneOp::constant))) {
-    const uint64_t a = code_[size_t(x.in[0])].bits,
-                   b = unary ? x.bits : code_[size_t(x.in[1])].bits;
+    const uint64_t a = code_[x.in[0]].bits, b = unary ? x.bits : code_[x.in[1]].bits;
     const uint64_t value = x.op == LaneOp::iadd       ? a + b
                            : x.op == LaneOp::isub     ? a - b
                            : x.op == LaneOp::iand     ? a & b
@@ -264,7 +263,7 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
   if (x.op == LaneOp::ixor) {  // (a ^ c) ^ c
     int32_t inner = x.in[0], given = x.in[1];
     if (!is(inner, LaneOp::ixor)) std::swap(inner, given);
-    const LaneInstruction& y = code_[size_t(inner)];
+    const LaneInstruction& y = code_[inner];
     if (y.op == LaneOp::ixor && y.in[0] == given) return y.in[1];
     if (y.op == LaneOp::ixor && y.in[1] == given) return y.in[0];
   }
@@ -275,7 +274,7 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
 
 int32_t LaneBuilder::fold_masks(LaneInstruction& x) {
   if (x.op == LaneOp::mnot) {
-    const LaneInstruction y = code_[size_t(x.in[0])];
+    const LaneInstruction y = code_[x.in[0]];
     if (y.op == LaneOp::truth) return truth(!y.bits);
     if (y.op == LaneOp::mnot) return y.in[0];
     if (y.op == LaneOp::compare) {
@@ -288,7 +287,7 @@ int32_t LaneBuilder::fold_masks(LaneInstruction& x) {
   for (int k = 0; k < 2; ++k) {
     if (!is(x.in[k], LaneOp::truth)) continue;
     const int32_t other = x.in[1 - k];
-    const bool value = code_[size_t(x.in[k])].bits;
+    const bool value = code_[x.in[k]].bits;
     if (x.op == LaneOp::mxor) return value ? add(LaneOp::mnot, other) : other;
     return value == (x.op == LaneOp::mand) ? other : x.in[k];
   }
@@ -296,7 +295,7 @@ int32_t LaneBuilder::fold_masks(LaneInstruction& x) {
 }
 
 int32_t LaneBuilder::fold_select(LaneInstruction& x) {
-  const LaneInstruction m = code_[size_t(x.in[0])];
+  const LaneInstruction m = code_[x.in[0]];
   if (m.op == LaneOp::truth) return m.bits ? x.in[1] : x.in[2];
   if (x.in[1] == x.in[2]) return x.in[1];
   if (m.op == LaneOp::mnot) return add(LaneOp::select, m.in[0], x.in[2], x.in[1]);
@@ -318,11 +317,11 @@ LaneProgram LaneBuilder::finish() {
   std::vector<int32_t> place(code_.size(), -1);
   std::vector<bool> needed(code_.size(), false);
   size_t last_barrier = 0;  // behind it stores may stand
-  for (const LaneProgram::Carry& c : carries_) needed[size_t(c.next)] = true;
+  for (const LaneProgram::Carry& c : carries_) needed[c.next] = true;
   for (size_t i = code_.size(); i-- > 0;) {
     if (!is_effect(code_[i].op) && !needed[i]) continue;
     needed[i] = true;
-    for (int k = 0; k < inputs_of(code_[i].op); ++k) needed[size_t(code_[i].in[k])] = true;
+    for (int k = 0; k < inputs_of(code_[i].op); ++k) needed[code_[i].in[k]] = true;
   }
   for (size_t i = 0; i < code_.size(); ++i) {
     const LaneOp op = code_[i].op;
@@ -334,7 +333,7 @@ LaneProgram LaneBuilder::finish() {
   const auto put = [&](size_t i) {
     place[i] = int32_t(program.code.size());
     LaneInstruction x = code_[i];
-    for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = place[size_t(x.in[k])];
+    for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = place[x.in[k]];
     if ((is_load(x.op) || is_store(x.op)) && int(x.bits) >= program.operands)
       program.operands = int(x.bits) + 1;
     program.code.push_back(x);
@@ -347,7 +346,7 @@ LaneProgram LaneBuilder::finish() {
       for (const size_t w : waiting) put(w);
   }
   for (const LaneProgram::Carry& c : carries_)
-    program.carries.push_back({place[size_t(c.first)], place[size_t(c.next)]});
+    program.carries.push_back({place[c.first], place[c.next]});
   return program;
 }
 

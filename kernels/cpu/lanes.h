@@ -142,9 +142,9 @@ class LaneBuilder {
   int32_t fold_integers(LaneInstruction&);
   int32_t fold_masks(LaneInstruction&);
   int32_t fold_select(LaneInstruction&);
-  bool is(int32_t id, LaneOp op) const { return code_[size_t(id)].op == op; }
+  bool is(int32_t id, LaneOp op) const { return code_[id].op == op; }
   bool is_bits(int32_t id, uint64_t bits) const {
-    return is(id, LaneOp::constant) && code_[size_t(id)].bits == bits;
+    return is(id, LaneOp::constant) && code_[id].bits == bits;
   }
   bool minus_of(int32_t& id) const;
 

@@ -202,11 +202,10 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     builder.set_line(c.line);
-    int32_t in[3] = {-1, -1, -1}, &out = value[size_t(i)];
+    int32_t in[3] = {-1, -1, -1}, &out = value[i];
     bool bools = false;  // those of the last input
     for (int k = 0; k < 3; ++k)
-      if (c.op >= 0 && c.in[k] >= 0)
-        in[k] = value[size_t(c.in[k])], bools = p.code[c.in[k]].is_bool;
+      if (c.op >= 0 && c.in[k] >= 0) in[k] = value[c.in[k]], bools = p.code[c.in[k]].is_bool;
     if (c.op == kInput) {
       out = c.is_bool ? builder.add(LaneOp::load_bool, -1, -1, -1, uint64_t(p.outputs + c.which))
                       : load(builder, dtype, p.outputs + c.which);
@@ -226,7 +225,7 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
   }
   builder.set_line(0);
   for (int k = 0; k < p.outputs; ++k)
-    store(builder, dtype, k, value[size_t(p.output[k])], p.code[p.output[k]].is_bool);
+    store(builder, dtype, k, value[p.output[k]], p.code[p.output[k]].is_bool);
   return true;
 }
 
