@@ -423,7 +423,7 @@ std::vector<int64_t> Args::integers(int i) const {
 Shape Args::shape(int i) const {
   if (!given(i) && param(i).optional) return param(i).shape;
   const std::vector<int64_t> list = integers(i);
-  if (list.size() > size_t(kMaxDims))
+  if (list.size() > kMaxDims)
     fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
          list.size(), kMaxDims);
   return Shape(list.data(), int(list.size()));
@@ -439,7 +439,7 @@ Shape Args::dims(int i) const {
   if (!given(i) && param(i).optional) return param(i).shape;
   Shape dims;
   const std::vector<int64_t> list = integers(i);
-  if (list.size() > size_t(kMaxDims))
+  if (list.size() > kMaxDims)
     fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
          list.size(), kMaxDims);
   for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));

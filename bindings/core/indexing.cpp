@@ -297,7 +297,7 @@ bool write_element(lua_State* L, int key, const Tensor& x, int value) {
   check_writable("assignment", x);
   char* to = static_cast<char*>(x.impl()->storage->data) + *at * item_size(x.dtype());
   if (t) {
-    std::memmove(to, t->data(), size_t(item_size(x.dtype())));
+    std::memmove(to, t->data(), item_size(x.dtype()));
   } else {
     const double number = lua_tonumber(L, value);
     check_value("assignment", number, x.dtype());

@@ -284,7 +284,7 @@ namespace {
 int make_internal(lua_State* L) {
   const Entry* const entries = static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   const std::string_view key = text_at(L, 2);
-  for (const Entry& e : std::span(entries, size_t(lua_tointeger(L, lua_upvalueindex(2))))) {
+  for (const Entry& e : std::span(entries, lua_tointeger(L, lua_upvalueindex(2)))) {
     if (name_of(e) != key) continue;
     push_function(L, e);
     lua_pushvalue(L, 2);

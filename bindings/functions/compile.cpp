@@ -100,7 +100,7 @@ int results_of(Args& a) {
   double numbers[256];
   numbers_at(a, 3, p, numbers);
   TensorList inputs;
-  inputs.reserve(size_t(p.inputs));
+  inputs.reserve(p.inputs);
   for (int k = 0; k < p.inputs; ++k) {
     if (!shape_at(a.L, 4 + k))
       fail("{}: argument {} must be a tensor or a number", lua_tostring(a.L, 2), k + 1);
@@ -166,7 +166,7 @@ int call_compiled(Args& a) {
     if (e) {
       static constexpr double no_numbers[256] = {};
       TensorList inputs;
-      inputs.reserve(size_t(n));
+      inputs.reserve(n);
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
       const auto results = [&] {
         return ir::apply(*e, lua_tostring(L, lua_upvalueindex(4)), inputs, no_numbers);

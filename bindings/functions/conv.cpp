@@ -104,7 +104,7 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
     return t;
   }
   std::vector<double> scales;
-  if (lua_type(a.L, 3) != LUA_TTABLE) scales.assign(size_t(spatial), a.number(3));
+  if (lua_type(a.L, 3) != LUA_TTABLE) scales.assign(spatial, a.number(3));
   else
     each_entry(a.L, 3, [&](int) {
       if (lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(3, "a number or a list of numbers");

@@ -23,7 +23,7 @@ template <class F> auto parsed(const char* operation, const std::string& path, c
   return reading(operation, path, "", [&] {
     if (bytes.packed()) return f(std::string_view(bytes.rest()));
     const Tensor memory = empty({int64_t(bytes.at_most())}, Dtype::u8);
-    const size_t size = bytes.read(memory.data(), size_t(memory.numel()));
+    const size_t size = bytes.read(memory.data(), memory.numel());
     return f(std::string_view(memory.data_as<char>(), size));
   });
 }
@@ -56,7 +56,7 @@ Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   TensorList images(paths.size());
   std::vector<std::string> trouble(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
-    const size_t k = size_t(i);
+    const size_t k = i;
     try {
       images[k] = parsed("image", paths[k], [&](std::string_view text) {
         return decode_image(text.data(), text.size(), int(channels));

@@ -71,7 +71,7 @@ class Script : public KernelScript {
     }
     const LuaSource source(lua_tostring(L_, -5), lua_tostring(L_, -4));
     const auto places = source.functions_at(int(lua_tointeger(L_, -3)), int(lua_tointeger(L_, -2)));
-    const size_t which = size_t(lua_tointeger(L_, -1));
+    const size_t which = lua_tointeger(L_, -1);
     lua_pop(L_, 7);
     if (which < 1 || which > places.size())
       fail("kernel: the source of a function cannot be found");
@@ -218,7 +218,7 @@ int grid_find(Args& a) {
   int n = 0;
   for (const LuaSource::Place& p : places) {
     const std::string_view open = source.tokens[p.open].text, end = source.tokens[p.end].text;
-    lua_pushlstring(a.L, open.data(), size_t(end.data() + end.size() - open.data()));
+    lua_pushlstring(a.L, open.data(), end.data() + end.size() - open.data());
     lua_rawseti(a.L, -2, ++n);
   }
   return 1;

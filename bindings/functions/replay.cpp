@@ -93,7 +93,7 @@ const Entry kReplay[] = {
        return a.push(fits, written);
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
-     bind<[](Step& s, int64_t part) { return s.replay->run(size_t(part)); }>},
+     bind<[](Step& s, int64_t part) { return s.replay->run(part); }>},
     {"step_end(step)", "Its results, copied.",
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",

@@ -14,7 +14,7 @@ struct HeldTokenizer : Tokenizer {
 
 /// The ids of positions.
 std::vector<int32_t> ids_of(const Tensor& x, int64_t size) {
-  std::vector<int32_t> ids(size_t(x.numel()));
+  std::vector<int32_t> ids(x.numel());
   for (int64_t k = 0; k < x.numel(); ++k) {
     const int64_t position = x.at_integer(k);
     if (position < 1 || position > size) fail("decode: token {} is outside 1..{}", position, size);

@@ -20,8 +20,7 @@ struct LivePage : PageServer {
 /// are positions in the list, or false.
 int describe_graph_body(Args& a) {
   lua_State* L = a.L;
-  const std::vector<GraphEntry> all =
-      describe_graph(a.text(1).c_str(), a.tensor(2), size_t(a.integer(3)));
+  const std::vector<GraphEntry> all = describe_graph(a.text(1).c_str(), a.tensor(2), a.integer(3));
   lua_createtable(L, int(all.size()), 0);
   for (size_t i = 0; i < all.size(); ++i) {
     const GraphEntry& e = all[i];

@@ -87,7 +87,7 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
   if (Node* result = c->results[s.result].node) return reattach(s.tensor, Ref<Node>::share(result));
   // Nobody holds that result any more, but its gradient's gradient still leads here.
   Tensor y = s.tensor.detach();
-  record_result(c, reattach(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
+  record_result(c, reattach(scalar(0, Dtype::f32), Ref<Node>::share(&node)), s.result, y);
   return y;
 }
 
@@ -184,7 +184,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
   for (; n > 0; bytes += sizeof(Lanes), n -= int64_t(sizeof(Lanes))) {
     Lanes word{};
     if (n >= int64_t(sizeof word)) std::memcpy(&word, bytes, sizeof word);
-    else std::memcpy(&word, bytes, size_t(n));
+    else std::memcpy(&word, bytes, n);
     word ^= word >> 32;  // plain numbers have zeros below
     sum += word;
     sums += sum;

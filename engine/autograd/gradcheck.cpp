@@ -13,7 +13,7 @@ namespace mt {
 namespace {
 
 std::vector<double> values_of(const Tensor& x) {
-  std::vector<double> v(size_t(x.numel()));
+  std::vector<double> v(x.numel());
   for (int64_t i = 0; i < x.numel(); ++i) v[i] = x.at(i);
   return v;
 }
@@ -56,7 +56,7 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
   const Tensor seed = zeros_like(out);
   set_element(seed, o, 1);
   const Tensor g = grad({out}, {x}, {seed}, {true, false, true})[0];
-  return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
+  return g.defined() ? values_of(g) : std::vector<double>(x.numel(), 0.0);
 }
 
 /// The row of the Jacobian, which two backwards must agree upon.

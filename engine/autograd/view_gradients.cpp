@@ -149,7 +149,7 @@ bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const
 // A view's node keeps numbers: the input's dimensions, the offset in it, its shape, the strides in it.
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x) {
-  const size_t n = size_t(2 + x.dim() + in_x.stride.size());
+  const size_t n = 2 + x.dim() + in_x.stride.size();
   int64_t* kept = record(type, view, {&x}).keep_list<int64_t>(n);
   kept[0] = x.dim(), kept[1] = in_x.offset;
   kept = std::copy_n(x.impl()->size, x.dim(), kept + 2);

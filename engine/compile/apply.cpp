@@ -49,7 +49,7 @@ namespace {
 
 /// Of every value, the instruction that reads it last.
 std::vector<int> last_reads(const Program& p) {
-  std::vector<int> last(size_t(p.count), -1);
+  std::vector<int> last(p.count, -1);
   for (int i = 0; i < p.count; ++i)
     for (int v : p.code[i].in)
       if (v >= 0) last[v] = i;
@@ -63,7 +63,7 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
   const Program& p = e.program();
   const Undeferred now;
   const std::vector<int> last = last_reads(p);
-  std::vector<Tensor> value(size_t(p.count)), results;
+  std::vector<Tensor> value(p.count), results;
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
@@ -105,7 +105,7 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
   for (int k = 0; k < used; ++k) {
     const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
     if (flat) r.stride[k][0] = 1;
-    else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * size_t(r.ndim));
+    else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
     if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
   }
   if (!is_cpu(device)) return host.run_on_gpu && host.run_on_gpu(r, device);
@@ -125,7 +125,7 @@ struct Operands {
 
   Operands(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
            const Device& device, const Tensor* target)
-      : results(size_t(e.program().outputs)),
+      : results(e.program().outputs),
         converted(inputs.size()) {
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (inputs[k].dtype() != dtype) converted[k] = to(inputs[k].detach(), dtype);

@@ -198,7 +198,7 @@ int Builder::add(int op, const int* given, const double* params) {
 
 std::vector<int> Builder::add(const Expression& e, const std::vector<int>& inputs) {
   const Program& p = e.program();
-  std::vector<int> value(size_t(p.count), -1);
+  std::vector<int> value(p.count, -1);
   const int before = line_;
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -236,7 +236,7 @@ int part_end(const std::vector<Instruction>& code, int i) {
 /// The buffers of a program by rows, whose parts run as one: what a part reads is needed until its end.
 int assign_slots_by_rows(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
   const int n = int(code.size());
-  std::vector<int> last(size_t(n), -1);
+  std::vector<int> last(n, -1);
   int slots = 0;
   for (int i = 0, end; i < n; i = end) {
     end = part_end(code, i);
@@ -267,7 +267,7 @@ int assign_slots_by_rows(std::vector<Instruction>& code, const std::vector<int16
 /// and constants keep theirs. Returns how many there are.
 int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
   const int n = int(code.size());
-  std::vector<int> last(size_t(n), -1);
+  std::vector<int> last(n, -1);
   for (int i = 0; i < n; ++i)
     for (int v : code[i].in)
       if (v >= 0) last[v] = i;
@@ -349,7 +349,7 @@ std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbe
 }
 
 const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
-  if (inputs > kMaxProgramInputs || f.outputs.size() > size_t(kMaxProgramOutputs))
+  if (inputs > kMaxProgramInputs || f.outputs.size() > kMaxProgramOutputs)
     throw TooLarge(
         fmt::format("a compiled function has {} tensors to read and {} to write; at most {} and {}",
                     inputs, f.outputs.size(), kMaxProgramInputs, kMaxProgramOutputs));
@@ -483,8 +483,7 @@ void Expression::add_segment(int begin, int end) {
   for (int v : outputs_) needed[v] = 1;
   for (int i = begin; i < end; ++i)
     if (needed[i]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[i]);
-  if (part.in.size() > size_t(kMaxProgramInputs) || part.out.size() > size_t(kMaxProgramOutputs))
-    return;
+  if (part.in.size() > kMaxProgramInputs || part.out.size() > kMaxProgramOutputs) return;
   Part& kept = parts_.emplace_back(std::move(part));
   kept.program = {kept.code.data(),
                   int(kept.code.size()),

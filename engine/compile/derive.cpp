@@ -85,7 +85,7 @@ int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>
 /// The gradient of input `by`: the sum over results of incoming gradient times slope, or -1.
 int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::vector<int>& g,
                 const std::vector<int>& inputs, int forward) {
-  std::vector<int> slope(size_t(forward), -1);
+  std::vector<int> slope(forward, -1);
   slope[inputs[by]] = b.constant(1);
   for (int i = 0; i < forward; ++i) {
     const Instruction c = b.instruction(i);
@@ -230,7 +230,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
   Builder b;
   const Building scope(b);
   std::vector<int> inputs, g;
-  std::vector<char> row_input(size_t(p.inputs), 0);
+  std::vector<char> row_input(p.inputs, 0);
   for (int i = 0; i < p.count; ++i)
     if (p.code[i].op == kInput) row_input[p.code[i].which] = p.code[i].is_row;
   for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k, row_input[k]));
@@ -241,7 +241,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
     if (e.is_bool(k)) outputs[k] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
-  Adjoints adjoint{b, row, forward, std::vector<int>(size_t(forward), -1), {}};
+  Adjoints adjoint{b, row, forward, std::vector<int>(forward, -1), {}};
   for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);

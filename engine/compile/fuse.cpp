@@ -78,7 +78,7 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
 
   /// Whether another operation can be added.
   bool has_room() const {
-    return builder.count() < 16000 && inputs.size() + 3 <= size_t(kMaxProgramInputs);
+    return builder.count() < 16000 && inputs.size() + 3 <= kMaxProgramInputs;
   }
   /// Whether x can be an operand of results there. A value of this space must lie as they do.
   bool takes(const Tensor& x, Place result) const {

@@ -42,7 +42,7 @@ class Lexer {
     return peek(k) == '[' ? int(k) - 1 : -1;
   }
   void skip_long(int level) {
-    const std::string close = "]" + std::string(size_t(level), '=') + "]";
+    const std::string close = "]" + std::string(level, '=') + "]";
     const size_t end = std::min(text_.find(close, at_), text_.size() - close.size());
     line_ += int(std::count(text_.begin() + long(at_), text_.begin() + long(end), '\n'));
     at_ = end + close.size();

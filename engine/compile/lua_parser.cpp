@@ -20,7 +20,7 @@ class Parser {
  public:
   Parser(const LuaSource& s, const LuaSource::Place& p, Function& f)
       : source_(s),
-        at_(size_t(p.open)),
+        at_(p.open),
         f_(f) {}
 
   void run() {

@@ -145,7 +145,7 @@ std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
       repeats &= o.stride[d] == 0;
     }
     o.mask = k == mask;
-    const size_t one = size_t(item_size(m.dtype));
+    const size_t one = item_size(m.dtype);
     if (u->buffer < 0 && (u->bytes <= one || repeats)) {
       if (o.mask || !repeats) return {};
       o.number = true;
@@ -434,7 +434,7 @@ bool StepFuser::emit(Group& g) {
   std::vector<const Operand*> out;
   for (const Group::Value& v : g.values)
     if (is_needed(v.at, last)) ids.push_back(v.id), out.push_back(&v.at);
-  if (ids.empty() || ids.size() > size_t(kMostOutputs)) return false;
+  if (ids.empty() || ids.size() > kMostOutputs) return false;
   const ir::Expression& e = g.builder.finish(ids, used, &read);
   const Program& p = e.program();
   if (p.slots > kMaxProgramSlots) return false;
@@ -464,7 +464,7 @@ bool StepFuser::emit(Group& g) {
     return false;
   if (p.by_rows) {
     const int64_t row = g.size[g.size.size() - 1];
-    const size_t bytes = size_t(cpu_threads() * row_scratch(p, item_size(g.dtype), row));
+    const size_t bytes = cpu_threads() * row_scratch(p, item_size(g.dtype), row);
     c.uses.push_back({reinterpret_cast<std::byte*>(&r.scratch), int(buffers.size()), 0, true});
     buffers.push_back({bytes, &cpu_device()});
     r.scratch = reinterpret_cast<char*>(argument);  // until memory is planned

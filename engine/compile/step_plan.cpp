@@ -86,13 +86,13 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
   };
   for (int i = 0; i < int(calls.size()); ++i) {
     const Elementwise e = elementwise_of(calls[i]);
-    std::vector<const BufferUse*> use(size_t(e.operands), nullptr);
+    std::vector<const BufferUse*> use(e.operands, nullptr);
     for (const BufferUse& u : calls[i].uses)
       for (int k = 0; k < e.operands; ++k)
         if (u.slot == reinterpret_cast<const std::byte*>(&e.data[k])) use[k] = &u;
     const auto alike = [&](int a, int b) {
       return use[a]->offset == use[b]->offset &&
-             std::memcmp(e.stride[a], e.stride[b], sizeof(int64_t) * size_t(e.ndim)) == 0;
+             std::memcmp(e.stride[a], e.stride[b], sizeof(int64_t) * e.ndim) == 0;
     };
     std::vector<int> taken;
     for (int k = 0; k < e.outputs; ++k) {

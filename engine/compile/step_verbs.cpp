@@ -43,7 +43,7 @@ void StepRecorder::add(Verb verb, StepCall::Run run, const Device& device, const
     if constexpr (requires { a.program->numbers; }) {
       if (a.numbers) {
         const auto* const from = reinterpret_cast<const std::byte*>(a.numbers);
-        const size_t size = sizeof(double) * size_t(a.program->numbers);
+        const size_t size = sizeof(double) * a.program->numbers;
         a.numbers =
             reinterpret_cast<const double*>(numbers_.emplace_back(from, from + size).data());
       }

@@ -74,7 +74,7 @@ std::string follow(std::string path) {
     if (own_descriptor(path) >= 0) return path;
     const ssize_t n = readlink(path.c_str(), to, sizeof to);
     if (n < 0) return path;  // no link, or nothing at all
-    const std::string next(to, size_t(n));
+    const std::string next(to, n);
     path = next[0] == '/' ? next : folder_of(path) + "/" + next;
   }
   errno = ELOOP;
@@ -189,7 +189,7 @@ bool File::read(void* to, size_t n) const {
     const ssize_t got = ::read(fd_, at, n);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
-    at += got, n -= size_t(got);
+    at += got, n -= got;
   }
   return true;
 }
@@ -202,7 +202,7 @@ bool File::write(std::string_view bytes) const {
     if (mt_interrupted) return errno = EINTR, false;
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) return false;
-    bytes.remove_prefix(size_t(put));
+    bytes.remove_prefix(put);
   }
   return true;
 }

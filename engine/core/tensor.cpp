@@ -93,7 +93,7 @@ void set_evaluated(const Tensor& x, const Tensor& computed) {
 Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
   const int64_t n = checked_count("empty", size);
   Tensor t = make(size, dtype);
-  t.impl()->storage = allocate(device, size_t(n * item_size(dtype))).release();
+  t.impl()->storage = allocate(device, n * item_size(dtype)).release();
   return t;
 }
 

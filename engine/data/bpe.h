@@ -22,7 +22,7 @@ struct TokenPairHash {
   size_t operator()(const TokenPair& p) const {
     uint64_t x = uint64_t(uint32_t(p.first)) << 32 | uint32_t(p.second);
     x = (x ^ x >> 32) * 0x9e3779b97f4a7c15;
-    return size_t(x ^ x >> 29);
+    return x ^ x >> 29;
   }
 };
 template <class T> using TokenPairMap = std::unordered_map<TokenPair, T, TokenPairHash>;

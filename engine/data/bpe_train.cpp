@@ -114,7 +114,7 @@ std::vector<Word> words_of(const std::vector<std::string>& texts,
         next_character(p, end);
         continue;
       }
-      const std::string_view piece(p, size_t(to - p));
+      const std::string_view piece(p, to - p);
       const auto at = counts.find(piece);
       if (at != counts.end()) ++at->second;
       else counts.emplace(piece, 1);

@@ -52,7 +52,7 @@ struct RegexParser {
     fail("the pattern has {} at character {}", what, at - begin + 1);
   }
   bool take(std::string_view word) {
-    if (std::string_view(at, size_t(end - at)).substr(0, word.size()) != word) return false;
+    if (std::string_view(at, end - at).substr(0, word.size()) != word) return false;
     at += word.size();
     return true;
   }
@@ -286,14 +286,14 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
     bool good = true;
     switch (i.op) {
       case Op::match: return p;
-      case Op::jump: pc = size_t(i.x); break;
+      case Op::jump: pc = i.x; break;
       case Op::split:
         if (i.y >= 0) ways.push_back({size_t(i.y), p, nullptr});
-        pc = size_t(i.x);
+        pc = i.x;
         break;
       case Op::look:
         good = (run(pc + 1, p, begin, end, steps) != nullptr) != i.negative;
-        pc = size_t(i.x);
+        pc = i.x;
         break;
       case Op::run: {
         const Class& c = classes_[i.x];

@@ -29,7 +29,7 @@ uint32_t character_at(std::string_view text, size_t at) {
 size_t length_at(std::string_view text, size_t at) {
   const char *const first = text.data() + at, *p = first;
   next_character(p, text.data() + text.size());
-  return size_t(p - first);
+  return p - first;
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
@@ -137,7 +137,7 @@ void Tokenizer::pre_tokenize(std::string_view text, bool first, size_t step,
 void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) const {
   const char *const begin = text.data(), *const end = begin + text.size();
   const auto add = [&](const char* from, const char* to, bool wanted) {
-    if (to > from && wanted) out.emplace_back(from, size_t(to - from));
+    if (to > from && wanted) out.emplace_back(from, to - from);
   };
   if (s.kind == Splitter::metaspace) {  // before each mark
     if (!s.keeps_gaps) return add(begin, end, true);
@@ -194,7 +194,7 @@ std::vector<int32_t> Tokenizer::merge_piece(std::string_view piece) const {
     for (const char *p = piece.data(), *end = p + piece.size(); p < end;) {
       const char* const first = p;
       next_character(p, end);
-      const std::string_view character(first, size_t(p - first));
+      const std::string_view character(first, p - first);
       const auto at = pieces_.find(character);
       if (at != pieces_.end()) tokens.push_back(at->second);
       else add_unknown(character, tokens);

@@ -38,7 +38,7 @@ std::string text(const Json& object, std::string_view name, const char* where) {
 size_t count(const Json& object, std::string_view name, const char* where) {
   const int64_t n = need<int64_t>(object, name, where);
   if (n < 0 || n > 1000) fail("the '{}' of {} is {}", name, where, n);
-  return size_t(n);
+  return n;
 }
 
 /// A step, and its type.

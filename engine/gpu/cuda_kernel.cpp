@@ -134,7 +134,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
       else if (!p.name.empty()) p.type.text += " " + p.name;
     }
   }
-  if (parameters_.size() > size_t(kMostParameters))
+  if (parameters_.size() > kMostParameters)
     fail("cuda.kernel: '{}' has {} parameters, at most {} can be given", name(), parameters_.size(),
          kMostParameters);
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -314,7 +314,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
     guarded.fill();
     for (int i = 0; i < n; ++i)
       if (const Tensor* x = arguments[i].tensor)
-        values.first_word(size_t(i)) = reinterpret_cast<uintptr_t>(guarded.place(*x));
+        values.first_word(i) = reinterpret_cast<uintptr_t>(guarded.place(*x));
   }
   if (text_.prints) std::fflush(stdout);  // what the script printed comes first
   queue_kernel(kernel, lasting_name_, size, values, d);

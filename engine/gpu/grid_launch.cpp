@@ -70,7 +70,7 @@ void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKern
   if (!begin || used + bytes > int64_t(room))
     fail("{}: the tensors in constant(..) have {} bytes; constant memory holds {}", kernel.name,
          used + bytes, room);
-  if (bytes > 0) modules_of(d)->write(begin + used, values.data(), size_t(bytes));
+  if (bytes > 0) modules_of(d)->write(begin + used, values.data(), bytes);
   view.data = reinterpret_cast<void*>(used);
   for (int k = 0; k < view.ndim; ++k) view.stride[k] = values.stride(k);
   used += (bytes + 15) / 16 * 16;

@@ -138,7 +138,7 @@ struct Library {
           "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
       return;
     }
-    architectures.resize(size_t(n));
+    architectures.resize(n);
     archs(architectures.data());
     std::sort(architectures.begin(), architectures.end());
   }

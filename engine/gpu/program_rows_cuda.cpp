@@ -33,7 +33,7 @@ struct Levels {
   int elements = 0;  // operations on elements
   int held = 0;      // how many elements at most have to be kept from one level to the next
 
-  explicit Levels(const Program& p) : level(size_t(p.count), 0), last(size_t(p.count), 0) {
+  explicit Levels(const Program& p) : level(p.count, 0), last(p.count, 0) {
     const auto reads = [&](int v, int at) { last[v] = std::max(last[v], at); };
     for (int i = 0; i < p.count; ++i) {
       const Instruction& c = p.code[i];
@@ -227,7 +227,7 @@ class RowsText {
 
   /// The elements that level l computes: its own, or all that its reductions and results need.
   std::vector<char> computed(int l) const {
-    std::vector<char> wanted(size_t(p_.count), 0);
+    std::vector<char> wanted(p_.count, 0);
     for (int i = 0; i < p_.count; ++i) {
       if (f_.held) wanted[i] = is_element(i) && levels_.level[i] == l;
       else if (part_at(i, l) >= 0) wanted[p_.code[i].in[0]] = 1;

@@ -47,7 +47,7 @@ RegularFile open_regular(const char* operation, const std::string& path) {
 
 std::string read_file(const char* operation, const std::string& path) {
   RegularFile from = open_regular(operation, path);
-  std::string text(size_t(from.size), '\0');
+  std::string text(from.size, '\0');
   FileSource(std::move(from.file)).read(reinterpret_cast<uint8_t*>(text.data()), text.size());
   return text;
 }
@@ -87,7 +87,7 @@ constexpr size_t kPiece = 256 << 10;
 Bytes::Bytes(std::unique_ptr<ByteSource> source, uint64_t size)
     : source_(std::move(source)),
       ahead_(size),
-      piece_(size_t(std::min<uint64_t>(size, kPiece))) {}
+      piece_(std::min<uint64_t>(size, kPiece)) {}
 Bytes::Bytes(RegularFile from)
     : Bytes(std::make_unique<FileSource>(std::move(from.file)), from.size) {
   refill();
@@ -104,7 +104,7 @@ bool Bytes::refill() {
   if (ahead_ == 0) return false;
   uint8_t* const piece = piece_.data();
   if (left_) std::memmove(piece, at_, left_);
-  const size_t more = size_t(std::min<uint64_t>(ahead_, piece_.size() - left_));
+  const size_t more = std::min<uint64_t>(ahead_, piece_.size() - left_);
   source_->read(piece + left_, more);
   at_ = piece, left_ += more, ahead_ -= more;
   return true;
@@ -119,7 +119,7 @@ size_t Bytes::take(uint8_t* out, size_t n) {
     at_ += some, left_ -= some, done += some;
     if (done == n || ahead_ == 0) break;
     if (n - done >= piece_.size()) {  // straight to where they go
-      const size_t rest = size_t(std::min<uint64_t>(n - done, ahead_));
+      const size_t rest = std::min<uint64_t>(n - done, ahead_);
       source_->read(out + done, rest);
       done += rest, ahead_ -= rest;
     } else {

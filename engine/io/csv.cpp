@@ -171,7 +171,7 @@ size_t each_cell(Cells cells, const std::vector<int>& place, const Read& read) {
     const size_t line = cells.line();
     size_t column = 0;
     for (End end = End::cell; end == End::cell; ++column)
-      end = column < place.size() && place[column] >= 0 ? read(cells, size_t(place[column]), row)
+      end = column < place.size() && place[column] >= 0 ? read(cells, place[column], row)
                                                         : cells.next(skipped);
     if (column != place.size())
       fail("line {}: it ends at column {}, the first line at column {}", line, column,

@@ -55,7 +55,7 @@ void check_size(const char* format, uint64_t width, uint64_t height) {
 Tensor planes(const uint8_t* in, int64_t height, int64_t width, int channels) {
   const Tensor out = empty({channels, height, width}, Dtype::u8);
   const int64_t n = height * width;
-  if (channels == 1) return std::memcpy(out.data(), in, size_t(n)), out;
+  if (channels == 1) return std::memcpy(out.data(), in, n), out;
   for (int c = 0; c < channels; ++c) {
     uint8_t* const plane = out.data_as<uint8_t>() + c * n;
     for (int64_t i = 0; i < n; ++i) plane[i] = in[i * channels + c];
@@ -64,7 +64,7 @@ Tensor planes(const uint8_t* in, int64_t height, int64_t width, int channels) {
 }
 std::vector<uint8_t> side_by_side(const Tensor& x) {
   const int64_t channels = x.size(0), n = x.size(1) * x.size(2);
-  std::vector<uint8_t> out(size_t(x.numel()));
+  std::vector<uint8_t> out(x.numel());
   for (int64_t c = 0; c < channels; ++c) {
     const uint8_t* const plane = x.data_as<uint8_t>() + c * n;
     for (int64_t i = 0; i < n; ++i) out[i * channels + c] = plane[i];
@@ -85,12 +85,11 @@ Tensor convert(const Tensor& x, int64_t channels) {
     for (int64_t i = 0; i < n; ++i)
       out[i] = uint8_t((in[i] * 19595 + in[n + i] * 38470 + in[2 * n + i] * 7471 + 0x8000) >> 16);
   } else {
-    for (int64_t c = 0; c < tones; ++c)
-      std::memcpy(out + c * n, in + (colours ? c * n : 0), size_t(n));
+    for (int64_t c = 0; c < tones; ++c) std::memcpy(out + c * n, in + (colours ? c * n : 0), n);
   }
   if (channels % 2 == 0) {
-    if (given % 2 == 0) std::memcpy(out + tones * n, in + (given - 1) * n, size_t(n));
-    else std::memset(out + tones * n, 255, size_t(n));
+    if (given % 2 == 0) std::memcpy(out + tones * n, in + (given - 1) * n, n);
+    else std::memset(out + tones * n, 255, n);
   }
   return y;
 }
@@ -228,7 +227,7 @@ std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int c
     fail("a PNG of {} x {} pixels is not written", width, height);
   std::string rows, out(reinterpret_cast<const char*>(kPngMark), sizeof kPngMark), header;
   for (size_t y = 0; y < height; ++y)
-    filter_row(rows, pixels + y * n, y ? pixels + (y - 1) * n : nullptr, n, size_t(channels));
+    filter_row(rows, pixels + y * n, y ? pixels + (y - 1) * n : nullptr, n, channels);
   big_endian(header, uint32_t(width)), big_endian(header, uint32_t(height));
   header.append({8, kColours[channels], 0, 0, 0});
   std::string packed(compressBound(uLong(rows.size())), '\0');
@@ -246,7 +245,7 @@ std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int c
 std::string encode_png(const Tensor& x) {
   check_pixels("PNG", x);
   if (x.size(0) > 4) fail("a PNG has 1 to 4 channels, got {}", x.size(0));
-  return encode_png(side_by_side(x).data(), size_t(x.size(1)), size_t(x.size(2)), int(x.size(0)));
+  return encode_png(side_by_side(x).data(), x.size(1), x.size(2), int(x.size(0)));
 }
 
 std::string encode_jpeg(const Tensor& x, int quality) {

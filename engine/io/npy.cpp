@@ -106,7 +106,7 @@ class HeaderReader {
       int64_t n = -1;
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), n);
       if (error != std::errc() || n < 0) wrong();
-      rest_.remove_prefix(size_t(end - rest_.data()));
+      rest_.remove_prefix(end - rest_.data());
       word("L");  // of Python 2
       shape.push(n);
       if (!take(',')) {

@@ -148,7 +148,7 @@ void PageServer::serve(Client& c) {
     const ssize_t n = recv(c.socket.fd(), piece, sizeof piece, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) return void(c.done = true);
-    c.request.append(piece, size_t(n));
+    c.request.append(piece, n);
     const size_t end = c.request.find("\r\n\r\n");
     if (end != std::string::npos) c.answer = answer(c.request.substr(0, end + 2), c.delivers);
     else if (c.request.size() > kMostRequest)
@@ -159,7 +159,7 @@ void PageServer::serve(Client& c) {
         send(c.socket.fd(), c.answer.data() + c.sent, c.answer.size() - c.sent, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) return void(c.done = true);
-    c.sent += size_t(n);
+    c.sent += n;
   }
   if (c.delivers) delivered(c.delivers);
   c.done = true;

@@ -43,7 +43,7 @@ class Machine {
   }
   uint64_t little(int n) { return little_endian(bytes(uint64_t(n)), n); }
   std::string_view line() {
-    const void* end = std::memchr(at_, '\n', size_t(end_ - at_));
+    const void* end = std::memchr(at_, '\n', end_ - at_);
     if (!end) fail("its pickle ends too early");
     const uint8_t* const begin = bytes(uint64_t(static_cast<const uint8_t*>(end) - at_ + 1));
     return {reinterpret_cast<const char*>(begin), size_t(at_ - begin - 1)};
@@ -159,7 +159,7 @@ class Machine {
 
   void characters(uint64_t n) {
     const uint8_t* p = bytes(n);
-    push(Kind::text, std::string(reinterpret_cast<const char*>(p), size_t(n)));
+    push(Kind::text, std::string(reinterpret_cast<const char*>(p), n));
   }
   bool text(uint8_t op) {
     switch (op) {

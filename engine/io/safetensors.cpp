@@ -51,7 +51,7 @@ Place place_of(const JsonMember& member) {
     if (m.key == "dtype") {
       place.type = type_of(m.value, name);
     } else if (m.key == "shape" && list) {
-      if (list->size() > size_t(kMaxDims))
+      if (list->size() > kMaxDims)
         fail("tensor '{}' has {} dimensions, at most {} are possible", printable(name),
              list->size(), kMaxDims);
       for (const Json& n : *list) place.shape.push(whole(n, name, "sizes"));
@@ -112,7 +112,7 @@ std::string read_header(Bytes& bytes) {
   if (n > kLongestHeader)
     fail("its first 8 bytes are no size of a header, at most {}", kLongestHeader);
   if (n > bytes.at_most()) fail("its header has {} bytes, the file has fewer", n);
-  std::string text(size_t(n), '\0');
+  std::string text(n, '\0');
   if (bytes.read(text.data(), text.size()) != text.size()) fail("it ends inside its header");
   if (text.empty() || text[0] != '{') fail("its header does not begin with '{{'");
   return text;

@@ -72,7 +72,7 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
                       const Tensor& x, const X&... more) {
   const int64_t n = checked_count(name, batch);
   tell_beside();
-  std::vector<int> info(size_t(n), 0);
+  std::vector<int> info(n, 0);
   if (n > 0) require_openblas(name);
   const auto run = [&]<class T>(T, int64_t i) {
     return body(entry_of<T>(x, i, n), entry_of<T>(more, i, n)...);

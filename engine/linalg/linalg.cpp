@@ -146,7 +146,7 @@ namespace {
 template <class F> void each_pivot(const Lu& lu, const F& f) {
   const int64_t n = rows_of(lu.factors);
   for (int64_t i = 0; i < lu.pivots.numel(); ++i)
-    f(size_t(i / n), lu.factors.at(i / n * n * n + i % n * (n + 1)),
+    f(i / n, lu.factors.at(i / n * n * n + i % n * (n + 1)),
       lu.pivots.data_as<int>()[i] != i % n + 1);
 }
 
@@ -199,7 +199,7 @@ Tensor cofactors_by_minors(const Tensor& a) {
 void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
   const Tensor grad = for_matrices(g);
-  const bool good = regular(factor("det", a), size_t(g.numel()));
+  const bool good = regular(factor("det", a), g.numel());
   dx[0] = good ? grad * for_matrices(d) * inv(mT(a), "det")
                : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
 }
@@ -219,7 +219,7 @@ Tensor det(const Tensor& a) {
   if (away(a)) return back(det(here(a)), a);
   check_square("det", a);
   const Lu lu = factor("det", a);
-  std::vector<double> values(size_t(checked_count("det", batch_of(a))), 1.0);
+  std::vector<double> values(checked_count("det", batch_of(a)), 1.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) { values[i] *= exchanged ? -u : u; });
   Tensor out = from_values(batch_of(a), a.dtype(), values);
   if (wants_grad(a)) record(kDet, out, {&a}).save(0, a, 0).save(1, out, Node::kOutput);
@@ -231,7 +231,7 @@ Slogdet slogdet(const Tensor& a) {
   check_square("slogdet", a);
   const Lu lu = factor("slogdet", a);
   const Shape batch = batch_of(a);
-  const size_t count = size_t(checked_count("slogdet", batch));
+  const size_t count = checked_count("slogdet", batch);
   std::vector<double> sign(count, 1.0), log(count, 0.0);
   each_pivot(lu, [&](size_t i, double u, bool exchanged) {
     sign[i] = u == 0 ? 0 : u != u ? u : u < 0 ? -sign[i] : sign[i];

@@ -37,7 +37,7 @@ void copy_elements(const Tensor& out, const Tensor& in, bool streams) {
   Copy c;
   c.to = out.dtype(), c.from = in.dtype();
   c.ndim = out.dim();
-  const size_t bytes = sizeof(int64_t) * size_t(c.ndim);
+  const size_t bytes = sizeof(int64_t) * c.ndim;
   std::memcpy(c.size, out.impl()->size, bytes);
   std::memcpy(c.out_stride, out.impl()->stride, bytes);
   std::memcpy(c.in_stride, in.impl()->stride, bytes);
@@ -148,7 +148,7 @@ Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
   Tensor out = empty(size, dtype);
   uint8_t* const to = static_cast<uint8_t*>(out.data());
   parallel_strips(have, [&](int64_t i, int64_t end) {
-    std::memcpy(to + i, bytes.data() + i, size_t(end - i));
+    std::memcpy(to + i, bytes.data() + i, end - i);
     for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // another bool is undefined
   });
   return out;
@@ -167,7 +167,7 @@ Tensor pin_memory(const Tensor& x) {
   if (x.impl()->storage->pinned && x.is_contiguous()) return x;
   if (capturing) check_may_wait(*capturing);
   const Tensor out = shape_of(x);
-  const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+  const size_t bytes = x.numel() * item_size(x.dtype());
   out.impl()->storage = allocate_pinned(gpu_of(device_named("cuda")), bytes).release();
   copy_elements(out, x);
   return out;
@@ -191,7 +191,7 @@ Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
   if (!is_cpu(from) && !is_cpu(device)) return to(to(x, cpu_device()), device);
   check_may_wait(is_cpu(from) ? device : from);
   const Tensor whole = contiguous(x.detach()), out = empty(x.shape(), x.dtype(), device);
-  const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+  const size_t bytes = x.numel() * item_size(x.dtype());
   if (!is_cpu(from)) {
     from.download(out.data(), whole.data(), bytes);
   } else if (const Device* pinned = whole.impl()->storage->pinned) {  // for all GPUs

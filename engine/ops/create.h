@@ -17,7 +17,7 @@ Tensor tensor(std::initializer_list<double> values, Dtype = default_dtype());
 /// A copy of numbers that lie in memory row-major, of their type's dtype: mt::tensor(v.data(), {n, 3}).
 template <class T> Tensor tensor(const T* values, const Shape& shape) {
   static_assert(dtype_of<T> != Dtype::none, "no dtype has elements of this type; see MT_DTYPES");
-  const size_t bytes = size_t(checked_count("tensor", shape)) * sizeof(T);
+  const size_t bytes = checked_count("tensor", shape) * sizeof(T);
   return from_bytes({reinterpret_cast<const char*>(values), bytes}, dtype_of<T>, &shape);
 }
 /// Every element the number, 0 or 1; of shape {} 0-d.

@@ -41,7 +41,7 @@ template <class T> struct Sequence {
   /// alpha[t * places + s]: the logarithm of all ways to reach place s by time t.
   std::vector<double> forward() const {
     const int64_t n = places();
-    std::vector<double> alpha(size_t(time * n), kNever);
+    std::vector<double> alpha(time * n, kNever);
     for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[s] = at(0, s);
     for (int64_t t = 1; t < time && !mt_interrupted; ++t) {
       const double* before = &alpha[(t - 1) * n];
@@ -66,10 +66,10 @@ template <class T> struct Sequence {
     const std::vector<double> alpha = forward();
     const double total = loss(alpha);
     const int64_t n = places();
-    std::vector<double> beta(size_t(n), kNever), next(beta), passed;
+    std::vector<double> beta(n, kNever), next(beta), passed;
     for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[s] = 0;
     for (int64_t t = time - 1; t >= 0 && !mt_interrupted; --t) {
-      passed.assign(size_t(classes), kNever);
+      passed.assign(classes, kNever);
       for (int64_t s = 0; s < n; ++s) {
         double& sum = passed[label(s)];
         sum = log_add(sum, alpha[t * n + s] + beta[s]);

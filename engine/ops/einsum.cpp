@@ -68,7 +68,7 @@ struct Term {
   }
   Set labels() const {
     Set set;
-    for (int64_t label : at) set.set(size_t(label));
+    for (int64_t label : at) set.set(label);
     return set;
   }
 };
@@ -148,7 +148,7 @@ class Naming {
       if (const int first = t.find(t.at[d]); first < d && x.size(first) != x.size(d))
         fail("einsum: '{}' is repeated in operand {} {} with sizes {} and {}", show_label(t.at[d]),
              i + 1, x.shape(), x.size(first), x.size(d));
-      const size_t label = size_t(t.at[d]);
+      const size_t label = t.at[d];
       if (owner_[label] >= 0 && size_[label] != 1 && x.size(d) != 1 && size_[label] != x.size(d))
         fail("einsum: '{}' is {} in operand {} {} and {} in operand {} {}", show_label(t.at[d]),
              size_[label], owner_[label] + 1, terms[owner_[label]].x.shape(), x.size(d), i + 1,
@@ -182,7 +182,7 @@ Term summed(const Term& t, const Set& keep) {
   Shape dims;
   Labels left;
   for (int d = 0; d < t.at.size(); ++d) {
-    if (keep.test(size_t(t.at[d]))) left.push(t.at[d]);
+    if (keep.test(t.at[d])) left.push(t.at[d]);
     else dims.push(d);
   }
   if (dims.size() == 0) return t;
@@ -196,7 +196,7 @@ struct Roles {
   Roles(const Term& a, const Term& b, const Set& keep) {
     for (int64_t label : a.at) {
       if (b.find(label) < 0) left.push(label);
-      else (keep.test(size_t(label)) ? batch : inner).push(label);
+      else (keep.test(label) ? batch : inner).push(label);
     }
     for (int64_t label : b.at)
       if (a.find(label) < 0) right.push(label);
@@ -359,10 +359,9 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
             const int64_t label = t->at[d];
             const bool both =
                 t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
-            if (keep.test(size_t(label)) ||
-                (!output.test(size_t(label)) && uses[label] == (both ? 2 : 1)))
+            if (keep.test(label) || (!output.test(label) && uses[label] == (both ? 2 : 1)))
               continue;
-            keep.set(size_t(label));
+            keep.set(label);
             size *= double(t->x.size(d));
           }
         const double growth = size - double(terms[i].x.numel()) - double(terms[k].x.numel());
@@ -380,11 +379,11 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
 
 Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
   Set output;
-  for (int64_t label : result) output.set(size_t(label));
-  Term end = terms.size() == 1                ? terms[0]
-             : terms.size() == 2              ? product(terms[0], terms[1], output, &result)
-             : terms.size() <= size_t(kExact) ? ExactOrder(terms, output, result).run()
-                                              : greedy_order(terms, output, result);
+  for (int64_t label : result) output.set(label);
+  Term end = terms.size() == 1        ? terms[0]
+             : terms.size() == 2      ? product(terms[0], terms[1], output, &result)
+             : terms.size() <= kExact ? ExactOrder(terms, output, result).run()
+                                      : greedy_order(terms, output, result);
   return aligned(summed(end, output), result);
 }
 
@@ -431,13 +430,13 @@ Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape&
     const int a = wrap_dim("tensordot", xs[i], x.dim()), b = wrap_dim("tensordot", ys[i], y.dim());
     if (x.dim() == 0 || y.dim() == 0)
       fail("tensordot: {} and {}: a 0-d tensor has no dimension to sum over", x.shape(), y.shape());
-    if (gone.test(size_t(a)) || terms[1].at[b] < x.dim())
+    if (gone.test(a) || terms[1].at[b] < x.dim())
       fail("tensordot: dimension {} of the {} is named twice", (gone.test(size_t(a)) ? a : b) + 1,
-           gone.test(size_t(a)) ? "first" : "second");
+           gone.test(a) ? "first" : "second");
     if (x.size(a) != y.size(b))
       fail("tensordot: sizes differ: dimension {} of {} and dimension {} of {}", a + 1, x.shape(),
            b + 1, y.shape());
-    gone.set(size_t(a));
+    gone.set(a);
     terms[1].at[b] = a;
   }
   Labels result;
@@ -446,7 +445,7 @@ Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape&
          x.dim() + y.dim() - 2 * xs.size(), kMaxDims);
   for (const Term& t : terms)
     for (int64_t label : t.at)
-      if (!gone.test(size_t(label))) result.push(label);
+      if (!gone.test(label)) result.push(label);
   return evaluate(terms, result);
 }
 

@@ -61,7 +61,7 @@ bool ravel_index(const Index& index, int64_t extent, int64_t* out, int64_t step,
   const Tensor& at = index.at;
   const bool flat = at.is_contiguous();
   l.ndim = flat ? 1 : at.dim();
-  const size_t bytes = sizeof(int64_t) * size_t(l.ndim);
+  const size_t bytes = sizeof(int64_t) * l.ndim;
   if (flat) {
     l.size[0] = at.numel(), l.index_stride[0] = 1;
   } else {
@@ -127,7 +127,7 @@ Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) 
   Gather g;
   g.dtype = whole.dtype();
   g.ndim = index.at.dim();
-  const size_t bytes = sizeof(int64_t) * size_t(g.ndim);
+  const size_t bytes = sizeof(int64_t) * g.ndim;
   std::memcpy(g.size, index.at.impl()->size, bytes);
   std::memcpy(g.index_stride, index.at.impl()->stride, bytes);
   std::memcpy(g.out_stride, part.impl()->stride, bytes);

@@ -24,7 +24,7 @@ uint64_t take(std::string_view& text, int base) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc()) fail("set_state: this is not a state that get_state returned");
-  text.remove_prefix(size_t(end - text.data()));
+  text.remove_prefix(end - text.data());
   if (!text.empty() && text[0] == ' ') text.remove_prefix(1);
   return value;
 }

@@ -65,7 +65,7 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
   Gather g;
   g.dtype = whole.dtype();
   g.ndim = part.dim();
-  const size_t bytes = sizeof(int64_t) * size_t(g.ndim);
+  const size_t bytes = sizeof(int64_t) * g.ndim;
   std::memcpy(g.size, part.impl()->size, bytes);
   std::memcpy(g.out_stride, part.impl()->stride, bytes);
   g.out = part.data(), g.in = whole.data();
@@ -292,7 +292,7 @@ class Region {
         fail("index: the mask is {}, but dimension {} has size {}", mask.shape(), shown_ + d + 1,
              size_[dim_ + d]);
     const bool alone = size_.size() == rank;
-    const TensorList at = alone ? TensorList(size_t(rank), mask) : nonzero_list(mask);
+    const TensorList at = alone ? TensorList(rank, mask) : nonzero_list(mask);
     for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[d]));
     lazy_ |= alone, mask_ = mask;
   }

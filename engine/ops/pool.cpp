@@ -361,7 +361,7 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   const int64_t from = x.size(dim);
   const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
   if (from == size && (scale == 0 || scale == 1)) return x;
-  std::vector<int64_t> at(size_t(taps * size));
+  std::vector<int64_t> at(taps * size);
   std::vector<double> weight(at.size());
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {

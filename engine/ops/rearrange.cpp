@@ -68,7 +68,7 @@ Tensor rolled(const Tensor& x, const int64_t* by) {
                                  }
                                  dx[0] = rolled(g, back);
                                }};
-    std::copy_n(by, x.dim(), record(type, out, {&x}).keep_list<int64_t>(size_t(x.dim())));
+    std::copy_n(by, x.dim(), record(type, out, {&x}).keep_list<int64_t>(x.dim()));
   }
   return out;
 }
@@ -199,10 +199,10 @@ void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool 
   const char* in = static_cast<const char*>(from.data());
   char* out = static_cast<char*>(to.data());
   const auto copy = [&](int64_t at, int64_t end) {
-    std::memcpy(out + at * item, in + at * item, size_t((end - at) * item));
+    std::memcpy(out + at * item, in + at * item, (end - at) * item);
   };
   const auto clear = [&](int64_t at, int64_t end) {
-    std::memset(out + at * item, 0, size_t((end - at) * item));
+    std::memset(out + at * item, 0, (end - at) * item);
   };
   parallel_strips(to.numel(), [&](int64_t at, int64_t last) {
     for (int64_t end; at < last; at = end) {

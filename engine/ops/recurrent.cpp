@@ -281,7 +281,7 @@ std::vector<int64_t> step_sizes(const Tensor& x,
          dims == 3 ? "time x batch x features" : "all steps x features");
   if (!batch_sizes) {
     if (x.size(0) == 0) fail("{}: the input {} has no steps", kName, x.shape());
-    return std::vector<int64_t>(size_t(x.size(0)), x.size(1));
+    return std::vector<int64_t>(x.size(0), x.size(1));
   }
   const std::vector<int64_t>& given = *batch_sizes;
   if (given.empty()) fail("{}: there are no batch sizes", kName);

@@ -78,7 +78,7 @@ Tensor at_least(const Tensor& x, int dims) {
 static TensorList room_for(const char* name, int64_t n) {
   if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
   TensorList parts;
-  parts.reserve(size_t(n));
+  parts.reserve(n);
   return parts;
 }
 
@@ -122,7 +122,7 @@ TensorList chunk(const Tensor& x, int64_t n, Dim dim) {
   const int64_t size = x.size(d);
   if (size == 0) {
     if (n > (1 << 20)) fail("chunk: {} parts of nothing are asked for", n);
-    return TensorList(size_t(n), slice(x, d, 0, 0));
+    return TensorList(n, slice(x, d, 0, 0));
   }
   return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
 }
@@ -144,8 +144,7 @@ TensorList broadcast_tensors(const TensorList& list) {
 
 TensorList meshgrid(const TensorList& list, bool xy) {
   if (list.empty()) fail("meshgrid: at least one tensor is needed");
-  if (list.size() > size_t(kMaxDims))
-    fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
+  if (list.size() > kMaxDims) fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
   const int rank = int(list.size());
   Shape shape;
   for (const Tensor& x : list) {

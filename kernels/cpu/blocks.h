@@ -38,7 +38,7 @@ inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n)
 /// out[i * to] = in[i * from] for elements of `item` bytes.
 inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
   if (n == 0) return;
-  if (to == 1 && from == 1) __builtin_memcpy(out, in, size_t(n * item));
+  if (to == 1 && from == 1) __builtin_memcpy(out, in, n * item);
   else if (item == 4)
     move_items(reinterpret_cast<Four*>(out), to, reinterpret_cast<const Four*>(in), from, n);
   else if (item == 8)

@@ -304,7 +304,7 @@ template <class T> void input_part(const Conv& c) {
   const int64_t total = c.batch * c.groups * c.inputs * job.out_plane;
   if (c.stride[0] > 1 || c.stride[1] > 1)
     parallel_strips(total, [&](int64_t from, int64_t to) {
-      __builtin_memset(x + from, 0, size_t(to - from) * sizeof(T));
+      __builtin_memset(x + from, 0, (to - from) * sizeof(T));
     });
   for (int64_t i = 0; i < smaller(c.stride[0], c.size[0]); ++i)
     for (int64_t j = 0; j < smaller(c.stride[1], c.size[1]); ++j) {

@@ -124,7 +124,7 @@ inline void lay_shared(const Job<T>& job, const Block& block, int64_t channel, i
         for (int64_t i = 0; i < height; ++i, at += width) {
           const int64_t y = top + ph + i * h.stride;
           if (y >= 0 && y < h.in) lay_run(at, width, in + y * w.in, left + pw, w.stride, span);
-          else __builtin_memset(at, 0, size_t(width) * sizeof(T));
+          else __builtin_memset(at, 0, width * sizeof(T));
         }
       }
   }
@@ -158,7 +158,7 @@ inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int6
       const int64_t y = (block.first[0] + p) * h.stride + h.shift + i * h.shift_step;
       T* at = to + t * positions + p * block.size[1];
       if (y >= 0 && y < h.in) lay_run(at, block.size[1], in + y * w.in, left, w.stride, span);
-      else __builtin_memset(at, 0, size_t(block.size[1]) * sizeof(T));
+      else __builtin_memset(at, 0, block.size[1] * sizeof(T));
     }
   }
 }

@@ -148,7 +148,7 @@ void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int
   const int64_t kernel = plan.job.taps();
   for (int64_t k = 0; k < kernel; ++k)
     __builtin_memset(sums + (k * c.inputs + channel) * plan.padded, 0,
-                     size_t((end - channel) * plan.padded) * sizeof(T));
+                     (end - channel) * plan.padded * sizeof(T));
   Taps taps;
   Job<T> job = plan.job;
   for (; image < last && !mt_interrupted; ++image) {

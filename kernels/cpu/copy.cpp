@@ -209,7 +209,7 @@ void copy(const Copy& call) {
         operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
       },
       [&](char* const* data, int64_t n, int) {
-        if (same) __builtin_memcpy(data[0], data[1], size_t(n * item));
+        if (same) __builtin_memcpy(data[0], data[1], n * item);
         else if (half) convert_half(c.to, c.from, data[0], data[1], n);
         else run(data[0], data[1], n);
       });

@@ -22,7 +22,7 @@ inline void fetch(const char* row, int64_t at, int64_t n, const char* next) {
 /// null, is where the following row will be: lines are fetched some way before they are written.
 inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = nullptr) {
   constexpr int64_t width = int64_t(sizeof(simd::F32s)), step = 4 * width;
-  if (n < step || n > kLongRow) return void(__builtin_memcpy(out, in, size_t(n)));
+  if (n < step || n > kLongRow) return void(__builtin_memcpy(out, in, n));
   const auto block = [&](int64_t at) {
     simd::F32s v[4];
     for (int k = 0; k < 4; ++k)
@@ -41,12 +41,12 @@ inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = 
 template <bool repeats> inline void stream_bytes(char* out, const char* in, int64_t n) {
   constexpr int64_t line = 64, width = int64_t(sizeof(simd::F32s));
   int64_t at = smaller(n, -reinterpret_cast<intptr_t>(out) & (line - 1));
-  __builtin_memcpy(out, in, size_t(at));
+  __builtin_memcpy(out, in, at);
   for (; at + line <= n; at += line)
     for (int64_t k = 0; k < line; k += width)
       simd::stream(reinterpret_cast<float*>(out + at + k),
                    simd::load(reinterpret_cast<const float*>(in + (repeats ? k : at + k))));
-  __builtin_memcpy(out + at, in + (repeats ? 0 : at), size_t(n - at));
+  __builtin_memcpy(out + at, in + (repeats ? 0 : at), n - at);
 }
 inline void finish_streams() { _mm_sfence(); }
 

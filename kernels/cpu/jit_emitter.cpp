@@ -76,7 +76,7 @@ void Emitter::write_pool() {
   asm_.L(pool_);
   const auto put = [&](uint64_t bits, int item, int count) {
     const size_t at = asm_.getSize();
-    for (int i = 0; i < count; ++i) asm_.db(bits, size_t(item));
+    for (int i = 0; i < count; ++i) asm_.db(bits, item);
     return at;
   };
   if (wide_) {

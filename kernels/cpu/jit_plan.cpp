@@ -67,7 +67,7 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
   };
   each([&](int32_t id, int32_t) { ++start_[size_t(id) + 1]; });
   for (size_t i = 1; i < start_.size(); ++i) start_[i] += start_[i - 1];
-  positions_.resize(size_t(start_.back()));
+  positions_.resize(start_.back());
   std::vector<int32_t> next = start_;
   each([&](int32_t id, int32_t p) { positions_[next[id]++] = p; });
 }
@@ -176,7 +176,7 @@ void Plan::merge_bits(int item) {
       BitFunction f[2], all{{}, 0, 0};
       bool fits = true;
       for (int k = 0; k < 2; ++k) {
-        const size_t in = size_t(x.in[k]);
+        const size_t in = x.in[k];
         if (into >> k & 1) {
           f[k] = function[in];
           fits &= readers[in] == 1 && (is_bit_op(code[in].op) || code[in].op == LaneOp::ternary);
@@ -204,7 +204,7 @@ void Plan::find_direct_loads(const Uses& uses) {
   for (const int32_t id : body) {
     const LaneOp op = code[id].op;
     if ((op != LaneOp::load && op != LaneOp::load_turn) || uses.count(id) != 1) continue;
-    const size_t at = size_t(uses.at(id, 0));
+    const size_t at = uses.at(id, 0);
     if (at == body.size()) continue;
     const LaneInstruction& reader = code[body[at]];
     const bool first = reader.in[0] == id, both = first && reader.in[1] == id;
@@ -225,7 +225,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
   int live[2] = {int(entry.size()), 0}, most[2] = {live[0], 0};  // vectors, masks
   std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
   for (size_t p = 0; p < body.size(); ++p) {
-    const size_t i = size_t(body[p]);
+    const size_t i = body[p];
     const LaneInstruction& x = code[i];
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
       const int32_t in = x.in[k];

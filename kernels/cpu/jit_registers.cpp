@@ -7,7 +7,7 @@ using ir::LaneOp;
 
 /// Whether the value need not be saved when its register is taken.
 bool Emitter::has_copy(int32_t value) const {
-  const size_t id = size_t(id_of(value));
+  const size_t id = id_of(value);
   return plan_.code[id].op == LaneOp::constant || slot_[value] >= 0 ||
          (plan_.direct[id] && !masked_);
 }
@@ -67,7 +67,7 @@ void Emitter::save(int32_t value) {
 
 /// Where the value is in memory; vectors of constants are one element in AVX-512.
 Emitter::Address Emitter::home(int32_t value) {
-  const size_t id = size_t(id_of(value));
+  const size_t id = id_of(value);
   if (slot_[value] >= 0) return slot(slot_[value]);
   if (plan_.code[id].op == LaneOp::constant) return pool(pool_offset_[id], wide_);
   return source(plan_.code[id]);
@@ -75,7 +75,7 @@ Emitter::Address Emitter::home(int32_t value) {
 
 /// Loads the value into a register.
 void Emitter::fill(int index, int32_t value) {
-  const size_t id = size_t(id_of(value));
+  const size_t id = id_of(value);
   const Xmm to = vector(index);
   if (&file_of(int32_t(id)) == &masks_) {
     MT_EMIT(kmovw, Mask(index), slot(slot_[value]));

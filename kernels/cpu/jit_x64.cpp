@@ -17,7 +17,7 @@ using ir::LaneOp;
 
 /// The bytes in memory that was writable once and is executable now; null where the system refuses.
 void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
-  const size_t page = size_t(sysconf(_SC_PAGESIZE));
+  const size_t page = sysconf(_SC_PAGESIZE);
   bytes = (code.size() + page - 1) / page * page;
   void* const memory =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,7 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   const bool any = isa == Isa::avx512 || !program.carries.empty();  // number of elements
   const int whole = any ? 1 : register_file(isa).bytes / program.item;
   std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
-  code->operands_.resize(size_t(program.operands));
+  code->operands_.resize(program.operands);
   for (const ir::LaneInstruction& x : program.code) {
     const bool reads = is_load(x.op);
     if (!reads && !is_store(x.op)) continue;
@@ -105,10 +105,10 @@ int64_t Code::run(void* const* data, const double* numbers, int64_t from, int64_
 int64_t Code::run_rest(void* const* data, const double* numbers, int64_t from, int64_t to) const {
   alignas(64) char buffer[Emitter::kOperands][kWidest];
   void* part[Emitter::kOperands];
-  const size_t n = size_t(to - from);
+  const size_t n = to - from;
   for (size_t k = 0; k < operands_.size(); ++k) {
     const Operand& o = operands_[k];
-    const size_t item = size_t(o.item);
+    const size_t item = o.item;
     part[k] = o.repeated ? data[k] : buffer[k];
     if (!o.read || o.repeated) continue;
     const char* const at = static_cast<const char*>(data[k]) + size_t(from) * item;
@@ -119,7 +119,7 @@ int64_t Code::run_rest(void* const* data, const double* numbers, int64_t from, i
   if (entry_(part, numbers, 0, whole_) != whole_) return from;
   for (size_t k = 0; k < operands_.size(); ++k) {
     const Operand& o = operands_[k];
-    const size_t item = size_t(o.item);
+    const size_t item = o.item;
     if (o.written)
       std::memcpy(static_cast<char*>(data[k]) + size_t(from) * item, buffer[k], n * item);
   }

@@ -198,7 +198,7 @@ bool is_shared(const Instruction& c) {
 
 template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
   const bool slowly = dtype == Dtype::f32 && divides_slowly();
-  std::vector<int32_t> value(size_t(p.count), -1);
+  std::vector<int32_t> value(p.count, -1);
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     builder.set_line(c.line);

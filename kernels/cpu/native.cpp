@@ -22,9 +22,9 @@ struct Key {
 };
 struct Hash {
   size_t operator()(const Key& k) const {
-    return size_t((k.program->hash ^ k.repeated * 0x9e3779b97f4a7c15 ^ uint64_t(k.dtype)) *
-                      0xbf58476d1ce4e5b9 >>
-                  16);
+    return (k.program->hash ^ k.repeated * 0x9e3779b97f4a7c15 ^ uint64_t(k.dtype)) *
+               0xbf58476d1ce4e5b9 >>
+           16;
   }
 };
 struct Made {

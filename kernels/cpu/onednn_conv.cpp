@@ -300,7 +300,7 @@ struct Call {
         add_floats(sum(0, 0) + from, sum(i, 0) + from, to - from);
     });
     const Conv& p = plan.piece;
-    const size_t plain = sizeof(float) * size_t(c.groups * p.outputs * p.inputs * area(c.kernel));
+    const size_t plain = sizeof(float) * (c.groups * p.outputs * p.inputs * area(c.kernel));
     for (int64_t j = 0; j < plan.cuts && good; ++j) {
       if (!plan.from_w) __builtin_memcpy(w(j), sum(0, j), plain);
       else if (!plan.from_w.run({{kSource, sum(0, j)}, {kResult, w(j)}})) good = false;

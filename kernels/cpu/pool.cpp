@@ -86,7 +86,7 @@ template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_
   for (int k = 0; k < W; ++k) index[k] = start + k * stride + taps[k];
   if (n == W) store(r.values + q, most);
   else store_first(r.values + q, most, n);
-  __builtin_memcpy(r.index + q, index, size_t(n) * sizeof *index);
+  __builtin_memcpy(r.index + q, index, n * sizeof *index);
 }
 
 template <class T, int Stride>
@@ -132,7 +132,7 @@ template <class T> void max_pool_back(const MaxPool& c) {
     T* x = static_cast<T*>(c.x) + plane * size;
     const T* g = static_cast<const T*>(c.values) + plane * places;
     const int64_t* index = c.index + plane * places;
-    __builtin_memset(x, 0, size_t(size) * sizeof(T));
+    __builtin_memset(x, 0, size * sizeof(T));
     in_strips(places, [&](int64_t from, int64_t to) {
       for (int64_t i = from; i < to; ++i) x[index[i]] += g[i];
     });

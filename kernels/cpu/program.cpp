@@ -38,11 +38,11 @@ struct Interpreter {
   /// The elements [begin, end) of the flattened index space.
   __attribute__((noinline)) void run_piece(int64_t begin, int64_t end) const {
     Operand* const operand = static_cast<Operand*>(
-        __builtin_alloca_with_align(sizeof(Operand) * size_t(p.outputs + p.inputs), 512));
+        __builtin_alloca_with_align(sizeof(Operand) * (p.outputs + p.inputs), 512));
     set(operand);
     char* const slots = static_cast<char*>(
         __builtin_alloca_with_align(size_t(kBufferBytes) * size_t(p.slots), 512));
-    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
+    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * p.count));
     for (int i = 0; i < p.count; ++i)
       value[i] = p.code[i].slot < 0 ? nullptr : slots + kBufferBytes * p.code[i].slot;
     fill_singles(r, value, smaller(block, end - begin));
@@ -63,7 +63,7 @@ struct Interpreter {
       run_block(value, n);
       for (int k = 0; k < p.outputs; ++k) {
         if (value[p.output[k]] != target[k])
-          __builtin_memcpy(target[k], value[p.output[k]], size_t(n * operand[k].item));
+          __builtin_memcpy(target[k], value[p.output[k]], n * operand[k].item);
         operand[k].store(target[k], at, n);
       }
     }
@@ -84,7 +84,7 @@ struct Interpreter {
   void run_piece_native(const Code& code, uint64_t single, int64_t begin, int64_t end) const {
     const int used = p.outputs + p.inputs;
     Operand* const operand =
-        static_cast<Operand*>(__builtin_alloca_with_align(sizeof(Operand) * size_t(used), 512));
+        static_cast<Operand*>(__builtin_alloca_with_align(sizeof(Operand) * used, 512));
     set(operand);
     int64_t longest = kGrain;
     bool buffered = false;
@@ -148,7 +148,7 @@ void fill_singles(const Run& r, char* const* value, int64_t n) {
     const Instruction& c = p.code[i];
     if (!is_single(c)) continue;
     const double x = c.op == kNumber ? r.numbers[c.which] : c.constant;
-    if (c.is_bool) __builtin_memset(value[i], x != 0, size_t(n));
+    if (c.is_bool) __builtin_memset(value[i], x != 0, n);
     else if (r.dtype == Dtype::f32) fill(value[i], static_cast<float>(x), n);
     else if (r.dtype == Dtype::f64) fill(value[i], x, n);
     else if (r.dtype == Dtype::i64) fill(value[i], math::convert<int64_t>(x), n);
@@ -184,7 +184,7 @@ void run(const Run& r) {
   const int64_t total = count(r.ndim, size);
   if (total == 0) return;
   const int ndim = collapse(r.ndim, size, stride, used);
-  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count)));
+  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * p.count));
   const Interpreter in{r,    p,    step,   item, kBufferBytes / item, find_direct_outputs(r),
                        ndim, size, strides};
   prepare(r, step);

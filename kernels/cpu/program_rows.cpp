@@ -48,7 +48,7 @@ struct Rows {
     if (!is_row && lies_flat(operand)) return data + row * n * size;
     for (int64_t i = 0; i < rows; ++i) {
       const char* const from = data + row_at(operand, row + i);
-      if (is_row) __builtin_memcpy(buffer + i * size, from, size_t(size));
+      if (is_row) __builtin_memcpy(buffer + i * size, from, size);
       else move_run(buffer + i * n * size, 1, from, step_in_row, n, size);
     }
     return buffer;
@@ -58,7 +58,7 @@ struct Rows {
     const int64_t size = bytes(k);
     for (int64_t i = 0; i < rows; ++i) {
       char* const to = data + row_at(k, row + i);
-      if (is_row) __builtin_memcpy(to, value + i * size, size_t(size));
+      if (is_row) __builtin_memcpy(to, value + i * size, size);
       else move_run(to, stride_in_row(k), value + i * n * size, 1, n, size);
     }
   }
@@ -144,7 +144,7 @@ struct Rows {
   void run_piece(int64_t begin, int64_t end) const {
     const int used = p.outputs + p.inputs;
     char* at = r.scratch + worker_number() * row_scratch(p, item, n);
-    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
+    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * p.count));
     char *buffer[kMaxProgramOperands], *const slots = at;
     for (int i = 0; i < p.count; ++i)
       value[i] = p.code[i].slot < 0 ? nullptr : slots + tile * p.code[i].slot;
@@ -224,18 +224,18 @@ struct Rows {
 
 void run_by_rows(const Run& r) {
   const Program& p = *r.program;
-  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count)));
+  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * p.count));
   prepare(r, step);
   const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
   const int64_t rows = count(r.ndim - 1, r.size);
   if (rows * n == 0) return;
   Rows work{r, p, step, n, item};
-  work.code = static_cast<const Code**>(__builtin_alloca(sizeof(Code*) * size_t(p.segments + 1)));
-  work.by_row = static_cast<bool*>(__builtin_alloca(size_t(p.segments + 1)));
+  work.code = static_cast<const Code**>(__builtin_alloca(sizeof(Code*) * (p.segments + 1)));
+  work.by_row = static_cast<bool*>(__builtin_alloca(p.segments + 1));
   for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
   if (rows * n * p.count >= kNativeWork) work.find_code();
   work.choose_tile();
-  work.action = static_cast<Action*>(__builtin_alloca(sizeof(Action) * size_t(p.count + 1)));
+  work.action = static_cast<Action*>(__builtin_alloca(sizeof(Action) * (p.count + 1)));
   work.plan();
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))

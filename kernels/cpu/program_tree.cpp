@@ -109,7 +109,7 @@ struct Tile {
     gradient(data, n);
   }
   void copy_row(const Lines& x, int64_t i, char* row, bool back) const {
-    const size_t bytes = size_t(x.width * item);
+    const size_t bytes = x.width * item;
     if (x.width == 1)
       return back ? move_run(x.row(0, i, item), x.step, row, 1, x.lines, item)
                   : move_run(row, 1, x.row(0, i, item), x.step, x.lines, item);
@@ -228,10 +228,9 @@ struct Sweep {
   }
   __attribute__((noinline)) void one_tile(Lines x, int64_t at, int64_t result,
                                           int64_t out_step) const {
-    Tile tile{
-        t,    pair,
-        four, gradient,
-        item, static_cast<char*>(__builtin_alloca_with_align(size_t(kTreeBuffers * item), 512))};
+    Tile tile{t,    pair,
+              four, gradient,
+              item, static_cast<char*>(__builtin_alloca_with_align(kTreeBuffers * item, 512))};
     x.data = static_cast<char*>(const_cast<void*>(t.x)) + at;
     char* y = by_rows ? tile.up_by_rows(x) : tile.up(x);
     Lines out{static_cast<char*>(t.gradient ? const_cast<void*>(t.grad) : t.out) + result,

@@ -95,7 +95,7 @@ template <class T> void fill_floats(const Random& r) {
       const int64_t n = smaller(batch, end - at), counters = ceil_div(n, each);
       T rest[batch];
       float_lanes(r, static_cast<uint64_t>(at / each), counters, n < batch ? rest : out);
-      if (n < batch) __builtin_memcpy(out, rest, size_t(n) * sizeof(T));
+      if (n < batch) __builtin_memcpy(out, rest, n * sizeof(T));
     }
   });
 }

@@ -52,7 +52,7 @@ inline void rank_sort(const uint64_t* x, uint64_t* out, int64_t n) {
 
 /// out[k] = x[i + k] for k in [0, n).
 template <class I> void read(const I* x, I* out, int64_t i, int64_t n) {
-  __builtin_memcpy(out, x + i, sizeof(I) * size_t(n));
+  __builtin_memcpy(out, x + i, sizeof(I) * n);
 }
 /// Calls `body(block, n)` with copies of x[i], .., x[end - 1], some at a time.
 template <class I, class Items, class Body>
@@ -129,7 +129,7 @@ template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
     while (i > 0 && key_in(x[i - 1]) >> cut == alike) --i;
     while (end < n && key_in(x[end]) >> cut == alike) ++end;
     const I* const sorted = sort_items(x + i, other + i, end - i, spare);
-    if (sorted != x + i) __builtin_memcpy(x + i, sorted, sizeof(I) * size_t(end - i));
+    if (sorted != x + i) __builtin_memcpy(x + i, sorted, sizeof(I) * (end - i));
   }
   return x;
 }
@@ -387,7 +387,7 @@ template <class K> struct LongLine {
     const int values = digits.values();
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
       uint32_t counts[4][1 << kBits];  // equal neighbours do not wait for each other
-      for (int w = 0; w < 4; ++w) __builtin_memset(counts[w], 0, sizeof(uint32_t) * size_t(values));
+      for (int w = 0; w < 4; ++w) __builtin_memset(counts[w], 0, sizeof(uint32_t) * values);
       each_digit(digits, x, i, end, [&](const I*, const uint32_t* digit, int64_t m) {
         int64_t k = 0;
         for (; k + 4 <= m; k += 4)

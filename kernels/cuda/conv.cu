@@ -247,7 +247,7 @@ template <class T> void run_weights(const Conv& c) {
   int threads = 32;
   while (threads < cuda::kThreads && threads < job.part) threads *= 2;
   cuda::launch_blocks("conv", weights<T>, unsigned(smaller<int64_t>(job.n * job.parts, 1 << 30)),
-                      threads, size_t(threads) * sizeof(double), job);
+                      threads, threads * sizeof(double), job);
   if (job.parts > 1) cuda::launch_each("conv", join_weights<T>, job.n, job);
 }
 

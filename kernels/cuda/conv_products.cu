@@ -218,7 +218,7 @@ template <class T> class Products {
     const int64_t n = c_.outputs * depth_, most = chunk(depth_);
     const int64_t parts = smaller(most, kPartials / n > 1 ? kPartials / n : 1);
     const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(T));
-    const cuda::Scratch partial(size_t(parts * n) * sizeof(Sum));
+    const cuda::Scratch partial(parts * n * sizeof(Sum));
     return chunks(most, [&](const Chunk& j) {
       cuda::BlasProduct::Side b = columns(j, room.as<T>());
       b.transposed = true;
@@ -239,8 +239,7 @@ template <class T> class Products {
   bool weight_of_long_rows() const {
     const int64_t n = c_.outputs * depth_, rows = c_.outputs + depth_;
     const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, fit > 1 ? fit : 1);
-    const cuda::Scratch room(size_t(most * rows * places_) * sizeof(T)),
-        sums(size_t(n) * sizeof(Sum));
+    const cuda::Scratch room(most * rows * places_ * sizeof(T)), sums(n * sizeof(Sum));
     T* const of_y = room.as<T>() + most * depth_ * places_;
     return chunks(most, [&](const Chunk& j) {
       Chunk y = j;  // y as an image that windows of 1 x 1 read

@@ -181,9 +181,8 @@ void copy(const Copy& call) {
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
     const cuda::Timed timed("copy");
-    cuda::check(
-        cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice, cuda::stream()),
-        "copy");
+    cuda::check(cudaMemcpyAsync(c.out, c.in, bytes, cudaMemcpyDeviceToDevice, cuda::stream()),
+                "copy");
     return cuda::started("copy");
   }
   if (transposes(c)) return with_item(c.to, [&](auto x) { run_transpose<decltype(x)>(c); });

@@ -53,7 +53,7 @@ Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
   if (row.answers_bool && m.part == 0) o.stored[0] = Dtype::b8;
   for (int k = 1; k <= m.inputs; ++k) {
     if (!(numbers >> k & 1)) continue;
-    std::memcpy(o.number[k], m.data[k], size_t(item_size(o.stored[k])));
+    std::memcpy(o.number[k], m.data[k], item_size(o.stored[k]));
     o.data[k] = nullptr;
   }
   std::memcpy(o.scalar, m.scalar, sizeof o.scalar);

@@ -205,7 +205,7 @@ const Replay* replay_values() {
   return graph->values;
 }
 double* graph_numbers(int64_t n) {
-  return static_cast<double*>(take_for_replays(state().recording, size_t(n) * sizeof(double)));
+  return static_cast<double*>(take_for_replays(state().recording, n * sizeof(double)));
 }
 
 bool capture() {
@@ -273,7 +273,7 @@ void write_numbers(double* to, const double* from, int64_t n) {
   Numbers part;
   for (int64_t i = 0; i < n; i += kNumbers) {
     const int64_t some = std::min<int64_t>(n - i, kNumbers);
-    std::memcpy(part.of, from + i, size_t(some) * sizeof(double));
+    std::memcpy(part.of, from + i, some * sizeof(double));
     launch("numbers", set_numbers, 1, kNumbers, part, int(some), to + i);
   }
 }

@@ -61,9 +61,9 @@ void list_started(const State& g, char* text, size_t room) {
     int64_t same = 1;
     while (i + same < g.launches && std::strcmp(g.ring[(i + same) % kRing], name) == 0) ++same;
     const char* const comma = n > 0 && text[n - 1] != ' ' ? ", " : "";
-    n += size_t(same == 1 ? std::snprintf(text + n, room - n, "%s%.40s", comma, name)
-                          : std::snprintf(text + n, room - n, "%s%lld x %.40s", comma,
-                                          static_cast<long long>(same), name));
+    n += same == 1 ? std::snprintf(text + n, room - n, "%s%.40s", comma, name)
+                   : std::snprintf(text + n, room - n, "%s%lld x %.40s", comma,
+                                   static_cast<long long>(same), name);
     i += same;
   }
   if (n == 0) std::snprintf(text, room, "nothing of mtorch");

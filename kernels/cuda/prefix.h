@@ -47,7 +47,7 @@ void prefix(const char* name, int64_t* a, int64_t n) {
   };
   if (n <= 2 * kPrefixPart) return start(1, prefix_parts, a, n, n, nullptr);
   const int64_t parts = (n + kPrefixPart - 1) / kPrefixPart;
-  const cuda::Scratch scratch(size_t(parts) * sizeof(int64_t));
+  const cuda::Scratch scratch(parts * sizeof(int64_t));
   int64_t* const sums = scratch.as<int64_t>();
   start(parts, prefix_sums, a, n, sums);
   start(1, prefix_parts, sums, parts, parts, nullptr);

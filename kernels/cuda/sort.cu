@@ -213,7 +213,7 @@ template <class T, class K> void launch_tiles(const Job& j) {
   const auto start = [&](auto kernel, int tile, int threads) {
     const int64_t tiles = j.lines * ((j.n + tile - 1) / tile), most = int64_t(1) << 20;
     cuda::launch_blocks("sort", kernel, unsigned(smaller(tiles, most)), unsigned(threads),
-                        size_t(tile) * sizeof(Item<K>), j);
+                        tile * sizeof(Item<K>), j);
   };
   if (j.n <= 32) return start(sort_tiles<1, T, K>, 32, 32);
   int tile = 32 * kEach;
@@ -364,8 +364,8 @@ template <class T> __global__ void put_selected(const __grid_constant__ Select s
 /// One place of long lines: the bits of its item from the highest on (radix select), those of the
 /// position where keys are equal. Passes over a line whose item is known do nothing.
 template <class T> void select(const Job& j) {
-  const cuda::Scratch known(size_t(j.lines) * sizeof(Known)),
-      counts(size_t(j.lines * kDigits) * sizeof(unsigned long long));
+  const cuda::Scratch known(j.lines * sizeof(Known)),
+      counts(j.lines * kDigits * sizeof(unsigned long long));
   if (!known.as<void>() || !counts.as<void>()) return;  // the error is noted
   Select s{j, known.as<Known>(), counts.as<unsigned long long>(), true, 0, 0};
   const int64_t parts = j.lines * ((j.n + kPart - 1) / kPart);

@@ -136,7 +136,7 @@ template <class P> void run_tiles(const char* name, const P& p) {
   c.part = (p.k + c.parts - 1) / c.parts;
   if (c.part > 0) c.parts = (p.k + c.part - 1) / c.part;
   const int64_t kept = c.parts > 1 ? c.parts * p.entries * p.m * p.n : 0;
-  const cuda::Scratch scratch(size_t(kept) * sizeof(typename P::Sum));
+  const cuda::Scratch scratch(kept * sizeof(typename P::Sum));
   c.partial = scratch.as<typename P::Sum>();
   cuda::launch_blocks(name, tiles<P>, unsigned(smaller<int64_t>(whole * c.parts, 1 << 30)),
                       kTileThreads, 0, c);
