@@ -56,12 +56,11 @@ Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   TensorList images(paths.size());
   std::vector<std::string> trouble(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
-    const size_t k = i;
     try {
-      images[k] = parsed("image", paths[k], [&](std::string_view text) {
+      images[i] = parsed("image", paths[i], [&](std::string_view text) {
         return decode_image(text.data(), text.size(), int(channels));
       });
-    } catch (const std::exception& e) { trouble[k] = e.what(); }
+    } catch (const std::exception& e) { trouble[i] = e.what(); }
   });
   check_interrupt();
   Shape shape{int64_t(paths.size())};
