@@ -92,7 +92,7 @@ class Nested {
              describe(L_, index));
     }
     if (depth >= kMaxDims) fail("tensor: {} is nested deeper than {} levels", path, kMaxDims);
-    const int64_t n = int64_t(lua_objlen(L_, index));
+    const int64_t n = lua_objlen(L_, index);
     check_keys(L_, index, n, "tensor", path);
     if (depth == shape.size()) {
       if (rank_known_) fail("tensor: {} is a list, where the others are numbers", path);
@@ -385,14 +385,14 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
   Nested nested(a.L);
   nested.read(i);
   if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
-  const int64_t n = int64_t(nested.values.size());
+  const int64_t n = nested.values.size();
   if (n != checked_count("tensor", nested.shape)) fail("tensor: the lists are not regular");
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>(nested.shape, [&](T* to) {
       in_strips(n, [&](int64_t k, int64_t end) {
         for (; k < end; ++k) {
           check_value("tensor", nested.values[k], dtype);
-          to[k] = static_cast<T>(nested.values[k]);
+          to[k] = T(nested.values[k]);
         }
       });
     });

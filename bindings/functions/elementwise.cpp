@@ -305,9 +305,9 @@ void test_close(const Tensor& a, const Tensor& b, double eps) {
   broadcast("test_close", a.shape(), b.shape());
   const Tensor x = to(a, Dtype::f64), y = to(b, Dtype::f64);
   const Tensor bad = logical_not(logical_or(lt(abs(x - y), Tensor(eps)), eq(x, y)));
-  const int64_t n = int64_t(sum(bad).item());
+  const int64_t n = sum(bad).item();
   if (n > 0) {
-    const int64_t first = int64_t(argmax(reshape(bad, {-1})).item());
+    const int64_t first = argmax(reshape(bad, {-1})).item();
     fail("test_close: {} of {} elements differ by {} or more; the first is {}: {} and {}", n,
          bad.numel(), eps, at_text(bad.shape(), first), expand(x, bad.shape()).at(first),
          expand(y, bad.shape()).at(first));

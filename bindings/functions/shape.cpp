@@ -95,7 +95,7 @@ int repeat_interleave_body(Args& a) {
 Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
               std::optional<double> value) {
   if (mode != Padding::constant && value)
-    fail("pad: a value is for the mode 'constant', not '{}'", names_of(mode)[mode]);
+    fail("pad: a value is for the mode 'constant', not '{}'", names_of(mode)[int(mode)]);
   return pad(x, sides, mode, value.value_or(0));
 }
 

@@ -96,7 +96,7 @@ bool repeats_elements(const TensorGeometry& r) {
   }
   if (n <= 1 || overlapping_dim(r) < 0) return false;
   if (n > extent) return true;
-  std::vector<bool> met(static_cast<size_t>(extent));
+  std::vector<bool> met(extent);
   int64_t at[kMaxDims] = {};
   for (int64_t i = 0, place = 0; i < n; ++i) {
     if (met[place]) return true;

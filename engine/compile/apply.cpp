@@ -18,7 +18,7 @@ namespace {
 /// Whether integers of a dtype can be x.
 bool holds(Dtype dtype, double x) {
   return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
-           return static_cast<double>(math::convert<decltype(zero)>(x)) == x;
+           return double(math::convert<decltype(zero)>(x)) == x;
          });
 }
 

@@ -61,11 +61,10 @@ bool holds(const Place& p, double x) {
   if (p.rounds) {
     double there = 0;
     std::memcpy(&there, p.at, sizeof there);
-    return std::bit_cast<uint32_t>(static_cast<float>(there)) ==
-           std::bit_cast<uint32_t>(static_cast<float>(x));
+    return std::bit_cast<uint32_t>(float(there)) == std::bit_cast<uint32_t>(float(x));
   }
   if (p.dtype == Dtype::f64) return std::memcmp(p.at, &x, sizeof x) == 0;
-  const auto narrow = static_cast<float>(x);
+  const auto narrow = float(x);
   return p.dtype == Dtype::f32 && std::memcmp(p.at, &narrow, sizeof narrow) == 0;
 }
 
@@ -137,7 +136,7 @@ std::vector<int> StepReplay::find_numbers(const StepReplay& other, const std::ve
 void StepReplay::set_numbers(const std::vector<double>& values) {
   for (const Number& n : numbers_) {
     const double x = values[n.value];
-    const auto narrow = static_cast<float>(x);
+    const auto narrow = float(x);
     const void* const from = n.wide ? static_cast<const void*>(&x) : &narrow;
     const size_t bytes = n.wide ? sizeof x : sizeof narrow;
     if (std::memcmp(n.at, from, bytes) == 0) continue;

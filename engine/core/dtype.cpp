@@ -18,13 +18,13 @@ constexpr const char* kCTypes[] = {MT_DTYPES(MT_TEXT)};
 
 }  // namespace
 
-const char* dtype_name(Dtype d) { return d == Dtype::none ? "none" : kNames[static_cast<int>(d)]; }
+const char* dtype_name(Dtype d) { return d == Dtype::none ? "none" : kNames[int(d)]; }
 
-const char* dtype_ctype(Dtype d) { return kCTypes[static_cast<int>(d)]; }
+const char* dtype_ctype(Dtype d) { return kCTypes[int(d)]; }
 
 Dtype dtype_named(std::string_view name) {
   for (int i = 0; i < kDtypes; ++i)
-    if (name == kNames[i]) return static_cast<Dtype>(i);
+    if (name == kNames[i]) return Dtype(i);
   return Dtype::none;
 }
 

@@ -198,12 +198,12 @@ template <class T> T element(const Tensor& x, int64_t i) {
   if (!x.impl()->number) tell_beside();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&]<class E>(E) {
-    if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);
+    if (is_cpu(x.device())) return T(x.data_as<E>()[offset]);
     E value;
     check_may_wait(x.device());
     x.device().download(&value, static_cast<const E*>(x.data()) + offset, sizeof value);
     check_device(x.device());
-    return static_cast<T>(value);
+    return T(value);
   });
 }
 

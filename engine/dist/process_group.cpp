@@ -144,7 +144,7 @@ void reduce(const char* operation, const TensorList& list, Reduction how) {
   by_dtype(list, [&](const TensorList& some) {
     const Buffer buffer(some);
     const Tensor& all = buffer.data;
-    reduce(operation, all.data(), all.numel(), all.dtype(), kOps[how]);
+    reduce(operation, all.data(), all.numel(), all.dtype(), kOps[int(how)]);
     if (how == Reduction::mean) copy_(all, div(all, scalar(group().size, all.dtype())));
     buffer.copy_to(some);
   });
@@ -178,7 +178,7 @@ void all_reduce_(const TensorList& list, Reduction how) {
       fail("{}: bool has no sum; use op='max' for any, op='min' for all, or x:int()", kName);
   }
   if (size() == 1) return;
-  agree(kName, fmt::format("{}({}) of {}", kName, names_of(how)[how], described(list)));
+  agree(kName, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)));
   reduce(kName, list, how);
 }
 

@@ -208,7 +208,7 @@ const NodeType kDet{"det", det_backward};
 Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& values) {
   Tensor out = empty(shape, dtype);
   with_dtype(dtype, [&]<class T>(T) {
-    for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = static_cast<T>(values[i]);
+    for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = T(values[i]);
   });
   return out;
 }

@@ -21,7 +21,7 @@ Tensor order_of(const Tensor& pivots, int64_t m, bool inverted) {
   const int64_t k = pivots.size(-1), count = checked_count("lu", batch_of(pivots, 1));
   const Tensor dense = contiguous(pivots);
   Tensor order = empty(joined(batch_of(pivots, 1), {m}), Dtype::i64);
-  std::vector<int64_t> at(static_cast<size_t>(m));
+  std::vector<int64_t> at(m);
   for (int64_t i = 0; i < count; ++i) {
     std::iota(at.begin(), at.end(), 0);
     for (int64_t r = 0; r < k; ++r) std::swap(at[r], at[dense.data_as<int>()[i * k + r] - 1]);

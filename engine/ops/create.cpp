@@ -83,7 +83,7 @@ template <class F> Tensor on_cpu(int64_t n, Dtype dtype, const F& f) {
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
       parallel_strips(n, [&](int64_t i, int64_t end) {
-        for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
+        for (; i < end; ++i) to[i] = T(f(double(i)));
       });
     });
   });

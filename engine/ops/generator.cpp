@@ -162,7 +162,7 @@ template <class T> void Generator::fill_as(const Random& r) {
     in_strips(r.n, [&](int64_t i, int64_t end) {
       for (; i < end; ++i) {
         const uint64_t drawn = narrow ? word() % r.span : r.span ? wide() % r.span : wide();
-        out[i] = static_cast<T>(int64_t(uint64_t(r.low) + drawn));
+        out[i] = T(int64_t(uint64_t(r.low) + drawn));
       }
     });
   } else if constexpr (std::is_floating_point_v<T>) {

@@ -110,7 +110,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     all.swap(more), inside.swap(all_inside);
     stride *= size;
   }
-  const int64_t taps = int64_t(all.size());
+  const int64_t taps = all.size();
   TensorList places_of, weights;
   for (size_t i = 0; i < all.size(); ++i) {
     places_of.push_back(where(inside[i], all[i].place, -1.0));

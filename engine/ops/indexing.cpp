@@ -353,7 +353,7 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool
     const Tensor v = to(reshape(value, {}), x.dtype());
     return where(mask, accumulate ? x + v : v, x);
   }
-  const int64_t n = int64_t(sum(mask).item());
+  const int64_t n = sum(mask).item();
   const Tensor source = fitted(x, value, {n});
   return masked_scatter(x, mask, accumulate ? masked_select(x, mask) + source : source);
 }

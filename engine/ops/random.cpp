@@ -132,7 +132,7 @@ namespace {
 /// Draws n of the classes with replacement: by where uniform numbers fall among the sums so far.
 template <class T>
 void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n, int64_t* out) {
-  std::vector<T> sums(static_cast<size_t>(classes));
+  std::vector<T> sums(classes);
   T total = 0;
   int64_t first = classes, last = 0;  // rounding must not reach a class of weight 0
   in_strips(classes, [&](int64_t i, int64_t end) {

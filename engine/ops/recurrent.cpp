@@ -50,7 +50,7 @@ struct Layer {
   /// In the order of computing. Backwards in time sequences join, with the first state.
   std::vector<Stretch> stretches() const {
     std::vector<Stretch> list;
-    const int64_t steps = int64_t(sizes.size());
+    const int64_t steps = sizes.size();
     int64_t first = reverse ? all() : 0, last = 0, last_size = 0;
     for (int64_t i = 0; i < steps; ++i) {
       const int64_t n = sizes[reverse ? steps - 1 - i : i];
@@ -303,7 +303,7 @@ Tensor last_rows(const Layer& l, const Tensor& all) {
   const int64_t n = l.sizes[0];
   if (l.reverse) return rows(all, 0, n);
   if (l.sizes.back() == n) return rows(all, l.all() - n, n);
-  std::vector<int64_t> at(static_cast<size_t>(n));
+  std::vector<int64_t> at(n);
   int64_t first = 0;
   for (const int64_t size : l.sizes) {
     std::iota(at.begin(), at.begin() + size, first);

@@ -111,7 +111,7 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   const int64_t n = x.numel() == 0 ? 0 : x.numel() + (repeats ? r - 1 : 0);
   if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});
   const int64_t rows = count_choices(n, r);
-  std::vector<int64_t> place(static_cast<size_t>(r));
+  std::vector<int64_t> place(r);
   for (int64_t k = 0; k < r; ++k) place[k] = k;
   const Tensor at = constants<int64_t>({rows, r}, [&](int64_t* out) {
     for (int64_t row = 0; row < rows; ++row) {
@@ -175,7 +175,7 @@ TensorList unravel_index(const Index& given, const Shape& shape) {
            shape, given.first, most);
     if (counts_back) at = where(lt(at, 0.0), at + double(n), at - double(given.first));
   }
-  TensorList out(static_cast<size_t>(shape.size()));
+  TensorList out(shape.size());
   for (int d = shape.size() - 1; d >= 0; --d) {
     const Tensor size(double(std::max<int64_t>(1, shape[d])));
     out[d] = remainder(at, size) + double(given.first);

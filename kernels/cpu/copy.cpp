@@ -42,9 +42,9 @@ void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
     const char* const source = in + at * item_size(from);
     char* const target = out + at * item_size(to);
     if (is_half(from)) widen_run(from, middle, source, here);
-    else converts[static_cast<int>(Dtype::f32)][static_cast<int>(from)](bytes, source, here);
+    else converts[int(Dtype::f32)][int(from)](bytes, source, here);
     if (is_half(to)) narrow_run(to, target, middle, here);
-    else converts[static_cast<int>(to)][static_cast<int>(Dtype::f32)](target, bytes, here);
+    else converts[int(to)][int(Dtype::f32)](target, bytes, here);
   }
 }
 
@@ -200,7 +200,7 @@ void copy(const Copy& call) {
   c.ndim = collapse(c.ndim, c.size, stride);
   if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
   const bool same = c.to == c.from, half = is_half(c.to) || is_half(c.from);
-  const Convert run = half ? nullptr : converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
+  const Convert run = half ? nullptr : converts[int(c.to)][int(c.from)];
   const int64_t item = item_size(c.to);
   for_blocks<2>(
       2, c.ndim, c.size, 1, false,

@@ -295,8 +295,7 @@ std::string Emitter::text(const Operand& x) {
     inside += std::string("+") + e.getIndex().toString();
     if (e.getScale() > 1) inside += "*" + std::to_string(e.getScale());
   }
-  if (const int64_t d = int64_t(e.getDisp()); d != 0)
-    inside += (d < 0 ? "" : "+") + std::to_string(d);
+  if (const int64_t d = e.getDisp(); d != 0) inside += (d < 0 ? "" : "+") + std::to_string(d);
   std::string all = "[" + inside + "]";
   if (a.isBroadcast()) all += "{1toN}";
   if (x.getOpmaskIdx()) all += "{k" + std::to_string(x.getOpmaskIdx()) + "}";

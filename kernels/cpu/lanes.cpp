@@ -104,9 +104,9 @@ template <class T> T exact_inverse(T x) {
 
 }  // namespace
 
-const char* name_of(LaneOp op) { return rows[op].name; }
-int inputs_of(LaneOp op) { return rows[op].inputs; }
-bool is_mask(LaneOp op) { return rows[op].mask; }
+const char* name_of(LaneOp op) { return rows[int(op)].name; }
+int inputs_of(LaneOp op) { return rows[int(op)].inputs; }
+bool is_mask(LaneOp op) { return rows[int(op)].mask; }
 
 std::string to_string(const LaneProgram& program) {
   std::string text;

@@ -226,7 +226,7 @@ template <class T> struct Lane {
   int32_t id;
   Lane() : id(-1) {}
   template <class N, class = std::enable_if_t<std::is_arithmetic_v<N>>>
-  Lane(N value) : id(LaneBuilder::current().constant(word_of(static_cast<T>(value)))) {}
+  Lane(N value) : id(LaneBuilder::current().constant(word_of(T(value)))) {}
   static Lane of(int32_t id) {
     Lane x;
     x.id = id;

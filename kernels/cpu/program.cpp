@@ -149,7 +149,7 @@ void fill_singles(const Run& r, char* const* value, int64_t n) {
     if (!is_single(c)) continue;
     const double x = c.op == kNumber ? r.numbers[c.which] : c.constant;
     if (c.is_bool) __builtin_memset(value[i], x != 0, n);
-    else if (r.dtype == Dtype::f32) fill(value[i], static_cast<float>(x), n);
+    else if (r.dtype == Dtype::f32) fill(value[i], float(x), n);
     else if (r.dtype == Dtype::f64) fill(value[i], x, n);
     else if (r.dtype == Dtype::i64) fill(value[i], math::convert<int64_t>(x), n);
     else if (r.dtype == Dtype::i32) fill(value[i], math::convert<int32_t>(x), n);

@@ -15,14 +15,14 @@ constexpr int64_t kLanes = 64;
 void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4][kLanes]) {
   MT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    const uint64_t at = counter + static_cast<uint64_t>(i);
-    uint32_t a = static_cast<uint32_t>(at), b = static_cast<uint32_t>(at >> 32), c = 0, d = 0;
-    uint32_t k = static_cast<uint32_t>(seed), l = static_cast<uint32_t>(seed >> 32);
+    const uint64_t at = counter + uint64_t(i);
+    uint32_t a = uint32_t(at), b = uint32_t(at >> 32), c = 0, d = 0;
+    uint32_t k = uint32_t(seed), l = uint32_t(seed >> 32);
 #pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
       const uint64_t p = uint64_t{0xd2511f53u} * a, q = uint64_t{0xcd9e8d57u} * c;
-      a = static_cast<uint32_t>(q >> 32) ^ b ^ k, b = static_cast<uint32_t>(q);
-      c = static_cast<uint32_t>(p >> 32) ^ d ^ l, d = static_cast<uint32_t>(p);
+      a = uint32_t(q >> 32) ^ b ^ k, b = uint32_t(q);
+      c = uint32_t(p >> 32) ^ d ^ l, d = uint32_t(p);
       k += 0x9e3779b9u, l += 0xbb67ae85u;
     }
     word[0][i] = a, word[1][i] = b, word[2][i] = c, word[3][i] = d;
@@ -36,7 +36,7 @@ struct Remainder {
   explicit Remainder(uint64_t s) : span(s), inverse(s ? ~uint64_t{0} / s : 0) {}
   uint64_t operator()(uint64_t word) const {
     __extension__ typedef unsigned __int128 Product;
-    const uint64_t quotient = static_cast<uint64_t>(Product{word} * inverse >> 64);
+    const uint64_t quotient = uint64_t(Product{word} * inverse >> 64);
     const uint64_t rest = word - quotient * span;
     return rest - (rest >= span ? span : 0);
   }
@@ -51,12 +51,11 @@ template <class T> void fill(const Random& r) {
     for (; at < end; at += 2 * kLanes) {
       T* const out = static_cast<T*>(r.out) + at;
       const int64_t n = smaller(2 * kLanes, end - at), counters = ceil_div(n, 2);
-      philox_lanes(r.seed, r.offset + static_cast<uint64_t>(at / 2), counters, word);
+      philox_lanes(r.seed, r.offset + uint64_t(at / 2), counters, word);
       for (int k = 0; k < 2; ++k)
         for (int64_t i = 0; i < counters; ++i) {
-          const uint64_t drawn =
-              remainder(static_cast<uint64_t>(word[2 * k][i]) << 32 | word[2 * k + 1][i]);
-          value[k][i] = static_cast<T>(r.low + static_cast<int64_t>(drawn));
+          const uint64_t drawn = remainder(uint64_t(word[2 * k][i]) << 32 | word[2 * k + 1][i]);
+          value[k][i] = T(r.low + int64_t(drawn));
         }
       for (int64_t i = 0; i < n; ++i) out[i] = value[i % 2][i / 2];
     }
@@ -94,7 +93,7 @@ template <class T> void fill_floats(const Random& r) {
       T* const out = static_cast<T*>(r.out) + at;
       const int64_t n = smaller(batch, end - at), counters = ceil_div(n, each);
       T rest[batch];
-      float_lanes(r, static_cast<uint64_t>(at / each), counters, n < batch ? rest : out);
+      float_lanes(r, uint64_t(at / each), counters, n < batch ? rest : out);
       if (n < batch) __builtin_memcpy(out, rest, n * sizeof(T));
     }
   });

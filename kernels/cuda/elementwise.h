@@ -132,7 +132,7 @@ struct Kernel<Op, Part, D, Sequence<I...>, Sequence<S...>> : Access<D> {
   static constexpr int kOperands = 1 + int(sizeof...(I));
 
   static __device__ Out formula(const Operands& m, const In<I>&... x) {
-    return static_cast<Out>(op::Formula<Op, Part>::call(x..., math::convert<T>(m.scalar[S])...));
+    return Out(op::Formula<Op, Part>::call(x..., math::convert<T>(m.scalar[S])...));
   }
   /// Element at[k] of each operand.
   static __device__ void one(const Operands& m, const int64_t* at) {

@@ -22,7 +22,7 @@ __global__ void fill(const __grid_constant__ Random call, const Replay* replay) 
   const int64_t groups = (r.n + Group - 1) / Group;
   for (const int64_t g : cuda::turns(groups)) {
     T value[4] = {};
-    random_values(r, static_cast<uint64_t>(g), value);
+    random_values(r, uint64_t(g), value);
     if (aligned && (g + 1) * Group <= r.n) {
       Values all;
       for (int i = 0; i < Group; ++i) all.v[i] = value[i];
