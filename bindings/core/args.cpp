@@ -4,7 +4,6 @@
 
 #include "bindings/core/advice.h"
 #include "bindings/core/indexing.h"
-#include "bindings/core/lua.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 

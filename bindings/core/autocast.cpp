@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "engine/core/device.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

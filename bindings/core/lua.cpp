@@ -12,7 +12,6 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/deferral.h"
-#include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/recording.h"
 #include "engine/gpu/program_cuda.h"

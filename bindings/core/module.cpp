@@ -18,8 +18,6 @@
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
-#include "engine/core/device.h"
-#include "engine/core/file.h"
 #include "engine/io/convert.h"
 #include "engine/io/idx.h"
 #include "engine/profile/verb_log.h"

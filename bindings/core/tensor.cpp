@@ -12,7 +12,6 @@
 #include "engine/autograd/cycles.h"
 #include "engine/core/constants.h"
 #include "engine/core/deferral.h"
-#include "engine/ops/views.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {

@@ -1,13 +1,10 @@
 // compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
-#include "bindings/core/held.h"
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"
-#include "engine/compile/builder.h"
 #include "engine/compile/fuse.h"
 #include "engine/compile/tree.h"
 #include "engine/gpu/program_cuda.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -3,7 +3,6 @@
 
 #include "bindings/functions/functions.h"
 #include "bindings/functions/same_dtype.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

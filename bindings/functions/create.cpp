@@ -2,8 +2,6 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "engine/core/device.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/workers.h"
 #include "engine/core/host.h"

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {

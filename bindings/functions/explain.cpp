@@ -4,12 +4,10 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/compile/builder.h"
-#include "engine/ops/ops.h"
 #include "kernels/cpu/jit_x64.h"
 #include "kernels/cpu/lower.h"
 #include "kernels/cpu/native.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/reductions.h"
 
 namespace mt::lua {
 namespace {

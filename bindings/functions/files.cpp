@@ -5,7 +5,6 @@
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/io/npy.h"
-#include "engine/io/safetensors.h"
 #include "engine/io/torch_file.h"
 #include "engine/io/zip.h"
 

@@ -3,7 +3,6 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/out.h"
 
 namespace mt::lua {

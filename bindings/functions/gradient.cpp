@@ -7,8 +7,6 @@
 #include "bindings/core/callback.h"
 #include "engine/autograd/function.h"
 #include "engine/autograd/gradcheck.h"
-#include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

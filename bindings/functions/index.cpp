@@ -2,7 +2,6 @@
 #include "bindings/core/indexing.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/grid_cuda.h"
 #include "engine/gpu/grid_launch.h"

@@ -1,7 +1,6 @@
 // linalg.cpp -- the module mt.linalg, and those of its functions that are methods too
 #include "engine/linalg/linalg.h"
 #include "bindings/functions/functions.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 /// 'fro', 'nuc' or a number.

@@ -1,7 +1,6 @@
 // loader.cpp -- what data/loader.lua is made of: random numbers that belong to an item
 #include <cstring>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "bindings/functions/workers.h"
 #include "engine/ops/generator.h"

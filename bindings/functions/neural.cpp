@@ -1,7 +1,6 @@
 // neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "bindings/functions/same_dtype.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/recurrent.h"
 
 namespace mt::lua {

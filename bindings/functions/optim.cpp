@@ -3,7 +3,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/clip.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

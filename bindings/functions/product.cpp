@@ -3,7 +3,6 @@
 #include "bindings/functions/same_dtype.h"
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -3,7 +3,6 @@
 #include "bindings/functions/functions.h"
 #include "engine/core/recording.h"
 #include "engine/ops/generator.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

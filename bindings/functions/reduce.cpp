@@ -4,7 +4,6 @@
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

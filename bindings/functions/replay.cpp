@@ -1,7 +1,6 @@
 // replay.cpp -- mt.compile's recorder and replays, for bindings/lua/compile/step.lua
 #include "engine/compile/replay.h"
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {

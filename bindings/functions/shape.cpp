@@ -1,6 +1,5 @@
 // shape.cpp -- the same elements in other shapes: views, joins, parts, repetitions
 #include "bindings/functions/functions.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

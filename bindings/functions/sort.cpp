@@ -1,7 +1,6 @@
 // sort.cpp -- functions that need an order, and counts of values
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 
 namespace mt::lua {
 

@@ -1,7 +1,6 @@
 // tokenizer.cpp -- what data/tokenizer.lua is made of
 #include "engine/data/tokenizer.h"
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {

@@ -3,7 +3,6 @@
 
 #include <chrono>
 
-#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/describe.h"
 #include "engine/io/page_server.h"

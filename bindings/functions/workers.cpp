@@ -10,13 +10,11 @@
 #include <thread>
 #include <unordered_map>
 
-#include "bindings/core/held.h"
 #include "bindings/core/parcel.h"
 #include "bindings/core/states.h"
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
-#include "engine/core/thread.h"
 #include "kernels/cpu/one_thread.h"
 
 namespace mt::lua {

@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "engine/autograd/function.h"
-#include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 
 namespace mt {

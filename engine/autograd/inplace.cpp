@@ -9,7 +9,6 @@
 
 #include "engine/autograd/function.h"
 #include "engine/autograd/view_gradients.h"
-#include "engine/core/device.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 

@@ -6,7 +6,6 @@
 
 #include "engine/compile/apply.h"
 #include "engine/core/host.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 
 namespace mt::ir {

@@ -6,11 +6,9 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/error.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/interrupt.h"
 
 namespace mt {
 

@@ -12,8 +12,6 @@
 #include "engine/compile/replay.h"
 #include "engine/compile/step_fuse.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/device.h"
-#include "engine/core/error.h"
 #include "engine/core/host.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"

@@ -5,7 +5,6 @@
 #include "engine/compile/replay.h"
 #include "engine/compile/verb_fields.h"
 #include "engine/core/device.h"
-#include "engine/core/error.h"
 #include "engine/core/host.h"
 #include "engine/ops/generator.h"
 

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "engine/core/error.h"
 #include "engine/core/host.h"
 #include "engine/core/recording.h"
 

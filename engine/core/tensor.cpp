@@ -7,11 +7,9 @@
 #include <utility>
 
 #include "engine/autograd/cycles.h"
-#include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/recording.h"
 #include "engine/ops/ops.h"
-#include "kernels/math/number.h"
 #include "kernels/view.h"
 
 namespace mt {

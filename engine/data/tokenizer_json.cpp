@@ -1,7 +1,6 @@
 // tokenizer_json.cpp -- a tokenizer from the text of a tokenizer.json
 #include <algorithm>
 
-#include "engine/core/error.h"
 #include "engine/data/tokenizer.h"
 #include "engine/io/bytes.h"
 #include "engine/io/json.h"

@@ -8,8 +8,6 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/device.h"
-#include "engine/core/error.h"
 #include "engine/gpu/cuda_check.h"
 #include "engine/gpu/cuda_preamble.h"
 #include "engine/ops/create.h"

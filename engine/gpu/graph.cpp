@@ -1,7 +1,6 @@
 // graph.cpp -- CUDA graphs: a run of operations recorded once and replayed
 #include "engine/gpu/graph.h"
 
-#include "engine/core/error.h"
 #include "engine/core/profile_scope.h"
 #include "engine/core/recording.h"
 #include "engine/ops/generator.h"

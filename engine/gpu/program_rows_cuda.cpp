@@ -11,7 +11,6 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/core/error.h"
 #include "engine/gpu/program_cuda.h"
 #include "engine/gpu/program_text.h"
 #include "engine/ops/ops.h"

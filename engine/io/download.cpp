@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/core/file.h"
 #include "engine/io/bytes.h"
 #include "engine/io/library.h"
 

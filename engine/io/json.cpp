@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "engine/core/error.h"
 #include "engine/io/bytes.h"
 
 namespace mt {

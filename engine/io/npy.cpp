@@ -7,7 +7,6 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "engine/core/file.h"
 #include "engine/io/convert.h"
 #include "engine/io/zip.h"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "engine/core/error.h"
 #include "engine/io/bytes.h"
 
 namespace mt {

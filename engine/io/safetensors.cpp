@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/core/file.h"
-#include "engine/io/bytes.h"
 #include "engine/io/convert.h"
 #include "engine/io/json.h"
 

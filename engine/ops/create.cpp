@@ -7,7 +7,6 @@
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/math/number.h"
 
 namespace mt {
 

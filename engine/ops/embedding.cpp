@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
 #include "engine/core/host.h"
 #include "engine/ops/index_checks.h"

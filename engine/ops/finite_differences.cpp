@@ -2,7 +2,6 @@
 #include "engine/ops/finite_differences.h"
 
 #include "engine/ops/along.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 
 namespace mt {

@@ -5,10 +5,8 @@
 
 #include <cstring>
 
-#include "engine/autograd/graph.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
-#include "kernels/math/number.h"
 
 namespace mt {
 

@@ -8,7 +8,6 @@
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
-#include "engine/core/error.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/math/random.h"
 

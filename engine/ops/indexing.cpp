@@ -1,9 +1,6 @@
 // indexing.cpp -- x[k]: regions that are views, positions and masks that are data, and writing there
 #include <cstring>
 
-#include "engine/autograd/graph.h"
-#include "engine/core/async_errors.h"
-#include "engine/core/device.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"

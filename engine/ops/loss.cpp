@@ -2,8 +2,6 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/autograd/graph.h"
-#include "engine/core/async_errors.h"
 #include "engine/core/host.h"
 #include "engine/ops/along.h"
 #include "engine/ops/index_checks.h"

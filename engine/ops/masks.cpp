@@ -1,7 +1,6 @@
 // masks.cpp -- masks and sorted data: what is set, what is not zero, where a value belongs
 #include <algorithm>
 
-#include "engine/autograd/graph.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
-#include "engine/autograd/inplace.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"

@@ -10,7 +10,6 @@
 #include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/core/constants.h"
-#include "engine/core/device.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"

@@ -5,9 +5,6 @@
 #include <cmath>
 
 #include "engine/core/constants.h"
-#include "engine/core/device.h"
-#include "engine/core/recording.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 #include "kernels/cpu/parallel.h"
 

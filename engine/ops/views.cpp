@@ -2,7 +2,6 @@
 // the gradient
 #include <algorithm>
 
-#include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"
 #include "engine/ops/along.h"
 #include "engine/ops/ops.h"

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/core/device.h"
-#include "engine/core/dtype.h"
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"

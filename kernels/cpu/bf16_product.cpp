@@ -8,7 +8,6 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/work.h"
-#include "kernels/math/half.h"
 
 namespace mt {
 namespace {

@@ -4,7 +4,6 @@
 // A piece is one image, one group and one block of output positions. Its input is copied as
 // conv_layout.h says: shared, or by columns where the waste at the ends of short rows would cost
 // more. The gradient for the input is the same job, once for each phase of the stride.
-#include "kernels/conv.h"
 
 #include "kernels/cpu/conv_layout.h"
 #include "kernels/cpu/onednn_conv.h"

@@ -2,9 +2,6 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/narrow.h"
-#include "kernels/cpu/row_walk.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/cpu/transpose.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 

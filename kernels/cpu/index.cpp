@@ -1,7 +1,6 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/row_walk.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"

@@ -1,5 +1,4 @@
 // matmul.cpp -- the matrix product on CPUs: own kernels up to some size, oneDNN or OpenBLAS beyond
-#include "kernels/matmul.h"
 
 #include <omp.h>
 
@@ -12,7 +11,6 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/product.h"
 #include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/transpose.h"
 #include "kernels/cpu/work.h"

@@ -1,7 +1,6 @@
 // normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/simd_reduce.h"
-#include "kernels/ops.h"
 #include "kernels/verbs.h"
 
 namespace mt {

@@ -1,7 +1,6 @@
 // pool.cpp -- max pooling on CPUs: a register of windows at a time
 #include <type_traits>
 
-#include "kernels/conv.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/verbs.h"

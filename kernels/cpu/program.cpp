@@ -5,7 +5,6 @@
 #include "kernels/cpu/program.h"
 
 #include "kernels/cpu/native.h"
-#include "kernels/ops.h"
 #include "kernels/verbs.h"
 
 namespace mt {

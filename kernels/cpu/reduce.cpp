@@ -7,7 +7,6 @@
 // their dtype pass through a buffer in what they are calculated in.
 #include <type_traits>
 
-#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/narrow.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"

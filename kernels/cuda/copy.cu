@@ -4,7 +4,6 @@
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/verbs.h"
 #include "kernels/math/number.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {

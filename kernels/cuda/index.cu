@@ -4,7 +4,6 @@
 // one place in the dimensions along which values cannot meet; the other dimensions are "inside" it.
 // Few values in a line: one thread joins them one by one. Many: what they go to is sorted, and one
 // thread joins a run of values for the same cell.
-#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"

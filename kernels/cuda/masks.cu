@@ -2,7 +2,6 @@
 //
 // A block looks after kPart elements of a mask: it counts what is set between the beginning of
 // their piece and them, and then the place of each among what is set is known.
-#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prefix.h"
 #include "kernels/math/index_math.h"
 #include "kernels/verbs.h"

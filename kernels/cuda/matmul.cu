@@ -1,5 +1,4 @@
 // matmul.cu -- the matrix product on CUDA: own kernels for everything, cuBLAS for large float ones
-#include "kernels/matmul.h"
 
 #include <type_traits>
 

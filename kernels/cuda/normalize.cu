@@ -2,8 +2,6 @@
 #include "kernels/cuda/normalize.h"
 
 #include "kernels/cuda/team.h"
-#include "kernels/math/math.h"
-#include "kernels/math/number.h"
 #include "kernels/ops.h"
 #include "kernels/verbs.h"
 

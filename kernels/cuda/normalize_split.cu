@@ -8,7 +8,6 @@
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/normalize.h"
 #include "kernels/cuda/team.h"
-#include "kernels/math/number.h"
 #include "kernels/reductions.h"
 #include "kernels/view.h"
 
