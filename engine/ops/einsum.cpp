@@ -107,7 +107,7 @@ class Naming {
     Labels labels;
     for (char c : term) {
       for (int d = 0; c == kDots && d < dots_; ++d) labels.push(d);
-      if (c != kDots && owner_[c] < 0)
+      if (c != kDots && owner_[int(c)] < 0)
         fail("einsum: '{}' of the output '{}' occurs in no operand", c, spelled(term));
       if (c != kDots) labels.push(c);
     }
