@@ -14,9 +14,15 @@ local function check_image(op, x)
   return x
 end
 
---- A class of transforms: new(..) gives its options, apply(self, x) the image.
-local function transform(name, signature, doc, new, apply)
-  local of = class(name .. signature, doc, new)
+--- A class of transforms, whose options are fields: check(self), if given, sees to them, apply(self, x) changes images.
+local function transform(name, signature, doc, check, apply)
+  local of
+  of = class(name .. signature, doc, function(...)
+    local self = {}
+    for i, p in ipairs(core.parameters(of.__signature)) do self[p.name] = (select(i, ...)) end
+    if check then check(self) end
+    return self
+  end)
   of.__index = of -- fields of options that were left out are nil
   of.__call = function(self, x) return (apply(self, check_image(name, x))) end
   transforms[name] = of
@@ -65,10 +71,9 @@ local function between(op, what, value, default, positive)
   end
   return value
 end
---- A point {x, y} or nothing.
-local function point(op, what, value)
+--- Refuses what is no point {x, y}, nor nothing.
+local function check_point(op, what, value)
   if value ~= nil and #value ~= 2 then core.fail('%s: %s must be {x, y}, got %d numbers', op, what, #value) end
-  return value
 end
 
 -- ---- transforms of transforms ------------------------------------------------------------------------
@@ -108,19 +113,17 @@ end
 
 -- ---- values -----------------------------------------------------------------------------------------
 
-transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.',
-  function() return {} end,
+transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.', nil,
   function(_, x) return x.dtype == 'uint8' and x:float() / 255 or x end)
 
 transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: bool = false)',
   '(x - mean) / std, for each channel.',
-  function(mean, std, inplace)
-    local function column(values)
-      return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
+  function(self)
+    for _, name in ipairs{'mean', 'std'} do
+      local values = self[name]
+      self[name] = mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
     end
-    local self = {mean = column(mean), std = column(std), inplace = inplace}
     if self.std:eq(0):any() then core.fail 'Normalize: std has a 0' end
-    return self
   end,
   function(self, x)
     if not x.dtype:find 'float' then
@@ -138,24 +141,21 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
   end)
 
 transform('Grayscale', '(num_output_channels: int >= 1 <= 3 = 1)',
-  '0.2989 red + 0.587 green + 0.114 blue, in so many equal channels.',
-  function(n) return {n = n} end,
+  '0.2989 red + 0.587 green + 0.114 blue, in so many equal channels.', nil,
   function(self, x)
-    local gray = image.gray(x)
-    return self.n == 1 and gray or mt.cat({gray, gray, gray}, -3):narrow(-3, 1, self.n)
+    local gray, n = image.gray(x), self.num_output_channels
+    return n == 1 and gray or mt.cat({gray, gray, gray}, -3):narrow(-3, 1, n)
   end)
 
 transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|numbers = 0, ' ..
   'saturation: number|numbers = 0, hue: number|numbers = 0)',
   'Each by a random factor from max(0, 1 - v) to 1 + v, the hue turned by up to hue (at most 0.5), in random order.',
-  function(brightness, contrast, saturation, hue)
-    local self = {}
-    for name, value in pairs{brightness = brightness, contrast = contrast, saturation = saturation} do
+  function(self)
+    for name, value in pairs{brightness = self.brightness, contrast = self.contrast, saturation = self.saturation} do
       self[name] = value ~= 0 and range('ColorJitter', name, value, 1, 0) or nil
     end
-    self.hue = hue ~= 0 and range('ColorJitter', 'hue', hue, 0) or nil
+    self.hue = self.hue ~= 0 and range('ColorJitter', 'hue', self.hue, 0) or nil
     if self.hue and (self.hue[1] < -0.5 or self.hue[2] > 0.5) then core.fail 'ColorJitter: hue is at most 0.5' end
-    return self
   end,
   function(self, x)
     local names = {'brightness', 'contrast', 'saturation', 'hue'}
@@ -169,21 +169,23 @@ transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|nu
 
 transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil)',
   'A blur by a Gaussian whose deviation is drawn from {low, high} ({0.1, 2}); kernel sizes are odd, {width, height}.',
-  function(kernel_size, sigma)
-    local size = two('GaussianBlur', 'kernel_size', kernel_size)
+  function(self)
+    local size, sigma = two('GaussianBlur', 'kernel_size', self.kernel_size), self.sigma
     if size[1] % 2 ~= 1 or size[2] % 2 ~= 1 then core.fail 'GaussianBlur: kernel sizes must be odd' end
-    local s = type(sigma) == 'number' and {sigma, sigma} or sigma
-    return {size = size, sigma = between('GaussianBlur', 'sigma', s, {0.1, 2}, true)}
+    if type(sigma) == 'number' then sigma = {sigma, sigma} end
+    self.kernel_size, self.sigma = size, between('GaussianBlur', 'sigma', sigma, {0.1, 2}, true)
   end,
-  function(self, x) return image.blur(x, self.size[1], self.size[2], uniform(self.sigma[1], self.sigma[2])) end)
+  function(self, x)
+    return image.blur(x, self.kernel_size[1], self.kernel_size[2], uniform(self.sigma[1], self.sigma[2]))
+  end)
 
 transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ratio: numbers = nil, ' ..
   "value: number|numbers|'random' = 0, inplace: bool = false)",
   'With probability p a rectangle, of a share of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
   '({0.3, 3.3}), becomes value.',
-  function(p, scale, ratio, value, inplace)
-    return {p = p, scale = between('RandomErasing', 'scale', scale, {0.02, 0.33}),
-      ratio = between('RandomErasing', 'ratio', ratio, {0.3, 3.3}, true), value = value, inplace = inplace}
+  function(self)
+    self.scale = between('RandomErasing', 'scale', self.scale, {0.02, 0.33})
+    self.ratio = between('RandomErasing', 'ratio', self.ratio, {0.3, 3.3}, true)
   end,
   function(self, x)
     if not chance(self.p) then return x end
@@ -200,28 +202,28 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
 -- ---- parts of the image -----------------------------------------------------------------------------
 
 transform('CenterCrop', '([size]: int|ints)', 'The middle, {height, width}; what lies outside is 0.',
-  function(size) return {size = two('CenterCrop', 'size', size)} end,
+  function(self) self.size = two('CenterCrop', 'size', self.size) end,
   function(self, x) return image.center_crop(x, self.size[1], self.size[2]) end)
 
 transform('Pad', '([padding]: int|ints, fill: number = 0, ' ..
   "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
   'A border: one width, {left and right, top and bottom} or {left, top, right, bottom}.',
-  function(padding, fill, mode) return {sides = image.sides('Pad', padding), fill = fill, mode = mode} end,
-  function(self, x) return image.pad(x, self.sides, self.fill, self.mode) end)
+  function(self) self.padding = image.sides('Pad', self.padding) end,
+  function(self, x) return image.pad(x, self.padding, self.fill, self.padding_mode) end)
 
 transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_needed: bool = false, fill: number = 0, ' ..
   "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
   'A part of this size, {height, width}, at a random place, after padding.',
-  function(size, padding, pad_if_needed, fill, mode)
-    return {size = two('RandomCrop', 'size', size), sides = padding and image.sides('RandomCrop', padding),
-      pad_if_needed = pad_if_needed, fill = fill, mode = mode}
+  function(self)
+    self.size = two('RandomCrop', 'size', self.size)
+    self.padding = self.padding and image.sides('RandomCrop', self.padding)
   end,
   function(self, x)
-    if self.sides then x = image.pad(x, self.sides, self.fill, self.mode) end
+    if self.padding then x = image.pad(x, self.padding, self.fill, self.padding_mode) end
     local h, w = self.size[1], self.size[2]
     if self.pad_if_needed then
       local dw, dh = math.max(w - x:size(-1), 0), math.max(h - x:size(-2), 0)
-      if dw + dh > 0 then x = image.pad(x, {dw, dh, dw, dh}, self.fill, self.mode) end
+      if dw + dh > 0 then x = image.pad(x, {dw, dh, dw, dh}, self.fill, self.padding_mode) end
     end
     if x:size(-2) < h or x:size(-1) < w then
       core.fail('RandomCrop: the image is %d x %d, smaller than %d x %d', x:size(-2), x:size(-1), h, w)
@@ -229,12 +231,10 @@ transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_need
     return image.crop(x, whole(0, x:size(-2) - h), whole(0, x:size(-1) - w), h, w)
   end)
 
-transform('RandomHorizontalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Left and right exchanged with probability p.',
-  function(p) return {p = p} end,
+transform('RandomHorizontalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Left and right exchanged with probability p.', nil,
   function(self, x) return chance(self.p) and x:flip{-1} or x end)
 
-transform('RandomVerticalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Top and bottom exchanged with probability p.',
-  function(p) return {p = p} end,
+transform('RandomVerticalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Top and bottom exchanged with probability p.', nil,
   function(self, x) return chance(self.p) and x:flip{-2} or x end)
 
 -- ---- other sizes, turned images ----------------------------------------------------------------------
@@ -243,40 +243,41 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
   'antialias: bool = true)',
   'To {height, width}; one number is the shorter side, the longer at most max_size. antialias: smaller images are ' ..
   'averages.',
-  function(size, mode, max_size, antialias)
-    local pair = two('Resize', 'size', size)
-    return {size = type(size) == 'table' and #size > 1 and pair or pair[1], mode = mode, max_size = max_size,
-      antialias = antialias}
+  function(self)
+    local size, pair = self.size, two('Resize', 'size', self.size)
+    self.size = type(size) == 'table' and #size > 1 and pair or pair[1]
   end,
   function(self, x)
     local h, w = image.resized_size(x, self.size, self.max_size)
-    return image.resize(x, h, w, self.mode, self.antialias)
+    return image.resize(x, h, w, self.interpolation, self.antialias)
   end)
 
 transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: numbers = nil, ' ..
   "interpolation: 'bilinear'|'nearest' = 'bilinear', antialias: bool = true)",
   'A random part, of a share of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), brought ' ..
   'to a size.',
-  function(size, scale, ratio, mode, antialias)
+  function(self)
     local op = 'RandomResizedCrop'
-    return {size = two(op, 'size', size), ratio = between(op, 'ratio', ratio, {3 / 4, 4 / 3}, true),
-      scale = between(op, 'scale', scale, {0.08, 1}), mode = mode, antialias = antialias}
+    self.size, self.scale = two(op, 'size', self.size), between(op, 'scale', self.scale, {0.08, 1})
+    self.ratio = between(op, 'ratio', self.ratio, {3 / 4, 4 / 3}, true)
   end,
   function(self, x)
     local top, left, h, w = image.part(x, self.scale, self.ratio, uniform, whole)
-    return image.resize(image.crop(x, top, left, h, w), self.size[1], self.size[2], self.mode, self.antialias)
+    return image.resize(image.crop(x, top, left, h, w), self.size[1], self.size[2], self.interpolation,
+      self.antialias)
   end)
 
 transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest'|'bilinear' = 'nearest', " ..
   'expand: bool = false, center: numbers = nil, fill: number = 0)',
   'Turned counter-clockwise by a random angle, from -degrees to degrees, around center {x, y}; expand: the whole ' ..
   'turned image fits in.',
-  function(degrees, mode, expand, center, fill)
-    return {degrees = range('RandomRotation', 'degrees', degrees, 0), mode = mode, expand = expand,
-      center = point('RandomRotation', 'center', center), fill = fill}
+  function(self)
+    self.degrees = range('RandomRotation', 'degrees', self.degrees, 0)
+    check_point('RandomRotation', 'center', self.center)
   end,
   function(self, x)
-    return image.rotate(x, uniform(self.degrees[1], self.degrees[2]), self.mode, self.expand, self.center, self.fill)
+    local angle = uniform(self.degrees[1], self.degrees[2])
+    return image.rotate(x, angle, self.interpolation, self.expand, self.center, self.fill)
   end)
 
 transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil, scale: numbers = nil, ' ..
@@ -284,11 +285,12 @@ transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil,
   'center: numbers = nil)',
   'A random turn, shift of up to translate {x, y} of the sides, factor in scale and shear in degrees ({x low, ' ..
   'x high, y low, y high}).',
-  function(degrees, translate, scale, shear, mode, fill, center)
+  function(self)
     local op = 'RandomAffine'
-    return {degrees = range(op, 'degrees', degrees, 0), translate = point(op, 'translate', translate),
-      scale = between(op, 'scale', scale, nil, true), shear = shear and range(op, 'shear', shear, 0), mode = mode,
-      fill = fill, center = point(op, 'center', center)}
+    check_point(op, 'translate', self.translate)
+    check_point(op, 'center', self.center)
+    self.degrees, self.scale = range(op, 'degrees', self.degrees, 0), between(op, 'scale', self.scale, nil, true)
+    self.shear = self.shear and range(op, 'shear', self.shear, 0)
   end,
   function(self, x)
     local angle = uniform(self.degrees[1], self.degrees[2])
@@ -302,7 +304,8 @@ transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil,
       shear_x = uniform(self.shear[1], self.shear[2])
       if self.shear[3] then shear_y = uniform(self.shear[3], self.shear[4]) end
     end
-    return image.affine(x, angle, {dx, dy}, factor, {shear_x, shear_y}, self.mode, self.fill, self.center)
+    return image.affine(x, angle, {dx, dy}, factor, {shear_x, shear_y}, self.interpolation, self.fill,
+      self.center)
   end)
 
 return core.strict(transforms, 'mt.data.transforms')
