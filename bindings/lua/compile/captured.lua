@@ -7,6 +7,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local records = require('mtorch.compile.map').records
 local getupvalue = debug.getupvalue
+local each_upvalue = require('mtorch.core.util').upvalues
 
 local captured = {}
 
@@ -167,9 +168,7 @@ end
 
 --- The user's function in one of the library's, as in a compiled step.
 local function visit_wrapped(list, f, name, seen)
-  for i = 1, 255 do
-    local upvalue, value = getupvalue(f, i)
-    if not upvalue then break end
+  for _, _, value in each_upvalue(f) do
     if type(value) == 'table' then value = rawget(value, 'f') end
     if type(value) == 'function' and not is_own(value) then visit(list, value, name, seen) end
   end
@@ -182,9 +181,7 @@ local function visit_function(list, f, name, seen)
   seen[f] = true
   if is_own(f) then return visit_wrapped(list, f, name, seen) end
   list.functions[#list.functions + 1] = f
-  for i = 1, 255 do
-    local upvalue, value = getupvalue(f, i)
-    if not upvalue then break end
+  for i, upvalue, value in each_upvalue(f) do
     list.upvalues[#list.upvalues + 1] = {f = f, i = i, value = value, name = upvalue, id = debug.upvalueid(f, i)}
     visit(list, value, upvalue, seen)
   end

@@ -1,6 +1,7 @@
 -- explain.lua -- mt.explain: what was traced and compiled, and how a call ran: loops, threads, memory
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local compiled = require 'mtorch.compile.map'
 local parts = require('mtorch.compile.trace').parts
 
@@ -235,9 +236,9 @@ local function describe_fuse(f, record, text, options, ...)
 end
 
 local function upvalue_of(f, name)
-  for i = 1, f and 255 or 0 do
-    local found, value = debug.getupvalue(f, i)
-    if not found or found == name then return value end
+  if not f then return end
+  for _, found, value in util.upvalues(f) do
+    if found == name then return value end
   end
 end
 

@@ -1,5 +1,6 @@
 -- source.lua -- where the source of a Lua function stands, and which of the functions there it is
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 local parts = core.grid_kernel()
 
 local source = {}
@@ -55,11 +56,8 @@ end
 
 local function upvalues_of(fn)
   local names = {}
-  while true do
-    local name = debug.getupvalue(fn, #names + 1)
-    if not name then return names end
-    names[#names + 1] = name
-  end
+  for i, name in util.upvalues(fn) do names[i] = name end
+  return names
 end
 
 --- The texts that a chunk may have had.

@@ -63,6 +63,13 @@ function util.number_text(value, digits)
   end))
 end
 
+local function next_upvalue(f, i)
+  local name, value = debug.getupvalue(f, i + 1)
+  if name then return i + 1, name, value end
+end
+--- `for i, name, value in util.upvalues(f) do`: what a function captures.
+function util.upvalues(f) return next_upvalue, f, 0 end
+
 -- Text --------------------------------------------------------------------------------------------
 
 --- The number of characters (code points) of a UTF-8 text.

@@ -156,10 +156,7 @@ function Packer:call(node, f, path) -- the node of a function
   end
   node.kind, node.code, node.cells = 'function', string.dump(f), {}
   local place = 'the function at ' .. core.place_of(f)
-  local i = 1
-  while true do
-    local name, value = debug.getupvalue(f, i)
-    if not name then break end
+  for i, name, value in util.upvalues(f) do
     local id = debug.upvalueid(f, i)
     local cell = self.cells[id]
     if not cell then
@@ -168,7 +165,6 @@ function Packer:call(node, f, path) -- the node of a function
       cell.value = self:value(value, ("upvalue '%s' of %s"):format(name, place))
     end
     node.cells[i] = cell
-    i = i + 1
   end
   local env = getfenv(f)
   if env ~= _G then node.env = self:value(env, 'the environment of ' .. place) else self:globals_of(f) end

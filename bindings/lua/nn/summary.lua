@@ -130,18 +130,15 @@ end
 --- The sizes of a tensor as text.
 local function sizes_text(x) return x and tostring(x.shape) or '-' end
 
-local function count_text(n)
-  for _, unit in ipairs{{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}} do
+--- n in the first of these units that it has, or nothing.
+local function in_units(n, units)
+  for _, unit in ipairs(units) do
     if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
   end
-  return class.thousands(n)
 end
-
+local function count_text(n) return in_units(n, {{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}}) or class.thousands(n) end
 local function bytes_text(n)
-  for _, unit in ipairs{{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}} do
-    if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
-  end
-  return ('%d B'):format(n)
+  return in_units(n, {{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}}) or ('%d B'):format(n)
 end
 
 --- A row for each module, depth first; `counted` are parameters that stand in a row above.

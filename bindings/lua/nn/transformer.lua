@@ -13,6 +13,15 @@ local transformer = {}
 
 local function same(...) return ... end
 
+--- The forward of a class: body(self, ..) with what the signature of a call binds.
+local function forward(made, arguments, body)
+  local bind = core.declare(('%s(%s)'):format(made.__name, arguments), 'What a call takes.', same)
+  function made:forward(...)
+    if type(self) ~= 'table' then class.refuse_inputs(self) end
+    return body(self, bind(...))
+  end
+end
+
 local kLayer = 'd_model: int >= 1, nhead: int >= 1, dim_feedforward: int >= 1 = 2048, ' ..
   "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', layer_norm_eps: number = 1e-5, " ..
   'batch_first: bool = false, norm_first: bool = false, bias: bool = true'
@@ -69,13 +78,10 @@ transformer.TransformerEncoderLayer = layer('TransformerEncoderLayer',
   'y = layer(src, {src_mask=, src_key_padding_mask=, is_causal=false}): self-attention and two linear maps, each ' ..
   'with a residual and layer normalisation, over [length x batch x d_model]. Masks as of nn.MultiheadAttention.',
   {'self_attn'})
-local bind_layer = core.declare('TransformerEncoderLayer(src: tensor, src_mask: tensor = nil, ' ..
-  'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
-function transformer.TransformerEncoderLayer:forward(...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local x, mask, padding, causal = bind_layer(...)
-  return residual(self, 2, residual(self, 1, x, self_attention, mask, padding, causal), feed_forward)
-end
+forward(transformer.TransformerEncoderLayer, 'src: tensor, src_mask: tensor = nil, ' ..
+  'src_key_padding_mask: tensor = nil, is_causal: bool = false', function(self, x, mask, padding, causal)
+    return residual(self, 2, residual(self, 1, x, self_attention, mask, padding, causal), feed_forward)
+  end)
 
 transformer.TransformerDecoderLayer = layer('TransformerDecoderLayer',
   'y = layer(tgt, memory, {tgt_mask=, memory_mask=, tgt_key_padding_mask=, memory_key_padding_mask=, ' ..
@@ -84,14 +90,12 @@ transformer.TransformerDecoderLayer = layer('TransformerDecoderLayer',
 local kDecoder = 'tgt: tensor, memory: tensor, tgt_mask: tensor = nil, memory_mask: tensor = nil, ' ..
   'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, tgt_is_causal: bool = false, ' ..
   'memory_is_causal: bool = false'
-local bind_decoder_layer = core.declare(('TransformerDecoderLayer(%s)'):format(kDecoder), 'What a call takes.', same)
-function transformer.TransformerDecoderLayer:forward(...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder_layer(...)
-  x = residual(self, 1, x, self_attention, mask, padding, causal)
-  x = residual(self, 2, x, cross_attention, memory, memory_mask, memory_padding, memory_causal)
-  return residual(self, 3, x, feed_forward)
-end
+forward(transformer.TransformerDecoderLayer, kDecoder,
+  function(self, x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal)
+    x = residual(self, 1, x, self_attention, mask, padding, causal)
+    x = residual(self, 2, x, cross_attention, memory, memory_mask, memory_padding, memory_causal)
+    return residual(self, 3, x, feed_forward)
+  end)
 
 --- A stack of copies of one layer.
 local function stack(name, doc)
@@ -109,28 +113,20 @@ local function stack(name, doc)
   return made
 end
 
-transformer.TransformerEncoder = stack('TransformerEncoder',
-  'y = encoder(src, {mask=, src_key_padding_mask=, is_causal=false}): num_layers copies of the layer, then norm.')
-local bind_encoder = core.declare('TransformerEncoder(src: tensor, mask: tensor = nil, ' ..
-  'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
-function transformer.TransformerEncoder:forward(...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local x, mask, padding, causal = bind_encoder(...)
-  for k = 1, #self.layers do x = self.layers[k](x, mask, padding, causal) end
+--- x through all layers, each with the other arguments, and the norm.
+local function through_layers(self, x, ...)
+  for k = 1, #self.layers do x = self.layers[k](x, ...) end
   return self.norm and self.norm(x) or x
 end
 
+transformer.TransformerEncoder = stack('TransformerEncoder',
+  'y = encoder(src, {mask=, src_key_padding_mask=, is_causal=false}): num_layers copies of the layer, then norm.')
+forward(transformer.TransformerEncoder, 'src: tensor, mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
+  'is_causal: bool = false', through_layers)
+
 transformer.TransformerDecoder = stack('TransformerDecoder',
   'y = decoder(tgt, memory, {..}), options as of nn.TransformerDecoderLayer: num_layers copies of it, then norm.')
-local bind_decoder = core.declare(('TransformerDecoder(%s)'):format(kDecoder), 'What a call takes.', same)
-function transformer.TransformerDecoder:forward(...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder(...)
-  for k = 1, #self.layers do
-    x = self.layers[k](x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal)
-  end
-  return self.norm and self.norm(x) or x
-end
+forward(transformer.TransformerDecoder, kDecoder, through_layers)
 
 local Transformer = class.class('Transformer')
 class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
@@ -156,17 +152,15 @@ class.options_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhe
       end
     end
   end)
-local bind_transformer = core.declare('Transformer(src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
+forward(Transformer, 'src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
   'tgt_mask: tensor = nil, memory_mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
   'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, src_is_causal: bool = false, ' ..
-  'tgt_is_causal: bool = false, memory_is_causal: bool = false)', 'What a call takes.', same)
-function Transformer:forward(...)
-  if type(self) ~= 'table' then class.refuse_inputs(self) end
-  local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_causal, tgt_causal,
-    memory_causal = bind_transformer(...)
-  local memory = self.encoder(src, src_mask, src_padding, src_causal)
-  return (self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_padding, memory_padding, tgt_causal, memory_causal))
-end
+  'tgt_is_causal: bool = false, memory_is_causal: bool = false',
+  function(self, src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_causal,
+      tgt_causal, memory_causal)
+    local memory = self.encoder(src, src_mask, src_padding, src_causal)
+    return (self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_padding, memory_padding, tgt_causal, memory_causal))
+  end)
 Transformer.generate_square_subsequent_mask = core.declare('generate_square_subsequent_mask(n: int >= 1)',
   'A float mask [n x n]: -inf where a key comes after the query, else 0.',
   function(n) return mt.full({n, n}, -math.huge):triu(1) end)

@@ -167,6 +167,7 @@ binary.floor_divide = floor_divided
 binary.trunc_divide = trunc_divided
 binary.remainder = remainder
 function binary.fmod(g, x, y) return g.Mod(x, y, {fmod = 1}) end
+function binary.lerp(g, x, y, a) return x + g:cast(a.weight, x.dtype) * (y - x) end
 function binary.pow(_, x, y) return x ^ y end
 function binary.float_power(_, x, y) return x ^ y end
 local function extreme(g, op, x, y)
@@ -269,10 +270,6 @@ function entries.where(g, a, call)
     core.fail('onnx.export: where(condition) alone has a size that depends on the data; give x and y')
   end
   return g.Where(g:cast(a.condition, 'bool'), g:cast(a.x, call.dtype), g:cast(a.y, call.dtype))
-end
-function entries.lerp(g, a, call)
-  local x, y = g:cast(a.x, call.dtype), g:cast(a.y, call.dtype)
-  return x + g:cast(a.weight, x.dtype) * (y - x)
 end
 for name, op in pairs{addcmul = 'Mul', addcdiv = 'Div'} do
   entries[name] = function(g, a, call)

@@ -78,9 +78,8 @@ local function labels_of(net)
     end
   end
   if class.is_module(net) then add(net, '') end
-  for i = 1, type(net) == 'function' and 60 or 0 do
-    local name, value = debug.getupvalue(net, i)
-    if not name then break end
+  if type(net) ~= 'function' then return labels end
+  for _, name, value in util.upvalues(net) do
     if class.is_module(value) then add(value, name .. '.') end
     if name ~= '' and mt.is_tensor(value) then labels[core.identity(value)] = name end
   end

@@ -122,9 +122,8 @@ function entries.matrix_power(g, a)
 end
 
 --- Distances of rows, by differences: exact for rows that are close.
-function entries.cdist(g, a, call)
-  local x, y = g:cast(a.x, call.dtype), g:cast(a.y, call.dtype)
+product('cdist', function(g, x, y, a)
   return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})
-end
+end)
 
 return entries
