@@ -43,7 +43,7 @@ bool is_written(const Entry& e, int i) {
 }
 
 /// The tensors among the arguments, in lists too: `f(tensor)` returns what takes their place.
-template <class F> void each_tensor(lua_State* L, const Entry& e, int top, const F& f) {
+void each_tensor(lua_State* L, const Entry& e, int top, const auto& f) {
   for (int i = 1; i <= top; ++i) {
     if (is_written(e, i)) continue;
     if (const Tensor* t = tensor_at(L, i)) {

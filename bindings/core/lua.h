@@ -180,7 +180,7 @@ class Args {
   }
   int self() const { return lua_settop(L, 1), 1; }
   /// Gives the table on top of the stack a field.
-  template <class T> void set(const char* key, const T& value) const {
+  void set(const char* key, const auto& value) const {
     push(value);
     lua_setfield(L, -2, key);
   }
@@ -244,12 +244,12 @@ void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
 std::string describe(lua_State* L, int index);
 /// Calls f(key), with the value on top of the stack, for each string key of the table at `index`.
-template <class F> void each_named(lua_State* L, int index, const F& f) {
+void each_named(lua_State* L, int index, const auto& f) {
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
 }
 /// Calls f(k), with the value on top of the stack, for each entry 1..n of the list at `index`.
-template <class F> void each_entry(lua_State* L, int index, const F& f) {
+void each_entry(lua_State* L, int index, const auto& f) {
   for (int k = 1, n = int(lua_objlen(L, index)); k <= n; ++k) {
     lua_rawgeti(L, index, k);
     f(k);

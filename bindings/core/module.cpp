@@ -175,7 +175,7 @@ int declare(Args& a) {
 }
 
 /// Pushes a table with what operations, reductions and scans have in common.
-template <class Info> void push_info(Args& a, const Info& info, int params) {
+void push_info(Args& a, const auto& info, int params) {
   std::vector<std::string_view> names;
   std::vector<double> values;
   for (int k = 0; k < params; ++k)

@@ -52,7 +52,7 @@ class Parcel::Writer {
 
  private:
   void tag(Tag t) { to_.bytes_ += char(t); }
-  template <class T> void raw(T x) {
+  void raw(auto x) {
     char bytes[sizeof x];
     std::memcpy(bytes, &x, sizeof x);
     to_.bytes_.append(bytes, sizeof x);

@@ -30,13 +30,13 @@ class Registry {
   void both(const Entry& e);
   /// Another name for what has this one; nothing when nothing has.
   void alias(const std::string& other, const std::string& of);
-  template <class List> void functions(const List& list) {
+  void functions(const auto& list) {
     for (const Entry& e : list) function(e);
   }
-  template <class List> void methods(const List& list) {
+  void methods(const auto& list) {
     for (const Entry& e : list) method(e);
   }
-  template <class List> void add_with_method(const List& list) {
+  void add_with_method(const auto& list) {
     for (const Entry& e : list) both(e);
   }
 

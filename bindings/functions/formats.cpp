@@ -18,7 +18,7 @@ namespace {
 
 /// f(text) of a whole file, unpacked where it is gzip; errors begin with the operation and the path.
 /// A plain file lies in memory of a tensor meanwhile, which is not filled with zeros first.
-template <class F> auto parsed(const char* operation, const std::string& path, const F& f) {
+auto parsed(const char* operation, const std::string& path, const auto& f) {
   Bytes bytes(open_regular(operation, path));
   return reading(operation, path, "", [&] {
     if (bytes.packed()) return f(std::string_view(bytes.rest()));

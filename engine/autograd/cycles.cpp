@@ -30,7 +30,7 @@ bool OwnerGraph::all_known(const Vertex& t) {
 }
 
 /// Calls `see` with each vertex that this one owns.
-template <class See> void OwnerGraph::each(const Vertex& t, const See& see) {
+void OwnerGraph::each(const Vertex& t, const auto& see) {
   const auto see_tensor = [&](TensorImpl* x) {
     Vertex next;
     next.tensor = x;

@@ -35,7 +35,7 @@ class OwnerGraph {
     std::vector<const void*> owners;
   };
   static bool all_known(const Vertex&);
-  template <class See> static void each(const Vertex&, const See&);
+  static void each(const Vertex&, const auto&);
   std::unordered_map<const void*, Vertex> vertices_;
   std::vector<const void*> order_;
 };

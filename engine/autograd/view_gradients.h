@@ -40,7 +40,7 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
 /// The same for any view of x's storage, also where it reaches beyond x.
 void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views_split.cpp
 /// A view where `at` takes the region of x to that of the view.
-template <class At> Tensor seen_at(const NodeType& type, const Tensor& x, const At& at) {
+Tensor seen_at(const NodeType& type, const Tensor& x, const auto& at) {
   const TensorGeometry r = at(geometry_of(x));
   Tensor out = view_of(x, r.size, r.stride, r.offset);
   if (wants_grad(x)) record_view(type, out, x, at(all_of(x.shape())));

@@ -205,7 +205,7 @@ class StepRecorder : public Recording {
   void checks(const IndexBound&) override;
   void reads_element() override;
   /// A verb is called with this argument.
-  template <class Argument> void add(Verb, StepCall::Run, const Device&, const Argument&);
+  void add(Verb, StepCall::Run, const Device&, const auto&);
   /// The call of a program, a Run.
   static bool run_program(const Device&, const void* run);
   /// It was called.

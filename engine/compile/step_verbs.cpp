@@ -72,8 +72,7 @@ Table tables[2];   // of the CPU, of a GPU
 std::mutex guard;  // other threads' calls pass through
 
 /// The call, recorded where this thread records.
-template <class A, class Call>
-auto recorded(Verb verb, StepCall::Run run, const Device& device, const A& a, const Call& call) {
+auto recorded(Verb verb, StepCall::Run run, const Device& device, const auto& a, const auto& call) {
   StepRecorder* const r = StepRecorder::current();
   if (r) r->add(verb, run, device, a);
   if constexpr (std::is_same_v<decltype(call()), bool>) {

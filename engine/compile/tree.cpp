@@ -75,7 +75,7 @@ Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& 
 }
 
 /// `reduce` of x as [outer, n, inner] in what `dtype` is calculated in; a copy of a single element.
-template <class Reduce> Tensor along(const Tensor& x, int dim, Dtype dtype, const Reduce& reduce) {
+Tensor along(const Tensor& x, int dim, Dtype dtype, const auto& reduce) {
   Shape shape = x.shape(), lines{1, shape[dim], 1};
   for (int d = 0; d < shape.size(); ++d)
     if (d != dim) lines[d < dim ? 0 : 2] *= shape[d];

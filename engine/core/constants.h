@@ -10,7 +10,7 @@ namespace mt {
 
 /// The tensor that `write(T* to)` fills. What it writes may depend on shapes and options, on elements of
 /// tensors only where those were asked for by `item`: a recorded step keeps the numbers.
-template <class T, class Write> Tensor constants(const Shape& shape, const Write& write) {
+template <class T> Tensor constants(const Shape& shape, const auto& write) {
   const Tensor x = empty(shape, dtype_of<T>);
   write(x.data_as<T>());
   tell_constant(x);

@@ -11,7 +11,7 @@ inline void require_openblas(const char* name) {
 }
 
 /// Calls a verb of the CPU; throws Error where it left its result undone for want of OpenBLAS.
-template <class Verb> void with_openblas(const char* name, const Verb& verb) {
+void with_openblas(const char* name, const auto& verb) {
   const int before = openblas::vain();
   verb();
   if (openblas::vain() != before) require_openblas(name);

@@ -21,7 +21,7 @@ struct Path;
 /// is asked the first time.
 class Scope {
  public:
-  template <class Name> Scope(Kind kind, uint64_t key, const Name& name) {
+  Scope(Kind kind, uint64_t key, const auto& name) {
     if (on && open(kind, key)) [[unlikely]]
       call_it(name());
   }

@@ -47,7 +47,7 @@ int get_num_threads();
 void set_num_threads(int64_t n);
 
 /// f as the body of a new thread that starts with this one's defaults.
-template <class F> auto inheriting(F f) {
+auto inheriting(auto f) {
   return [given = ThreadDefaults(thread_state), f = std::move(f)]() mutable {
     static_cast<ThreadDefaults&>(thread_state) = given;
     f();

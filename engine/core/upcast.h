@@ -18,7 +18,7 @@ inline Tensor to_compute_dtype(const Tensor& x) {
 void round_into(const Tensor& out, const Tensor& wide);
 
 /// `f(out)` for an `out` that is read and written, in the dtype that is calculated in.
-template <class F> void in_compute_dtype(const Tensor& out, const F& f) {
+void in_compute_dtype(const Tensor& out, const auto& f) {
   if (!is_narrow(out.dtype())) return f(out);
   const Tensor computed = to_compute_dtype(out);
   f(computed);

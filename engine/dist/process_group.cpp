@@ -116,7 +116,7 @@ struct Buffer {
     each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
   }
   /// Calls f(tensor, its part of the buffer).
-  template <class F> void each(const TensorList& list, F f) const {
+  void each(const TensorList& list, auto f) const {
     int64_t at = 0;
     for (const Tensor& x : list) {
       f(x, reshape(view_of(data, {x.numel()}, {1}, at), x.shape()));
@@ -129,7 +129,7 @@ struct Buffer {
 };
 
 /// Calls f with the tensors of each dtype that occurs.
-template <class F> void by_dtype(const TensorList& list, F f) {
+void by_dtype(const TensorList& list, auto f) {
   for (int d = 0; d < kDtypes; ++d) {
     TensorList some;
     for (const Tensor& x : list)

@@ -23,8 +23,7 @@ RegularFile open_regular(const char* operation, const std::string& path);
 std::string read_file(const char* operation, const std::string& path);
 /// f(), whose errors are told of a file: "npz: 'a.npz' is not a good npz file: ..", where `what` is
 /// " is not a good npz file".
-template <class F>
-auto reading(const char* operation, const std::string& path, const char* what, const F& f) {
+auto reading(const char* operation, const std::string& path, const char* what, const auto& f) {
   try {
     return f();
   } catch (const Error& e) {

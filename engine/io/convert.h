@@ -38,7 +38,7 @@ inline constexpr StoredType kStoredTypes[] = {
     {Stored::u64, Dtype::i64, "u8", "U64", "torch.uint64", "", 0}};
 
 /// The first type for which is(type), or null.
-template <class F> const StoredType* find_stored(const F& is) {
+const StoredType* find_stored(const auto& is) {
   for (const StoredType& t : kStoredTypes)
     if (is(t)) return &t;
   return nullptr;

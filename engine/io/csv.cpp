@@ -161,8 +161,7 @@ Names read_row(Cells& cells) {
 }
 
 /// Reads rows to the end: read(cells, k, row) reads a cell of the k-th wanted column. How many there were.
-template <class Read>
-size_t each_cell(Cells cells, const std::vector<int>& place, const Read& read) {
+size_t each_cell(Cells cells, const std::vector<int>& place, const auto& read) {
   std::string_view skipped;
   for (size_t row = 0;; ++row) {
     cells.skip_empty_lines();

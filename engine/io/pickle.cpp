@@ -97,7 +97,7 @@ class Machine {
   // ---- opcodes, by what they make; false where op is none of them
   void integer(int64_t x) { push(Kind::integer, x); }
   /// False where the number is too large for a T.
-  template <class T> static bool read(std::string_view digits, T& x) {
+  static bool read(std::string_view digits, auto& x) {
     const char* const last = digits.data() + digits.size();
     const auto [end, error] = std::from_chars(digits.data(), last, x);
     if (end != last || error == std::errc::invalid_argument)

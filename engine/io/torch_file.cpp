@@ -244,7 +244,7 @@ class TorchCalls : public PickleCalls {
 };
 
 /// Fills the tensors' views of storages that `read(storage, x, stored)` reads.
-template <class Read> void resolve(TorchFile& file, const TorchCalls& calls, const Read& read) {
+void resolve(TorchFile& file, const TorchCalls& calls, const auto& read) {
   std::map<std::pair<size_t, int>, Tensor> flat;
   for (size_t i = 0; i < calls.views.size(); ++i) {
     const View& v = calls.views[i];

@@ -40,7 +40,7 @@ Format read_format(std::string_view chunk) {
   return f;
 }
 
-template <class Sample> void read_samples(const Tensor& out, int64_t frames, const Sample& sample) {
+void read_samples(const Tensor& out, int64_t frames, const auto& sample) {
   const int64_t channels = out.size(0);
   float* const to = out.data_as<float>();
   for (int64_t i = 0; i < frames; ++i)

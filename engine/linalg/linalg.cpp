@@ -143,7 +143,7 @@ Checked inv_ex(const Tensor& a, bool check) {
 namespace {
 
 /// Calls f(matrix, element, whether its row was exchanged) for the elements of U's diagonals.
-template <class F> void each_pivot(const Lu& lu, const F& f) {
+void each_pivot(const Lu& lu, const auto& f) {
   const int64_t n = rows_of(lu.factors);
   for (int64_t i = 0; i < lu.pivots.numel(); ++i)
     f(i / n, lu.factors.at(i / n * n * n + i % n * (n + 1)),

@@ -135,8 +135,7 @@ const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
 
 /// Calls f(part, places) for each element of the kernel: its part of the patches, and the places of
 /// `whole` that it takes inside.
-template <class F>
-void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const F& f, int i = 0) {
+void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const auto& f, int i = 0) {
   if (i == p.windows) return f(part, whole);
   const Window& d = p.window[i];
   for (int64_t k = 0; k < d.kernel; ++k) {

@@ -78,7 +78,7 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 }
 
 /// f(0.0), f(1.0), .. f(n - 1).
-template <class F> Tensor on_cpu(int64_t n, Dtype dtype, const F& f) {
+Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
       parallel_strips(n, [&](int64_t i, int64_t end) {
@@ -88,7 +88,7 @@ template <class F> Tensor on_cpu(int64_t n, Dtype dtype, const F& f) {
   });
 }
 /// The same by an f that takes tensors too: what is on a GPU is made there, so that nobody waits.
-template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
+Tensor sequence(int64_t n, Dtype dtype, const Device& device, const auto& f) {
   if (is_cpu(device)) return on_cpu(n, dtype, f);
   return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - 1.0, Dtype::f64)), dtype);
 }

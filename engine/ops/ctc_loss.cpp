@@ -109,7 +109,7 @@ template <class T> Sequence<T> sequence(const Tensor& x, const Spelling& s, int6
 }
 
 /// Calls body(sequence, i) for all sequences of x.
-template <class Body> void each_sequence(const Tensor& x, const Spelling& s, const Body& body) {
+void each_sequence(const Tensor& x, const Spelling& s, const auto& body) {
   const double work = double(x.numel()) + double(x.size(0)) * double(s.labels.numel());
   std::atomic<bool> refused{false};  // a piece must not throw
   parallel(x.size(1), work > 2e4, [&](int64_t i) {

@@ -102,7 +102,7 @@ Tensor weighted(const Tensor& rows, const Tensor& factor) {
 }
 
 /// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
-template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
+void in_runs(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
                 row = std::max<int64_t>(x.size(1), 1);
   const int64_t step = std::max<int64_t>(most / row / each, 1) * each;

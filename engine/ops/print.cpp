@@ -96,7 +96,7 @@ class Printer {
       format_.width = std::max(format_.width, int(format_.text(row, i).size()));
     });
   }
-  template <class Body> void visit(const Tensor& x, const Body& body) {
+  void visit(const Tensor& x, const auto& body) {
     if (x.dim() == 0) return body(x, 0);
     for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (i < 0) continue;

@@ -56,8 +56,7 @@ struct KeptScan {
 };
 
 /// `f(x, d)` for x of at least one dimension: a 0-d tensor is a line of one element.
-template <class F>
-ValuesIndices at_least_1d(const char* name, const Tensor& x, int64_t dim, const F& f) {
+ValuesIndices at_least_1d(const char* name, const Tensor& x, int64_t dim, const auto& f) {
   const int d = wrap_dim(name, dim, x.dim());
   if (x.dim() > 0) return f(x, d);
   const ValuesIndices p = f(reshape(x, {1}), 0);

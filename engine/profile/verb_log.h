@@ -42,7 +42,7 @@ inline bool watched() { return logging || VerbCalls::current(); }
 
 /// The sizes that a verb's argument names; of reductions, scans and sorts the dimensions that they go
 /// along come last.
-template <class A> Shape extent_of(const A& a) {
+Shape extent_of(const auto& a) {
   Shape shape;
   if constexpr (requires { a.reduced_size; }) {
     shape = Shape(a.kept_size, a.kept);
@@ -72,7 +72,7 @@ template <class A> Shape extent_of(const A& a) {
   return shape;
 }
 /// Dtype and shape of what a verb works on.
-template <class A> std::string describe(const A& a) {
+std::string describe(const auto& a) {
   std::string dtype;
   if constexpr (requires { a.dtype; }) dtype = std::string(dtype_name(a.dtype)) + ' ';
   return dtype + to_string(extent_of(a));

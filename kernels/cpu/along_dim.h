@@ -19,7 +19,7 @@ inline bool side_by_side(const AlongDim& l) {
          !(l.in_step == 1 && l.out_step == 1);
 }
 /// Calls `body(first line, n)` for groups of up to `most` lines of one row, threads taking them.
-template <class Body> void each_lines(const AlongDim& l, int64_t most, const Body& body) {
+void each_lines(const AlongDim& l, int64_t most, const auto& body) {
   const int64_t lines = count(l.ndim, l.size), row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
   const int64_t groups = ceil_div(row, most);
   parallel(lines / row * groups, lines * l.n > kGrain, [&](int64_t i) {

@@ -9,7 +9,7 @@ inline namespace MT_ISA {
 namespace {
 
 /// Calls f(j, Pack) of as many elements of [0, n) as fill registers, of floats, and f(j, T) of the others.
-template <class T, class F> void each(int64_t n, const F& f) {
+template <class T> void each(int64_t n, const auto& f) {
   int64_t j = 0;
 #ifdef MT_HAS_PACKS
   if constexpr (sizeof(T) == 4)

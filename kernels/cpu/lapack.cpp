@@ -48,7 +48,7 @@ template <class T> struct Array {
 };
 
 /// Calls `routine(work, length, info)` twice: for the length of its workspace, then in earnest.
-template <class T, class Routine> int with_workspace(const Routine& routine, double least = 1) {
+template <class T> int with_workspace(const auto& routine, double least = 1) {
   T wish = 0;
   int query = -1, info = 0;
   routine(&wish, &query, &info);

@@ -42,13 +42,13 @@ template <class T> T near_angle(T x) {
 }
 
 template <> struct Formula<op::Sin> {
-  template <class T> static auto call(T x) { return math::core::near_sin(near_angle(x)); }
+  static auto call(auto x) { return math::core::near_sin(near_angle(x)); }
 };
 template <> struct Formula<op::Cos> {
-  template <class T> static auto call(T x) { return math::core::near_cos(near_angle(x)); }
+  static auto call(auto x) { return math::core::near_cos(near_angle(x)); }
 };
 template <> struct Formula<op::Tan> {
-  template <class T> static auto call(T x) { return math::core::near_tan(near_angle(x)); }
+  static auto call(auto x) { return math::core::near_tan(near_angle(x)); }
 };
 
 /// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what

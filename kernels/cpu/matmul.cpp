@@ -442,7 +442,7 @@ constexpr double kLongWork = 1.5e9;                         // multiply-adds bet
 constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
 
 /// Sums of very many terms, some after the others.
-template <class T, class F> void in_parts(const Product<T>& q, const F& compute) {
+template <class T> void in_parts(const Product<T>& q, const auto& compute) {
   if (q.k <= kLongSum) return compute(q);
   const double most = kLongWork / double(q.m) / double(q.n);
   const int64_t wanted = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);

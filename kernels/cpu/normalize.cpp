@@ -20,7 +20,7 @@ struct Two {
 /// `f(read, i, a, b)` adds its terms to a and b, which are packs or numbers as `read` says. The
 /// order of the additions depends on n alone: four packs of each, which every kRun elements are
 /// added to a double.
-template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
+template <class T> MT_HD Two sums(int64_t n, const auto& f) {
   constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
   Two total{0, 0};
   int64_t i = 0;

@@ -114,7 +114,7 @@ bool refuse(const char* name, const char* reason, const char* cure = kCure) {
 
 // ---- the file ------------------------------------------------------------------------------------
 
-template <class F> const char* find(void* file, F& member, const char* name) {
+const char* find(void* file, auto& member, const char* name) {
   void* found = dlsym(file, name);
   std::memcpy(&member, &found, sizeof found);
   return found ? nullptr : name;
@@ -224,7 +224,7 @@ Thread& this_thread() {
 bool version_2() { return the_library.major == 2; }
 
 /// A description by version 2: `init` fills the operation's struct. Null where oneDNN refuses.
-template <class Init> void* described(const Init& init, const void* forward = nullptr) {
+void* described(const auto& init, const void* forward = nullptr) {
   alignas(64) std::byte operation[kOperationRoom]{};
   void* description = nullptr;
   if (init(operation) != 0) return nullptr;

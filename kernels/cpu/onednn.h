@@ -105,7 +105,7 @@ class Primitive {
 };
 
 /// What `make` made for a key, which it did at the first use of at most `most` keys.
-template <size_t most, class Key, class Make> auto kept(const Key& key, const Make& make) {
+template <size_t most, class Key> auto kept(const Key& key, const auto& make) {
   static std::mutex guard;
   static std::map<Key, decltype(make())> all;
   const std::lock_guard lock(guard);

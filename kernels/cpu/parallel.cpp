@@ -50,7 +50,7 @@ void pause() {
 #endif
 }
 /// Whether `done()` came true within the time of spinning.
-template <class Done> bool spin(bool worth_it, const Done& done) {
+bool spin(bool worth_it, const auto& done) {
   if (done()) return true;
   if (!worth_it) return false;
   for (const auto end = std::chrono::steady_clock::now() + kSpin;;) {
@@ -139,7 +139,7 @@ void rouse() {
 }
 
 /// Computes groups of a job until none is left; how many. `finished` is told of each.
-template <class Finished> uint32_t work(uint32_t job, const Finished& finished) noexcept {
+uint32_t work(uint32_t job, const auto& finished) noexcept {
   const Piece piece = pool.piece.load(std::memory_order_acquire);
   const void* const body = pool.body.load(std::memory_order_acquire);
   const int64_t pieces = pool.pieces.load(std::memory_order_acquire);

@@ -96,7 +96,7 @@ __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_
 }
 
 /// body(plane) for each, so many of them in a piece that it is worth a turn.
-template <class Body> void each_plane(int64_t planes, int64_t cost, const Body& body) {
+void each_plane(int64_t planes, int64_t cost, const auto& body) {
   const int64_t together = larger(kGrain / larger(cost, 1), 1);
   parallel_chunks(planes, together, planes * cost > 2 * kGrain, [&](int64_t i, int64_t end) {
     for (; i < end && !mt_interrupted; ++i) body(i);

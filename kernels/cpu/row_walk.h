@@ -47,9 +47,9 @@ inline void move_rows(U* out, int64_t out_step, int64_t to, const U* in, int64_t
 
 /// The rows [first, end) of operands of at least two dimensions, in groups that lie evenly apart: calls
 /// `run(the offsets of the group's first row, how many rows)`; the next is stride[ndim - 2] further.
-template <int Operands, class Run>
+template <int Operands>
 void each_group(int64_t first, int64_t end, int ndim, const int64_t* size,
-                const int64_t* const (&stride)[Operands], const Run& run) {
+                const int64_t* const (&stride)[Operands], const auto& run) {
   const int across = ndim - 2;
   RowWalk<Operands> walk(first / size[across], across, size, stride);
   int64_t within = first % size[across];

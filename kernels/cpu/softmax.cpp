@@ -12,7 +12,7 @@ constexpr int64_t kRun = kExpRun;
 constexpr int64_t kLines = 16;  // that a thread takes together
 
 /// A pass of `f(in.., i)` into out, in runs; returns the sum of what `f` gives.
-template <class T, class F> double summed(int64_t n, T* out, const F& f) {
+template <class T> double summed(int64_t n, T* out, const auto& f) {
   double sum = 0;
   for (int64_t from = 0; from < n && !mt_interrupted; from += kRun) {
     const int64_t end = smaller(n, from + kRun);
@@ -70,18 +70,18 @@ template <class T> struct Tile {
   const int64_t n, step, width;
 
   /// Calls `row(its place)` for each.
-  template <class Row> void rows(const Row& row) const {
+  void rows(const auto& row) const {
     for (int64_t i = 0; i < n && !mt_interrupted; ++i) row(i * step);
   }
   /// out[at] = f(at, line) at every place.
-  template <class F> void fill(T* out, const F& f) const {
+  void fill(T* out, const auto& f) const {
     rows([&](int64_t row) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < width; ++j) out[row + j] = f(row + j, j);
     });
   }
   /// For each line `end` of the sum of f(at, line); `out`, if there is one, gets what is added.
-  template <class F, class End> void sums(T* out, T* sum, const F& f, const End& end) const {
+  void sums(T* out, T* sum, const auto& f, const auto& end) const {
     double all[kTile] = {};
     T buffer[kTile];
     rows([&](int64_t row) {
@@ -131,8 +131,7 @@ template <class T> struct Tile {
   }
 };
 
-template <class T, class SomeLines, class OneTile>
-void each(const Softmax& s, const SomeLines& lines, const OneTile& tile) {
+template <class T> void each(const Softmax& s, const auto& lines, const auto& tile) {
   T* out = static_cast<T*>(s.out);
   const T *in = static_cast<const T*>(s.in), *grad = static_cast<const T*>(s.grad);
   const bool spread = s.outer * s.n * s.inner > kGrain / 2;

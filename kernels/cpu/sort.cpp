@@ -55,8 +55,7 @@ template <class I> void read(const I* x, I* out, int64_t i, int64_t n) {
   __builtin_memcpy(out, x + i, sizeof(I) * n);
 }
 /// Calls `body(block, n)` with copies of x[i], .., x[end - 1], some at a time.
-template <class I, class Items, class Body>
-inline void each_block(const Items& x, int64_t i, int64_t end, const Body& body) {
+template <class I> inline void each_block(const auto& x, int64_t i, int64_t end, const auto& body) {
   I block[kBlock];
   for (; i < end; i += kBlock) {
     const int64_t n = smaller(kBlock, end - i);
@@ -176,8 +175,7 @@ template <class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_
 constexpr int64_t kFew = 32;
 /// The `few` smallest of x[i], .., x[end - 1], or all, sorted: each that is smaller than the largest
 /// so far is inserted.
-template <class I, class Items>
-void smallest_items(const Items& x, int64_t i, int64_t end, int64_t few, I* out) {
+template <class I> void smallest_items(const auto& x, int64_t i, int64_t end, int64_t few, I* out) {
   read(x, out, i, smaller(few, end - i));
   insertion_sort(out, smaller(few, end - i));
   each_block<I>(x, i + few, end, [&](const I* block, int64_t n) {
@@ -341,14 +339,13 @@ template <class K> struct LongLine {
 
   static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMostChunks), kChunk); }
   /// Calls `body(c, i, end)` for each chunk of n items.
-  template <class Body> static void each_chunk(int64_t n, const Body& body) {
+  static void each_chunk(int64_t n, const auto& body) {
     const int64_t chunk = chunk_of(n);
     parallel_chunks(n, chunk, true, [&](int64_t i, int64_t end) { body(i / chunk, i, end); });
   }
   /// Calls `body(block, digits, m)` for the items x[i], .., x[end - 1], m of them at a time.
-  template <class Items, class Body>
-  static void each_digit(const Digits<K>& digits, const Items& x, int64_t i, int64_t end,
-                         const Body& body) {
+  static void each_digit(const Digits<K>& digits, const auto& x, int64_t i, int64_t end,
+                         const auto& body) {
     each_block<I>(x, i, end, [&](I* block, int64_t m) {
       uint32_t digit[kBlock];
       const Digits<K> of = digits;
@@ -358,7 +355,7 @@ template <class K> struct LongLine {
   }
 
   /// Of every `step`-th of the keys.
-  template <class Items> static Range<K> range_of_some(const Items& x, int64_t n, int64_t step) {
+  static Range<K> range_of_some(const auto& x, int64_t n, int64_t step) {
     I one;
     read(x, &one, 0, 1);
     Range<K> range{key_in(one), key_in(one)};
@@ -368,7 +365,7 @@ template <class K> struct LongLine {
     }
     return range;
   }
-  template <class Items> Range<K> exact_range(const Items& x, int64_t n) const {
+  Range<K> exact_range(const auto& x, int64_t n) const {
     Range<K> range = range_of_some(x, n, n);
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
       Range<K> r = range;
@@ -382,8 +379,7 @@ template <class K> struct LongLine {
       range.include(table[2 * c], table[2 * c + 1]);
     return range;
   }
-  template <class Items>
-  void count_digits(const Digits<K>& digits, const Items& x, int64_t n) const {
+  void count_digits(const Digits<K>& digits, const auto& x, int64_t n) const {
     const int values = digits.values();
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
       uint32_t counts[4][1 << kBits];  // equal neighbours do not wait for each other
@@ -400,8 +396,7 @@ template <class K> struct LongLine {
   }
 
   /// Moves items with the digits first to last to their places, which the table has: `wanted` items.
-  template <class Items>
-  void move(const Digits<K>& digits, const Items& x, int64_t n, int first, int last, int64_t wanted,
+  void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t wanted,
             I* to) const {
     const int values = digits.values();
     const uint32_t least = uint32_t(first), most = uint32_t(last - first);
@@ -427,8 +422,7 @@ template <class K> struct LongLine {
 
   /// Sorts n items that belong to the places from `place` on; `to` and `other` have room for them.
   /// The range of the keys is guessed from a sample unless `exact`.
-  template <class Items>
-  void sort(const Items& x, int64_t n, int64_t place, I* to, I* other, bool exact) const {
+  void sort(const auto& x, int64_t n, int64_t place, I* to, I* other, bool exact) const {
     Range<K> range = range_of_some(x, n, exact ? n : n / kSample);
     if (range.least == range.most) range = exact_range(x, n);
     if (range.least == range.most) return write(x, place, n);
@@ -475,7 +469,7 @@ template <class K> struct LongLine {
     }
   }
 
-  template <class Items> void write(const Items& sorted, int64_t place, int64_t n) const {
+  void write(const auto& sorted, int64_t place, int64_t n) const {
     each_chunk(n, [&](int64_t, int64_t i, int64_t end) {
       int64_t at = place + i;
       each_block<I>(sorted, i, end, [&](const I* block, int64_t m) {
