@@ -309,7 +309,7 @@ bool Args::fits(const Param& p, int i) const {
       const std::string s = lua_tostring(L, i);
       return is(kind::string | kind::text) || (is(kind::dtype) && dtype_named(s) != Dtype::none) ||
              (is(kind::device) && (device(i), true)) ||
-             std::find(p.choices.begin(), p.choices.end(), s) != p.choices.end();
+             std::ranges::find(p.choices, s) != p.choices.end();
     }
     case LUA_TFUNCTION: return is(kind::function);
     case LUA_TTABLE: break;

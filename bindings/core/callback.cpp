@@ -235,7 +235,7 @@ bool Callback::let_go() {
   for (int i = 1; all && i <= n; ++i) {
     lua_rawgeti(L, list, i);
     const TensorImpl* t = tensor_left(L, -1)->impl();
-    if (std::find(tensors.begin(), tensors.end(), t) != tensors.end()) {
+    if (std::ranges::find(tensors, t) != tensors.end()) {
       push_environment(L, lua_gettop(L));
       lua_pushvalue(L, function);
       lua_rawseti(L, -2, id_);
@@ -254,7 +254,7 @@ bool Callback::let_go() {
   }
   for (Node* node : nodes) {
     auto& hooks = node->ensure_extra().hooks;
-    if (std::find(hooks.begin(), hooks.end(), watcher_) == hooks.end()) hooks.push_back(watcher_);
+    if (std::ranges::find(hooks, watcher_) == hooks.end()) hooks.push_back(watcher_);
   }
   luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(ref_, LUA_NOREF));
   return true;

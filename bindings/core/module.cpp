@@ -213,7 +213,7 @@ int check_options(Args& a) {
     if (lua_isnil(a.L, -1)) {
       std::vector<std::string> names;
       each_named(a.L, 3, [&](const std::string& name) { names.push_back(name); });
-      std::sort(names.begin(), names.end());
+      std::ranges::sort(names);
       const std::string close = nearest(names, key);
       fail("{}: unknown option '{}': {}", operation, key,
            close.empty() ? fmt::format("known are {}", fmt::join(names, ", "))

@@ -147,7 +147,7 @@ bool push_method(lua_State* L, const std::string& key) {
   std::vector<std::string> names = {"shape",   "dtype", "device", "grad", "requires_grad",
                                     "is_leaf", "ndim",  "T",      "mT"};
   each_named(L, lua_gettop(L), [&](const std::string& name) { names.push_back(name); });
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   const std::string close = nearest(names, key);
   const std::string said = advice(L, "tensor", key, {});
   luaL_getmetatable(L, "mtorch.module");

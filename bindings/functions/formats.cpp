@@ -92,7 +92,7 @@ int list_folder(Args& a) {
       names[folder].push_back(at->path().filename().string());
   }
   if (trouble) fail("{}: cannot read the folder '{}': {}", operation, path, trouble.message());
-  for (auto& list : names) std::sort(list.begin(), list.end());
+  for (auto& list : names) std::ranges::sort(list);
   return a.push(names[0], names[1]);
 }
 

@@ -145,7 +145,7 @@ TensorList call_backward(const Callback& callback, const std::string& name, int 
   TensorList found(at.size());
   for (int i = 1; i <= last; ++i) {
     const Tensor* t = tensor_at(L, top + i);
-    const auto place = std::find(at.begin(), at.end(), i);
+    const auto place = std::ranges::find(at, i);
     if (!t && lua_toboolean(L, top + i))
       fail("{}: backward returned {} for argument {}; a gradient is a tensor, or nil for none",
            name, describe(L, top + i), i);

@@ -87,7 +87,7 @@ struct Writer {
         refuse(fmt::format("has the key {}; keys of objects are strings", describe(L, -2)));
       keys.emplace_back(text_at(L, -2));
     }
-    std::sort(keys.begin(), keys.end());
+    std::ranges::sort(keys);
     text += '{';
     for (const std::string& key : keys) {
       if (text.back() != '{') text += ',';

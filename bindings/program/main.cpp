@@ -430,8 +430,8 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 2;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
   const auto says = [&](const char* word) {  // opening them takes milliseconds
-    return std::any_of(o.code.begin(), o.code.end(),
-                       [&](const std::string& c) { return c.find(word) != std::string::npos; });
+    return std::ranges::any_of(
+        o.code, [&](const std::string& c) { return c.find(word) != std::string::npos; });
   };
   if (!o.code.empty() && predefine(L, says("nn"), says("optim")) != 0) return 1;
   for (const std::string& name : o.libraries) {

@@ -124,8 +124,7 @@ struct Targets {
       if (all[i]->consumed) used_up = all[i]->type->name;
       for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
     }
-    std::sort(all.begin(), all.end(),
-              [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
+    std::ranges::sort(all, [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
     for (Node* n : all)
       if (nodes.count(n) || passes(*n)) needed.insert(n);
   }
@@ -224,7 +223,7 @@ class BackwardPass : public Walk {
     for (const auto& leaf : leaves_)
       if (leaf->hooks)
         for (const auto& hook : *leaf->hooks)
-          if (hook->group && std::find(groups.begin(), groups.end(), hook->group) == groups.end())
+          if (hook->group && std::ranges::find(groups, hook->group) == groups.end())
             groups.push_back(hook->group);
     for (const auto& group : groups) {
       std::vector<Ref<TensorImpl>> members;

@@ -117,7 +117,7 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
     const auto same = [&](const Tensor& x) {
       return x.defined() && x.impl()->storage == outputs[k].impl()->storage;
     };
-    const bool shared = std::any_of(inputs.begin(), inputs.end(), same) ||
+    const bool shared = std::ranges::any_of(inputs, same) ||
                         std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
     Tensor y = outputs[k].detach();
     if (shared) y = clone(y);

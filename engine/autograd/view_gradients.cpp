@@ -153,7 +153,7 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
   int64_t* kept = record(type, view, {&x}).keep_list<int64_t>(n);
   kept[0] = x.dim(), kept[1] = in_x.offset;
   kept = std::copy_n(x.impl()->size, x.dim(), kept + 2);
-  std::copy(in_x.stride.begin(), in_x.stride.end(), kept);
+  std::ranges::copy(in_x.stride, kept);
 }
 
 bool through_view(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {

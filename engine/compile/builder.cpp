@@ -431,7 +431,7 @@ void Expression::sort_by_rows() {
     if (computes(c)) key[i] = 3 * level[i] + (c.op == kReduce ? 2 : c.is_row ? 0 : 1);
     if (c.op == kReduce) ++level[i];
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key[a] < key[b]; });
+  std::ranges::stable_sort(order, [&](int a, int b) { return key[a] < key[b]; });
   std::vector<int16_t> place(n);
   std::vector<Instruction> sorted;
   for (size_t i = 0; i < n; ++i) {

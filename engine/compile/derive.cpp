@@ -246,8 +246,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);
   const size_t number =  // the first result that is no bool
-      size_t(std::find_if(outputs.begin(), outputs.end(), [](int id) { return id >= 0; }) -
-             outputs.begin());
+      size_t(std::ranges::find_if(outputs, [](int id) { return id >= 0; }) - outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
     int id = p.by_rows ? adjoint.of[inputs[k]] : gradient_by(b, k, outputs, g, inputs, forward);
@@ -258,7 +257,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
       if (p.by_rows) adjoint.add(inputs[k], id, !b.is_row(id));
       if (p.by_rows) id = adjoint.of[inputs[k]];
     }
-    const auto same = std::find(g.begin(), g.end(), id);
+    const auto same = std::ranges::find(g, id);
     if (!p.by_rows && same != g.end()) {
       result.passed.push_back({k, int(same - g.begin())});
       continue;

@@ -42,7 +42,7 @@ void note(const std::string& why) {
   const std::string place = host.where ? host.where() + ": " : "";
   std::string line = fmt::format("{}{}: {}", place, name ? name : "an operation", why);
   std::vector<std::string>& all = *Fuser::notes;
-  if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(std::move(line));
+  if (std::ranges::find(all, line) == all.end()) all.push_back(std::move(line));
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   }
   int number(double x, bool literal) {
     if (literal || (x == std::floor(x) && std::fabs(x) <= 64)) return builder.constant(x);
-    const auto at = std::find(numbers.begin(), numbers.end(), x);
+    const auto at = std::ranges::find(numbers, x);
     if (at != numbers.end()) return builder.number(int(at - numbers.begin()));
     numbers.push_back(x);
     return builder.number(int(numbers.size()) - 1);
@@ -146,7 +146,7 @@ void Fusion::compute(const std::vector<Tensor>& list) {
   std::vector<int> ids, place, used, read;
   for (const Tensor& x : list) {
     const int id = value_of(x)->id;
-    const auto at = std::find(ids.begin(), ids.end(), id);
+    const auto at = std::ranges::find(ids, id);
     place.push_back(int(at - ids.begin()));
     if (at == ids.end()) ids.push_back(id);
   }

@@ -109,8 +109,8 @@ bool StepReplay::shares_gradients() const {
   std::vector<const Storage*> gradients;
   for (const Guard& g : guards_)
     if (g.before == Before::same) gradients.push_back(g.tensor.impl()->grad->storage);
-  std::sort(gradients.begin(), gradients.end());
-  return std::adjacent_find(gradients.begin(), gradients.end()) != gradients.end();
+  std::ranges::sort(gradients);
+  return std::ranges::adjacent_find(gradients) != gradients.end();
 }
 
 bool StepReplay::Guard::takes(const TensorImpl* x) const {

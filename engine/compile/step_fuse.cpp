@@ -120,7 +120,7 @@ PartFacts facts_of(int op, int part) {
            (c.op >= LaneOp::compare && c.op != LaneOp::guard);
   };
   facts.arithmetic = lower(b.finish({made}, used).program(), Dtype::f32, lanes) &&
-                     std::all_of(lanes.code.begin(), lanes.code.end(), plain);
+                     std::ranges::all_of(lanes.code, plain);
   return facts;
 }
 
@@ -199,12 +199,10 @@ struct Group {
   std::vector<double> numbers;
 
   bool reads(int buffer) const {
-    return std::any_of(inputs.begin(), inputs.end(),
-                       [&](const Operand& o) { return o.use.buffer == buffer; });
+    return std::ranges::any_of(inputs, [&](const Operand& o) { return o.use.buffer == buffer; });
   }
   bool writes(int buffer) const {
-    return std::any_of(values.begin(), values.end(),
-                       [&](const Value& v) { return v.at.use.buffer == buffer; });
+    return std::ranges::any_of(values, [&](const Value& v) { return v.at.use.buffer == buffer; });
   }
   /// Whether a call has to come after this group's.
   bool stands_before(const StepCall& c) const {
@@ -417,7 +415,7 @@ std::string StepFuser::lines_of(const Group& g) const {
   std::vector<std::string> seen;
   for (size_t i : g.calls) {
     const std::string& w = calls[i].where;
-    if (w.empty() || std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
+    if (w.empty() || std::ranges::find(seen, w) != seen.end()) continue;
     const size_t colon = w.rfind(':') + 1;
     const bool same_file = !seen.empty() && w.substr(0, colon) == file;
     file = w.substr(0, colon);

@@ -39,7 +39,7 @@ StepReplay::StepReplay() = default;
 StepReplay::~StepReplay() = default;
 
 size_t StepReplay::graphs() const {
-  return std::count_if(graphs_.begin(), graphs_.end(), [](const auto& g) { return !!g; });
+  return std::ranges::count_if(graphs_, [](const auto& g) { return !!g; });
 }
 
 /// A graph has fixed pointers and numbers: from now on arguments that move and results are copied.

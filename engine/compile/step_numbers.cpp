@@ -129,7 +129,7 @@ std::vector<int> StepReplay::find_numbers(const StepReplay& other, const std::ve
   numbers_ = std::move(found);
   std::vector<int> used;
   for (const Number& n : numbers_)
-    if (std::find(used.begin(), used.end(), n.value) == used.end()) used.push_back(n.value);
+    if (std::ranges::find(used, n.value) == used.end()) used.push_back(n.value);
   return used;
 }
 

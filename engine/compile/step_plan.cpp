@@ -103,7 +103,7 @@ void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>&
         if (!is_free(from, i) || from == to || buffers[from].first >= i ||
             buffers[from].bytes != buffers[to].bytes || buffers[from].device != buffers[to].device)
           continue;
-        bool same = std::find(taken.begin(), taken.end(), from) == taken.end();
+        bool same = std::ranges::find(taken, from) == taken.end();
         for (int o = 0; o < e.operands; ++o)
           if (use[o] && (use[o]->buffer == from || use[o]->buffer == to)) same &= alike(k, o);
         if (!same) continue;

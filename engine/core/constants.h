@@ -19,8 +19,7 @@ template <class T> Tensor constants(const Shape& shape, const auto& write) {
 
 /// The numbers of a list, as one dimension.
 template <class T> Tensor constants(const std::vector<T>& list) {
-  return constants<T>({int64_t(list.size())},
-                      [&](T* to) { std::copy(list.begin(), list.end(), to); });
+  return constants<T>({int64_t(list.size())}, [&](T* to) { std::ranges::copy(list, to); });
 }
 
 }  // namespace mt

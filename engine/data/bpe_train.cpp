@@ -179,7 +179,7 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].empty() || !is_utf8(tokens[i]))
       fail("special token {} is empty or not UTF-8", i + 1);
-    if (std::count(tokens.begin(), tokens.end(), tokens[i]) > 1)
+    if (std::ranges::count(tokens, tokens[i]) > 1)
       fail("the special token '{}' is there twice", tokens[i]);
   }
   const int64_t least = int64_t(tokens.size()) + 256;

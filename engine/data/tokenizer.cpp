@@ -205,8 +205,8 @@ std::vector<int32_t> Tokenizer::merge_piece(std::string_view piece) const {
 }
 
 void Tokenizer::add_unknown(std::string_view character, std::vector<int32_t>& out) const {
-  if (byte_fallback_ && std::all_of(character.begin(), character.end(),
-                                    [&](char c) { return byte_ids_[uint8_t(c)] >= 0; })) {
+  if (byte_fallback_ &&
+      std::ranges::all_of(character, [&](char c) { return byte_ids_[uint8_t(c)] >= 0; })) {
     for (const char c : character) out.push_back(byte_ids_[uint8_t(c)]);
     return;
   }

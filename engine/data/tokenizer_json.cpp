@@ -190,7 +190,7 @@ struct TokenizerReader {
     }
     t.special_.resize(t.tokens_.size());
     for (auto& from : t.added_from_)
-      std::stable_sort(from.begin(), from.end(), [&](int32_t a, int32_t b) {
+      std::ranges::stable_sort(from, [&](int32_t a, int32_t b) {
         return t.added_[a].text.size() > t.added_[b].text.size();
       });
   }

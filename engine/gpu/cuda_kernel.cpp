@@ -75,7 +75,7 @@ std::string missing_header(const std::string& log) {
 std::string leave_out(const CudaText& text) {
   std::vector<std::string> words;
   const auto listed_in = [](const std::vector<std::string>& list, const std::string& w) {
-    return std::find(list.begin(), list.end(), w) != list.end();
+    return std::ranges::find(list, w) != list.end();
   };
   for (const std::string& w : text.host_words)
     if (!listed_in(text.host_functions, w) && !listed_in(text.device_functions, w))

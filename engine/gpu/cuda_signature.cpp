@@ -17,7 +17,7 @@ bool starts_word(char c) {
 bool in_word(char c) { return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)); }
 bool is_word(std::string_view t) { return !t.empty() && starts_word(t[0]); }
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
-  return std::find(list.begin(), list.end(), word) != list.end();
+  return std::ranges::find(list, word) != list.end();
 }
 
 /// Lines that end in a backslash joined with the next.
@@ -172,7 +172,7 @@ bool scalar_named(const Tokens& words, Scalar& s) {
   if (words.size() == 1)
     for (const auto& k : known)
       if (words[0] == k.name) return s = k.scalar, true;
-  const auto n = [&](std::string_view w) { return std::count(words.begin(), words.end(), w); };
+  const auto n = [&](std::string_view w) { return std::ranges::count(words, w); };
   const auto longs = n("long"), shorts = n("short"), chars = n("char"), ints = n("int");
   const bool is_unsigned = n("unsigned") > 0;
   const auto known_words = longs + shorts + chars + ints + n("unsigned") + n("signed");
@@ -428,8 +428,7 @@ void read_host(const Tokens& t, CudaText& text) {
                          "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
                          "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
                          "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
-    const bool named =
-        std::find(text.host_words.begin(), text.host_words.end(), t[i]) != text.host_words.end();
+    const bool named = std::ranges::find(text.host_words, t[i]) != text.host_words.end();
     if (known && !named) text.host_words.emplace_back(t[i]);
   }
 }

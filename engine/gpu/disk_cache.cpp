@@ -125,8 +125,7 @@ void DiskCache::sweep() const {
     entries.push_back(e);
   }
   if (total <= limit_) return;
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) { return a.used < b.used; });
   for (const Entry& e : entries) {
     if (total <= limit_ / 4 * 3) return;
     std::error_code gone;

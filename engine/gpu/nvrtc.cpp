@@ -140,7 +140,7 @@ struct Library {
     }
     architectures.resize(n);
     archs(architectures.data());
-    std::sort(architectures.begin(), architectures.end());
+    std::ranges::sort(architectures);
   }
 };
 const Library& library() {
@@ -178,8 +178,8 @@ std::string whole_text(const CudaSource& s) {
 }
 
 bool begins_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](const char* b) { return text.compare(0, std::strlen(b), b) == 0; });
+  return std::ranges::any_of(
+      beginnings, [&](const char* b) { return text.compare(0, std::strlen(b), b) == 0; });
 }
 void check_options(const CudaSource& s) {
   for (const std::string& o : s.options)
@@ -239,7 +239,7 @@ CudaCode compile(const CudaSource& s, int arch) {
         "an older "
         "CUDA toolkit",
         arch / 10, arch % 10, lib.architectures.front() / 10, lib.architectures.front() % 10);
-  const bool known = std::binary_search(lib.architectures.begin(), lib.architectures.end(), arch);
+  const bool known = std::ranges::binary_search(lib.architectures, arch);
   int nearest = lib.architectures.front();
   for (const int a : lib.architectures)
     if (a <= arch) nearest = a;
@@ -310,7 +310,7 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   for (const std::string& field : {identity, target_of(arch), s.name, s.defines, s.text})
     add_field(key, field);
   for (const std::string& o : s.options) add_field(key, o);
-  const bool has_lines = std::any_of(s.options.begin(), s.options.end(), [](const std::string& o) {
+  const bool has_lines = std::ranges::any_of(s.options, [](const std::string& o) {
     return begins_with_any(o, {"-lineinfo", "--generate-line-info", "-G", "--device-debug"});
   });
   if (has_lines || text.says_where)

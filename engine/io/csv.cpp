@@ -332,7 +332,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   std::string lines;
   if (text.find('\n') == text.npos && text.find('\r') != text.npos) {
     lines = text;
-    std::replace(lines.begin(), lines.end(), '\r', '\n');
+    std::ranges::replace(lines, '\r', '\n');
     text = lines;
   }
   Cells cells(text, options);

@@ -83,7 +83,7 @@ std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
       file.metadata.emplace_back(m.key, *text);
     }
   }
-  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+  std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
   });
   uint64_t at = 0;
@@ -165,7 +165,7 @@ void write_safetensors(const char* operation, const std::string& path, const Ten
                        Tensor (*to_host)(const Tensor&)) {
   std::vector<const NamedTensor*> order;  // the widest first: each is aligned to its elements
   for (const NamedTensor& t : file.tensors) order.push_back(&t);
-  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
+  std::ranges::stable_sort(order, [](auto* a, auto* b) {
     return item_size(a->tensor.dtype()) > item_size(b->tensor.dtype());
   });
   std::string text = "{";

@@ -21,7 +21,7 @@ Lu factor(const char* name, const Tensor& a) { return factor_columns(name, clone
 /// LAPACK's info of every matrix, and NaN into the results of those that failed.
 Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   const Tensor info = empty(batch, Dtype::i32);
-  std::copy(lu.info.begin(), lu.info.end(), info.data_as<int>());
+  std::ranges::copy(lu.info, info.data_as<int>());
   const Tensor failed = for_matrices(ne(info, 0.0));
   copy_elements(result, where(failed, std::nan(""), result));
   return info;

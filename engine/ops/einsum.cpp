@@ -99,7 +99,7 @@ class Naming {
       for (const std::string& input : e.inputs) all += input;
       term = kDots;
       for (char c = 'A'; c <= 'z'; ++c)
-        if (std::count(all.begin(), all.end(), c) == 1) term += c;
+        if (std::ranges::count(all, c) == 1) term += c;
     }
     const int rank = letters_of(term) + (term.find(kDots) != std::string::npos ? dots_ : 0);
     if (rank > kMaxDims)
@@ -129,7 +129,7 @@ class Naming {
 
  private:
   static int letters_of(const std::string& term) {
-    return int(std::count_if(term.begin(), term.end(), [](char c) { return c != kDots; }));
+    return int(std::ranges::count_if(term, [](char c) { return c != kDots; }));
   }
   static std::string spelled(const std::string& term) {
     std::string text;
@@ -249,7 +249,7 @@ Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const
 bool ends_with_one_of(const Labels* result, const Labels& labels) {
   if (!result || result->size() == 0) return false;
   const int64_t last = (*result)[result->size() - 1];
-  return std::find(labels.begin(), labels.end(), last) != labels.end();
+  return std::ranges::find(labels, last) != labels.end();
 }
 
 /// The product of two operands, summed over the labels that nobody else needs. `result` is the

@@ -144,7 +144,7 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
   each_element(classes, [&](int64_t i) { sums[i] /= total; });
   parallel_strips(n, [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
-      const int64_t at = std::lower_bound(sums.begin(), sums.end(), uniform[i]) - sums.begin();
+      const int64_t at = std::ranges::lower_bound(sums, uniform[i]) - sums.begin();
       out[i] = std::clamp(at, first, last);
     }
   });

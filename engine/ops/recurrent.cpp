@@ -219,7 +219,7 @@ Steps recorded(const Layer& l) {
   }
   std::vector<bool> wants;
   for (const Tensor& x : l.in) wants.push_back(wants_grad(x));
-  if (std::find(wants.begin(), wants.end(), true) == wants.end()) return r;
+  if (std::ranges::find(wants, true) == wants.end()) return r;
   const TensorList inputs(l.in, l.in + kInputs);
   TensorList results{r.out}, save = inputs;
   if (r.c.defined()) results.push_back(r.c);

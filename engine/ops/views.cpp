@@ -216,8 +216,8 @@ Tensor cat(const TensorList& parts, Dim dim) {
   if (parts.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a list of no elements (0) joins with anything.
   const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
-  const auto real = std::find_if_not(parts.begin(), parts.end(), nothing);
-  if (real != parts.end() && real->dim() != 1 && std::any_of(parts.begin(), parts.end(), nothing)) {
+  const auto real = std::ranges::find_if_not(parts, nothing);
+  if (real != parts.end() && real->dim() != 1 && std::ranges::any_of(parts, nothing)) {
     Dtype dtype = Dtype::none;
     TensorList rest;
     for (const Tensor& x : parts) {

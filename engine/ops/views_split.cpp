@@ -50,8 +50,7 @@ Tensor squeeze(const Tensor& x, const Dims& dims) {
   const Shape list = wrap_dims("squeeze", dims, x.dim());
   Shape size;
   for (int d = 0; d < x.dim(); ++d)
-    if (x.size(d) != 1 || std::find(list.begin(), list.end(), d) == list.end())
-      size.push(x.size(d));
+    if (x.size(d) != 1 || std::ranges::find(list, d) == list.end()) size.push(x.size(d));
   return size.size() == x.dim() ? x : view(x, size);
 }
 
@@ -60,7 +59,7 @@ Tensor unsqueeze(const Tensor& x, const Dims& dims) {
   if (rank > kMaxDims) fail("unsqueeze: a tensor has at most {} dimensions", kMaxDims);
   Shape list = wrap_dims("unsqueeze", dims, rank), size;
   for (int d = 0, k = 0; d < rank; ++d)
-    size.push(std::find(list.begin(), list.end(), d) != list.end() ? 1 : x.size(k++));
+    size.push(std::ranges::find(list, d) != list.end() ? 1 : x.size(k++));
   return view(x, size);
 }
 

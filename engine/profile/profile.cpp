@@ -253,7 +253,7 @@ std::vector<Row> sum_up(const Recording& r) {
   }
   std::vector<Row> list;
   for (auto& [key, row] : rows) list.push_back(std::move(row));
-  std::stable_sort(list.begin(), list.end(), [](const Row& a, const Row& b) {
+  std::ranges::stable_sort(list, [](const Row& a, const Row& b) {
     return a.self_cpu + a.self_gpu > b.self_cpu + b.self_gpu;
   });
   return list;
@@ -296,7 +296,7 @@ std::string trace_of(const Recording& r) {
   }
   std::vector<int> devices;
   for (const GpuEvent& e : r.gpu_events) {
-    if (std::find(devices.begin(), devices.end(), e.device) == devices.end()) {
+    if (std::ranges::find(devices, e.device) == devices.end()) {
       devices.push_back(e.device);
       name_track(kGpuTrack + e.device, fmt::format("cuda:{}", e.device));
     }
