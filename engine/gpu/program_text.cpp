@@ -91,47 +91,47 @@ class LaneText {
     static constexpr const char* orders[] = {"r0 == r1", "r0 < r1",    "r0 <= r1",
                                              "r0 != r1", "!(r0 < r1)", "!(r0 <= r1)"};
     switch (c.op) {
-      case LaneOp::add: return "r0 + r1";
-      case LaneOp::sub: return "r0 - r1";
-      case LaneOp::mul: return "r0 * r1";
-      case LaneOp::div: return "r0 / r1";
-      case LaneOp::min: return "r0 < r1 ? r0 : r1";
-      case LaneOp::max: return "r0 > r1 ? r0 : r1";
-      case LaneOp::sqrt: return "sqrtF(r0)";
-      case LaneOp::floor: return "floorF(r0)";
-      case LaneOp::ceil: return "ceilF(r0)";
-      case LaneOp::trunc: return "truncF(r0)";
-      case LaneOp::rint: return "rintF(r0)";
-      case LaneOp::inverse: return "1 / r0";
-      case LaneOp::rsqrt: return "1 / sqrtF(r0)";
-      case LaneOp::scale: return "scale(r0, r1)";
-      case LaneOp::fma: {
+      using enum LaneOp;
+      case add: return "r0 + r1";
+      case sub: return "r0 - r1";
+      case mul: return "r0 * r1";
+      case div: return "r0 / r1";
+      case min: return "r0 < r1 ? r0 : r1";
+      case max: return "r0 > r1 ? r0 : r1";
+      case sqrt: return "sqrtF(r0)";
+      case floor: return "floorF(r0)";
+      case ceil: return "ceilF(r0)";
+      case trunc: return "truncF(r0)";
+      case rint: return "rintF(r0)";
+      case inverse: return "1 / r0";
+      case rsqrt: return "1 / sqrtF(r0)";
+      case scale: return "scale(r0, r1)";
+      case fma: {
         const bool minus_addend = c.bits & ir::kMinusAddend;
         if (c.bits & ir::kMinusProduct)
           return minus_addend ? "fmaF(-r0, r1, -r2)" : "fmaF(-r0, r1, r2)";
         return minus_addend ? "fmaF(r0, r1, -r2)" : "fmaF(r0, r1, r2)";
       }
-      case LaneOp::iadd: return "w0 + w1";
-      case LaneOp::isub: return "w0 - w1";
-      case LaneOp::iand: return "w0 & w1";
-      case LaneOp::ior: return "w0 | w1";
-      case LaneOp::ixor: return "w0 ^ w1";
-      case LaneOp::iandnot: return "~w0 & w1";
-      case LaneOp::shl: return "w0 << #";
-      case LaneOp::shr: return "w0 >> #";
-      case LaneOp::compare: return orders[c.bits];
-      case LaneOp::icompare: {
+      case iadd: return "w0 + w1";
+      case isub: return "w0 - w1";
+      case iand: return "w0 & w1";
+      case ior: return "w0 | w1";
+      case ixor: return "w0 ^ w1";
+      case iandnot: return "~w0 & w1";
+      case shl: return "w0 << #";
+      case shr: return "w0 >> #";
+      case compare: return orders[c.bits];
+      case icompare: {
         const auto order = ir::IntOrder(c.bits);
         return order == ir::IntOrder::equal   ? "w0 == w1"
                : order == ir::IntOrder::below ? "w0 < w1"
                                               : "i0 < i1";
       }
-      case LaneOp::mand: return "m0 && m1";
-      case LaneOp::mor: return "m0 || m1";
-      case LaneOp::mxor: return "m0 != m1";
-      case LaneOp::mnot: return "!m0";
-      case LaneOp::select:
-        return is_word(c.in[1]) || is_word(c.in[2]) ? "m0 ? w1 : w2" : "m0 ? r1 : r2";
+      case mand: return "m0 && m1";
+      case mor: return "m0 || m1";
+      case mxor: return "m0 != m1";
+      case mnot: return "!m0";
+      case select: return is_word(c.in[1]) || is_word(c.in[2]) ? "m0 ? w1 : w2" : "m0 ? r1 : r2";
       default: return nullptr;  // a guard: the formula holds for a range alone
     }
   }

@@ -35,33 +35,34 @@ uint8_t permuted(uint8_t table, const int (&order)[3]) {
 void Emitter::write(int32_t id, int copy) {
   begin(id, copy);
   switch (now_->op) {
-    case LaneOp::load:
-    case LaneOp::load_turn:
-    case LaneOp::load_one:
-    case LaneOp::number:
-    case LaneOp::constant:
-    case LaneOp::truth: return write_value();
-    case LaneOp::load_f16:
-    case LaneOp::load_word: return plan_.invariant[id] ? write_repeated_half() : write_load_half();
-    case LaneOp::load_bool: return plan_.invariant[id] ? write_repeated_bool() : write_load_bool();
-    case LaneOp::inverse:
-    case LaneOp::rsqrt: return write_estimate(now_->op);
-    case LaneOp::scale: return write_scale();
-    case LaneOp::fma: return write_fma();
-    case LaneOp::ternary: return write_ternary();
-    case LaneOp::compare: return write_compare();
-    case LaneOp::icompare: return write_icompare();
-    case LaneOp::mand:
-    case LaneOp::mor:
-    case LaneOp::mxor:
-    case LaneOp::mnot: return write_mask();
-    case LaneOp::select: return write_select();
-    case LaneOp::guard: return write_guard();
-    case LaneOp::store: return write_store();
-    case LaneOp::store_f16:
-    case LaneOp::store_word: return write_store_half();
-    case LaneOp::store_bool: return write_store_bool();
-    default: return now_->op < LaneOp::fma ? write_float() : write_integer();
+    using enum LaneOp;
+    case load:
+    case load_turn:
+    case load_one:
+    case number:
+    case constant:
+    case truth: return write_value();
+    case load_f16:
+    case load_word: return plan_.invariant[id] ? write_repeated_half() : write_load_half();
+    case load_bool: return plan_.invariant[id] ? write_repeated_bool() : write_load_bool();
+    case inverse:
+    case rsqrt: return write_estimate(now_->op);
+    case scale: return write_scale();
+    case fma: return write_fma();
+    case ternary: return write_ternary();
+    case compare: return write_compare();
+    case icompare: return write_icompare();
+    case mand:
+    case mor:
+    case mxor:
+    case mnot: return write_mask();
+    case select: return write_select();
+    case guard: return write_guard();
+    case store: return write_store();
+    case store_f16:
+    case store_word: return write_store_half();
+    case store_bool: return write_store_bool();
+    default: return now_->op < fma ? write_float() : write_integer();
   }
 }
 

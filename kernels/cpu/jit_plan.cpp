@@ -209,13 +209,14 @@ void Plan::find_direct_loads(const Uses& uses) {
     const LaneInstruction& reader = code[body[at]];
     const bool first = reader.in[0] == id, both = first && reader.in[1] == id;
     switch (reader.op) {
-      case LaneOp::add:
-      case LaneOp::mul:
-      case LaneOp::fma: direct[id] = !both && at < first_store; break;
-      case LaneOp::sub:
-      case LaneOp::div:
-      case LaneOp::min:
-      case LaneOp::max: direct[id] = !first && at < first_store; break;
+      using enum LaneOp;
+      case add:
+      case mul:
+      case fma: direct[id] = !both && at < first_store; break;
+      case sub:
+      case div:
+      case min:
+      case max: direct[id] = !first && at < first_store; break;
       default: break;
     }
   }

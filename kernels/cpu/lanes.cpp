@@ -37,19 +37,19 @@ static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
 bool commutes(LaneOp op, uint64_t bits) {
   switch (op) {
-    case LaneOp::add:
-    case LaneOp::mul:
-    case LaneOp::fma:  // the factors
-    case LaneOp::iadd:
-    case LaneOp::iand:
-    case LaneOp::ior:
-    case LaneOp::ixor:
-    case LaneOp::mand:
-    case LaneOp::mor:
-    case LaneOp::mxor: return true;
-    case LaneOp::compare:
-      return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
-    case LaneOp::icompare: return bits == uint64_t(IntOrder::equal);
+    using enum LaneOp;
+    case add:
+    case mul:
+    case fma:  // the factors
+    case iadd:
+    case iand:
+    case ior:
+    case ixor:
+    case mand:
+    case mor:
+    case mxor: return true;
+    case compare: return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
+    case icompare: return bits == uint64_t(IntOrder::equal);
     default: return false;
   }
 }
@@ -68,29 +68,31 @@ template <class T> uint64_t to_bits(T x) {
 /// What a float instruction gives for constants; the machine's own rounding, as in the loops.
 template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
   switch (op) {
-    case LaneOp::add: return a + b;
-    case LaneOp::sub: return a - b;
-    case LaneOp::mul: return a * b;
-    case LaneOp::div: return a / b;
-    case LaneOp::min: return a < b ? a : b;
-    case LaneOp::max: return a > b ? a : b;
-    case LaneOp::sqrt: return std::sqrt(a);
-    case LaneOp::floor: return std::floor(a);
-    case LaneOp::ceil: return std::ceil(a);
-    case LaneOp::trunc: return std::trunc(a);
-    case LaneOp::rint: return std::rint(a);
-    case LaneOp::scale:
+    using enum LaneOp;
+    case add: return a + b;
+    case sub: return a - b;
+    case mul: return a * b;
+    case div: return a / b;
+    case min: return a < b ? a : b;
+    case max: return a > b ? a : b;
+    case sqrt: return std::sqrt(a);
+    case floor: return std::floor(a);
+    case ceil: return std::ceil(a);
+    case trunc: return std::trunc(a);
+    case rint: return std::rint(a);
+    case scale:
       return std::isnan(b) ? b : std::ldexp(a, int(std::fmax(T(-9999), std::fmin(b, T(9999)))));
     default: return std::fma(bits & kMinusProduct ? -a : a, b, bits & kMinusAddend ? -c : c);
   }
 }
 template <class T> bool holds(Order order, T a, T b) {
   switch (order) {
-    case Order::equal: return a == b;
-    case Order::less: return a < b;
-    case Order::less_equal: return a <= b;
-    case Order::not_equal: return !(a == b);
-    case Order::not_less: return !(a < b);
+    using enum Order;
+    case equal: return a == b;
+    case less: return a < b;
+    case less_equal: return a <= b;
+    case not_equal: return !(a == b);
+    case not_less: return !(a < b);
     default: return !(a <= b);
   }
 }
@@ -178,11 +180,12 @@ int32_t LaneBuilder::intern(const LaneInstruction& x) {
 
 int32_t LaneBuilder::fold(LaneInstruction& x) {
   switch (x.op) {
-    case LaneOp::select: return fold_select(x);
-    case LaneOp::mand:
-    case LaneOp::mor:
-    case LaneOp::mxor:
-    case LaneOp::mnot: return fold_masks(x);
+    using enum LaneOp;
+    case select: return fold_select(x);
+    case mand:
+    case mor:
+    case mxor:
+    case mnot: return fold_masks(x);
     default: break;
   }
   if (x.op >= LaneOp::iadd && x.op <= LaneOp::shr) return fold_integers(x);
