@@ -20,14 +20,6 @@ inline AutocastClass autocast_class(const Entry& e) {
   return known == AutocastClass::unknown ? autocast_class_of(e) : known;
 }
 
-/// Another state of mt.autocast for a while, on this thread.
-struct AutocastScope {
-  explicit AutocastScope(const Autocast& now) : before(std::exchange(thread_state.autocast, now)) {}
-  AutocastScope(const AutocastScope&) = delete;
-  ~AutocastScope() { thread_state.autocast = before; }
-  const Autocast before;
-};
-
 /// Calls the body of an entry with its arguments converted; returns the number of results.
 int run_cast(Args&, AutocastClass);
 

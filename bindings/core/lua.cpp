@@ -2,8 +2,6 @@
 #include "bindings/core/lua.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <new>
 
 #include "bindings/core/autocast.h"

@@ -12,18 +12,9 @@ namespace {
 const char kWatcher = 0;  // registry key: the function that is told
 thread_local int depth = 0;
 
-/// Another value while the scope lasts.
-template <class T> struct Temporarily {
-  Temporarily(T& place, T now) : place(place), before(std::exchange(place, now)) {}
-  Temporarily(const Temporarily&) = delete;
-  ~Temporarily() { place = before; }
-  T& place;
-  const T before;
-};
-
 /// Calls the function with the depth, the entry or nils, and the `n` values on top of the stack, which stay.
 void tell(lua_State* L, const Entry* e, int n) {
-  const Temporarily quiet(recording, false);
+  const SaveAndRestore quiet(recording, false);
   const int first = lua_gettop(L) - n + 1;
   luaL_checkstack(L, n + 4, "too many values");
   push_registered(L, &kWatcher);
@@ -44,8 +35,8 @@ int record(Args& a) {
   lua_remove(L, 2);
   int status;
   {
-    const Temporarily on(recording, true);
-    const Temporarily from(depth, 0);
+    const SaveAndRestore on(recording, true);
+    const SaveAndRestore from(depth, 0);
     status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
   }
   lua_pushnil(L);
@@ -67,7 +58,7 @@ const Entry kRecord[] = {
 }  // namespace
 
 int record_call(Args& a, int (*run)(Args&)) {
-  const Temporarily deeper(depth, depth + 1);
+  const SaveAndRestore deeper(depth, depth + 1);
   tell(a.L, &a.entry(), lua_gettop(a.L));
   const int results = run(a);
   tell(a.L, nullptr, results);

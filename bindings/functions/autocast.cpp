@@ -67,7 +67,7 @@ int autocast_body(Args& a) {
     lua_remove(L, 1);
   }
   a.function(1);
-  const AutocastScope scope(now);
+  const SaveAndRestore scope(thread_state.autocast, now);
   lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   return lua_gettop(L);
 }

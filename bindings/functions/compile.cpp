@@ -237,7 +237,7 @@ int fused(Args& a) {
 /// fuse_notes(fn): calls fn(); what did not wait in fused functions, and why.
 int fuse_notes(Args& a) {
   std::vector<std::string> list;
-  const ir::Fuser::Noting here(&list);
+  const SaveAndRestore here(ir::Fuser::notes, &list);
   a.function(1);
   lua_call(a.L, 0, 0);
   return a.push(list);

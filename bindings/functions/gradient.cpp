@@ -198,7 +198,7 @@ int stretch_body(Args& a) {
     if (const Tensor* t = tensor_at(a.L, i))
       given.emplace_back(t->detach(), t->impl()->storage->version);
   checkpoint->again = [callback, given, casting = thread_state.autocast] {
-    const AutocastScope scope(casting);
+    const SaveAndRestore scope(thread_state.autocast, casting);
     for (const auto& [x, version] : given)
       if (x.impl()->storage->version != version)
         fail("recompute: an argument {} was changed in place since; clone() it first",

@@ -1,7 +1,6 @@
 // kernel.cpp -- what compile/kernel.lua is made of: grid kernels written in Lua
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 #include "bindings/functions/functions.h"
 #include "engine/compile/grid_cuda.h"

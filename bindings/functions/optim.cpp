@@ -1,6 +1,5 @@
 // optim.cpp -- what Lua asks of optimizers: the list of them, steps, and their state
 #include <cmath>
-#include <cstring>
 #include <unordered_map>
 
 #include "bindings/functions/functions.h"

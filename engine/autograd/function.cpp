@@ -11,13 +11,6 @@
 namespace mt {
 namespace {
 
-struct Running {
-  explicit Running(Node* node) : before(std::exchange(thread_state.function, node)) {}
-  Running(const Running&) = delete;
-  ~Running() { thread_state.function = before; }
-  Node* const before;
-};
-
 void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
   const Tensor& x = c.inputs[i];
   if (g.shape() != x.shape())
@@ -30,7 +23,7 @@ void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
 
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
-  const Running scope(&node);
+  const SaveAndRestore running(thread_state.function, &node);
   TensorList gradients = std::move(thread_state.walk->function_grads[&node]);
   thread_state.walk->function_grads.erase(&node);
   gradients.resize(c->results.size());
@@ -196,7 +189,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
 /// Of a tensor's shape, type and bits. Elements that share a place count once.
 uint64_t digest_of(const Tensor& t) {
   constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
-  const Debugging no_debugging(false);
+  const SaveAndRestore no_debugging(thread_state.debugging, false);
   Shape size = t.shape();
   std::vector<int64_t> head{int64_t(t.dtype())};
   for (int d = 0; d < size.size(); ++d) {

@@ -200,14 +200,14 @@ void note_change(const Storage* s) {
 
 bool holds_nan(const Tensor& x) {
   if (!is_float(x.dtype()) || x.numel() == 0) return false;
-  const Debugging off(false);
+  const SaveAndRestore off(thread_state.debugging, false);
   NoGrad no_grad;
   return std::isnan(amax(x).item());
 }
 
 void check_nan(const Tensor& x, const std::string& what, const std::string& where) {
   if (!holds_nan(x)) return;
-  const Debugging off(false);
+  const SaveAndRestore off(thread_state.debugging, false);
   NoGrad no_grad;
   int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;

@@ -142,11 +142,8 @@ inline bool grad_enabled() { return thread_state.grad_enabled; }
 /// Returns what was before. Each thread has its own: a new one records.
 inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
 /// While it lives nothing is recorded on this thread (torch.no_grad): `mt::NoGrad no_grad;`
-struct NoGrad {
-  explicit NoGrad(bool enabled = false) : before(set_grad_enabled(enabled)) {}
-  ~NoGrad() { set_grad_enabled(before); }
-  NoGrad(const NoGrad&) = delete;
-  bool before;
+struct NoGrad : SaveAndRestore<bool> {
+  explicit NoGrad(bool enabled = false) : SaveAndRestore(thread_state.grad_enabled, enabled) {}
 };
 
 /// Whether an operation on these inputs, which may be undefined, is to be recorded.
@@ -197,14 +194,6 @@ struct Walk {
 };
 
 // ---- debugging: mt.set_debug ----
-
-/// Another state of the switch for a while: what debugging itself computes is not debugged.
-struct Debugging {
-  explicit Debugging(bool on) : before(std::exchange(thread_state.debugging, on)) {}
-  Debugging(const Debugging&) = delete;
-  ~Debugging() { thread_state.debugging = before; }
-  const bool before;
-};
 
 /// ", recorded at" and the line, or nothing.
 std::string recorded_at(const Node&);

@@ -292,7 +292,7 @@ namespace {
 
 /// Computes what an operation that does not wait reads.
 void evaluate_operands(const Tensor* const* inputs, int n) {
-  const Fuser::Noting said(nullptr);
+  const SaveAndRestore said(Fuser::notes, nullptr);
   for (int k = 0; k < n; ++k) evaluate(*inputs[k]);
 }
 
@@ -364,7 +364,7 @@ void Fuser::evaluate_together(const std::vector<Tensor>& list) {
       kept->compute({of.begin() + ptrdiff_t(k), of.begin() + ptrdiff_t(end)});
     }
   }
-  const Noting nowhere(nullptr);
+  const SaveAndRestore nowhere(notes, nullptr);
   for (const Tensor& x : list) evaluate(x);
 }
 

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/core/deferral.h"
@@ -48,13 +47,6 @@ class Fuser : public Deferral {
   static inline std::atomic<int64_t> smallest = 2048;
   /// Where this thread notes what does not wait: its line, and why (mt.explain).
   static inline thread_local std::vector<std::string>* notes = nullptr;
-  /// Notes go to a list, or nowhere, while this lives.
-  struct Noting {
-    explicit Noting(std::vector<std::string>* list) : before(std::exchange(notes, list)) {}
-    Noting(const Noting&) = delete;
-    ~Noting() { notes = before; }
-    std::vector<std::string>* const before;
-  };
   /// Computes these tensors, those of one space together.
   static void evaluate_together(const std::vector<Tensor>&);
 

@@ -1,23 +1,20 @@
 // value.h -- formulas of kernels/ops.h at T = ir::Value: they add instructions to a program
 #pragma once
-#include <utility>
 
 #include "engine/compile/builder.h"
+#include "engine/core/thread.h"
 #include "kernels/table.h"
 
 namespace mt::ir {
 
 /// The program that values of this thread belong to, while one lives.
-class Building {
+class Building : SaveAndRestore<Builder*> {
  public:
-  explicit Building(Builder& b) : before_(std::exchange(current_, &b)) {}
-  Building(const Building&) = delete;
-  ~Building() { current_ = before_; }
+  explicit Building(Builder& b) : SaveAndRestore(current_, &b) {}
   static Builder& current() { return *current_; }
 
  private:
   static thread_local Builder* current_;
-  Builder* const before_;
 };
 
 /// A value of the program under construction.

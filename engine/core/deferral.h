@@ -1,6 +1,5 @@
 // deferral.h -- who takes operations over to compute them together later: a fused function (compile/fuse.h)
 #pragma once
-#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
@@ -36,14 +35,8 @@ struct Deferral {
 };
 
 /// No operation waits while this lives.
-class Undeferred {
- public:
-  Undeferred() : before_(std::exchange(thread_state.deferral, nullptr)) {}
-  Undeferred(const Undeferred&) = delete;
-  ~Undeferred() { thread_state.deferral = before_; }
-
- private:
-  Deferral* const before_;
+struct Undeferred : SaveAndRestore<Deferral*> {
+  Undeferred() : SaveAndRestore(thread_state.deferral, nullptr) {}
 };
 
 }  // namespace mt

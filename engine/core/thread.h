@@ -1,10 +1,25 @@
 // thread.h -- what operations depend on beside their arguments: one state for each thread
 #pragma once
+#include <type_traits>
 #include <utility>
 
 #include "kernels/base.h"
 
 namespace mt {
+
+/// Gives a variable another value while it lives.
+template <class T> class SaveAndRestore {
+ public:
+  SaveAndRestore(T& variable, std::type_identity_t<T> value)
+      : variable_(variable),
+        before_(std::exchange(variable, value)) {}
+  SaveAndRestore(const SaveAndRestore&) = delete;
+  ~SaveAndRestore() { variable_ = before_; }
+
+ private:
+  T& variable_;
+  const T before_;
+};
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h

@@ -8,16 +8,10 @@ namespace mt {
 
 /// While it lives, the next operation of this thread (elementwise, reduction, product) makes its
 /// result in *target if that has the result's shape, dtype and device; null for new memory.
-class Into {
- public:
-  explicit Into(const Tensor* target) : before_(std::exchange(thread_state.out, target)) {}
-  Into(const Into&) = delete;
-  ~Into() { thread_state.out = before_; }
+struct Into : SaveAndRestore<const Tensor*> {
+  explicit Into(const Tensor* target) : SaveAndRestore(thread_state.out, target) {}
   /// The target, which the operations inside the one that takes it do not see.
   static const Tensor* take() { return std::exchange(thread_state.out, nullptr); }
-
- private:
-  const Tensor* const before_;
 };
 
 /// Uninitialised memory for a result: the target where it fits, else new. `dense`: only a contiguous
