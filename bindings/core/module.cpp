@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <chrono>
 #include <cmath>

@@ -1,5 +1,6 @@
 // tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one
 // tensor
+#include <algorithm>
 #include <cmath>
 
 #include "bindings/core/advice.h"

@@ -300,6 +300,16 @@ function scale.bright(map, t)
   return 0.3 * r + 0.59 * g + 0.11 * b > 140
 end
 
+--- A value of a matrix as t in 0..1, or nothing where it is not finite.
+function scale.level(fig, v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) or nil end
+
+--- The largest width of the texts.
+function scale.widest(texts, width_of)
+  local width = 0
+  for _, text in ipairs(texts) do width = max(width, width_of(text)) end
+  return width
+end
+
 --- The position 0..1 of v in lo..hi on a colour map; with `middle`, that value sits at 0.5.
 function scale.shade(v, lo, hi, middle)
   if middle then

@@ -166,9 +166,7 @@ local function names_of(list, count, slot, size)
 end
 
 local function widest(texts)
-  local width = 0
-  for _, text in ipairs(texts) do width = max(width, text_width(text, 12)) end
-  return width
+  return scale.widest(texts, function(text) return text_width(text, 12) end)
 end
 
 -- Ticks of x for the room there is: numbers, or names that lean when they are too long to stand.
@@ -184,11 +182,11 @@ local function x_ticks(c, fig, names, count)
     return names_of(names, count, room / count, 17)
   end
   local n = max(2, floor(room / 60))
-  local values, texts = scale.ticks(fig.x_lo, fig.x_hi, n, fig.logx, fig.whole)
-  while n > 1 and widest(texts) + 14 > room / max(1, #texts - 1) do
-    n = n - 1
+  local values, texts
+  repeat -- as many as stand apart
     values, texts = scale.ticks(fig.x_lo, fig.x_hi, n, fig.logx, fig.whole)
-  end
+    n = n - 1
+  until n < 1 or widest(texts) + 14 <= room / max(1, #texts - 1)
   return values, texts
 end
 
@@ -459,9 +457,8 @@ end
 
 function paint.heatmap(c, fig)
   local z = scale.shrink(fig.z, floor(math.sqrt(c.budget / 5))) -- noise has four bytes for each pixel
-  local function level(v) return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) end
   draw_picture(c, c.left, c.top, c.right - c.left, c.bottom - c.top, #z, #z[1], 300, function(i, j)
-    local v = level(z[i][j])
+    local v = scale.level(fig, z[i][j])
     if v then return scale.colour(fig.map, v) end
   end)
   local bands = {}
@@ -475,7 +472,7 @@ function paint.heatmap(c, fig)
   local texts = height >= 16 and scale.cell_texts(z, width - 4, function(text) return text_width(text, 12) end)
   for i, row in ipairs(texts and z or {}) do
     for j, v in ipairs(row) do
-      local lit = level(v)
+      local lit = scale.level(fig, v)
       label(c, c.sx(j), c.sy(i) + 4, 'middle', texts[i][j], lit and
             (scale.bright(fig.map, lit) and ' class="on"' or ' class="off"') or '')
     end

@@ -200,11 +200,7 @@ local function ticks_at(lo, hi, p0, p1, n, log, whole)
   return cells, texts
 end
 
-local function widest(texts)
-  local width = 0
-  for _, text in ipairs(texts) do width = max(width, util.length(text)) end
-  return width
-end
+local function widest(texts) return scale.widest(texts, util.length) end
 
 local function width_of(t, fig, spare) return max(floor(min(fig.width or 100, t.columns)) - spare, 10) end
 
@@ -369,10 +365,6 @@ local function draw_surface(t, fig, wide, high, shade, marks, ...)
   return out
 end
 
-local function shade_in(fig, v)
-  return scale.finite(v) and scale.shade(v, fig.z_lo, fig.z_hi) or nil
-end
-
 -- A matrix that fits as numbers: each with its shade beside it, or upon it. Nothing where it does not fit.
 local function number_table(t, fig, left)
   local names = {}
@@ -386,7 +378,7 @@ local function number_table(t, fig, left)
   for i, row in ipairs(fig.z) do
     local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
     for j, v in ipairs(row) do
-      local text, lit = pad_left(texts[i][j], cell - 1), shade_in(fig, v)
+      local text, lit = pad_left(texts[i][j], cell - 1), scale.level(fig, v)
       if t.colours > 0 and lit then
         line[j + 1] = colour_code(t, 48, scale.colour(fig.map, lit)) ..
                       (scale.bright(fig.map, lit) and '\27[30m' or '\27[97m') .. text .. ' \27[0m'
@@ -425,7 +417,7 @@ function draw.heatmap(t, fig)
   local wide = min(width_of(t, fig, left + 3), cols * (cols <= 32 and 2 or 1))
   local function shade(col, row)
     local i = min(floor((row + 0.5) / (high * t.split) * rows) + 1, rows)
-    local v = shade_in(fig, z[i][floor((col + 0.5) / wide * cols) + 1])
+    local v = scale.level(fig, z[i][floor((col + 0.5) / wide * cols) + 1])
     if v then return shaded(fig, v) end
   end
   local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, fig.rows and high or max(2, floor(high / 3)))
