@@ -215,6 +215,12 @@ t.test('operations that follow the sizes', function()
   refuses(function(y) return y * math.sqrt(y.shape[1]) end, 'which is no multiple', x, {dynamic_axes = {input = {1}}})
 end)
 
+t.test('a reduction of the user is a tree of pairs', function()
+  local largest = mt.reduce(function(v, w) return math.max(v, w) end, -math.huge)
+  mt.onnx.export(function(y) return largest(y, 2) end, x, path)
+  refuses(function(y) return largest(y, 1) end, 'along a dynamic axis', x, {dynamic_axes = {input = {1}}})
+end)
+
 t.test('wrong arguments', function()
   local net = nn.Linear(3, 2)
   local function wrong(pattern, ...)

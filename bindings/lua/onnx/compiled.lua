@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local parts = require('mtorch.compile.trace').parts
 local Graph = require 'mtorch.onnx.graph'
+local Size = require 'mtorch.onnx.size'
 
 local operations
 --- {[name] = how many operands} of the elementwise operations.
@@ -63,4 +64,21 @@ local function run(g, a, call, lowering)
   end
 end
 
-return {run = run}
+--- reduce_pairs(program, numbers, x, dim): neighbours along dim joined until one is left.
+local function reduce_pairs(g, a, _, lowering)
+  local x, axis = a[3], a[4] - 1
+  local n = x.shape[a[4]]
+  if type(a[1]) == 'function' or Size.is(n) then
+    core.fail('onnx.export: mt.reduce of a function that is not compiled, or along a dynamic axis, has no ONNX form')
+  end
+  while n > 1 do
+    local even = n - n % 2
+    local left, right = g:slice(x, {axis}, {0}, {even}, {2}), g:slice(x, {axis}, {1}, {even}, {2})
+    local args = {a[1], 'reduce', a[2], left, right}
+    local y = run(g, args, {args = args, dtype = x.dtype, shape = left.shape}, lowering)
+    x, n = n > even and g:concat({y, g:slice(x, {axis}, {even}, {n})}, axis) or y, math.ceil(n / 2)
+  end
+  return x
+end
+
+return {run = run, reduce_pairs = reduce_pairs}
