@@ -22,7 +22,7 @@ Shape read_shape(Bytes& bytes, int dims) {
   return shape;
 }
 
-Tensor parse(Bytes& bytes) {
+Tensor parse_idx(Bytes& bytes) {
   uint8_t magic[4];
   need(bytes, magic, 4, "its first four bytes");
   if (magic[0] != 0 || magic[1] != 0)
@@ -46,12 +46,12 @@ Tensor parse(Bytes& bytes) {
 
 Tensor parse_idx(const void* data, size_t size) {
   Bytes bytes(data, size);
-  return parse(bytes);
+  return parse_idx(bytes);
 }
 
 Tensor read_idx(const std::string& path) {
   Bytes bytes(open_regular("idx", path));
-  return reading("idx", path, " is not a good IDX file", [&] { return parse(bytes); });
+  return reading("idx", path, " is not a good IDX file", [&] { return parse_idx(bytes); });
 }
 
 }  // namespace mt

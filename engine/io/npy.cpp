@@ -133,7 +133,7 @@ Header read_header(Bytes& bytes) {
   return HeaderReader(text).read();
 }
 
-Tensor parse(Bytes& bytes) {
+Tensor parse_npy(Bytes& bytes) {
   const Header h = read_header(bytes);
   const uint64_t need = uint64_t(checked_count("its shape", h.shape)) * uint64_t(h.type->size());
   if (need > bytes.at_most())
@@ -163,7 +163,7 @@ std::vector<NamedTensor> parse_zip(const ZipReader& zip) {
     if (!names.insert(name).second) fail("the name '{}' is there twice", printable(name));
     try {
       Bytes bytes = zip.open(i);
-      list.push_back({name, parse(bytes)});
+      list.push_back({name, parse_npy(bytes)});
     } catch (const Error& e) { fail("'{}': {}", printable(name), e.what()); }
   }
   return list;
@@ -185,11 +185,11 @@ std::string header_of(const char* operation, const Tensor& x) {
 
 Tensor parse_npy(const void* data, size_t size) {
   Bytes bytes(data, size);
-  return parse(bytes);
+  return parse_npy(bytes);
 }
 Tensor read_npy(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good npy file", [&] { return parse(bytes); });
+  return reading(operation, path, " is not a good npy file", [&] { return parse_npy(bytes); });
 }
 
 std::vector<NamedTensor> parse_npz(const void* data, size_t size) {

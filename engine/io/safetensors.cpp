@@ -116,7 +116,7 @@ std::string read_header(Bytes& bytes) {
   return text;
 }
 
-TensorFile parse(Bytes& bytes) {
+TensorFile parse_safetensors(Bytes& bytes) {
   TensorFile file;
   const std::string text = read_header(bytes);
   Json header;
@@ -153,12 +153,13 @@ const Tensor& TensorFile::at(std::string_view name) const {
 
 TensorFile parse_safetensors(const void* data, size_t size) {
   Bytes bytes(data, size);
-  return parse(bytes);
+  return parse_safetensors(bytes);
 }
 
 TensorFile read_safetensors(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good safetensors file", [&] { return parse(bytes); });
+  return reading(operation, path, " is not a good safetensors file",
+                 [&] { return parse_safetensors(bytes); });
 }
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,

@@ -190,12 +190,12 @@ Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
 // ---- arguments ----------------------------------------------------------------------------------
 
 /// What conv and its kin begin with: tensors of one float dtype, x as a batch of images.
-struct Prepared {
+struct ConvOperands {
   Tensor x, w, bias;
   bool single;  // x came without a batch
 };
-Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w,
-                 const Tensor& bias) {
+ConvOperands prepare(const char* name, int spatial, const Tensor& x, const Tensor& w,
+                     const Tensor& bias) {
   check_image(name, x, spatial);
   if (w.dim() != spatial + 2)
     fail("{}: the weight is {}; expected {} dimensions: out, in and {} of the kernel", name,
@@ -205,7 +205,7 @@ Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w
     if (w.size(d) == 0) fail("{}: the kernel has size 0, in the weight {}", name, w.shape());
   check_together(name, x, w);
   const Dtype dtype = promote(x.dtype(), w.dtype());
-  Prepared p{to(x, dtype), to(w, dtype), to(bias, dtype), x.dim() == spatial + 1};
+  ConvOperands p{to(x, dtype), to(w, dtype), to(bias, dtype), x.dim() == spatial + 1};
   if (bias.defined()) {
     check_together(name, x, bias);
     check_float(name, bias, "the bias is", "bias");
@@ -215,7 +215,7 @@ Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w
   return p;
 }
 
-Tensor finish(const Prepared& p, int spatial, const Tensor& y) {
+Tensor finish(const ConvOperands& p, int spatial, const Tensor& y) {
   Tensor out = spatial == 1 ? squeeze(y, 2) : y;
   return p.single ? squeeze(out, 0) : out;
 }
@@ -300,7 +300,7 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
             const ConvOptions& o) {
   const auto [stride, dilation, padding] =
       window_steps(name, spatial, o.stride, o.dilation, o.padding);
-  const Prepared p = prepare(name, spatial, x0, w0, bias);
+  const ConvOperands p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, w.size(0), "result");
   check_groups(name, o.groups, x.size(1), "input");
@@ -339,7 +339,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   const auto [stride, dilation, padding] =
       window_steps(name, spatial, o.stride, o.dilation, o.padding);
   const Shape more = spatial_numbers(name, "output_padding", o.output_padding, spatial, 0, 0);
-  const Prepared p = prepare(name, spatial, x0, w0, bias);
+  const ConvOperands p = prepare(name, spatial, x0, w0, bias);
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) != w.size(0))
@@ -382,7 +382,7 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
   if (x0.dim() != spatial + 2)
     fail("{}: the input is {}; expected (batch x channels x {})", name, x0.shape(),
          spatial == 1 ? "length" : "height x width");
-  const Prepared p = prepare(name, spatial, x0, w0, {});
+  const ConvOperands p = prepare(name, spatial, x0, w0, {});
   const Tensor &x = p.x, &w = p.w;
   if (x.size(1) != w.size(1))
     fail("{}: the input {} has {} channels, the weight {} takes {}", name, x0.shape(), x.size(1),
