@@ -8,6 +8,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"
+#include "engine/ops/views_split.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -331,7 +332,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   const int d = dim ? wrap_dim(name, *dim, x.dim()) : 0;
   const bool slices = dim && x.dim() > 0;
   if (Unique u; !slices && !consecutive && unique_by_counting(x, u)) return u;
-  Tensor moved = slices ? transpose(x, 0, d) : flat(x);
+  Tensor moved = slices ? movedim(x, {d}, {0}) : flat(x);
   const int64_t n = moved.size(0);
   if (slices && n > 0 && x.numel() == 0)
     fail("{}: {} has slices without elements", name, x.shape());
@@ -359,7 +360,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   if (slices) {
     Shape shape = moved.shape();
     shape[0] = groups;
-    u.values = contiguous(transpose(reshape(u.values, shape), 0, d));
+    u.values = contiguous(movedim(reshape(u.values, shape), {0}, {d}));
   } else {
     u.values = flat(u.values);
   }

@@ -138,4 +138,9 @@ t.test('unique rows: in order from their first element on, NaN the largest', fun
   end
 end)
 
+test('slices along the last of three dimensions come in the order of their elements, row by row', function()
+  local x = mt.tensor {{{1, 1}, {1, 0}}, {{0, 1}, {0, 0}}}
+  t.eq(x:unique {dim = 3}:tolist(), {{{1, 1}, {0, 1}}, {{1, 0}, {0, 0}}})
+end)
+
 t.finish()
