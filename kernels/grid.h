@@ -77,7 +77,7 @@ struct GridInstruction {
   int line;
   int dst, a, b, c;
   int tensor, index;  // the indices are entries `index`.. of the list
-  int middle, end;    // of a body
+  int middle, end;    // of a body; of an access `middle` is how many indices there are
 };
 
 /// An entry of a program's list: an index, or a thing to print.
@@ -95,6 +95,7 @@ struct GridProgram {
   const GridInstruction* code;
   int count;
   const GridItem* list;
+  int items;
   const char* const* texts;
   Dtype real;  // f32 or f64
   int scalars, affines, vectors;

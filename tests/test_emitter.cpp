@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -67,6 +68,13 @@ template <class T> uint64_t evaluate(const LaneInstruction& x, uint64_t u, uint6
           std::fma(x.bits & ir::kMinusProduct ? -a : a, b, x.bits & ir::kMinusAddend ? -c : c));
     case LaneOp::iadd: return (u + v) & ones;
     case LaneOp::isub: return (u - v) & ones;
+    case LaneOp::imul: return (u * v) & ones;
+    case LaneOp::to_float: return ir::word_of(T(from_word<S>(u)));
+    case LaneOp::to_int: {
+      const T end = -T(std::numeric_limits<S>::min());
+      const bool fits = -end <= a && a < end;
+      return uint64_t(fits ? S(a) : std::numeric_limits<S>::min()) & ones;
+    }
     case LaneOp::iand: return u & v;
     case LaneOp::ior: return u | v;
     case LaneOp::ixor: return u ^ v;
@@ -185,6 +193,9 @@ template <class T> class Generator {
   void step() {
     const LaneOp op = LaneOp(rng_.between(int(LaneOp::add), int(LaneOp::select)));
     if (op == LaneOp::ternary || op == LaneOp::scale || ir::is_estimate(op)) return;
+    const bool whole = op == LaneOp::imul || ir::is_conversion(op);
+    if (whole && sizeof(T) == 8) return;  // not in AVX2
+    if (ir::is_conversion(op)) return put(builder_.add(op, an_exact()), true);
     if (op >= LaneOp::iadd && op < LaneOp::shl)
       return put(builder_.add(op, an_exact(), an_exact()), true);
     if (op == LaneOp::shl || op == LaneOp::shr)

@@ -45,9 +45,11 @@ class Lowering {
   void release(const Mark& m) {
     for (int k = 0; k < 4; ++k) used_[k] = m.used[k];
   }
-  int temporary(GridType t) {
-    std::vector<int>& pool = pool_[int(t)];
-    size_t& used = used_[int(t)];
+  /// `kept`: until the end of the statement around all others, so that machine code finds it made before it.
+  int temporary(GridType t, bool kept = false) {
+    const int k = int(t) + 4 * kept;
+    std::vector<int>& pool = pool_[k];
+    size_t& used = used_[k];
     if (used == pool.size()) pool.push_back(new_vector(t));
     return pool[used++];
   }
@@ -97,7 +99,7 @@ class Lowering {
         const int list = indices(v.args);
         const int dst = into >= 0 ? into : next_scalar_++;
         GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
-        i.tensor = v.index, i.index = list, i.dst = dst;
+        i.tensor = v.index, i.index = list, i.middle = int(v.args.size()), i.dst = dst;
         return dst;
       }
       case Value::operation: break;
@@ -159,7 +161,7 @@ class Lowering {
     const bool converts = v.kind == Value::operation && v.op == GridOp::to_real;
     if (c == Class::affine || (converts && classes_.of(*v.args[0]) == Class::affine)) {
       const int from = affine(converts ? *v.args[0] : v);
-      if (dst < 0) dst = temporary(v.type);
+      if (dst < 0) dst = temporary(v.type, true);
       GridInstruction& i = emit(GridCode::spread, v.line, v.type);
       i.dst = dst, i.a = from, i.masked = masked;
       return dst;
@@ -180,7 +182,7 @@ class Lowering {
     const bool direct = dst >= 0 && !masked;
     const int to = direct ? dst : temporary(v.type);
     GridInstruction& i = emit(GridCode::load, v.line, v.type);
-    i.tensor = v.index, i.index = list, i.dst = to, i.flag = !direct;
+    i.tensor = v.index, i.index = list, i.middle = int(v.args.size()), i.dst = to, i.flag = !direct;
     if (direct || dst < 0) return to;
     copy_to(dst, to, v, masked);
     release(before);
@@ -189,7 +191,7 @@ class Lowering {
   int operation_to(int dst, const Value& v, bool masked) {
     if (compares_affine(v)) {
       const int a = affine(*v.args[0]), b = affine(*v.args[1]);
-      const int to = dst < 0 || masked ? temporary(GridType::boolean) : dst;
+      const int to = dst < 0 || masked ? temporary(GridType::boolean, true) : dst;
       compute(GridCode::compare, v.line, GridType::none, v.op, to, a, b);
       return dst < 0 || to == dst ? to : copy_to(dst, to, v, masked);
     }
@@ -250,6 +252,7 @@ class Lowering {
       while (k < list.size() && is_straight(*list[k])) one(*list[k++]);
       if (in_blocks_) end_block(at);
       if (k < list.size()) one(*list[k++]);
+      if (regions_.empty()) std::fill(used_ + 4, used_ + 8, 0);
     }
   }
   void one(Statement& s) {
@@ -298,7 +301,7 @@ class Lowering {
     const bool atomic = s.kind == Statement::atomic_add;
     GridInstruction& i =
         emit(atomic ? GridCode::atomic_add : GridCode::store, s.line, s.value->type);
-    i.tensor = s.tensor, i.index = list, i.a = from;
+    i.tensor = s.tensor, i.index = list, i.middle = int(s.args.size()), i.a = from;
     if (!atomic || !reads_[s.variable]) return;
     const int dst = variable_[size_t(s.variable)];
     i.dst = dst;
@@ -413,7 +416,7 @@ class Lowering {
     for (const std::string& t : p_.texts) u_.texts.push_back(t.c_str());
     GridProgram& g = u_.program;
     g.code = u_.code.data(), g.count = int(u_.code.size());
-    g.list = u_.list.data(), g.texts = u_.texts.data();
+    g.list = u_.list.data(), g.items = int(u_.list.size()), g.texts = u_.texts.data();
     g.real = p_.real;
     g.scalars = next_scalar_, g.affines = next_affine_, g.vectors = int(u_.vector_type.size());
     g.vector_type = u_.vector_type.data();
@@ -447,8 +450,8 @@ class Lowering {
   Kernel& p_;
   Unit& u_;
   Classes classes_;
-  std::vector<int> variable_, pool_[4];
-  size_t used_[4] = {0, 0, 0, 0};
+  std::vector<int> variable_, pool_[8];  // the last four: temporaries that are kept
+  size_t used_[8] = {};
   int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;

@@ -263,8 +263,11 @@ template <class R> struct Walk : GridMachine {
   Active loop(const I& i, int at, Active a, int level) {
     uint8_t* const gone = begin(at, level);
     Active now = a;
-    do now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
-    while (i.code == GridCode::loop && !now.empty() && !interrupted());
+    if (i.code == GridCode::loop) now = native_lanes<R>(*this, i, at, a, 0, mask(level, 3), gone);
+    while (!now.empty() && !interrupted()) {
+      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
+      if (i.code == GridCode::scope) break;
+    }
     return both(i.code == GridCode::scope ? now : kNobody, lanes_of(gone, 0, lanes),
                 mask(level, 2));
   }
@@ -334,11 +337,14 @@ template <class R> struct Walk : GridMachine {
     T k = as<T>(this->at(i.a));
     if constexpr (math::is_integer<T>) {
       if (add_products(i, at, a)) return a;
-      k += native_turns<R>(*this, i, at, a) * step;
+      if (!i.flag) k += native_turns<R>(*this, i, at, a) * step;
     }
     uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
     Active now = a;
-    for (; (step > 0 ? k <= last : last <= k) && !interrupted();) {
+    if constexpr (math::is_integer<T>)
+      if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
+        now = native_lanes<R>(*this, i, at, a, (last - k) / step + 1, mask(level, 3), gone);
+    for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
       as<T>(scalar[i.dst]) = k;
       const Active after = run(at + 1, i.end, now, level + 1);
       if (gone) {
@@ -547,7 +553,8 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
   m.spare = parts.take<char>(8 * kGridLanes);
-  const int64_t most = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
+  const int64_t lanes = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
+  const int64_t most = (lanes + 15) / 16 * 16;  // machine code runs whole vectors
   for (int v = 0; v < p.vectors; ++v) {
     const int64_t bytes = most * m.bytes_of(p.vector_type[v]);
     void* const own = parts.take<char>(bytes);

@@ -10,9 +10,11 @@ class Code;
 /// each moves on with a turn, and the number of turns (jit_x64.h).
 struct GridNative {
   static constexpr int kOperands = 24;
-  enum Kind : uint8_t { written, read, scalar, memory };
+  /// active: a bool for each lane, whether it goes on; counter: of a loop that counts.
+  enum Kind : uint8_t { written, read, scalar, memory, active, counter };
   struct Operand {
     Kind kind;
+    GridType type;
     int at;  // a vector that is written, one that is read, a scalar; an access: its place in the body, from 0
   };
   bool in_place = false;       // a vector is both written and read
@@ -30,6 +32,9 @@ bool grid_native_fits(const GridProgram&, int at);
 /// instruction at + 1 + j has an element for each lane, next to each other, else one for all. The whole
 /// numbers of the body, in a block all scalars and what is made of positions alone, are left to the caller,
 /// who runs the last turn too. Kept for the process.
+/// Or of a loop that lanes leave one by one: their turns, with what does not change from turn to turn left
+/// to the caller. The lanes of a vector where a whole number would not be exact or a division by zero are
+/// not touched, and stay `active`.
 const GridNative& grid_native(const GridProgram&, int at, uint64_t lanes);
 
 }  // namespace mt

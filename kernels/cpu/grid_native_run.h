@@ -85,6 +85,132 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
 }
 
+/// Whole numbers of the lanes lo .. hi - 1 become int32, which begin where they began, and back; `many` at a
+/// time. False: they do not fit, and nothing has been done.
+inline bool narrow(void* own, int lo, int hi) {
+  constexpr int kMany = 16;
+  int64_t x[kMany], beyond = 0;
+  int32_t y[kMany];
+  char* const at = static_cast<char*>(own) + 8 * lo;
+  for (int l = 0; l < hi - lo; l += kMany) {
+    __builtin_memcpy(x, at + 8 * l, sizeof x);
+    for (int k = 0; k < kMany; ++k) beyond |= x[k] ^ int32_t(x[k]);
+  }
+  for (int l = 0; !beyond && l < hi - lo; l += kMany) {
+    __builtin_memcpy(x, at + 8 * l, sizeof x);
+    for (int k = 0; k < kMany; ++k) y[k] = int32_t(x[k]);
+    __builtin_memcpy(at + 4 * l, y, sizeof y);
+  }
+  return !beyond;
+}
+inline void widen(void* own, int lo, int hi) {
+  constexpr int kMany = 16;
+  int64_t x[kMany];
+  int32_t y[kMany];
+  char* const at = static_cast<char*>(own) + 8 * lo;
+  for (int l = hi - lo - kMany; l >= 0; l -= kMany) {
+    __builtin_memcpy(y, at + 4 * l, sizeof y);
+    for (int k = 0; k < kMany; ++k) x[k] = y[k];
+    __builtin_memcpy(at + 8 * l, x, sizeof x);
+  }
+}
+
+/// Executes what the code of a loop that lanes leave finds done (grid_native.h); false: it can't be, or it is
+/// not to be run.
+template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
+  for (int j = at + 1; j < i.end; ++j) {
+    const GridInstruction& x = w.program.code[j];
+    GridMachine::Place place;
+    switch (x.code) {
+      case GridCode::scalar: w.scalar_op(x); break;
+      case GridCode::affine: w.affine_op(x); break;
+      case GridCode::spread: w.spread_op(x, a); break;
+      case GridCode::compare: w.compare_op(x, a); break;
+      case GridCode::load_scalar:
+      case GridCode::load:
+        if (!w.affine_place(x, a, place)) return false;
+        if (x.code == GridCode::load) w.load(x, a);
+        else w.load_scalar(x, a);
+        break;
+      case GridCode::assert_:
+        if (x.a < 0 && !w.at(x.a).truth) return false;
+        break;
+      default: break;
+    }
+  }
+  return true;
+}
+
+/// The operands of a loop that lanes leave, in the machine's own memory. Whole numbers of a float32 kernel are
+/// int32 from here on, but of the operands from `fine` on.
+template <class R, class Walk>
+void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uint8_t* set, int lo,
+                   int hi, void** data, int& fine) {
+  constexpr bool kNarrow = sizeof(R) == 4;
+  for (fine = 0; fine < loop.operands; ++fine) {
+    const GridNative::Operand& o = loop.operand[fine];
+    const bool narrows = kNarrow && o.type == GridType::integer;
+    if (o.kind == GridNative::active) {
+      data[fine] = set;
+    } else if (o.kind == GridNative::scalar) {
+      const GridScalar& s = w.scalar[o.at];
+      if (narrows && s.whole != int32_t(s.whole)) break;
+      data[fine] = &w.scalar[o.at];
+    } else if (o.kind == GridNative::counter) {
+      if (narrows && first != int32_t(first)) break;
+      data[fine] = w.whole;
+      for (int l = lo; l < hi; ++l)
+        __builtin_memcpy(reinterpret_cast<char*>(w.whole) + l * sizeof(R), &first, sizeof(R));
+    } else {
+      char* const own = static_cast<char*>(w.own[o.at]);
+      const int64_t bytes = w.bytes_of(o.type);
+      if (w.vector[o.at] != own)
+        __builtin_memcpy(own + a.lo * bytes, static_cast<char*>(w.vector[o.at]) + a.lo * bytes,
+                         size_t((a.hi - a.lo) * bytes));
+      w.vector[o.at] = own;
+      if (narrows && !narrow(own, lo, hi)) break;
+      data[fine] = own + (narrows ? 4 * lo : 0);
+    }
+  }
+}
+
+/// Does turns of the loop at instruction `at`, which lanes leave one by one, by machine code: `turns` of them,
+/// or (0) as many as there are. Adds the lanes that are done to `gone`; `set` is for those that it returns,
+/// of which nothing has been done or of which there are turns left.
+template <class R, class Walk>
+Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t turns,
+                    uint8_t* set, uint8_t* gone) {
+  constexpr int64_t kPiece = 1 << 16;
+  GridSeen& s = w.seen_at(at);
+  if (!s.fits || w.grid.check || turns > kPiece) return a;
+  const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
+  if (turns > 0) w.scalar[i.dst].whole = first;
+  if (!make_before(w, i, at, a)) return a;
+  const GridNative& native = w.native(s, 0);
+  if (!native.code) return a;
+  constexpr int kWidth = 64 / sizeof(R);
+  const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
+  void* data[2 * GridNative::kOperands + 2];
+  void** const failed = data + 2 * native.operands + 1;
+  int fine;
+  lane_operands<R>(w, native, first, a, set, lo, hi, data, fine);
+  __builtin_memset(set + lo, 0, size_t(hi - lo));
+  w.add(set, a);
+  if (fine == native.operands) do {
+      *failed = nullptr;
+      failed[-1] = reinterpret_cast<void*>(turns > 0 ? turns : kPiece);
+      run_native(*native.code, data, nullptr, lo, hi);
+    } while (turns == 0 && !*failed && __builtin_memchr(set + lo, 1, size_t(hi - lo)) &&
+             !w.interrupted());
+  for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
+    const GridNative::Operand& o = native.operand[k];
+    const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
+    if (vector && o.type == GridType::integer) widen(w.own[o.at], lo, hi);
+  }
+  for (int l = a.lo; l < a.hi; ++l) gone[l] = uint8_t(gone[l] | (a.has(l) & !set[l]));
+  return w.lanes_of(set, a.lo, a.hi);
+}
+
 /// Where the lanes of a box find the elements of an access.
 struct GridAccess {
   GridMachine::Place place;

@@ -80,7 +80,7 @@ class Emitter {
   void carry_on(int copies);
   int carried_into(int32_t value) const;
   bool carries_here(int32_t* first) const;
-  bool is_entry(int32_t id) const;
+  void test_active(const Xbyak::Label& none);
 
   // jit_registers.cpp: who is where
   int32_t value_of(int32_t id, int copy) const {
@@ -88,7 +88,12 @@ class Emitter {
   }
   int32_t id_of(int32_t value) const { return value / plan_.copies; }
   int32_t in_value(int k) const { return value_of(now_->in[k], copy_); }
-  File& file_of(int32_t id) { return wide_ && ir::is_mask(plan_.code[id].op) ? masks_ : vectors_; }
+  const File& file_of(int32_t id) const {
+    return wide_ && ir::is_mask(plan_.code[id].op) ? masks_ : vectors_;
+  }
+  File& file_of(int32_t id) {
+    return const_cast<File&>(static_cast<const Emitter*>(this)->file_of(id));
+  }
   int32_t next_use(int32_t value) const { return uses_->at(id_of(value), next_[value]); }
   bool has_copy(int32_t value) const;
   bool dies(int32_t value) const;
@@ -97,6 +102,7 @@ class Emitter {
   int allocate(File&, int32_t value);
   void evict(File&, int index);
   void fill(int index, int32_t value);
+  void move(int32_t value, int to, int from);
   void broadcast(int index, const Address& one);
   void save(int32_t value);
   int reload(int k);
@@ -150,7 +156,8 @@ class Emitter {
   Xbyak::CodeGenerator asm_;
   std::string* const listing_;
   size_t entry_ = 0;
-  Xbyak::Label pool_, stopped_, end_;
+  Xbyak::Label pool_, stopped_;
+  const Xbyak::Label* failing_ = &stopped_;  // where a guard that fails jumps to
   std::vector<size_t> pool_offset_;
   size_t ones_ = 0, signs_ = 0;  // in the pool
   int8_t pointer_[kOperands];    // the register with the operand's address, or -1

@@ -15,8 +15,8 @@ constexpr uint8_t kPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x15, 0x16};
 constexpr uint8_t kExchanged[] = {0x00, 0x1e, 0x1d, 0x04, 0x1a, 0x19};
 
 bool commutes(LaneOp op) {
-  return op == LaneOp::add || op == LaneOp::mul || op == LaneOp::iadd || op == LaneOp::iand ||
-         op == LaneOp::ior || op == LaneOp::ixor;
+  return op == LaneOp::add || op == LaneOp::mul || op == LaneOp::iadd || op == LaneOp::imul ||
+         op == LaneOp::iand || op == LaneOp::ior || op == LaneOp::ixor;
 }
 
 /// The table of a function of three bits whose inputs are given in another order.
@@ -148,10 +148,20 @@ void Emitter::write_integer() {
     if (op == LaneOp::shl) return MT_WORD(vpsll, to, a, n);
     return MT_WORD(vpsrl, to, a, n);
   }
+  if (ir::is_conversion(op)) {
+    const Place a = any(0);
+    consume();
+    const Xmm to = result();
+    if (op == LaneOp::to_float && item_ == 4) return MT_EMIT(vcvtdq2ps, to, a);
+    if (op == LaneOp::to_float) return MT_EMIT(vcvtqq2pd, to, a);
+    if (item_ == 4) return MT_EMIT(vcvttps2dq, to, a);
+    return MT_EMIT(vcvttpd2qq, to, a);
+  }
   const auto [to, a, b] = two();
   switch (op) {
     MT_BINARY(iadd, MT_WORD(vpadd, to, a, b));
     MT_BINARY(isub, MT_WORD(vpsub, to, a, b));
+    MT_BINARY(imul, MT_WORD(vpmull, to, a, b));
     MT_BINARY(iand, MT_REAL(vand, to, a, b));
     MT_BINARY(ior, MT_REAL(vor, to, a, b));
     MT_BINARY(ixor, MT_REAL(vxor, to, a, b));
@@ -390,14 +400,14 @@ void Emitter::write_guard() {
     if (masked_) MT_KMASK(kandn, failing, m, Mask(1));
     if (masked_) MT_KMASK(kortest, failing, failing);
     else MT_KMASK(kortest, m, m);
-    if (masked_) MT_JUMP(jnz, stopped_, "stopped");
-    else MT_JUMP(jnc, stopped_, "stopped");
+    if (masked_) MT_JUMP(jnz, *failing_, "stopped");
+    else MT_JUMP(jnc, *failing_, "stopped");
     return consume();
   }
   const Xmm m = reg(0);
   MT_REAL(vmovmsk, eax, m);
   MT_EMIT(cmp, eax, item_ == 4 ? 0xff : 0xf);
-  MT_JUMP(jne, stopped_, "stopped");
+  MT_JUMP(jne, *failing_, "stopped");
   consume();
 }
 

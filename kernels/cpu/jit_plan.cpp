@@ -76,6 +76,7 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
            int most_copies)
     : code(program.code),
       carries(program.carries),
+      active(program.active),
       copies(std::max(1, most_copies)) {
   if (file.wide) merge_bits(program.item);
   else expand(program.item);
@@ -110,7 +111,7 @@ void Plan::sort_out(uint64_t repeated) {
     if (!needed[i] || x.op == LaneOp::constant) continue;
     const bool turns = !carries.empty() && !same;
     (same                            ? before
-     : turns && x.op == LaneOp::load ? entry
+     : turns && is_entry(int32_t(i)) ? entry
      : turns && is_store(x.op)       ? exit
                                      : body)
         .push_back(int32_t(i));
@@ -153,6 +154,7 @@ void Plan::expand(int item) {
   }
   code = out;
   for (ir::LaneProgram::Carry& c : carries) c = {place[c.first], place[c.next]};
+  if (active >= 0) active = place[active];
 }
 
 /// and, or, xor of values that nothing else reads become one function of three bits.
@@ -223,7 +225,10 @@ void Plan::find_direct_loads(const Uses& uses) {
 }
 
 void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) {
-  int live[2] = {int(entry.size()), 0}, most[2] = {live[0], 0};  // vectors, masks
+  const auto is_in_masks = [&](int32_t id) { return file.masks > 0 && ir::is_mask(code[id].op); };
+  int live[2] = {0, 0};  // vectors, masks
+  for (const int32_t id : entry) ++live[is_in_masks(id)];
+  int most[2] = {live[0], live[1]};
   std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
   for (size_t p = 0; p < body.size(); ++p) {
     const size_t i = body[p];
@@ -231,12 +236,12 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
       const int32_t in = x.in[k];
       const bool again = std::find(x.in, x.in + k, in) != x.in + k;
-      if (again || invariant[in] || (!carries.empty() && code[in].op == LaneOp::load)) continue;
+      if (again || invariant[in] || (!carries.empty() && is_entry(in))) continue;
       const bool last = uses.at(in, uses.count(in) - 1) == int32_t(p);
-      if (last && !direct[in]) --live[ir::is_mask(code[in].op) && file.masks > 0];
+      if (last && !direct[in]) --live[is_in_masks(in)];
     }
     if (is_effect(x.op) || direct[i]) continue;
-    const int kind = ir::is_mask(x.op) && file.masks > 0;
+    const int kind = is_in_masks(body[p]);
     if (uses.count(int32_t(i)) > 0) ++live[kind];
     most[kind] = std::max(most[kind], live[kind]);
   }
@@ -247,6 +252,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
   for (const ir::LaneProgram::Carry& c : carries)  // a load that is carried passes through another
     most[0] += code[c.next].op == LaneOp::load && c.next != c.first;
   if (carries.empty()) copies = std::min(copies, 4);
+  if (active >= 0) copies = std::min(copies, 2);  // all go on until the last lane has left
   for (; copies > 1; --copies)
     if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;
   const int free = !pins ? 0 : std::max(0, file.vectors - temporary - most[0] * copies);

@@ -39,11 +39,17 @@ struct Plan {
   std::vector<int32_t> before;  // what is computed ahead of the loop
   std::vector<int32_t> body;
   std::vector<ir::LaneProgram::Carry> carries;
+  int32_t active;                    // as of the program
   std::vector<int32_t> entry, exit;  // of a program with turns: its loads and stores
   std::vector<int32_t> after_body;   // what is carried on
   std::vector<int32_t> pinned;       // constants and invariants that keep a register throughout
   int copies = 1;                    // vectors in an iteration, their instructions interleaved
 
+  /// A load that is done once, ahead of the turns.
+  bool is_entry(int32_t id) const {
+    const ir::LaneOp op = code[id].op;
+    return (op == ir::LaneOp::load || op == ir::LaneOp::load_bool) && !invariant[id];
+  }
   /// One value serves all vectors of an iteration.
   bool shared(int32_t id) const { return invariant[id] || uniform[id]; }
 

@@ -17,9 +17,8 @@ bool Emitter::dies(int32_t value) const {
   const int32_t id = id_of(value);
   const bool shared = plan_.shared(id) && !is_last_copy();
   const int r = reg_[value];
-  if (shared ||
-      (r >= 0 && vectors_.holds[r] == kTaken && !(wide_ && ir::is_mask(plan_.code[id].op))))
-    return false;  // other copies read it too; it is pinned
+  if (shared || (r >= 0 && file_of(id).holds[r] == kTaken))
+    return false;  // other copies read it too; it is pinned, or carried
   return uses_->at(id, next_[value] + 1) == Uses::kNone;
 }
 
@@ -84,6 +83,12 @@ void Emitter::fill(int index, int32_t value) {
   } else {
     MT_EMIT(vmovups, to, home(value));
   }
+}
+
+/// Between registers of the value's file.
+void Emitter::move(int32_t value, int to, int from) {
+  if (&file_of(id_of(value)) == &masks_) MT_EMIT(kmovw, Mask(to), Mask(from));
+  else MT_EMIT(vmovaps, vector(to), vector(from));
 }
 
 void Emitter::broadcast(int index, const Address& one) {

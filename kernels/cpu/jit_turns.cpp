@@ -18,7 +18,7 @@ int Emitter::carried_into(int32_t value) const {
 /// but itself still reads that.
 bool Emitter::carries_here(int32_t* first) const {
   const int into = carried_into(value_of(id_, copy_));
-  if (into < 0 || is_entry(id_) || plan_.invariant[id_]) return false;
+  if (into < 0 || plan_.is_entry(id_) || plan_.invariant[id_]) return false;
   *first = value_of(into, copy_);
   const int32_t use = next_use(*first), cursor = next_[*first];
   return use == Uses::kNone || (use == position_ && uses_->at(into, cursor + 1) == Uses::kNone);
@@ -56,7 +56,7 @@ void Emitter::carry_on(int copies) {
   const auto each = [&](const auto& visit) {
     for (const ir::LaneProgram::Carry& c : plan_.carries)
       for (int copy = 0; copy < copies; ++copy)
-        visit(value_of(c.first, copy), value_of(c.next, copy), is_entry(c.next));
+        visit(value_of(c.first, copy), value_of(c.next, copy), plan_.is_entry(c.next));
   };
   each([&](int32_t first, int32_t next, bool entry) {  // loads that are carried may be overwritten
     if (!entry || first == next) return;
@@ -67,23 +67,33 @@ void Emitter::carry_on(int copies) {
   });
   each([&](int32_t first, int32_t next, bool entry) {
     if (entry) return;
-    if (reg_[next] < 0) fill(allocate(vectors_, next), next);
+    if (reg_[next] < 0) fill(allocate(file_of(id_of(next)), next), next);
     const int to = reg_[first], from = reg_[next];
-    if (to != from) MT_EMIT(vmovaps, vector(to), vector(from));
+    if (to != from) move(next, to, from);
   });
   for (const Move& m : last) MT_EMIT(vmovaps, vector(m.to), vector(m.from));
   each([&](int32_t, int32_t next, bool entry) {
     if (entry || plan_.invariant[id_of(next)]) return;
     const int r = reg_[next];
-    if (r >= 0 && vectors_.holds[r] == kTaken) reg_[next] = -1;
+    if (r >= 0 && file_of(id_of(next)).holds[r] == kTaken) reg_[next] = -1;
     if (slot_[next] >= 0) free_slots_.push_back(slot_[next]);
     slot_[next] = -1;
   });
   forget();
 }
 
-bool Emitter::is_entry(int32_t id) const {
-  return plan_.code[id].op == LaneOp::load && !plan_.invariant[id];
+/// Goes where no lane is active.
+void Emitter::test_active(const Xbyak::Label& none) {
+  const int a = reg_[value_of(plan_.active, 0)], b = reg_[value_of(plan_.active, copies_ - 1)];
+  if (wide_) {
+    MT_KMASK(kortest, Mask(a), Mask(b));
+  } else {
+    const Xmm any = temporary();
+    MT_EMIT(vorps, any, vector(a), vector(b));
+    MT_EMIT(vptest, any, any);
+    forget();
+  }
+  MT_JUMP(jz, none, "left");
 }
 
 /// All turns of some lanes, from the loads to the stores. rbx counts.
@@ -94,22 +104,33 @@ void Emitter::write_turns(int copies, bool masked) {
     for (int copy = 0; copy < copies; ++copy) {
       write(id, copy);
       held.push_back(value_of(id, copy));
-      vectors_.holds[reg_[held.back()]] = kTaken;
+      file_of(id).holds[reg_[held.back()]] = kTaken;
     }
   start_operands();
   MT_EMIT(mov, rbx, asm_.ptr[rdi + 8 * 2 * uint64_t(operands_)]);
-  Xbyak::Label turn;
+  Xbyak::Label turn, left, failing, next;
+  if (plan_.active >= 0) failing_ = &failing;
   asm_.align(32);
   place(turn, "turn");
   write_sequence(plan_.body, *uses_in_body_, copies, masked);
   carry_on(copies);
   move_operands();
+  if (plan_.active >= 0) test_active(left);
   MT_EMIT(dec, rbx);
   MT_JUMP(jnz, turn, "turn");
+  if (plan_.active >= 0) place(left, "left");
   for (const int32_t id : plan_.exit)
     for (int copy = 0; copy < copies; ++copy) write(id, copy);
+  now_ = nullptr;
+  if (plan_.active >= 0) {
+    MT_JUMP(jmp, next, "next");
+    place(failing, "failing");
+    MT_EMIT(mov, asm_.ptr[rdi + 8 * (2 * uint64_t(operands_) + 1)], rdi);
+    place(next, "next");
+    failing_ = &stopped_;
+  }
   for (const int32_t value : held) {
-    vectors_.holds[reg_[value]] = kFree;
+    file_of(id_of(value)).holds[reg_[value]] = kFree;
     reg_[value] = -1;
   }
   forget();

@@ -24,7 +24,8 @@ class Code {
   /// 0) or one element repeated. Returns `to`, or the element before which a guard stopped: nothing
   /// from there on has been written, and it is within 128 of one that does not pass.
   /// Of a program with turns data[operands + k] is how many bytes operand k moves on with each turn, and
-  /// data[2 operands] how many turns there are, at least one; both as integers.
+  /// data[2 operands] how many turns there are, at least one; both as integers. Of one with active lanes a
+  /// guard that fails sets data[2 operands + 1].
   int64_t run(void* const* data, const double* numbers, int64_t from, int64_t to) const;
   size_t bytes() const { return bytes_; }
 

@@ -26,9 +26,10 @@ constexpr Row rows[] = {
     {"sqrt", 1, false},      {"floor", 1, false},      {"ceil", 1, false},
     {"trunc", 1, false},     {"rint", 1, false},       {"inverse", 1, false},
     {"rsqrt", 1, false},     {"scale", 2, false},      {"fma", 3, false},
-    {"iadd", 2, false},      {"isub", 2, false},       {"and", 2, false},
-    {"or", 2, false},        {"xor", 2, false},        {"andnot", 2, false},
-    {"shl", 1, false},       {"shr", 1, false},        {"ternary", 3, false},
+    {"iadd", 2, false},      {"isub", 2, false},       {"imul", 2, false},
+    {"and", 2, false},       {"or", 2, false},         {"xor", 2, false},
+    {"andnot", 2, false},    {"shl", 1, false},        {"shr", 1, false},
+    {"to_float", 1, false},  {"to_int", 1, false},     {"ternary", 3, false},
     {"compare", 2, true},    {"icompare", 2, true},    {"mand", 2, true},
     {"mor", 2, true},        {"mxor", 2, true},        {"mnot", 1, true},
     {"select", 3, false},    {"guard", 1, false},      {"store", 1, false},
@@ -42,6 +43,7 @@ bool commutes(LaneOp op, uint64_t bits) {
     case mul:
     case fma:  // the factors
     case iadd:
+    case imul:
     case iand:
     case ior:
     case ixor:
@@ -202,7 +204,7 @@ bool LaneBuilder::minus_of(int32_t& id) const {
 }
 
 int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
-  if (is_estimate(x.op)) return -1;  // the machine's own
+  if (is_estimate(x.op) || is_conversion(x.op)) return -1;  // the machine's own
   const int n = inputs_of(x.op);
   bool all = true;
   uint64_t v[3] = {};
@@ -244,6 +246,7 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
     const uint64_t a = code_[x.in[0]].bits, b = unary ? x.bits : code_[x.in[1]].bits;
     const uint64_t value = x.op == LaneOp::iadd       ? a + b
                            : x.op == LaneOp::isub     ? a - b
+                           : x.op == LaneOp::imul     ? a * b
                            : x.op == LaneOp::iand     ? a & b
                            : x.op == LaneOp::ior      ? a | b
                            : x.op == LaneOp::ixor     ? a ^ b
@@ -254,7 +257,7 @@ int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
     return constant(value & all);
   }
   if (unary) return x.bits == 0 ? x.in[0] : -1;
-  const bool neutral = x.op != LaneOp::isub && x.op != LaneOp::iandnot;
+  const bool neutral = x.op != LaneOp::isub && x.op != LaneOp::imul && x.op != LaneOp::iandnot;
   for (int k = 0; k < 2; ++k) {
     const int32_t other = x.in[1 - k];
     const bool zero = is_bits(x.in[k], 0), ones = is_bits(x.in[k], all);
@@ -350,6 +353,7 @@ LaneProgram LaneBuilder::finish() {
   }
   for (const LaneProgram::Carry& c : carries_)
     program.carries.push_back({place[c.first], place[c.next]});
+  if (active_ >= 0) program.active = place[active_];
   return program;
 }
 

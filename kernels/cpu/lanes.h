@@ -44,13 +44,16 @@ enum class LaneOp : uint8_t {
   // integers of the same width, and the bits of floats
   iadd,
   isub,
+  imul,
   iand,
   ior,
   ixor,
   iandnot,  // ~a & b
   shl,      // by `bits`
   shr,
-  ternary,  // the function of three bits whose table is `bits`; made by the emitter
+  to_float,  // a signed integer as a float; of 64 bits in AVX-512 only, as imul and to_int
+  to_int,    // a float without its fraction
+  ternary,   // the function of three bits whose table is `bits`; made by the emitter
   // masks
   compare,   // of floats, `bits` is an Order
   icompare,  // of integers: equal, below (unsigned) or less (signed)
@@ -87,6 +90,7 @@ int inputs_of(LaneOp);
 bool is_mask(LaneOp);
 inline bool is_estimate(LaneOp op) { return op == LaneOp::inverse || op == LaneOp::rsqrt; }
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
+inline bool is_conversion(LaneOp op) { return op == LaneOp::to_float || op == LaneOp::to_int; }
 inline bool is_load(LaneOp op) { return op <= LaneOp::load_one; }
 /// Whether the operand moves on with each turn.
 inline bool is_moving(LaneOp op) { return op == LaneOp::load_turn || op == LaneOp::load_one; }
@@ -100,12 +104,15 @@ inline int operand_item(LaneOp op, int item) {
 /// Nothing in it changes once it has been made. All loads and guards come before the first store.
 /// With `carries` it is a loop of turns for each lane: what is neither `load` nor `store` is done in
 /// every turn; then the value `first`, a load, becomes `next`. Stores are of such values, at the end.
+/// With `active`, a mask that is carried, turns end where no lane has it; a guard that fails ends them too,
+/// and nothing is stored of the lanes in question.
 struct LaneProgram {
   struct Carry {
     int32_t first, next;
   };
   std::vector<LaneInstruction> code;
   std::vector<Carry> carries;
+  int32_t active = -1;
   int item = 4;      // bytes of an element: 4 or 8
   int operands = 0;  // those that loads and stores name are below
 };
@@ -131,6 +138,8 @@ class LaneBuilder {
   void store(int operand, int32_t value, LaneOp how) { add(how, value, -1, -1, uint64_t(operand)); }
   /// With the end of each turn the load `first` becomes `next`.
   void carry(int32_t first, int32_t next) { carries_.push_back({first, next}); }
+  /// The load, which is carried, of the lanes that take a turn.
+  void set_active(int32_t first) { active_ = first; }
   /// Of the instructions that follow.
   void set_line(int32_t line) { line_ = line; }
   LaneProgram finish();
@@ -150,6 +159,7 @@ class LaneBuilder {
 
   std::vector<LaneInstruction> code_;
   std::vector<LaneProgram::Carry> carries_;
+  int32_t active_ = -1;
   std::vector<int32_t> table_;  // open addressing over code_
   int item_;
   int32_t line_ = 0;
@@ -195,6 +205,7 @@ template <class T> struct LaneBits {
   }
   friend LaneBits operator+(LaneBits a, LaneBits b) { return of(record(LaneOp::iadd, a.id, b.id)); }
   friend LaneBits operator-(LaneBits a, LaneBits b) { return of(record(LaneOp::isub, a.id, b.id)); }
+  friend LaneBits operator*(LaneBits a, LaneBits b) { return of(record(LaneOp::imul, a.id, b.id)); }
   friend LaneBits operator&(LaneBits a, LaneBits b) { return of(record(LaneOp::iand, a.id, b.id)); }
   friend LaneBits operator|(LaneBits a, LaneBits b) { return of(record(LaneOp::ior, a.id, b.id)); }
   friend LaneBits operator^(LaneBits a, LaneBits b) { return of(record(LaneOp::ixor, a.id, b.id)); }
@@ -272,6 +283,9 @@ template <class T> struct Lane {
   friend Lane copysign(Lane a, Lane b) {
     return of_bits((to_bits(a) & ~sign()) | (to_bits(b) & sign()));
   }
+  /// Of signed integers, and without the fraction.
+  static Lane to_float(LaneBits<T> a) { return of(record(LaneOp::to_float, a.id)); }
+  friend LaneBits<T> to_int(Lane a) { return LaneBits<T>::of(record(LaneOp::to_int, a.id)); }
   friend LaneBits<T> to_bits(Lane a) { return LaneBits<T>::of(a.id); }
   static Lane of_bits(LaneBits<T> b) { return of(b.id); }
   static LaneBits<T> sign() { return LaneBits<T>(uint64_t(1) << (8 * sizeof(T) - 1)); }

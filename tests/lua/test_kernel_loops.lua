@@ -215,4 +215,109 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end
 end
 
+-- Loops that lanes leave one by one.
+for _, dtype in ipairs {'float32', 'float64'} do
+  local x = mt.randn(37, 70, dtype) * 2
+
+  test('while, repeat, for with break: how many turns, ' .. dtype, function()
+    same(function(out, a, most)
+      local i, j = grid(2)
+      if i > a.shape[2] or j > #a then return end
+      local zr, zi, cr, ci, n = 0.0, 0.0, a[j][i], i * 0.01, 0
+      while n < most and zr * zr + zi * zi < 4 do
+        zr, zi = zr * zr - zi * zi + cr, 2 * zr * zi + ci
+        n = n + 1
+      end
+      local left, value = -1, a[j][i]
+      for k = 1, most do
+        if value > 3 then
+          left = k
+          break
+        end
+        local more = value * 0.25
+        if k > 3 then more = more + 0.01 else more = more - 0.02 end
+        value = value + more
+      end
+      if j % 3 == 0 then
+        local turn = 0
+        repeat
+          turn = turn + 2
+          value = value * 0.5
+          if value < -2 then break end
+        until math.abs(value) < 0.125 or turn > most
+        left = left + turn
+      end
+      out[j][i] = n * 1000 + left + value
+    end, mt.zeros(37, 70, dtype), x, 50)
+  end)
+
+  test('whole numbers that no int32 and no float holds, ' .. dtype, function()
+    local results = {}
+    for _, checked in ipairs {false, true} do
+      local out = mt.zeros(300, 4, 'int64')
+      mt.kernel(function(to)
+        local i = grid(1)
+        if i > #to then return end
+        local n, big, down, sum = i, i, -i, 0
+        while n ~= 1 and sum < 500 do
+          if n % 2 == 0 then n = math.floor(n / 2) else n = 3 * n + 1 end
+          big, down = (big * 48271 + i) % 9007199254740881, down * 3 - i
+          if big % 1000 == 7 then break end
+          sum = sum + 1
+        end
+        local a, b, fall, rest, start = i, 1, 0, 0, i % 13
+        for k = 1, 60 do
+          if b == -7 then break end
+          a, b = b, a + b
+          if k > 30 then rest = rest + 1 else rest = rest - k end
+        end
+        for k = 1, 60 do
+          if fall == 7 then break end
+          fall = fall - 123456789 + k
+        end
+        down = down - a % 1000000007
+        for k = 1, 100 do
+          if rest == -7 then break end
+          rest = rest + (50331777 + start * 7 - k) % (10007 + k)
+        end
+        sum, down = sum + rest, down - fall
+        local power, steps = 1.5, 0
+        repeat
+          power, steps = power * power, steps + math.abs(down % 7) - math.min(steps, i)
+          if steps < -40 then break end
+        until power > 1e9
+        to[i][1], to[i][2], to[i][3], to[i][4] = big, down % 1000003, sum, math.floor(power) + steps
+      end, {check = checked})[{5, 64}](out)
+      results[#results + 1] = testing.bits(out:reshape(-1):tolist())
+    end
+    eq(results[1], results[2])
+  end)
+
+  test('more turns than are done at once, ' .. dtype, function()
+    same(function(out, turns)
+      local i = grid(1)
+      if i > #out then return end
+      local value, n = out[i], 0
+      while n < turns + i do value, n = value * 0.999 + 1, n + 1 end
+      for k = 1, turns do
+        if value < -1 then break end
+        value = value * 0.5 + k
+      end
+      out[i] = value
+    end, mt.randn({19}, dtype), 70000)
+  end)
+end
+
+test('a division by zero in a late turn is told', function()
+  local k = mt.kernel(function(out, n)
+    local i = grid(1)
+    local left, sum = n - i, 0
+    while left > -3 do
+      sum, left = sum + 7 % left, left - 1
+    end
+    out[i] = sum
+  end)
+  testing.raises(function() k[{1, 8}](mt.zeros(8), 20) end, 'by zero')
+end)
+
 testing.finish()
