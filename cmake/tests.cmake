@@ -29,15 +29,17 @@ set_tests_properties(engine.course_cuda PROPERTIES
 # All floats through every function: minutes on an idle machine. `ctest -C nightly -L nightly` runs it.
 add_test(NAME nightly.accuracy COMMAND mtorch_tests "[nightly]" CONFIGURATIONS nightly)
 set_tests_properties(nightly.accuracy PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)
-# Random programs of views and changes in place, random functions of numbers, compiled, and of tensors, fused; others
-# every day.
+# Random programs of views and changes in place, random functions of numbers, compiled, and of tensors, fused, random
+# training steps, recorded; others every day.
 add_test(NAME nightly.programs COMMAND mtorch tests/lua/test_programs.lua 100000 today
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 add_test(NAME nightly.functions COMMAND mtorch tests/lua/test_random_functions.lua 10000 today
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 add_test(NAME nightly.fused COMMAND mtorch tests/lua/test_random_fused.lua 100000 today
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
-set_tests_properties(nightly.programs nightly.functions nightly.fused PROPERTIES LABELS nightly TIMEOUT 7200)
+add_test(NAME nightly.steps COMMAND mtorch tests/lua/test_random_steps.lua 20000 today
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
+set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps PROPERTIES LABELS nightly TIMEOUT 7200)
 
 file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
 foreach(script ${lua_tests})
