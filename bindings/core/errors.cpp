@@ -1,5 +1,4 @@
 // errors.cpp -- what errors say: where it was, what the value was, and no more than can be read
-#include <pthread.h>
 
 #include <cctype>
 #include <cstring>
@@ -193,16 +192,7 @@ std::string position(lua_State* L) {
 
 bool c_stack_left() {
   constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
-  static thread_local const char* const lowest = [] {
-    void* low = nullptr;
-    size_t bytes = 0;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-      pthread_attr_getstack(&attributes, &low, &bytes);
-      pthread_attr_destroy(&attributes);
-    }
-    return static_cast<const char*>(low);
-  }();
+  const char* const lowest = stack_bounds().first;
   return !lowest || static_cast<const char*>(__builtin_frame_address(0)) - lowest >= kReserve;
 }
 

@@ -2,7 +2,6 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
-#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,16 +28,7 @@ bool on_stack(const void* p) {
                                    nullptr))
     return true;
 #endif
-  static thread_local const char* const top = [] {
-    pthread_attr_t a;
-    void* low = nullptr;
-    size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &a) != 0) return static_cast<const char*>(nullptr);
-    pthread_attr_getstack(&a, &low, &size);
-    pthread_attr_destroy(&a);
-    return static_cast<const char*>(low) + size;
-  }();
-  return p >= __builtin_frame_address(0) && p < top;
+  return p >= __builtin_frame_address(0) && p < stack_bounds().second;
 }
 
 }  // namespace

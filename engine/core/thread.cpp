@@ -1,6 +1,8 @@
 // thread.cpp -- the state of each thread, and the host's hooks
 #include "engine/core/thread.h"
 
+#include <pthread.h>
+
 #include "engine/core/error.h"
 #include "engine/core/host.h"
 #include "engine/core/recording.h"
@@ -17,6 +19,20 @@ void set_num_threads(int64_t n) {
   const int most = most_cpu_threads();
   if (n < 1 || most < n) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
   set_cpu_threads(int(n));
+}
+
+const std::pair<const char*, const char*>& stack_bounds() {
+  static thread_local const auto bounds = [] {
+    pthread_attr_t attributes;
+    void* low = nullptr;
+    size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstack(&attributes, &low, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+    return std::pair(static_cast<const char*>(low), static_cast<const char*>(low) + bytes);
+  }();
+  return bounds;
 }
 
 }  // namespace mt

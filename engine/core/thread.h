@@ -61,6 +61,9 @@ int get_num_threads();
 /// Throws Error outside 1 .. the larger of 16 and 4 times the processors.
 void set_num_threads(int64_t n);
 
+/// The memory of this thread's stack, from its lowest address to its highest; {} where that is not known.
+const std::pair<const char*, const char*>& stack_bounds();
+
 /// f as the body of a new thread that starts with this one's defaults.
 auto inheriting(auto f) {
   return [given = ThreadDefaults(thread_state), f = std::move(f)]() mutable {
