@@ -421,10 +421,15 @@ std::vector<int64_t> Args::integers(int i) const {
 
 Shape Args::shape(int i) const {
   if (!given(i) && param(i).optional) return param(i).shape;
+  return numbers_of_dims(i, "asked for");
+}
+
+/// A list of whole numbers, one for each of some dimensions.
+Shape Args::numbers_of_dims(int i, const char* what) const {
   const std::vector<int64_t> list = integers(i);
   if (list.size() > kMaxDims)
-    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
-         list.size(), kMaxDims);
+    fail("{}: {} dimensions are {}, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), what, kMaxDims);
   return Shape(list.data(), int(list.size()));
 }
 
@@ -436,12 +441,8 @@ Shape Args::new_shape(int i) const {
 
 Shape Args::dims(int i) const {
   if (!given(i) && param(i).optional) return param(i).shape;
-  Shape dims;
-  const std::vector<int64_t> list = integers(i);
-  if (list.size() > kMaxDims)
-    fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
-         list.size(), kMaxDims);
-  for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
+  Shape dims = numbers_of_dims(i, "named");
+  for (int k = 0; k < dims.size(); ++k) dims[k] = zero_based(signature_of(entry_).name, dims[k]);
   return dims;
 }
 

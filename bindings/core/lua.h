@@ -190,6 +190,7 @@ class Args {
   void place(bool spreads);
   [[noreturn]] void refuse(int i) const;
   void collect(int at);
+  Shape numbers_of_dims(int i, const char* what) const;
   void bind_named();
   void spread(int at);
   std::string name(int i) const;

@@ -1,13 +1,14 @@
 // onednn.cpp -- finds oneDNN when it is first needed, and calls version 2 and 3 of its C interface
 #include "kernels/cpu/onednn.h"
 
-#include <dlfcn.h>
 #include <omp.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "kernels/cpu/opened.h"
 
 namespace mt::onednn {
 namespace {
@@ -105,26 +106,15 @@ constexpr const char* kCure =
 Library the_library;
 Functions dnnl;
 void *the_engine, *the_attributes;  // the latter: the caller brings memory for what is intermediate
-char the_reason[1024], the_path[512];
-
-bool refuse(const char* name, const char* reason, const char* cure = kCure) {
-  std::snprintf(the_reason, sizeof the_reason, "%s%s%s; %s", name, *name ? ": " : "", reason, cure);
-  return false;
-}
+Opened opened{kCure};
 
 // ---- the file ------------------------------------------------------------------------------------
-
-const char* find(void* file, auto& member, const char* name) {
-  void* found = dlsym(file, name);
-  std::memcpy(&member, &found, sizeof found);
-  return found ? nullptr : name;
-}
 
 /// The first function that the file lacks, or null.
 const char* find_all(void* file) {
   const char* missing = nullptr;
 #define MT_FIND(Result, name, arguments) \
-  if (!missing) missing = find(file, dnnl.name, #name);
+  if (!missing && !find_function(file, dnnl.name, #name)) missing = #name;
   MT_ONEDNN(MT_FIND)
   if (missing) return missing;
   if (dnnl.dnnl_version()->major == 2) {
@@ -137,41 +127,32 @@ const char* find_all(void* file) {
 }
 
 bool accept(void* file, const char* name) {
-  char reason[128];
-  if (const char* missing = find_all(file)) {
-    std::snprintf(reason, sizeof reason, "%s is not in it", missing);
-    return refuse(name, reason);
-  }
+  if (const char* missing = find_all(file)) return opened.lacks(name, missing);
   const Version& version = *dnnl.dnnl_version();
-  the_library = {the_path, version.major, version.minor, version.patch, false, false};
+  the_library = {opened.path, version.major, version.minor, version.patch, false, false};
   if (version.major != 2 && version.major != 3) {
+    char reason[128];
     std::snprintf(reason, sizeof reason, "this is version %d of oneDNN", version.major);
-    return refuse(name, reason);
+    return opened.refuse(name, reason);
   }
   if (dnnl.dnnl_engine_create(&the_engine, kCpu, 0) != 0 ||
       dnnl.dnnl_primitive_attr_create(&the_attributes) != 0 ||
       dnnl.dnnl_primitive_attr_set_scratchpad_mode(the_attributes, kUserScratchpad) != 0)
-    return refuse(name, "this build of oneDNN does not run on processors");
-  Dl_info info{};
-  void* symbol = nullptr;
-  std::memcpy(&symbol, &dnnl.dnnl_sgemm, sizeof symbol);
-  const bool known = dladdr(symbol, &info) && info.dli_fname;
+    return opened.refuse(name, "this build of oneDNN does not run on processors");
   const int isa = dnnl.dnnl_get_effective_cpu_isa();
   the_library.avx512 = (isa & kAvx512) == kAvx512, the_library.bf16 = (isa & kBf16) == kBf16;
-  std::snprintf(the_path, sizeof the_path, "%s", known ? info.dli_fname : name);
+  opened.locate(dnnl.dnnl_sgemm, name);
   return true;
 }
 
 bool open_file(const char* name) {
-  void* file = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-  if (file) return accept(file, name);  // it stays open: its threads' data may be in use
-  const char* said = dlerror();
-  return refuse(std::strncmp(said, name, std::strlen(name)) == 0 ? "" : name, said);
+  void* const file = opened.open(name);
+  return file && accept(file, name);  // it stays open: its threads' data may be in use
 }
 
 bool find_library() {
   if (const char* wish = std::getenv("MTORCH_ONEDNN"); wish && *wish) {
-    if (std::strcmp(wish, "off") == 0) return refuse("", "MTORCH_ONEDNN is off", "unset it");
+    if (std::strcmp(wish, "off") == 0) return opened.refuse("", "MTORCH_ONEDNN is off", "unset it");
     return open_file(wish);
   }
   // 3.6 is the name in Debian 13.
@@ -245,7 +226,7 @@ const Library* open() {
   static const bool found = find_library();
   return found ? &the_library : nullptr;
 }
-const char* why() { return the_reason; }
+const char* why() { return opened.reason; }
 
 bool sgemm(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, const float* a,
            int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {

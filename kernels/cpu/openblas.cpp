@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/cpu/opened.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::openblas {
@@ -22,13 +23,8 @@ constexpr const char* kCure =
     "name its file in MTORCH_BLAS";
 
 Library the_library;
-char the_reason[1024], the_path[512];
+Opened opened{kCure};
 std::atomic<int> calls_in_vain{0};
-
-bool refuse(const char* what, const char* reason, const char* cure = kCure) {
-  std::snprintf(the_reason, sizeof the_reason, "%s%s%s; %s", what, *what ? ": " : "", reason, cure);
-  return false;
-}
 
 // ---- the processor and the kernels for it --------------------------------------------------------
 
@@ -105,46 +101,31 @@ bool has_room() {
   char reason[128];
   std::snprintf(reason, sizeof reason, "it takes %zu MiB of address space for %d threads", mib,
                 cpu_threads());
-  return refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
+  return opened.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
 }
 
 /// Fills the_library from an open file, unless that will not do.
 bool accept(void* file, const char* name, const char* note) {
   Library& to = the_library;
   const char* missing = nullptr;
-  const auto find = [&](auto& member, const char* symbol) {
-    void* found = dlsym(file, symbol);
-    if (!found && !missing) missing = symbol;
-    std::memcpy(&member, &found, sizeof found);
-  };
-#define MT_FIND(symbol) find(to.symbol, #symbol);
+#define MT_FIND(symbol) \
+  if (!missing && !find_function(file, to.symbol, #symbol)) missing = #symbol;
   MT_OPENBLAS(MT_FIND)
-  char reason[128];
-  if (missing) {
-    std::snprintf(reason, sizeof reason, "%s is not in it", missing);
-    return refuse(name, reason);
-  }
+  if (missing) return opened.lacks(name, missing);
   if (to.openblas_get_parallel() != 2)
-    return refuse(name, "this is not OpenBLAS's OpenMP build, and would run threads of its own");
+    return opened.refuse(name,
+                         "this is not OpenBLAS's OpenMP build, and would run threads of its own");
   if (std::strstr(to.openblas_get_config(), "USE64BITINT"))
-    return refuse(name, "this build of OpenBLAS has 64-bit sizes");
-  Dl_info info{};
-  void* symbol = nullptr;
-  std::memcpy(&symbol, &to.openblas_get_parallel, sizeof symbol);
-  const bool known = dladdr(symbol, &info) && info.dli_fname;
-  std::snprintf(the_path, sizeof the_path, "%s", known ? info.dli_fname : name);
-  to.path = the_path, to.note = note;
+    return opened.refuse(name, "this build of OpenBLAS has 64-bit sizes");
+  opened.locate(to.openblas_get_parallel, name);
+  to.path = opened.path, to.note = note;
   return true;
 }
 
 bool open_file(const char* name) {
   const CoreType core;
-  void* file = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-  if (!file) {
-    const char* said = dlerror();
-    const bool named = std::strncmp(said, name, std::strlen(name)) == 0;
-    return refuse(named ? "" : name, said);
-  }
+  void* const file = opened.open(name);
+  if (!file) return false;
   if (accept(file, name, core.note)) return true;
   dlclose(file);
   return false;
@@ -178,7 +159,7 @@ const Library* open() {
   static const bool found = find_library();
   return found ? &the_library : nullptr;
 }
-const char* why() { return the_reason; }
+const char* why() { return opened.reason; }
 
 const Library* need() {
   const Library* library = open();
