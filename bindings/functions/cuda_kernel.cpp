@@ -63,14 +63,8 @@ int launch(Args& a) {
   KernelArgument arguments[kMost];
   const int count = lua_gettop(a.L) - 8;
   for (int i = 0; i < count && i < kMost; ++i) {
-    KernelArgument& g = arguments[i];
-    g.describe = describe_argument;
-    const int type = lua_type(a.L, i + 9);
-    if (type == LUA_TUSERDATA) g.tensor = tensor_at(a.L, i + 9);
-    else if (type == LUA_TNUMBER)
-      g.kind = KernelArgument::number, g.value = lua_tonumber(a.L, i + 9);
-    else if (type == LUA_TBOOLEAN)
-      g.kind = KernelArgument::boolean, g.value = lua_toboolean(a.L, i + 9);
+    arguments[i] = launch_argument<KernelArgument>(a.L, i + 9);
+    arguments[i].describe = describe_argument;
   }
   k.launch(size, arguments, count, a.L);
   return 0;

@@ -35,6 +35,15 @@ struct NewTensor : NewTensorOptions {
 
 /// A program of compile.cpp.
 const ir::Expression& expression_at(const Args& a, int i);
+/// Argument i of a launch of Lua or CUDA C: a tensor, a number, a boolean, or `other`.
+template <class Argument> Argument launch_argument(lua_State* L, int i) {
+  Argument g;
+  const int type = lua_type(L, i);
+  if (type == LUA_TUSERDATA) g.tensor = tensor_at(L, i);
+  else if (type == LUA_TNUMBER) g.kind = Argument::number, g.value = lua_tonumber(L, i);
+  else if (type == LUA_TBOOLEAN) g.kind = Argument::boolean, g.value = lua_toboolean(L, i);
+  return g;
+}
 /// Tensors as several values.
 int push_all(const Args&, const TensorList&);
 

@@ -197,11 +197,7 @@ int grid_launch(Args& a) {
   std::vector<GridArgument> arguments;
   const int count = lua_gettop(a.L);
   for (int i = 8; i <= count; ++i) {
-    GridArgument& g = arguments.emplace_back();
-    const int type = lua_type(a.L, i);
-    if (type == LUA_TUSERDATA) g.tensor = tensor_at(a.L, i);
-    else if (type == LUA_TNUMBER) g.kind = GridArgument::number, g.value = lua_tonumber(a.L, i);
-    else if (type == LUA_TBOOLEAN) g.kind = GridArgument::boolean, g.value = lua_toboolean(a.L, i);
+    GridArgument& g = arguments.emplace_back(launch_argument<GridArgument>(a.L, i));
     if (!g.tensor && g.kind == GridArgument::other) g.text = describe(a.L, i);
   }
   Script script(a.L, k);
