@@ -72,13 +72,17 @@ function Recorder:append(call, tensors)
   return call.results
 end
 
-local function depends(arg, levels)
-  if getmetatable(arg) == Value then return arg.tensor == nil end
+--- Whether `holds` of a value in an argument, or in lists of it.
+local function any_value(arg, levels, holds)
+  if getmetatable(arg) == Value then return holds(arg) end
   if type(arg) ~= 'table' or levels == 0 then return false end
   for _, inner in pairs(arg) do
-    if depends(inner, levels - 1) then return true end
+    if any_value(inner, levels - 1, holds) then return true end
   end
   return false
+end
+local function depends(arg, levels)
+  return any_value(arg, levels, function(value) return value.tensor == nil end)
 end
 
 --- The value of a tensor now: views of a base that was written since are made again.
@@ -219,4 +223,4 @@ local function record(fn, inputs, labels, check)
   return take(mt.no_grad(core.record, fn, watch, unpack(copies)))
 end
 
-return {record = record, Value = Value}
+return {record = record, Value = Value, any_value = any_value}

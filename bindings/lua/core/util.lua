@@ -160,6 +160,21 @@ function util.colours(fd)
   return (depth == 'truecolor' or depth == '24bit') and 2 ^ 24 or 256
 end
 
+local function cannot_write(op, path, why) core.fail("%s: cannot write '%s': %s", op, path, why:gsub('^.*: ', '')) end
+
+--- A file that lines are added to.
+function util.open_log(op, path, mode)
+  local file, why = io.open(path, mode)
+  return file or cannot_write(op, path, why)
+end
+
+--- Adds to such a file, at once.
+function util.write_log(op, path, file, text)
+  local ok, why = file:write(text)
+  if ok then ok, why = file:flush() end
+  if not ok then cannot_write(op, path, why) end
+end
+
 --- Writes a whole file or nothing, as engine/core/file.h says; returns the path.
 function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
 

@@ -27,9 +27,7 @@ method('write(record)',
     if not self.path then return end
     if not self.file then core.fail("JsonLines: '%s' is closed", self.path) end
     local text = core.json_text(plain(record, 0), null):gsub('^%[%]$', '{}')
-    local ok, why = self.file:write(text, '\n')
-    if ok then ok, why = self.file:flush() end
-    if not ok then core.fail("JsonLines: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
+    util.write_log('JsonLines', self.path, self.file, text .. '\n')
   end)
 
 method('close()', 'Ends the file.', function(self)
@@ -45,9 +43,7 @@ return {
     function(path, append)
       local self = object.new(JsonLines, {path = path ~= '' and path or nil})
       if not self.path then return self end
-      local file, why = io.open(path, append and 'ab' or 'wb')
-      if not file then core.fail("JsonLines: cannot write '%s': %s", path, why:gsub('^.*: ', '')) end
-      self.file = file
+      self.file = util.open_log('JsonLines', path, append and 'ab' or 'wb')
       return self
     end),
 }

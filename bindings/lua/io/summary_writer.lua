@@ -18,9 +18,7 @@ local function write_out(self)
   if #self.waiting == 0 then return end
   local text = table.concat(self.waiting)
   self.waiting, self.bytes, self.written = {}, 0, wall_time()
-  local ok, why = self.file:write(text)
-  if ok then ok, why = self.file:flush() end
-  if not ok then core.fail("SummaryWriter: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
+  util.write_log('SummaryWriter', self.path, self.file, text)
 end
 
 local function add(self, data)
@@ -49,10 +47,8 @@ local function new(log_dir, options)
     heads = {}, max_queue = options.max_queue, flush_secs = options.flush_secs, options = options})
   core.make_folders('SummaryWriter', log_dir)
   self.path = events.file_name(log_dir, options.filename_suffix)
-  local file, why = io.open(self.path, 'wb')
-  if not file then core.fail("SummaryWriter: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
-  file:setvbuf('no')
-  self.file = file
+  self.file = util.open_log('SummaryWriter', self.path, 'wb')
+  self.file:setvbuf('no')
   self.at_end = newproxy(true) -- what waits is written where nobody closes it
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
   add(self, events.event(stamped(self, nil, nil, {file_version = 'brain.Event:2'})))

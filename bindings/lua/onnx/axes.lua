@@ -3,7 +3,8 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local Size = require 'mtorch.onnx.size'
-local Value = require('mtorch.core.record').Value
+local record = require 'mtorch.core.record'
+local Value = record.Value
 
 local axes = {}
 
@@ -108,17 +109,10 @@ local picks = {masked_select = true, nonzero = true, argwhere = true, unique = t
 
 --- Whether the program has sizes that depend on values of the inputs.
 function axes.picks_by_value(program)
-  local function has_mask(arg, levels)
-    if getmetatable(arg) == Value then return arg.dtype == 'bool' and arg.tensor == nil end
-    if type(arg) ~= 'table' or levels == 0 then return false end
-    for _, inner in pairs(arg) do
-      if has_mask(inner, levels - 1) then return true end
-    end
-    return false
-  end
+  local function is_mask(value) return value.dtype == 'bool' and value.tensor == nil end
   for _, call in ipairs(program.calls) do
     local indexes = call.op == 'index' or call.op == 'assign' or call.op == 'index_put'
-    if call.depends and (picks[call.op] or (indexes and has_mask(call.args[2], 2))) then return true end
+    if call.depends and (picks[call.op] or indexes and record.any_value(call.args[2], 2, is_mask)) then return true end
   end
   return false
 end

@@ -92,39 +92,36 @@ local function adaptive_sizes(a, n)
   return from, to, even and windows
 end
 
-for n = 1, 3 do
-  define('adaptive_avg_pool%dd', n, function(g, a)
-    local from, to, windows = adaptive_sizes(a, n)
-    if Size.product(to) == 1 then return g.GlobalAveragePool(a.input) end
-    if windows then return g.AveragePool(a.input, {kernel_shape = windows, strides = windows}) end
-    local y = a.input
-    for i = 1, n do -- means of windows are products with a matrix
-      local means = mt.zeros(from[i], to[i])
-      for k = 0, to[i] - 1 do
-        local first, last = window(k, from[i], to[i])
-        means[{{first + 1, last}, k + 1}] = 1 / (last - first)
-      end
-      y = g:swap(g.MatMul(g:swap(y, i + 1, n + 1, n + 2), g:constant(means:to(y.dtype))), i + 1, n + 1, n + 2)
-    end
-    return y
-  end)
-  define('adaptive_max_pool%dd', n, function(g, a)
-    local from, to, windows = adaptive_sizes(a, n)
-    if a.return_indices then core.fail('onnx.export: adaptive_max_pool with return_indices has no ONNX form') end
-    if Size.product(to) == 1 then return g.GlobalMaxPool(a.input) end
-    if windows then return g.MaxPool(a.input, {kernel_shape = windows, strides = windows}) end
-    local y = a.input
-    for i = 1, n do
-      local parts, axis = {}, i + 1
-      for k = 0, to[i] - 1 do
-        local first, last = window(k, from[i], to[i])
-        parts[k + 1] = g:reduce('ReduceMax', g:slice(y, {axis}, {first}, {last}), {axis}, true)
-      end
-      y = g:concat(parts, axis)
-    end
-    return y
-  end)
+--- Adaptive pooling: the operator `pool` where windows are equal, else along(g, y, axis, from, to, rank) for each axis.
+local function adaptive(name, pool, along)
+  for n = 1, 3 do
+    define(name, n, function(g, a)
+      local from, to, windows = adaptive_sizes(a, n)
+      if a.return_indices then core.fail('onnx.export: adaptive_max_pool with return_indices has no ONNX form') end
+      if Size.product(to) == 1 then return g['Global' .. pool](a.input) end
+      if windows then return g[pool](a.input, {kernel_shape = windows, strides = windows}) end
+      local y = a.input
+      for i = 1, n do y = along(g, y, i + 1, from[i], to[i], n + 2) end
+      return y
+    end)
+  end
 end
+adaptive('adaptive_avg_pool%dd', 'AveragePool', function(g, y, axis, from, to, rank) -- products with a matrix
+  local means = mt.zeros(from, to)
+  for k = 0, to - 1 do
+    local first, last = window(k, from, to)
+    means[{{first + 1, last}, k + 1}] = 1 / (last - first)
+  end
+  return g:swap(g.MatMul(g:swap(y, axis, rank - 1, rank), g:constant(means:to(y.dtype))), axis, rank - 1, rank)
+end)
+adaptive('adaptive_max_pool%dd', 'MaxPool', function(g, y, axis, from, to)
+  local parts = {}
+  for k = 0, to - 1 do
+    local first, last = window(k, from, to)
+    parts[k + 1] = g:reduce('ReduceMax', g:slice(y, {axis}, {first}, {last}), {axis}, true)
+  end
+  return g:concat(parts, axis)
+end)
 
 -- ---- other sizes -----------------------------------------------------------------------------------------
 
