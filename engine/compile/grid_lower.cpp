@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -260,8 +261,26 @@ class Lowering {
     statement(s);
     release(before);
   }
+  /// Whether a statement needs no control flow; short loops between literals are written out.
   static bool is_straight(const Statement& s) {
-    return s.kind == Statement::assign || s.kind == Statement::store;
+    return s.kind == Statement::assign || s.kind == Statement::store || cost(s) <= 40;
+  }
+  /// What a loop is long as without control flow: a block of machine code takes 48 accesses.
+  static double cost(const Statement& s) {
+    double sum = 0;
+    if (s.kind == Statement::assign || s.kind == Statement::store) {
+      values_of(s, [&](const Value& v) { sum += v.kind == Value::load; });
+      return sum + (s.kind == Statement::store) + 0.5;
+    }
+    if (s.kind != Statement::count || s.leaves || turns_of(s) == 0) return INFINITY;
+    for (const Statement* x : s.body) sum += cost(*x);
+    return sum * double(turns_of(s));
+  }
+  /// 0: not known before a launch, or none.
+  static int64_t turns_of(const Statement& s) {
+    for (const Value* v : {s.value, s.last, s.step})
+      if (v->kind != Value::number || v->type != GridType::integer) return 0;
+    return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
   }
   /// A block that calls of machine code would not make faster is none.
   void end_block(size_t at) {
@@ -337,9 +356,19 @@ class Lowering {
     inside(s, s.body);
     u_.code[at].end = int(u_.code.size());
   }
+  void write_out(Statement& s, int dst) {
+    regions_.push_back(&s);
+    for (int64_t k = 0; k < turns_of(s); ++k) {
+      const int from = constant(s.value->value + double(k) * s.step->value, GridType::integer);
+      compute(GridCode::scalar, s.line, GridType::integer, GridOp::copy, dst, from, from, from);
+      for (Statement* x : s.body) one(*x);
+    }
+    regions_.pop_back();
+  }
   void count(Statement& s) {
     const int dst = variable_[size_t(s.variable)];
     const GridType type = p_.variables[size_t(s.variable)].type;
+    if (is_straight(s)) return write_out(s, dst);
     const Class c = classes_.of_variable(s.variable);
     int a;
     if (c == Class::scalar) a = ~scalar(*s.value);

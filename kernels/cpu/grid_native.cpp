@@ -80,7 +80,7 @@ template <class T> class Recorder {
     builder_.set_line(first.line);
     if (!(in_block_ ? store_all() : carry_all())) return false;
     if (leaves_ && !carry_lanes(first)) return false;
-    builder_.guard(fine_.id);
+    if (fine_.id != Mask(true).id) builder_.guard(fine_.id);
     program = builder_.finish();
     program.operands = out_.operands;
     return true;
@@ -200,27 +200,29 @@ template <class T> class Recorder {
       case GridCode::scalar: return scalar(i);
       case GridCode::affine: return affine(i);
       case GridCode::load_scalar:
-        if (leaves_) return is_fixed(i) && (varying_scalar_[i.dst] = false, true);
-        return i.type == GridType::real && load(i, j, false, scalar_[i.dst]);
+        if (leaves_)
+          return written_scalar_[i.dst] == 1 && is_fixed(i) &&
+                 (varying_scalar_[i.dst] = false, true);
+        return i.type == GridType::real && load(i, false, scalar_[i.dst]);
       case GridCode::load:
         if (leaves_) return made_before(i);
-        return i.type == GridType::real && load(i, j, lanes_ >> (j - at_ - 1) & 1, vector_[i.dst]);
+        return i.type == GridType::real && load(i, lanes_ >> accesses_ & 1, vector_[i.dst]);
       case GridCode::vector: return vector(i);
-      case GridCode::store: return in_block_ && store(i, j);
+      case GridCode::store: return in_block_ && store(i);
       case GridCode::spread:
       case GridCode::compare: return (in_block_ || leaves_) && made_before(i);
       case GridCode::assert_: return leaves_ && holds(i);
       default: return false;
     }
   }
-  bool load(const I& i, int j, bool lanes, int32_t& to) {
+  bool load(const I& i, bool lanes, int32_t& to) {
     const LaneOp op = in_block_ ? LaneOp::load : lanes ? LaneOp::load_turn : LaneOp::load_one;
-    to = operand(op, GridNative::memory, i.type, j - at_ - 1);
+    to = operand(op, GridNative::memory, i.type, accesses_++);
     return to >= 0;
   }
-  bool store(const I& i, int j) {
+  bool store(const I& i) {
     const int32_t id = i.type == GridType::real ? value(i.a, i.type) : -1;
-    const int place = id < 0 ? -1 : place_of({GridNative::memory, i.type, j - at_ - 1});
+    const int place = id < 0 ? -1 : place_of({GridNative::memory, i.type, accesses_++});
     stores_.push_back({id, place});
     return place >= 0;
   }
@@ -229,6 +231,7 @@ template <class T> class Recorder {
   bool made_before(const I& i) {
     const GridType type = i.code == GridCode::compare ? GridType::boolean : i.type;
     if (read_vector_[i.dst] || (in_block_ && type == GridType::integer)) return false;
+    if (in_uniform_ && vector_.count(i.dst)) return false;  // from the other way of a branch
     read_vector_[i.dst] = true;
     if (leaves_ && (i.masked || is_read_outside(p_, at_, i.dst) || !is_fixed(i))) return false;
     return (vector_[i.dst] = operand(load_of(type), GridNative::read, type, i.dst)) >= 0;
@@ -302,6 +305,7 @@ template <class T> class Recorder {
   /// A scalar in all lanes; -1: it is kept from turn to turn, or there are too many operands.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
+    if (type == GridType::integer && !has_whole_numbers(false)) return -1;
     const bool made = leaves_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
     if (written_scalar_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
@@ -444,6 +448,7 @@ template <class T> class Recorder {
   std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
+  int accesses_ = 0;
   First mask_{-1, 0}, counter_{-1, 0};  // of a loop that lanes leave
   struct Store {
     int32_t id;

@@ -42,8 +42,8 @@ int64_t run_turns(Walk& w, const GridNative& loop, Active a, const GridBox& box,
     w.vector[v] = w.own[v];
   }
   w.each_row_of(box, [&](int lane, int y, int z) {
-    const R* at[kGridNativeLength];
-    int64_t by[kGridNativeLength];
+    const R* at[GridNative::kOperands];
+    int64_t by[GridNative::kOperands];
     for (int k = 0; k < loop.operands; ++k) {
       const int j = loop.operand[k].at;
       if (loop.operand[k].kind != GridNative::memory) continue;
@@ -67,18 +67,19 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   GridBox box;
   if (!s.fits || !w.box_of(a, box)) return 0;
   const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
-  typename Walk::Factor place[kGridNativeLength];
+  typename Walk::Factor place[GridNative::kOperands];
   uint64_t lanes = 0;  // of the loads
   for (const int64_t k : places) {
     w.scalar[i.dst].whole = from + k * step;
-    for (int j = at + 1; j < i.end; ++j) {
+    for (int j = at + 1, accesses = 0; j < i.end; ++j) {
       const GridInstruction& x = w.program.code[j];
       const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
       if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
       if (x.code == GridCode::affine) w.affine_op(x);
       if (!loads) continue;
-      if (!w.find_factor(x, box, k, place[j - at - 1])) return 0;
-      lanes |= uint64_t(place[j - at - 1].step[0] == 1) << (j - at - 1);
+      if (!w.find_factor(x, box, k, place[accesses])) return 0;
+      lanes |= uint64_t(place[accesses].step[0] == 1) << accesses;
+      ++accesses;
     }
   }
   const GridNative& native = w.native(s, lanes);
@@ -265,8 +266,8 @@ template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i,
   GridSeen& s = w.seen_at(at);
   GridBox box;
   if (!s.fits || w.grid.check || !w.box_of(a, box)) return false;
-  GridAccess access[kGridNativeLength];
-  int number[kGridNativeLength] = {}, accesses = 0;
+  GridAccess access[GridNative::kOperands];
+  int accesses = 0;
   uint64_t lanes = 0;
   for (int j = at + 1; j < i.end; ++j) {
     const GridInstruction& x = w.program.code[j];
@@ -278,8 +279,8 @@ template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i,
       case GridCode::vector: break;
       default:  // an access
         if (!access[accesses].find(w, x, box)) return false;
-        lanes |= uint64_t(access[accesses].place.step[0]) << (j - at - 1);
-        number[j - at - 1] = accesses++;
+        lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
+        ++accesses;
         if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
     }
   }
@@ -295,7 +296,7 @@ template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i,
     for (int k = 0; k < native.operands; ++k) {
       const GridNative::Operand& o = native.operand[k];
       if (o.kind == GridNative::memory) {
-        const GridAccess& m = access[number[o.at]];
+        const GridAccess& m = access[o.at];
         data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
       } else if (o.kind == GridNative::scalar) {
         data[k] = &w.scalar[o.at];

@@ -166,6 +166,26 @@ for _, dtype in ipairs {'float32', 'float64'} do
       end, y, x)
     end)
 
+    test('loops of a few turns, one in another, written out, ' .. name, function()
+      same(function(out, a)
+        local i, j = grid(2)
+        if i > 2 and i < a.shape[2] - 1 and j > 1 and j < #a then
+          local sum, last = 0, out[j][i]
+          for dy = -1, 1 do
+            for dx = 2, -2, -2 do
+              local x = a[j + dy][i + dx] * (dx + 0.5)
+              sum = sum + x
+              if x > 0.5 then last = last * 0.5 + x end
+            end
+            for dx = -1, 0 do sum = sum * 1.25 - a[j - dy][i + dx] * dy end
+            for none = 1, 0 do sum = none end
+          end
+          for k = 1, 2 do out[j][i] = out[j][i] * k + sum end
+          out[j][i] = out[j][i] + last
+        end
+      end, y, x)
+    end)
+
     test('positions, an element for all, two results, ' .. name, function()
       local second = mt.zeros(rows, columns, dtype)
       local function kernel(out, other, a, u, v, dx)
@@ -195,6 +215,15 @@ for _, dtype in ipairs {'float32', 'float64'} do
           turn = turn + 1
         end
         out[j][i] = sum + out[j][i] * 0.5 - a[j][i]
+      end, y, x)
+      same(function(out, a)
+        local i, j = grid(2)
+        if i > a.shape[2] or j > #a then return end
+        local whole = i < 3 and 7 or 2
+        local sum = a[j][i] * 2 + 1
+        sum = sum * sum - 0.5
+        if sum > 1 then sum = sum + whole end
+        out[j][i] = sum
       end, y, x)
     end)
 
@@ -236,7 +265,7 @@ for _, dtype in ipairs {'float32', 'float64'} do
         end
         local more = value * 0.25
         if k > 3 then more = more + 0.01 else more = more - 0.02 end
-        value = value + more
+        value = value + ((most < 60) and more or a[j][i])
       end
       if j % 3 == 0 then
         local turn = 0

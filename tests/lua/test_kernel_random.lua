@@ -129,7 +129,7 @@ function Writer:products()
   self.names = self.names + 1
   local name, from = 'v' .. self.names, random(3)
   self:line(('local %s = %s'):format(name, one {'0', '0.5', 'rate'}))
-  self:line(('for k = %d, %d%s do'):format(from, from + random(6), one {'', ', 2'}))
+  self:line(('for k = %d, %d%s%s do'):format(from, from + random(6), one {'', ' + none'}, one {'', ', 2'}))
   self:line(('  %s = %s + %s * %s'):format(name, name, one {'m[i][k % 3 + 1]', 'x[i]', 'w[k]', 'w[k + 2]', 'm[i][2]'},
     one {'w[k]', 'w[2 * k]', 'w[k + i]', 'w[i + 2 * k - 1]', 'w[60 - k]'}))
   self:line 'end'
@@ -190,7 +190,7 @@ function Writer:statement(level)
 end
 
 local head = [[
-local rate = 1.5
+local rate, none = 1.5, 0
 local function helper(v, n)
   if n > 3 then return v * 0.5 end
   for k = 1, n do
