@@ -77,7 +77,9 @@ int scaled_body(Args& a) {
   const double alpha = a.number(3);
   const Tensor y = a.operand(2);
   const Tensor x = a.operand(1);
-  Tensor scaled = y.impl()->number ? Tensor(y.item() * alpha) : y * Tensor(alpha);
+  const Tensor* const both[] = {&x, &y};
+  const Dtype dtype = computing_dtype(op_row(a.entry().op), both, nullptr);
+  Tensor scaled = y.impl()->number ? Tensor(y.item() * alpha) : to(y, dtype) * Tensor(alpha);
   if (x.dtype() == Dtype::b8 && y.dtype() == Dtype::b8) scaled = to(scaled, Dtype::b8);
   return finish(a, a.entry().op, {x, scaled});
 }

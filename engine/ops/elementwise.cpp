@@ -266,7 +266,8 @@ Dtype widen(Dtype d, Dtype lesser) {
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
 }
 
-/// The type an operation computes in.
+}  // namespace
+
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
   Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
   for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
@@ -293,6 +294,8 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
   }
   return d;
 }
+
+namespace {
 
 /// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {

@@ -53,6 +53,8 @@ template <class... Op, class F> constexpr auto table_of(op::List<Op...>, const F
 const OpRow& op_row(int op);
 /// The operation of that name, or -1.
 int op_named(std::string_view name);
+/// The dtype that an operation computes in.
+Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params);
 
 /// Applies operation `op` to its inputs, with broadcasting and promotion.
 Tensor elementwise(int op, const Tensor* const* inputs, const double* params = nullptr);

@@ -212,6 +212,11 @@ test('add and sub take alpha', function()
   local _, gx, gy = gradients(function(a, b) return a:sub(b, {alpha = 3}) end, x, y)
   eq({gx, gy}, {{1, 1}, {-3, -3}})
   eq(list(x:detach() + y:detach()), {4, 6}) -- the operators take no option
+  local small = mt.tensor({100}, {dtype = 'uint8'}) -- alpha is of the result's dtype
+  eq(list(mt.add(mt.tensor {1}, small, 3)), {301})
+  eq(list(mt.tensor {1}:sub_(small, -1)), {101})
+  eq(list(mt.add(mt.tensor({1000}, {dtype = 'int32'}), small, 3)), {1300})
+  eq(mt.add(mt.tensor {1}, mt.tensor(0.5, {dtype = 'float64'}), 3).dtype, 'float32')
 end)
 
 test('bools stay bools where PyTorch keeps them', function()
