@@ -191,7 +191,10 @@ template <class R> struct Walk : GridMachine {
       if (a.empty() || stop) return kNobody;
       const I& i = program.code[at];
       switch (i.code) {
-        case GridCode::block: at = run_block<R>(*this, i, at, a) ? i.end : at + 1; continue;
+        case GridCode::block:
+          run(at + 1, i.end, run_block<R>(*this, i, at, a), level);
+          at = i.end;
+          continue;
         case GridCode::scalar: scalar_op(i); break;
         case GridCode::affine: affine_op(i); break;
         case GridCode::vector: vector_op(i, a); break;

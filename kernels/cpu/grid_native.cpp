@@ -67,6 +67,7 @@ template <class T> class Recorder {
         isa_(isa),
         in_block_(p.code[at].code == GridCode::block),
         leaves_(p.code[at].code == GridCode::loop || p.code[at].flag),
+        in_turns_(!in_block_ && !leaves_),
         out_(out),
         builder_(sizeof(T)) {}
 
@@ -74,7 +75,7 @@ template <class T> class Recorder {
   bool record(ir::LaneProgram& program) {
     const I& first = p_.code[at_];
     for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
-    if (!in_block_ && !leaves_) varying_scalar_[first.dst] = true;
+    if (in_turns_) varying_scalar_[first.dst] = true;
     if (leaves_) start_lanes(first);
     if (!body(at_ + 1, first.end)) return false;
     builder_.set_line(first.line);
@@ -203,25 +204,27 @@ template <class T> class Recorder {
         if (leaves_)
           return written_scalar_[i.dst] == 1 && is_fixed(i) &&
                  (varying_scalar_[i.dst] = false, true);
-        return i.type == GridType::real && load(i, false, scalar_[i.dst]);
+        varying_scalar_[i.dst] = false;
+        return load(i, false, scalar_[i.dst]);
       case GridCode::load:
         if (leaves_) return made_before(i);
-        return i.type == GridType::real && load(i, lanes_ >> accesses_ & 1, vector_[i.dst]);
+        return load(i, lanes_ >> accesses_ & 1, vector_[i.dst]);
       case GridCode::vector: return vector(i);
       case GridCode::store: return in_block_ && store(i);
       case GridCode::spread:
-      case GridCode::compare: return (in_block_ || leaves_) && made_before(i);
-      case GridCode::assert_: return leaves_ && holds(i);
+      case GridCode::compare: return !in_turns_ && made_before(i);
+      case GridCode::assert_: return !in_turns_ && holds(i);
       default: return false;
     }
   }
   bool load(const I& i, bool lanes, int32_t& to) {
     const LaneOp op = in_block_ ? LaneOp::load : lanes ? LaneOp::load_turn : LaneOp::load_one;
+    if (i.type == GridType::boolean || (in_turns_ && i.type != GridType::real)) return false;
     to = operand(op, GridNative::memory, i.type, accesses_++);
     return to >= 0;
   }
   bool store(const I& i) {
-    const int32_t id = i.type == GridType::real ? value(i.a, i.type) : -1;
+    const int32_t id = i.type == GridType::boolean ? -1 : value(i.a, i.type);
     const int place = id < 0 ? -1 : place_of({GridNative::memory, i.type, accesses_++});
     stores_.push_back({id, place});
     return place >= 0;
@@ -230,7 +233,7 @@ template <class T> class Recorder {
   /// the code runs, once.
   bool made_before(const I& i) {
     const GridType type = i.code == GridCode::compare ? GridType::boolean : i.type;
-    if (read_vector_[i.dst] || (in_block_ && type == GridType::integer)) return false;
+    if (read_vector_[i.dst]) return false;
     if (in_uniform_ && vector_.count(i.dst)) return false;  // from the other way of a branch
     read_vector_[i.dst] = true;
     if (leaves_ && (i.masked || is_read_outside(p_, at_, i.dst) || !is_fixed(i))) return false;
@@ -279,17 +282,9 @@ template <class T> class Recorder {
     bool varies[3] = {};
     for (int k = 0; k < kGridArity[int(i.op)]; ++k)
       if (!look(true, in[k], varies[k])) return false;
-    if (leaves_) {
-      varying_scalar_[i.dst] = varies[0] || varies[1] || varies[2];
-      return !varying_scalar_[i.dst] || lane_scalar(i);
-    }
-    if (i.type != GridType::integer || i.op >= GridOp::lt) return false;
-    if (i.op == GridOp::to_real) {  // made before the block runs
-      if (!in_block_ || written_scalar_[i.dst] > 1) return false;
-      scalar_[i.dst] = operand(LaneOp::load, GridNative::scalar, GridType::real, i.dst);
-      return scalar_[i.dst] >= 0;
-    }
-    varying_scalar_[i.dst] = varies[0] || varies[1];
+    varying_scalar_[i.dst] = varies[0] || varies[1] || varies[2];
+    if (!in_turns_) return !varying_scalar_[i.dst] || lane_scalar(i);
+    if (i.type != GridType::integer || i.op >= GridOp::lt || i.op == GridOp::to_real) return false;
     return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
   }
   bool affine(const I& i) {
@@ -306,7 +301,7 @@ template <class T> class Recorder {
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
     if (type == GridType::integer && !has_whole_numbers(false)) return -1;
-    const bool made = leaves_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
+    const bool made = !in_turns_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
     if (written_scalar_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
   }
@@ -314,7 +309,7 @@ template <class T> class Recorder {
   int32_t value(int ref, GridType type) {
     if (ref < 0) return scalar_value(~ref, type);
     if (const auto at = vector_.find(ref); at != vector_.end()) return at->second;
-    if (p_.vector_type[ref] != type || (type != GridType::real && !leaves_)) return -1;
+    if (p_.vector_type[ref] != type || (type != GridType::real && in_turns_)) return -1;
     const bool carried = !in_block_ && written_vector_.count(ref);
     if (carried && type == GridType::boolean) return -1;
     const int place = out_.operands;
@@ -374,7 +369,7 @@ template <class T> class Recorder {
   }
   /// Whether there are instructions for whole numbers; `more`: for products and conversions.
   bool has_whole_numbers(bool more) const {
-    return leaves_ && (!more || kNarrow || isa_ == Isa::avx512);
+    return !in_turns_ && (!more || kNarrow || isa_ == Isa::avx512);
   }
   Result whole(GridOp op, W x, W y) {
     const bool more =
@@ -435,7 +430,7 @@ template <class T> class Recorder {
   const int at_;
   const uint64_t lanes_;
   const Isa isa_;
-  const bool in_block_, leaves_;  // leaves_: lanes leave a loop one by one
+  const bool in_block_, leaves_, in_turns_;  // leaves_: lanes leave a loop one by one
   GridNative& out_;
   ir::LaneBuilder builder_;
   static constexpr bool kNarrow = sizeof(T) == 4;

@@ -32,6 +32,8 @@ bool grid_native_fits(const GridProgram&, int at);
 /// access j, from 0, has an element for each lane, next to each other, else one for all. The whole
 /// numbers of the body, in a block all scalars and what is made of positions alone, are left to the caller,
 /// who runs the last turn too. Kept for the process.
+/// Whole numbers are int64 lanes of float64 kernels, int32 lanes of float32 ones; the code of a block stops
+/// before a vector where one does not fit.
 /// Or of a loop that lanes leave one by one: their turns, with what does not change from turn to turn left
 /// to the caller. The lanes of a vector where a whole number would not be exact or a division by zero are
 /// not touched, and stay `active`.

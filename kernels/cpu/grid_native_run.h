@@ -90,13 +90,12 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
 /// time. False: they do not fit, and nothing has been done.
 inline bool narrow(void* own, int lo, int hi) {
   constexpr int kMany = 16;
-  int64_t x[kMany], beyond = 0;
+  const int64_t* const whole = static_cast<const int64_t*>(own);
+  uint64_t beyond = 0;
+  for (int l = lo; l < hi; ++l) beyond |= uint64_t(whole[l] + (int64_t(1) << 31)) >> 32;
+  int64_t x[kMany];
   int32_t y[kMany];
   char* const at = static_cast<char*>(own) + 8 * lo;
-  for (int l = 0; l < hi - lo; l += kMany) {
-    __builtin_memcpy(x, at + 8 * l, sizeof x);
-    for (int k = 0; k < kMany; ++k) beyond |= x[k] ^ int32_t(x[k]);
-  }
   for (int l = 0; !beyond && l < hi - lo; l += kMany) {
     __builtin_memcpy(x, at + 8 * l, sizeof x);
     for (int k = 0; k < kMany; ++k) y[k] = int32_t(x[k]);
@@ -142,7 +141,18 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at
   return true;
 }
 
-/// The operands of a loop that lanes leave, in the machine's own memory. Whole numbers of a float32 kernel are
+/// The first operand that is the same vector as operand k, or k.
+inline int first_as(const GridNative& code, int k) {
+  const auto is_vector = [](const GridNative::Operand& o) {
+    return o.kind == GridNative::written || o.kind == GridNative::read;
+  };
+  const GridNative::Operand& o = code.operand[k];
+  for (int j = 0; is_vector(o) && j < k; ++j)
+    if (is_vector(code.operand[j]) && code.operand[j].at == o.at) return j;
+  return k;
+}
+
+/// The operands of a block or loop, in the machine's own memory. Whole numbers of a float32 kernel are
 /// int32 from here on, but of the operands from `fine` on.
 template <class R, class Walk>
 void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uint8_t* set, int lo,
@@ -151,12 +161,17 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
   for (fine = 0; fine < loop.operands; ++fine) {
     const GridNative::Operand& o = loop.operand[fine];
     const bool narrows = kNarrow && o.type == GridType::integer;
-    if (o.kind == GridNative::active) {
+    const int same = first_as(loop, fine);
+    if (same < fine) {
+      data[fine] = data[same];
+    } else if (o.kind == GridNative::active) {
       data[fine] = set;
     } else if (o.kind == GridNative::scalar) {
       const GridScalar& s = w.scalar[o.at];
       if (narrows && s.whole != int32_t(s.whole)) break;
       data[fine] = &w.scalar[o.at];
+    } else if (o.kind == GridNative::memory) {
+      data[fine] = nullptr;
     } else if (o.kind == GridNative::counter) {
       if (narrows && first != int32_t(first)) break;
       data[fine] = w.whole;
@@ -172,6 +187,15 @@ void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uin
       if (narrows && !narrow(own, lo, hi)) break;
       data[fine] = own + (narrows ? 4 * lo : 0);
     }
+  }
+}
+
+template <class R, class Walk>
+void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
+  for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
+    const GridNative::Operand& o = code.operand[k];
+    const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
+    if (vector && o.type == GridType::integer && first_as(code, k) == k) widen(w.own[o.at], lo, hi);
   }
 }
 
@@ -203,11 +227,7 @@ Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t
       run_native(*native.code, data, nullptr, lo, hi);
     } while (turns == 0 && !*failed && __builtin_memchr(set + lo, 1, size_t(hi - lo)) &&
              !w.interrupted());
-  for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
-    const GridNative::Operand& o = native.operand[k];
-    const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
-    if (vector && o.type == GridType::integer) widen(w.own[o.at], lo, hi);
-  }
+  widen_operands<R>(w, native, lo, hi, fine);
   for (int l = a.lo; l < a.hi; ++l) gone[l] = uint8_t(gone[l] | (a.has(l) & !set[l]));
   return w.lanes_of(set, a.lo, a.hi);
 }
@@ -220,7 +240,9 @@ struct GridAccess {
   bool find(const GridMachine& w, const GridInstruction& x, const GridBox& box) {
     const GridTensor& t = w.tensor[x.tensor];
     stores = x.code == GridCode::store;
-    if (t.dtype != w.program.real || !w.affine_place(x, box, place)) return false;
+    const bool whole = x.type == GridType::integer;
+    const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
+    if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
     if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
     first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
     for (int k = 0; k < 3; ++k) {
@@ -250,22 +272,23 @@ inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
 }
 
 /// One row of lanes. Where nothing is both read and written, the last lanes make up a whole vector with
-/// some of those before.
-inline void run_row_block(const GridNative& native, void* const* data, bool in_place, int lo,
-                          int hi, int64_t item) {
+/// some of those before. Returns the lane before which it stopped.
+inline int run_row_block(const GridNative& native, void* const* data, bool in_place, int lo, int hi,
+                         int64_t item) {
   const int width = int(64 / item),  // of a vector, at most
       whole = lo + (hi - lo) / width * width;
   if (in_place || hi - lo < width || whole == hi)
-    return void(run_native(*native.code, data, nullptr, lo, hi));
-  run_native(*native.code, data, nullptr, lo, whole);
-  run_native(*native.code, data, nullptr, hi - width, hi);
+    return int(run_native(*native.code, data, nullptr, lo, hi));
+  const int at = int(run_native(*native.code, data, nullptr, lo, whole));
+  return at < whole ? at : int(run_native(*native.code, data, nullptr, hi - width, hi));
 }
 
-/// Does the block at instruction `at` by machine code; false: nothing has been done that may not be again.
-template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i, int at, Active a) {
+/// Does the block at instruction `at` by machine code; returns the lanes that are left to the interpreter.
+template <class R, class Walk>
+Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
   GridSeen& s = w.seen_at(at);
   GridBox box;
-  if (!s.fits || w.grid.check || !w.box_of(a, box)) return false;
+  if (!s.fits || w.grid.check || !w.box_of(a, box)) return a;
   GridAccess access[GridNative::kOperands];
   int accesses = 0;
   uint64_t lanes = 0;
@@ -277,8 +300,11 @@ template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i,
       case GridCode::spread: w.spread_op(x, a); break;
       case GridCode::compare: w.compare_op(x, a); break;
       case GridCode::vector: break;
+      case GridCode::assert_:
+        if (x.a < 0 && !w.at(x.a).truth) return a;
+        break;
       default:  // an access
-        if (!access[accesses].find(w, x, box)) return false;
+        if (!access[accesses].find(w, x, box)) return a;
         lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
         ++accesses;
         if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
@@ -286,28 +312,34 @@ template <class R, class Walk> bool run_block(Walk& w, const GridInstruction& i,
   }
   const GridNative& native = w.native(s, lanes);
   bool in_place = native.in_place;
-  if (!native.code || !are_independent(access, accesses, in_place)) return false;
-  for (int k = 0; k < native.operands; ++k) {
-    const int v = native.operand[k].at;
-    if (native.operand[k].kind == GridNative::written) w.vector[v] = w.own[v];
-  }
-  w.each_row_of(box, [&](int lane, int y, int z) {
-    void* data[GridNative::kOperands];
-    for (int k = 0; k < native.operands; ++k) {
-      const GridNative::Operand& o = native.operand[k];
-      if (o.kind == GridNative::memory) {
-        const GridAccess& m = access[o.at];
-        data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
-      } else if (o.kind == GridNative::scalar) {
-        data[k] = &w.scalar[o.at];
-      } else {
-        data[k] = static_cast<char*>(w.vector[o.at]) +
-                  (lane - box.lo[0]) * w.bytes_of(w.program.vector_type[o.at]);
+  if (!native.code || !are_independent(access, accesses, in_place)) return a;
+  constexpr int kWidth = 64 / sizeof(R);
+  const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
+  void* base[GridNative::kOperands];
+  int fine, left = a.hi;
+  lane_operands<R>(w, native, 0, a, nullptr, lo, hi, base, fine);
+  if (fine < native.operands) left = a.lo;
+  else
+    w.each_row_of(box, [&](int lane, int y, int z) {
+      if (left < a.hi) return;
+      void* data[GridNative::kOperands];
+      const int first = lane - box.lo[0];
+      for (int k = 0; k < native.operands; ++k) {
+        const GridNative::Operand& o = native.operand[k];
+        const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
+        data[k] = base[k];
+        if (o.kind == GridNative::memory) {
+          const GridAccess& m = access[o.at];
+          data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
+        } else if (o.kind != GridNative::scalar) {
+          data[k] = static_cast<char*>(base[k]) + first * bytes;
+        }
       }
-    }
-    run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
-  });
-  return true;
+      const int done = run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
+      if (done < box.hi[0]) left = first + done;
+    });
+  widen_operands<R>(w, native, lo, hi, fine);
+  return left < a.hi ? Active{left, a.hi, a.mask} : kNobody;
 }
 
 }  // namespace MT_ISA

@@ -337,6 +337,20 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end)
 end
 
+test('a block in place stops before a whole number that does not fit, and goes on from there', function()
+  for _, dtype in ipairs {'float32', 'float64'} do
+    local start = mt.rand({700}, dtype)
+    start[500] = 9
+    same(function(out)
+      local i = grid(1)
+      if i > #out then return end
+      local x = out[i] * 2 + 1
+      local n = math.floor(x * 5e8)
+      out[i] = x + (n - i) * 1e-9
+    end, start)
+  end
+end)
+
 test('a division by zero in a late turn is told', function()
   local k = mt.kernel(function(out, n)
     local i = grid(1)
