@@ -88,32 +88,44 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   }
 };
 
-/// Two passes over a run that is in the cache: the mean, then deviations from it.
+/// Two passes over a run that is in the cache: the mean, then deviations from it. The mean of
+/// float64 is rounded, and what it lacks taken out after: equal elements have variance 0.
 template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   using State = op::Moments;
+  static constexpr bool rounded = std::is_same_v<T, double>;
   static State run(const T* x, int64_t n, int64_t, const double*) {
-    const double mean = double(join_run<op::Sum, T, 1>(x, n)) / double(n);
-    return {double(n), mean, deviations(x, mean, n)};
+    return deviations(x, double(join_run<op::Sum, T, 1>(x, n)) / double(n), n);
   }
-  __attribute__((noinline)) static double deviations(const T* x, double mean, int64_t n) {
+  static State moments(double n, double mean, double sum, double squares) {
+    const double lack = sum / n;
+    if (!rounded || !(math::fabs(lack) < math::kInfinity)) return {n, mean, squares};
+    squares -= sum * lack;
+    return {n, mean + lack, squares < 0 ? 0.0 : squares};
+  }
+  __attribute__((noinline)) static State deviations(const T* x, double mean, int64_t n) {
     using V = Pack<double>;
     constexpr int width = kPackBytes / 8;
-    V part[4] = {};
+    V part[4] = {}, sum[4] = {};
     int64_t i = 0;
     for (; i + 4 * width <= n; i += 4 * width)
       for (int k = 0; k < 4; ++k) {
         const V d = widened<double>(x + i + k * width) - mean;
         part[k] += d * d;
+        if constexpr (rounded) sum[k] += d;
       }
-    double rest = 0;
-    for (; i < n; ++i) rest += (double(x[i]) - mean) * (double(x[i]) - mean);
+    double rest = 0, left = 0;
+    for (; i < n; ++i) {
+      const double d = double(x[i]) - mean;
+      rest += d * d, left += d;
+    }
     const V all = (part[0] + part[1]) + (part[2] + part[3]);
-    for (int l = 0; l < width; ++l) rest += all[l];
-    return rest;
+    const V off = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    for (int l = 0; l < width; ++l) rest += all[l], left += off[l];
+    return moments(double(n), mean, left, rest);
   }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
-    double mean[kColumns] = {}, m2[kColumns] = {};
+    double mean[kColumns] = {}, m2[kColumns] = {}, sum[kColumns] = {};
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < n; ++j) mean[j] += double(x[i * step + j]);
     for (int64_t j = 0; j < n; ++j) mean[j] /= double(rows);
@@ -121,9 +133,10 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
       for (int64_t j = 0; j < n; ++j) {
         const double d = double(x[i * step + j]) - mean[j];
         m2[j] += d * d;
+        if constexpr (rounded) sum[j] += d;
       }
     for (int64_t j = 0; j < n; ++j)
-      state[j] = op::combine(state[j], {double(rows), mean[j], m2[j]});
+      state[j] = op::combine(state[j], moments(double(rows), mean[j], sum[j], m2[j]));
   }
 };
 

@@ -589,6 +589,19 @@ test('cumprod and prod know zeros, to the second order', function()
   end
 end)
 
+test('equal float64 elements have the deviation 0, and so a gradient of 0', function()
+  mt.manual_seed(1)
+  for _, n in ipairs{3, 7, 10, 33, 1000} do
+    local x = mt.randn(n == 1000 and 40 or 200, 1, {dtype = 'float64'}):expand(-1, n)
+    for _, y in ipairs{x:contiguous(), x:t():contiguous():t()} do
+      eq(y:std(2):count_nonzero():item(), 0)
+      y = y:detach():requires_grad_()
+      y:std(2):sum():backward()
+      eq(y.grad:count_nonzero():item(), 0)
+    end
+  end
+end)
+
 test('gradients where there is none: norm, std, var at 0', function()
   for _, p in ipairs{0.5, 1, 1.5, 2, 3, inf} do
     local x = mt.zeros(3):requires_grad_()
