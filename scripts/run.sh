@@ -225,8 +225,8 @@ make_normal() {
   set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with" "-DMTORCH_ISAS=$isas"
   # Half a second less for each file; a compiler's cache wants none.
   if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then set -- "$@" -DMTORCH_PCH=ON; fi
-  # Where no GPU is, tests only see that the plug-in compiles: one kind of GPU will do.
-  if [ "$with" = ON ] && ! command -v nvidia-smi >/dev/null; then
+  # Where no GPU is, nothing of the plug-in runs here: one kind of GPU will do, but for `build`.
+  if [ "$verb" != build ] && ! command -v nvidia-smi >/dev/null; then
     set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90
   fi
   make_in "$build" "$@"
