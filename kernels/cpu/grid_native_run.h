@@ -86,8 +86,8 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
 }
 
-/// Whole numbers of the lanes lo .. hi - 1 become int32, which begin where they began, and back; `many` at a
-/// time. False: they do not fit, and nothing has been done.
+/// Whole numbers of the lanes lo .. hi - 1 become int32, which begin where they began, and back. False: they
+/// do not fit, and nothing has been done.
 inline bool narrow(void* own, int lo, int hi) {
   constexpr int kMany = 16;
   const int64_t* const whole = static_cast<const int64_t*>(own);
@@ -115,27 +115,33 @@ inline void widen(void* own, int lo, int hi) {
   }
 }
 
-/// Executes what the code of a loop that lanes leave finds done (grid_native.h); false: it can't be, or it is
+/// Executes an instruction whose result machine code finds done, other than an access; false: the code is
 /// not to be run.
+template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active a) {
+  switch (x.code) {
+    case GridCode::scalar: w.scalar_op(x); break;
+    case GridCode::affine: w.affine_op(x); break;
+    case GridCode::spread: w.spread_op(x, a); break;
+    case GridCode::compare: w.compare_op(x, a); break;
+    case GridCode::assert_: return x.a >= 0 || w.at(x.a).truth;
+    default: break;
+  }
+  return true;
+}
+
+/// The same for all of a loop that lanes leave (grid_native.h), and its loads.
 template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
   for (int j = at + 1; j < i.end; ++j) {
     const GridInstruction& x = w.program.code[j];
     GridMachine::Place place;
-    switch (x.code) {
-      case GridCode::scalar: w.scalar_op(x); break;
-      case GridCode::affine: w.affine_op(x); break;
-      case GridCode::spread: w.spread_op(x, a); break;
-      case GridCode::compare: w.compare_op(x, a); break;
-      case GridCode::load_scalar:
-      case GridCode::load:
-        if (!w.affine_place(x, a, place)) return false;
-        if (x.code == GridCode::load) w.load(x, a);
-        else w.load_scalar(x, a);
-        break;
-      case GridCode::assert_:
-        if (x.a < 0 && !w.at(x.a).truth) return false;
-        break;
-      default: break;
+    if (x.code != GridCode::load && x.code != GridCode::load_scalar) {
+      if (!make_before(w, x, a)) return false;
+    } else if (!w.affine_place(x, a, place)) {
+      return false;
+    } else if (x.code == GridCode::load) {
+      w.load(x, a);
+    } else {
+      w.load_scalar(x, a);
     }
   }
   return true;
@@ -294,21 +300,14 @@ Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
   uint64_t lanes = 0;
   for (int j = at + 1; j < i.end; ++j) {
     const GridInstruction& x = w.program.code[j];
-    switch (x.code) {
-      case GridCode::scalar: w.scalar_op(x); break;
-      case GridCode::affine: w.affine_op(x); break;
-      case GridCode::spread: w.spread_op(x, a); break;
-      case GridCode::compare: w.compare_op(x, a); break;
-      case GridCode::vector: break;
-      case GridCode::assert_:
-        if (x.a < 0 && !w.at(x.a).truth) return a;
-        break;
-      default:  // an access
-        if (!access[accesses].find(w, x, box)) return a;
-        lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
-        ++accesses;
-        if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
+    if (x.code != GridCode::load && x.code != GridCode::load_scalar && x.code != GridCode::store) {
+      if (!make_before(w, x, a)) return a;
+      continue;
     }
+    if (!access[accesses].find(w, x, box)) return a;
+    lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
+    ++accesses;
+    if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
   }
   const GridNative& native = w.native(s, lanes);
   bool in_place = native.in_place;
