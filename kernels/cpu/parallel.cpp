@@ -7,6 +7,7 @@
 #include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -104,6 +105,7 @@ struct Pool {
   std::atomic<int> wanted{0};
   int size = 0;  // of the region that is open
   std::atomic<bool> may_spin{false};
+  std::atomic<int> processor{-1};  // the caller's
   pthread_t host{};
 
   ~Pool();
@@ -165,7 +167,8 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
 void serve() {
   for (uint32_t job = 0; !pool.stopping.load();) {
     const auto called = [&] { return pool.posted.load(std::memory_order_acquire) != job; };
-    if (!spin(pool.may_spin, called)) {
+    // Where another program has the other processors, spinning here would keep the caller waiting.
+    if (!spin(pool.may_spin && sched_getcpu() != pool.processor, called)) {
       ++pool.sleeping;
       while (pool.posted.load() == job) sleep_while(pool.posted, job);
       --pool.sleeping;
@@ -244,6 +247,7 @@ void post(int64_t pieces, Piece piece, const void* body) {
   pool.groups = uint32_t(groups);
   pool.mode = float_mode();
   pool.done = 0;
+  pool.processor = sched_getcpu();
   pool.claim = at(job, 0);
   pool.posted = job;
 }
