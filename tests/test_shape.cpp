@@ -428,6 +428,43 @@ MT_TEST("copies of every layout and dtype keep the elements", "[shape]") {
       }
 }
 
+MT_TEST("rows of any length and squares of any rest are moved as elements are", "[shape]") {
+  Rng rng(6);
+  for (const Dtype dtype : {Dtype::u8, Dtype::bf16, Dtype::f32, Dtype::f64})
+    for (const Shape& size : {Shape{5, 37, 21}, {70, 3, 66}, {2, 130, 9}, {33, 40, 1}, {3, 5, 300}})
+      for (const Shape& order :
+           {Shape{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}})
+        for (const int64_t cut : {0, 1}) {
+          const Tensor whole = permute(random_tensor(rng, size, dtype), order);
+          const Tensor x = slice(whole, 2, 0, std::max<int64_t>(1, whole.size(2) - cut));
+          INFO(fmt::format("{} {} stride {}", x.shape(), dtype, x.stride(2)));
+          const Tensor dense = tensor(x.shape(), values(x), dtype);
+          CHECK(difference(clone(x), dense) == "");
+          CHECK(difference(x + x, dense + dense) == "");
+          CHECK(difference(x * slice(x, 2, 0, 1), dense * slice(dense, 2, 0, 1)) == "");
+          const Tensor mirror = flip(x, {2});
+          bool same = difference(flip(mirror, {2}), dense) == "";
+          for (int64_t i = 0, n = x.size(2); i < n; ++i)
+            same &= mirror.at(i) == dense.at(n - 1 - i);
+          CHECK(same);
+          for (const Shape& layout : {Shape{0, 1, 2}, {1, 2, 0}, {1, 0, 2}}) {
+            Shape memory;
+            for (const int d : {0, 1, 2}) memory.push(whole.size(int(layout[d])));
+            Shape seen{0, 0, 0};
+            for (const int d : {0, 1, 2}) seen[int(layout[d])] = d;
+            const Tensor base = permute(zeros(memory, x), seen);
+            const Tensor part = slice(base, 2, 0, x.size(2));
+            copy_(part, x);
+            CHECK(difference(part, dense) == "");
+            part += x;
+            CHECK(difference(part, dense + dense) == "");
+            CHECK(difference(base,
+                             cat({part, slice(base, 2, x.size(2), whole.size(2) - x.size(2)) * 0.0},
+                                 2)) == "");
+          }
+        }
+}
+
 MT_TEST("a copy within one storage reads before it writes", "[shape]") {
   const Tensor x = range(0, 15, 1, Dtype::f64), square_x = view(x, {4, 4});
   const std::vector<double> before = values(transpose(square_x, 0, 1));

@@ -14,7 +14,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-constexpr int64_t kBufferBytes = 4096, kRegister = 64;
+constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kShortRow = 64;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 64;    // copies of an element that a row repeats
 
@@ -35,17 +35,21 @@ inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n)
     for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
   }
 }
+/// f(U{}) for the unsigned integer U of an element's size.
+template <class F> inline void by_size(int64_t item, const F& f) {
+  if (item == 4) f(uint32_t{});
+  else if (item == 8) f(uint64_t{});
+  else if (item == 2) f(uint16_t{});
+  else f(uint8_t{});
+}
 /// out[i * to] = in[i * from] for elements of `item` bytes.
 inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
   if (n == 0) return;
-  if (to == 1 && from == 1) __builtin_memcpy(out, in, n * item);
-  else if (item == 4)
-    move_items(reinterpret_cast<Four*>(out), to, reinterpret_cast<const Four*>(in), from, n);
-  else if (item == 8)
-    move_items(reinterpret_cast<Eight*>(out), to, reinterpret_cast<const Eight*>(in), from, n);
-  else if (item == 2)
-    move_items(reinterpret_cast<Two*>(out), to, reinterpret_cast<const Two*>(in), from, n);
-  else move_items(out, to, in, from, n);
+  if (to == 1 && from == 1) return void(__builtin_memcpy(out, in, n * item));
+  by_size(item, [&]<class U>(U) {
+    using Item [[gnu::may_alias]] = U;
+    move_items(reinterpret_cast<Item*>(out), to, reinterpret_cast<const Item*>(in), from, n);
+  });
 }
 
 /// One operand of a blocked loop.
@@ -57,7 +61,7 @@ struct Operand {
   bool flat;                     // contiguous through all dimensions
   int64_t period;                // elements after which they repeat: 1 of a scalar, 0 if never
   int64_t copied;                // elements of repetitions in the buffer
-  alignas(64) char buffer[kBufferBytes + kRegister];
+  alignas(64) char buffer[kBufferBytes];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
     data = static_cast<char*>(at), item = bytes, ndim = dims, size = sizes, stride = strides;
@@ -99,31 +103,20 @@ struct Operand {
       done += length;
     }
   }
-  /// Short rows of elements of the size of U; of a repeated element up to a register too much is written.
-  template <class U> void gather_short(int64_t at, int64_t n) {
-    constexpr int64_t width = kRegister / int64_t(sizeof(U));
-    const int64_t row = size[ndim - 1], step = stride[ndim - 1], across = stride[ndim - 2];
-    U* to = reinterpret_cast<U*>(buffer);
-    const auto gather_rows = [&](int64_t offset, int64_t many, int64_t length) {
-      const U* from = reinterpret_cast<const U*>(data) + offset;
-      if (step != 0 || length < width) {
-        move_rows(to, length, 1, from, across, step, many, length);
-        to += many * length;
-        return;
-      }
-      for (int64_t r = 0; r < many; ++r, to += length, from += across) {
-        const U value = *from;
-        for (int64_t k = 0; k < length; k += width)
-          for (int64_t l = 0; l < width; ++l) to[k + l] = value;
-      }
+  bool short_rows() const { return ndim > 1 && size[ndim - 1] < kShortRow; }
+  /// The same for groups of rows: `run(first in block, offset of the first row, rows, length)`.
+  template <class Run> void groups(int64_t at, int64_t n, const Run& run) const {
+    const int64_t row = size[ndim - 1], end = at + n;
+    int64_t done = 0;
+    const auto group = [&](int64_t offset, int64_t rows, int64_t length) {
+      if (length > 0) run(done, offset, rows, length);
+      done += rows * length;
     };
-    const int64_t head = smaller(n, ceil_div(at, row) * row - at), end = at + n;
-    if (head > 0) gather_rows(offset_of(at, ndim, size, stride), 1, head);
-    each_group<1>(
-        (at + head) / row, end / row, ndim, size, {stride},
-        [&](const int64_t(&offset)[1], int64_t many) { gather_rows(offset[0], many, row); });
-    if (const int64_t tail = end % row; tail > 0 && head + tail <= n)
-      gather_rows(offset_of(end - tail, ndim, size, stride), 1, tail);
+    const int64_t head = smaller(n, ceil_div(at, row) * row - at);
+    group(offset_of(at, ndim, size, stride), 1, head);
+    each_group<1>((at + head) / row, end / row, ndim, size, {stride},
+                  [&](const int64_t(&offset)[1], int64_t rows) { group(offset[0], rows, row); });
+    if (done < n) group(offset_of(at + done, ndim, size, stride), 1, n - done);
   }
   /// The address of the block's elements, made contiguous.
   char* read(int64_t at, int64_t n, bool one_row) {
@@ -139,12 +132,17 @@ struct Operand {
   }
   void gather(int64_t at, int64_t n) {
     if (period == 1) return move_run(buffer, 1, data, 0, n, item);
-    if (ndim > 1 && size[ndim - 1] < kShortRow) {
-      if (item == 4) return gather_short<Four>(at, n);
-      if (item == 8) return gather_short<Eight>(at, n);
-    }
+    const int64_t step = stride[ndim - 1];
+    if (short_rows())
+      return by_size(item, [&]<class U>(U) {
+        groups(at, n, [&](int64_t i, int64_t offset, int64_t many, int64_t length) {
+          move_rows(reinterpret_cast<U*>(buffer) + i, length, 1,
+                    reinterpret_cast<const U*>(data) + offset, stride[ndim - 2], step, many,
+                    length);
+        });
+      });
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
-      move_run(buffer + i * item, 1, data + offset * item, stride[ndim - 1], length, item);
+      move_run(buffer + i * item, 1, data + offset * item, step, length, item);
     });
   }
   /// The address where the block's results may be written contiguously; `store` then brings them
@@ -155,8 +153,16 @@ struct Operand {
   }
   void store(const char* target, int64_t at, int64_t n) {
     if (target != buffer) return;
+    const int64_t step = stride[ndim - 1];
+    if (short_rows())
+      return by_size(item, [&]<class U>(U) {
+        groups(at, n, [&](int64_t i, int64_t offset, int64_t many, int64_t length) {
+          move_rows(reinterpret_cast<U*>(data) + offset, stride[ndim - 2], step,
+                    reinterpret_cast<const U*>(buffer) + i, length, 1, many, length);
+        });
+      });
     rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
-      move_run(data + offset * item, stride[ndim - 1], buffer + i * item, 1, length, item);
+      move_run(data + offset * item, step, buffer + i * item, 1, length, item);
     });
   }
 };

@@ -79,14 +79,6 @@ bool transposed(const Copy& c) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-/// out[i] = in[-i] for elements of the size of U.
-template <class U> void reverse_run(char* out, const char* in, int64_t n) {
-  U* to = reinterpret_cast<U*>(out);
-  const U* from = reinterpret_cast<const U*>(in) - (n - 1);
-  MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) to[i] = from[n - 1 - i];
-}
-
 /// out[i] = in[0] for elements of the size of U. `next` as for copy_bytes.
 template <class U> void fill_run(char* out, const char* in, int64_t n, const char* next) {
   const U value = *reinterpret_cast<const U*>(in);
@@ -100,28 +92,16 @@ template <class U> void fill_run(char* out, const char* in, int64_t n, const cha
   }
 }
 
-/// Calls `run<U>` with the unsigned integer of an element's size.
-#define MT_BY_SIZE(run, ...)                \
-  (item == 4   ? run<uint32_t>(__VA_ARGS__) \
-   : item == 8 ? run<uint64_t>(__VA_ARGS__) \
-   : item == 2 ? run<uint16_t>(__VA_ARGS__) \
-               : run<uint8_t>(__VA_ARGS__))
-
 /// A row of n elements. `next` as for copy_bytes.
 void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item,
               const char* next) {
-  if (to == 1 && from == 1) {
-    copy_bytes(out, in, n * item, next);
-  } else if (to == 1 && from == -1) {
-    MT_BY_SIZE(reverse_run, out, in, n);
-  } else if (to == 1 && from == 0) {
-    MT_BY_SIZE(fill_run, out, in, n, next);
-  } else {
-    move_run(out, to, in, from, n, item);
-  }
+  if (to == 1 && from == 1) return copy_bytes(out, in, n * item, next);
+  if (to != 1 || (from != 0 && from != -1)) return move_run(out, to, in, from, n, item);
+  by_size(item, [&]<class U>(U) {
+    if (from == 0) fill_run<U>(out, in, n, next);
+    else reverse_few<U>(out, in - (n - 1) * item, n * item);
+  });
 }
-
-#undef MT_BY_SIZE
 
 /// A row past the caches.
 void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
@@ -154,10 +134,12 @@ bool one_row(const Copy& c) {
 /// The rows [first, end), short ones of elements of the size of U.
 template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
   const int last = c.ndim - 1;
+  const auto move =
+      c.size[last] * int64_t(sizeof(U)) < 64 ? move_rows<false, U> : move_rows<true, U>;
   const auto copy_rows = [&](const int64_t(&offset)[2], int64_t rows) {
-    move_rows(static_cast<U*>(c.out) + offset[0], c.out_stride[last - 1], c.out_stride[last],
-              static_cast<const U*>(c.in) + offset[1], c.in_stride[last - 1], c.in_stride[last],
-              rows, c.size[last]);
+    move(static_cast<U*>(c.out) + offset[0], c.out_stride[last - 1], c.out_stride[last],
+         static_cast<const U*>(c.in) + offset[1], c.in_stride[last - 1], c.in_stride[last], rows,
+         c.size[last]);
   };
   each_group<2>(first, end, c.ndim, c.size, {c.out_stride, c.in_stride}, copy_rows);
 }
@@ -172,9 +154,7 @@ bool by_rows(const Copy& c) {
   const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
   const bool is_short = last > 0 && n < kShortRow && !c.streams;
   parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
-    if (is_short && item == 4) return copy_short<uint32_t>(c, first, end);
-    if (is_short && item == 8) return copy_short<uint64_t>(c, first, end);
-    if (is_short && item == 2) return copy_short<uint16_t>(c, first, end);
+    if (is_short) return by_size(item, [&]<class U>(U) { copy_short<U>(c, first, end); });
     RowWalk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
     for (int64_t row = first; row < end; ++row, rows.next()) {
       char* const out = static_cast<char*>(c.out) + rows.offset[0] * item;

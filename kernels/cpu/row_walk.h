@@ -1,6 +1,6 @@
 // row_walk.h -- where operands of any strides are, position after position
 #pragma once
-#include "kernels/base.h"
+#include "kernels/cpu/copy_bytes.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -32,17 +32,30 @@ template <int Operands> struct RowWalk {
   }
 };
 
-/// `rows` short rows of n elements; those of a row are `to` and `from` apart.
-template <class U>
+/// `rows` short rows of n elements; those of a row are `to` and `from` apart. `Fetches`: lines are asked for
+/// some way before they are written, as by copy_bytes.
+template <bool Fetches = false, class U>
 inline void move_rows(U* out, int64_t out_step, int64_t to, const U* in, int64_t in_step,
                       int64_t from, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; ++r, out += out_step, in += in_step)
-    if (to == 1 && from == 1) {
-      MT_INDEPENDENT
-      for (int64_t k = 0; k < n; ++k) out[k] = in[k];
-    } else {
-      for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
+  const int64_t bytes = n * int64_t(sizeof(U));
+  const auto each = [&](const auto& move) __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r, out += out_step, in += in_step) {
+      char* const row = reinterpret_cast<char*>(out);
+      for (int64_t at = 0; Fetches && at < bytes; at += 64)
+        __builtin_prefetch(row + 16 * out_step * int64_t(sizeof(U)) + at, 1);
+      move(row, reinterpret_cast<const char*>(in));
     }
+  };
+  if (to == 1 && from == 1)
+    return each([&](char* to_row, const char* row) { copy_few(to_row, row, bytes); });
+  if (to == 1 && from == 0)
+    return each([&](char* to_row, const char*) { fill_few(to_row, *in, bytes); });
+  if (to == 1 && from == -1)
+    return each([&](char* to_row, const char* last) {
+      reverse_few<U>(to_row, last - (bytes - int64_t(sizeof(U))), bytes);
+    });
+  for (int64_t r = 0; r < rows; ++r, out += out_step, in += in_step)
+    for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
 }
 
 /// The rows [first, end) of operands of at least two dimensions, in groups that lie evenly apart: calls
