@@ -236,10 +236,15 @@ template <int Operands> struct Tiles {
     for (int k = 0; k < used; ++k) {
       const int64_t step = operand[k].stride[along];
       if (step == 0 && takes_one && one < 0) one = k - 1;
-      else if (step != 1) high = smaller(high, kTileBytes / kRow / operand[k].item);
+      else if (step != 1) high = smaller(high, rows_in_buffer(operand[k].item));
     }
   }
   explicit operator bool() const { return along >= 0; }
+  /// In whole cache lines of what is transposed.
+  int64_t rows_in_buffer(int64_t item) const {
+    const int64_t line = 64 / item;
+    return kTileBytes / item / smaller(kRow, size[along]) / line * line;
+  }
 
   /// Groups of tiles side by side across the dimension.
   int64_t pieces() const {
@@ -272,21 +277,26 @@ template <int Operands> struct Tiles {
     alignas(64) char buffer[Operands][kTileBytes];
     char* data[Operands] = {};
     int64_t next[Operands] = {};  // bytes to the next row
+    bool one_row = true;          // where rows lie one behind the other, they are one
     for (int k = 0; k < used; ++k) {
       const Operand& o = operand[k];
       const int64_t step = o.stride[along], row = o.stride[across];
+      const bool repeats = k > 0 && k == one + 1;
       data[k] = at[k], next[k] = row * o.item;
-      if (step == 1 || (k > 0 && k == one + 1)) continue;
-      data[k] = buffer[k], next[k] = kRow * o.item;
-      if (k > 0) move_rectangle(buffer[k], kRow, 1, at[k], row, step, rows, n, o.item);
+      if (step != 1 && !repeats) {
+        data[k] = buffer[k], next[k] = n * o.item;
+        if (k > 0) move_rectangle(buffer[k], n, 1, at[k], row, step, rows, n, o.item);
+      }
+      one_row &= next[k] == (repeats ? 0 : n * o.item);
     }
-    for (int64_t r = 0; r < rows; ++r) {
+    if (one_row) loop(data, rows * n, one);
+    for (int64_t r = one_row ? rows : 0; r < rows; ++r) {
       loop(data, n, one);
       for (int k = 0; k < used; ++k) data[k] += next[k];
     }
     const Operand& o = operand[0];
     if (o.stride[along] != 1)
-      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], kRow, 1, rows, n, o.item);
+      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], n, 1, rows, n, o.item);
   }
 };
 

@@ -16,15 +16,28 @@ namespace {
 /// met (element j of row i becomes element i of row j).
 template <class V, int N, int... K>
 void interleave_rows(V (&row)[N], std::integer_sequence<int, K...>) {
+#pragma GCC unroll 4
   for (int met = 1; met < N; met *= 2) {
     V mixed[N];
+#pragma GCC unroll 8
     for (int i = 0; i < N / 2; ++i) {
       mixed[2 * i] = __builtin_shufflevector(row[i], row[i + N / 2], (K / 2 + K % 2 * N)...);
       mixed[2 * i + 1] =
           __builtin_shufflevector(row[i], row[i + N / 2], (N / 2 + K / 2 + K % 2 * N)...);
     }
-    __builtin_memcpy(row, mixed, sizeof row);
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) row[i] = mixed[i];
   }
+}
+
+/// out[i, j] = in[j, i] for a square with sides of 16 bytes.
+template <class T> void transpose_lane(T* out, int64_t out_row, const T* in, int64_t in_row) {
+  constexpr int lane = 16 / int(sizeof(T));
+  typedef T Lane __attribute__((vector_size(16)));
+  Lane r[lane];
+  for (int k = 0; k < lane; ++k) __builtin_memcpy(&r[k], in + k * in_row, sizeof r[k]);
+  interleave_rows(r, std::make_integer_sequence<int, lane>{});
+  for (int k = 0; k < lane; ++k) __builtin_memcpy(out + k * out_row, &r[k], sizeof r[k]);
 }
 
 /// out[i, j] = in[j, i] for a square of cache lines. It goes through a buffer: where rows lie a
@@ -35,16 +48,9 @@ template <class T> void transpose_square(T* out, int64_t out_row, const T* in, i
   for (int j = 0; j < line; ++j) __builtin_memcpy(square + j * line, in + j * in_row, 64);
   if constexpr (sizeof(T) < 4) {
     constexpr int lane = 16 / int(sizeof(T));
-    typedef T Lane __attribute__((vector_size(16)));
     for (int i = 0; i < line; i += lane)
-      for (int j = 0; j < line; j += lane) {
-        Lane r[lane];
-        for (int k = 0; k < lane; ++k)
-          __builtin_memcpy(&r[k], square + (j + k) * line + i, sizeof r[k]);
-        interleave_rows(r, std::make_integer_sequence<int, lane>{});
-        for (int k = 0; k < lane; ++k)
-          __builtin_memcpy(out + (i + k) * out_row + j, &r[k], sizeof r[k]);
-      }
+      for (int j = 0; j < line; j += lane)
+        transpose_lane(out + i * out_row + j, out_row, square + j * line + i, line);
   } else {
     constexpr int width = simd::kWidth<T>, lane = simd::kLane<T>;
     for (int i = 0; i < line; i += lane)
@@ -58,6 +64,24 @@ template <class T> void transpose_square(T* out, int64_t out_row, const T* in, i
   }
 }
 
+/// out[i, j] = in[j, i] for less than a square of cache lines; the last rows and columns are written again.
+template <class T>
+void transpose_rest(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
+                    int64_t columns) {
+  constexpr int64_t lane = 16 / int64_t(sizeof(T));
+  if (rows < lane || columns < lane) {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        __builtin_memcpy(out + i * out_row + j, in + j * in_row + i, sizeof(T));
+    return;
+  }
+  for (int64_t at = 0; at < columns; at += lane)
+    for (int64_t first = 0; first < rows; first += lane) {
+      const int64_t i = smaller(first, rows - lane), j = smaller(at, columns - lane);
+      transpose_lane(out + i * out_row + j, out_row, in + j * in_row + i, in_row);
+    }
+}
+
 /// out[i, j] = in[j, i].
 template <class T>
 void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
@@ -67,14 +91,10 @@ void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t row
     for (int64_t i = 0; i < rows; i += line) {
       T* to = out + i * out_row + j;
       const T* from = in + j * in_row + i;
-      if (i + line <= rows && j + line <= columns) {
-        transpose_square(to, out_row, from, in_row);
-        continue;
-      }
-      const int64_t m = smaller(line, rows - i), n = smaller(line, columns - j);
-      for (int64_t k = 0; k < m; ++k)
-        for (int64_t l = 0; l < n; ++l)
-          __builtin_memcpy(to + k * out_row + l, from + l * in_row + k, sizeof(T));
+      if (i + line <= rows && j + line <= columns) transpose_square(to, out_row, from, in_row);
+      else
+        transpose_rest(to, out_row, from, in_row, smaller(line, rows - i),
+                       smaller(line, columns - j));
     }
 }
 /// The same for elements of `item` bytes.
