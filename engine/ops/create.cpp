@@ -81,7 +81,12 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
-      parallel_strips(n, [&](int64_t i, int64_t end) {
+      parallel_strips(n, [=](int64_t i, int64_t end) {
+        constexpr int many = 16;  // whose numbers are 32-bit integers: vectors convert these
+        for (; i + many <= end; i += many) {
+          MT_INDEPENDENT
+          for (int k = 0; k < many; ++k) to[i + k] = T(f(double(i) + double(k)));
+        }
         for (; i < end; ++i) to[i] = T(f(double(i)));
       });
     });
@@ -105,6 +110,13 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
     check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
   if (!is_float(dtype) && step != std::floor(step))
     fail("range: the step {} does not fit into {}", step, dtype);
+  const double most = std::max({std::abs(first), std::abs(last), std::abs(step)});
+  if (dtype == Dtype::i64 && is_cpu(device) && most < 0x1p53)  // doubles hold such numbers
+    return constants<int64_t>({n}, [&](int64_t* to) {
+      parallel_strips(n, [=](int64_t i, int64_t end) {
+        for (; i < end; ++i) to[i] = int64_t(first) + i * int64_t(step);
+      });
+    });
   return sequence(n, dtype, device, [=](auto i) {
     using N = decltype(i);
     return N(first) + i * N(step);
