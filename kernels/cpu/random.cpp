@@ -1,7 +1,7 @@
 // random.cpp -- the random verb on the CPU
-#include "kernels/math/random.h"
-
 #include "kernels/cpu/blocks.h"
+
+#include "kernels/math/random.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -10,22 +10,35 @@ namespace {
 
 constexpr int64_t kLanes = 64;
 
-/// The words of n counters, each word in an array of its own, so that the loop becomes SIMD code. The
+/// A register of words in the lower halves of its elements.
+typedef uint64_t Words __attribute__((vector_size(sizeof(simd::F32s))));
+MT_SIMD Words lower_product(Words a, uint32_t b) {
+  typedef long long Register __attribute__((vector_size(sizeof(Words))));
+  return Words(MT_MM(mul_epu32)(Register(a), Register(Words{} + b)));
+}
+
+/// The words of n counters, each word in an array of its own, and those up to the end of a register. The
 /// same integers as `philox` of random.h.
 void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4][kLanes]) {
-  MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t at = counter + uint64_t(i);
-    uint32_t a = uint32_t(at), b = uint32_t(at >> 32), c = 0, d = 0;
+  constexpr int width = int(sizeof(Words) / 8);
+  typedef uint32_t Halves __attribute__((vector_size(sizeof(Words) / 2)));
+  Words at;
+  for (int k = 0; k < width; ++k) at[k] = counter + uint64_t(k);
+  for (int64_t i = 0; i < n; i += width, at += uint64_t(width)) {
+    Words a = at, b = at >> 32, c = {}, d = {};
     uint32_t k = uint32_t(seed), l = uint32_t(seed >> 32);
 #pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
-      const uint64_t p = uint64_t{0xd2511f53u} * a, q = uint64_t{0xcd9e8d57u} * c;
-      a = uint32_t(q >> 32) ^ b ^ k, b = uint32_t(q);
-      c = uint32_t(p >> 32) ^ d ^ l, d = uint32_t(p);
+      const Words p = lower_product(a, 0xd2511f53u), q = lower_product(c, 0xcd9e8d57u);
+      a = (q >> 32) ^ b ^ uint64_t(k), b = q;
+      c = (p >> 32) ^ d ^ uint64_t(l), d = p;
       k += 0x9e3779b9u, l += 0xbb67ae85u;
     }
-    word[0][i] = a, word[1][i] = b, word[2][i] = c, word[3][i] = d;
+    const Words all[4] = {a, b, c, d};
+    for (int w = 0; w < 4; ++w) {
+      const Halves lower = __builtin_convertvector(all[w], Halves);
+      __builtin_memcpy(&word[w][i], &lower, sizeof lower);
+    }
   }
 }
 
@@ -47,17 +60,17 @@ template <class T> void fill(const Random& r) {
   const Remainder remainder(r.span);
   parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t at, int64_t end) {
     uint32_t word[4][kLanes];
-    T value[2][kLanes];
+    uint64_t drawn[2 * kLanes];
     for (; at < end; at += 2 * kLanes) {
       T* const out = static_cast<T*>(r.out) + at;
       const int64_t n = smaller(2 * kLanes, end - at), counters = ceil_div(n, 2);
       philox_lanes(r.seed, r.offset + uint64_t(at / 2), counters, word);
-      for (int k = 0; k < 2; ++k)
-        for (int64_t i = 0; i < counters; ++i) {
-          const uint64_t drawn = remainder(uint64_t(word[2 * k][i]) << 32 | word[2 * k + 1][i]);
-          value[k][i] = T(r.low + int64_t(drawn));
-        }
-      for (int64_t i = 0; i < n; ++i) out[i] = value[i % 2][i / 2];
+      for (int64_t i = 0; i < counters; ++i) {
+        drawn[2 * i] = uint64_t(word[0][i]) << 32 | word[1][i];
+        drawn[2 * i + 1] = uint64_t(word[2][i]) << 32 | word[3][i];
+      }
+      for (int64_t i = 0; r.span != 0 && i < n; ++i) drawn[i] = remainder(drawn[i]);
+      for (int64_t i = 0; i < n; ++i) out[i] = T(r.low + int64_t(drawn[i]));
     }
   });
 }
