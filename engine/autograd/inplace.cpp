@@ -15,7 +15,9 @@
 namespace mt {
 namespace {
 
-const NodeType kCopy{"copy_", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
+const NodeType kCopy{"copy_", [](Node& node, const Tensor& g, Tensor* dx) {
+                       if (node.wants(0)) dx[0] = g;
+                     }};
 
 // ---- where a view lies in its base --------------------------------------------------------------
 
@@ -195,7 +197,7 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
     if (retains(target)) target.sync_with_base();
   } else {
     const Tensor old = history(target);
-    if (value.requires_grad()) record(kCopy, target, {&value});
+    record(kCopy, target, {&value});
     keep_retaining(old, target);
   }
   return target;

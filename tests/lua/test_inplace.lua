@@ -252,12 +252,24 @@ for name, f in pairs(functions) do
   end)
 end
 
-test('a whole tensor that loses its history takes its views along', function()
+test('a whole tensor that is overwritten stays one that is computed, and takes its views along', function()
+  for name, write in pairs{
+    copy_ = function(y) y:copy_(mt.tensor{7, 8}) end,
+    fill_ = function(y) y:fill_(7) end,
+    zero_ = function(y) y:zero_() end,
+  } do
+    local x = leaf{1, 2}
+    local y = x * 2
+    write(y)
+    assert(y.requires_grad and not y.is_leaf, name)
+    mt.sum(y * y):backward()
+    eq(x.grad, nil)
+  end
   local x = leaf{1, 2}
   local y = x * 2
   local v = y[1]
   y:copy_(mt.tensor{7, 8})
-  eq({y.requires_grad, v.requires_grad, v.is_leaf}, {false, false, true})
+  eq({y.requires_grad, v.requires_grad, v.is_leaf}, {true, true, false})
   v:fill_(3)
   is(y, {3, 8})
   local w = leaf(4)
