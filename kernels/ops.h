@@ -1022,15 +1022,15 @@ struct Pow {
     {1.9881768219176267, 1.3217140793007051, 0.088388347648318441}, {},
     {.divisor = Divisor::nonnegative, .autocast_float32 = true}};
   MT_MATH_OF_TWO(pow)
-  template <class T> MT_HD static T da(T g, T x, T y) {
+  template <class T> MT_HD static T da(T g, T x, T y) {  // g * y may overflow beside a power of 0
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
-    return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, less));
+    return select(y == T(0), zero(g), g * Function<Pow>{}(x, less) * y);
   }
   // 0 to a power: the power does not matter, unless it is negative
   template <class T> MT_HD static T db(T g, T x, T power) {
     T one = zero(x) + T(1), whole = select(abs(power) < T(math::kInfinity), one, zero(x));
     T flat = select(x == T(0), whole, zero(x));
-    return select(flat == T(0), g * power * log(select(flat == T(0), x, one)), zero(g));
+    return select(flat == T(0), g * log(select(flat == T(0), x, one)) * power, zero(g));
   }
 };
 MT_FUNCTION(Pow, pow)

@@ -42,7 +42,7 @@ template <bool Short, class T> MT_SIMD T power(T x, T y) {
   return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
 }
 template <bool Short, class T> MT_SIMD T power_slope(T g, T x, T y) {
-  return y == T(0) ? T(0) : g * y * power<Short>(x, y - T(1));
+  return y == T(0) ? T(0) : g * power<Short>(x, y - T(1)) * y;
 }
 
 template <class T, int... Twice, class Loop>
@@ -106,11 +106,11 @@ template <class T> void some_slopes(int64_t n, T* out, const T* g, const T* x, c
   if (with_short_power(less, ShortPowers{}, [&](auto twice) {
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i)
-          out[i] = g[i] * exponent * half_power<decltype(twice)::value>(x[i]);
+          out[i] = g[i] * half_power<decltype(twice)::value>(x[i]) * exponent;
       }))
     return;
   MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = g[i] * exponent * math::pow(x[i], less);
+  for (int64_t i = 0; i < n; ++i) out[i] = g[i] * math::pow(x[i], less) * exponent;
 }
 
 /// data: the result, x and y. `one`: the input, from 0, that is one element for all; -1 for none.

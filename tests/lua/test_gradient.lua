@@ -10,6 +10,18 @@ local function is(x, values)
   near(x:tolist(), values, 1e-12)
 end
 
+test('the slopes of pow do not overflow before a factor of 0 comes', function()
+  for _, row in ipairs{{0.5, 1e10, 1e300, 0, 0}, {1, 1e200, 1e200, 1 / 0, 0}, {0, 3, 1.7e308, 0, 0}} do
+    for _, n in ipairs{1, 33} do
+      for _, y in ipairs{leaf{row[2]}:expand(n), leaf{row[2]}:expand(n):contiguous()} do
+        local x = leaf{row[1]}:expand(n):contiguous()
+        local g = mt.grad(x:pow(y), {x, y}, mt.full({n}, row[3], {dtype = 'float64'}))
+        eq({g[1]:tolist()[n], g[2]:tolist()[n]}, {row[4], row[5]})
+      end
+    end
+  end
+end)
+
 -- mt.grad -----------------------------------------------------------------------------------------
 
 test('grad: one for one, a list for a list, no .grad', function()
