@@ -64,22 +64,27 @@ template <class T> struct Rows {
   }
 
   void forward(int64_t row) const {
-    double sum = 0, squares = 0;
+    double sum = 0;
     if (c.centred)
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
         sum += join_line<op::Sum>(in(row, o), inner);
-    const T mean = T(sum / n);
+    const T about = T(sum / n);
+    Two off{0, 0};  // the deviations' squares, and themselves
     // The next row comes while this one, which is in the cache, is worked at.
     const int64_t ahead = c.outer == 1 && inner <= kAhead ? inner : 0;
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       const T* const x = in(row, o);
-      squares += sums<T>(inner, [=](auto read, int64_t i, auto& a, auto&) {
-                   __builtin_prefetch(x + i + ahead);
-                   const auto d = read(x + i) - mean;
-                   a += d * d;
-                 }).a;
+      const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+        __builtin_prefetch(x + i + ahead);
+        const auto d = read(x + i) - about;
+        a += d * d;
+        if constexpr (kRoundedMean<T>) b += d;
+      });
+      off.a += s.a, off.b += s.b;
     }
-    const double variance = squares / n;
+    const op::Moments all = moments<T>(n, double(about), c.centred ? off.b : 0, off.a);
+    const T mean = T(all.mean);
+    const double variance = all.m2 / n;
     const T rate = T(1 / math::sqrt(variance + c.eps));
     static_cast<T*>(c.mean)[row] = mean;
     static_cast<T*>(c.variance)[row] = T(variance);

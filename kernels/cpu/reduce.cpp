@@ -88,19 +88,11 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   }
 };
 
-/// Two passes over a run that is in the cache: the mean, then deviations from it. The mean of
-/// float64 is rounded, and what it lacks taken out after: equal elements have variance 0.
+/// Two passes over a run that is in the cache: the mean, then deviations from it.
 template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   using State = op::Moments;
-  static constexpr bool rounded = std::is_same_v<T, double>;
   static State run(const T* x, int64_t n, int64_t, const double*) {
     return deviations(x, double(join_run<op::Sum, T, 1>(x, n)) / double(n), n);
-  }
-  static State moments(double n, double mean, double sum, double squares) {
-    const double lack = sum / n;
-    if (!rounded || !(math::fabs(lack) < math::kInfinity)) return {n, mean, squares};
-    squares -= sum * lack;
-    return {n, mean + lack, squares < 0 ? 0.0 : squares};
   }
   __attribute__((noinline)) static State deviations(const T* x, double mean, int64_t n) {
     using V = Pack<double>;
@@ -111,7 +103,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
       for (int k = 0; k < 4; ++k) {
         const V d = widened<double>(x + i + k * width) - mean;
         part[k] += d * d;
-        if constexpr (rounded) sum[k] += d;
+        if constexpr (kRoundedMean<T>) sum[k] += d;
       }
     double rest = 0, left = 0;
     for (; i < n; ++i) {
@@ -121,7 +113,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
     const V all = (part[0] + part[1]) + (part[2] + part[3]);
     const V off = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     for (int l = 0; l < width; ++l) rest += all[l], left += off[l];
-    return moments(double(n), mean, left, rest);
+    return moments<T>(double(n), mean, left, rest);
   }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -133,10 +125,10 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
       for (int64_t j = 0; j < n; ++j) {
         const double d = double(x[i * step + j]) - mean[j];
         m2[j] += d * d;
-        if constexpr (rounded) sum[j] += d;
+        if constexpr (kRoundedMean<T>) sum[j] += d;
       }
     for (int64_t j = 0; j < n; ++j)
-      state[j] = op::combine(state[j], moments(double(rows), mean[j], sum[j], m2[j]));
+      state[j] = op::combine(state[j], moments<T>(double(rows), mean[j], sum[j], m2[j]));
   }
 };
 

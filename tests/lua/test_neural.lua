@@ -111,6 +111,9 @@ test('layer, rms and group norm', function()
   is('rms', mt.rms_norm(lin{2, 3}, {3}, w))
   is('gn', mt.group_norm(lin{2, 4, 2}, 2, lin{4}, lin{4} + 1))
   eq(mt.layer_norm(mt.zeros(0, 3), {3}).shape, mt.zeros(0, 3).shape)
+  for _, n in ipairs{3, 7, 10, 100, 1000} do
+    eq(mt.layer_norm(mt.randn(100, 1, {dtype = 'float64'}):expand(-1, n):contiguous(), {n}):count_nonzero():item(), 0)
+  end
   raises(function() mt.layer_norm(x, {3}) end, 'normalized_shape is %(3%).*%(2 x 3 x 4%)')
   raises(function() mt.layer_norm(x, {4}, w) end, 'weight is %(3%), expected %(4%)')
   raises(function() mt.layer_norm(x, {4}, nil, nil, -1) end, 'eps is %-1')
