@@ -5,7 +5,7 @@
 // conv_layout.h says: shared, or by columns where the waste at the ends of short rows would cost
 // more. The gradient for the input is the same job, once for each phase of the stride.
 
-#include "kernels/cpu/conv_layout.h"
+#include "kernels/cpu/conv_tile.h"
 #include "kernels/cpu/onednn_conv.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/verbs.h"
@@ -14,51 +14,12 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-using namespace simd;
-
-#define MT_UNROLL _Pragma("GCC unroll 8")
-
-// ---- the tile: R rows of the result, V registers of positions -----------------------------------
-
-template <class T, int R, int V, bool Tail>
-__attribute__((noinline)) void tile(const Taps& taps, const T* a, int64_t a_row, const T* b,
-                                    const T* bias, T* to, int64_t to_row, bool add_to, int last) {
-  constexpr int W = kWidth<T>;
-  Vector<T> sum[R][V];
-  MT_UNROLL for (int r = 0; r < R; ++r) {
-    const Vector<T> start = broadcast(bias ? bias[r] : T(0));
-    MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = start;
-  }
-  for (int64_t t = 0; t < taps.n; ++t) {
-    const T *x = a + taps.a[t], *y = b + taps.b[t];
-    Vector<T> in[V];
-    MT_UNROLL for (int v = 0; v < V; ++v) in[v] =
-        Tail ? load_first(y + v * W, last) : load(y + v * W);
-    MT_UNROLL for (int r = 0; r < R; ++r) {
-      const Vector<T> scale = broadcast(x[r * a_row]);
-      MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(scale, in[v], sum[r][v]);
-    }
-  }
-  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
-    T* at = to + r * to_row + v * W;
-    store(at, add_to ? add(sum[r][v], load(at)) : sum[r][v]);
-  }
-}
-
-template <class T>
-using Tile = void (*)(const Taps&, const T*, int64_t, const T*, const T*, T*, int64_t, bool, int);
-
 /// Rows of the tallest tile, and as many registers of positions as fit beside so many: of the 16 that
 /// there are, or the 32 of AVX-512, some hold inputs and weights.
 constexpr bool kMany = sizeof(F32s) == 64;
 constexpr int kTall = kMany ? 8 : 6;
 constexpr int columns_beside(int rows) {
   return rows == 1 ? 8 : kMany ? (rows <= 6 ? 4 : 3) : rows == 2 ? 4 : rows == 3 ? 3 : 2;
-}
-template <class T, int R, bool One, bool Tail> Tile<T> tile_for(int64_t rows) {
-  if constexpr (R > 1)
-    if (rows < R) return tile_for<T, R - 1, One, Tail>(rows);
-  return tile < T, R, One ? 1 : columns_beside(R), Tail > ;
 }
 
 /// What the tiles of one chunk of taps share.
@@ -109,14 +70,14 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
   const T *a = job.a + row * job.a_row, *bias = c.first && job.bias ? job.bias + row : nullptr;
   alignas(64) T buffer[4 * kTall * W];
   const int wide = columns_beside(int(rows));
-  const Tile<T> full = tile_for<T, kTall, false, false>(rows);
+  const Tile<T, Taps> full = tile_for<T, Taps, kTall, columns_beside>(rows);
   for (int64_t q = 0, n; q < total && !mt_interrupted; q += n) {
     const int64_t left = total - q;
-    Tile<T> run = full;
+    Tile<T, Taps> run = full;
     int v = wide, last = W;
     if (left < v * W && (!c.slack || left <= W)) {
-      run =
-          left >= W ? tile_for<T, kTall, true, false>(rows) : tile_for<T, kTall, true, true>(rows);
+      run = left >= W ? tile_for<T, Taps, kTall, always<1>>(rows)
+                      : tile_for<T, Taps, kTall, always<1>, true>(rows);
       v = 1, last = int(smaller(left, int64_t(W)));
     }
     n = smaller(left, int64_t(v) * W);

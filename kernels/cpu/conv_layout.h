@@ -51,6 +51,9 @@ template <class T> struct Job {
 struct Taps {
   int64_t n;
   int64_t a[kTaps], b[kTaps];
+  template <class T, class F> MT_SIMD void each(const T* weights, const T* in, const F& f) const {
+    for (int64_t t = 0; t < n; ++t) f(weights + a[t], in + b[t]);
+  }
 };
 
 /// A block of positions of a job.

@@ -4,7 +4,7 @@
 // over positions. A tile of it stays in registers while the positions of a block pass: rows of the
 // shared layout are scaled registers of y's outputs, which were transposed before. With few channels:
 // im2col blocks are multiplied by the matrix kernels.
-#include "kernels/cpu/conv_layout.h"
+#include "kernels/cpu/conv_tile.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/verbs.h"
@@ -13,48 +13,18 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-using namespace simd;
-
-#define MT_UNROLL _Pragma("GCC unroll 16")
-
-// ---- tiles --------------------------------------------------------------------------------------
-
-/// The positions of a block: rows of `columns`, x's rows `pitch` apart, those of its channels
-/// `x_row`. y has V registers of outputs for each position, one after the other.
-template <class T> struct Strip {
-  int64_t rows, columns, pitch, x_row;
-  int64_t to_row;  // of the sums: one channel's outputs
-};
-
-template <class T, int R, int V>
-__attribute__((noinline)) void tile(const Strip<T>& s, const T* x, const T* y, T* to) {
-  constexpr int W = kWidth<T>;
-  const int64_t x_row = s.x_row;
-  Vector<T> sum[R][V];
-  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] =
-      broadcast(T(0));
-  for (int64_t p = 0; p < s.rows; ++p, x += s.pitch) {
-    const T* a = x;
-    for (int64_t q = s.columns; q > 0; --q, ++a, y += V * W) {
-      Vector<T> in[V];
-      MT_UNROLL for (int v = 0; v < V; ++v) in[v] = load(y + v * W);
-      MT_UNROLL for (int r = 0; r < R; ++r) {
-        const Vector<T> scale = broadcast(a[r * x_row]);
-        MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(scale, in[v], sum[r][v]);
-      }
+/// The positions of a block in the shared layout, and in y's outputs, `panel` for each position.
+struct Strip {
+  const Block& block;
+  int64_t panel;
+  template <class T, class F> MT_SIMD void each(const T* x, const T* y, const F& f) const {
+    const int64_t columns = block.size[1], pitch = block.pitch, step = panel;
+    for (int64_t p = block.size[0]; p > 0; --p, x += pitch) {
+      const T* a = x;
+      for (int64_t q = columns; q > 0; --q, ++a, y += step) f(a, y);
     }
   }
-  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
-    T* at = to + r * s.to_row + v * W;
-    store(at, add(sum[r][v], load(at)));
-  }
-}
-
-template <class T> using Tile = void (*)(const Strip<T>&, const T*, const T*, T*);
-template <class T, int R, int V> Tile<T> tile_for(int64_t rows) {
-  if constexpr (R > 1) return rows == R ? tile<T, R, V> : tile_for<T, R - 1, V>(rows);
-  else return tile<T, 1, V>;
-}
+};
 
 /// to[position][output] = y[output][position] for the first n of W outputs, zero for the others.
 template <class T>
@@ -106,12 +76,11 @@ template <class T> Plan<T> plan_for(const Conv& c) {
 
 /// One block of one image: x's channels from `channel` on, which have been laid, by all outputs.
 template <class T>
-void run_block(const Plan<T>& plan, const Conv& c, const Strip<T>& strip, const Taps& taps,
-               const T* laid, int64_t channels, const T* y, int64_t positions_apart, T* packed,
-               T* sums) {
+void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Taps& taps,
+               const T* laid, int64_t plane, int64_t channels, const T* y, T* packed, T* sums) {
   constexpr int W = kWidth<T>;
   constexpr int most = sizeof(F32s) == 64 ? 12 : 6;
-  const int64_t positions = strip.rows * strip.columns, places = area(c.out);
+  const int64_t positions = area(block.size), columns = block.size[1], places = area(c.out);
   const int64_t kernel = plan.job.taps(), tiles = ceil_div(channels, int64_t(most));
   for (int64_t first = 0; first < c.outputs; first += plan.panels * plan.panel) {
     const int64_t end = smaller(first + plan.panels * plan.panel, c.outputs);
@@ -120,21 +89,22 @@ void run_block(const Plan<T>& plan, const Conv& c, const Strip<T>& strip, const 
       for (int64_t v = 0; v < plan.panel; v += W) {
         const int64_t n = larger(smaller(c.outputs - o - v, int64_t(W)), 0);
         const T* from = y + smaller(o + v, c.outputs - 1) * places;
-        if (strip.columns == positions_apart)
-          pack_outputs(from, places, n, positions, panel + v, plan.panel);
+        if (columns == c.out[1]) pack_outputs(from, places, n, positions, panel + v, plan.panel);
         else
-          for (int64_t p = 0; p < strip.rows; ++p)
-            pack_outputs(from + p * positions_apart, places, n, strip.columns,
-                         panel + p * strip.columns * plan.panel + v, plan.panel);
+          for (int64_t p = 0; p < block.size[0]; ++p)
+            pack_outputs(from + p * c.out[1], places, n, columns,
+                         panel + p * columns * plan.panel + v, plan.panel);
       }
     }
     for (int64_t i = 0; i < tiles && !mt_interrupted; ++i) {
       const int64_t from = channels * i / tiles, rows = channels * (i + 1) / tiles - from;
-      const Tile<T> run = plan.panel > W ? tile_for<T, most, 2>(rows) : tile_for<T, most, 1>(rows);
+      const Tile<T, Strip> run = plan.panel > W ? tile_for<T, Strip, most, always<2>>(rows)
+                                                : tile_for<T, Strip, most, always<1>>(rows);
       for (int64_t o = first; o < end; o += plan.panel)
         for (int64_t k = 0; k < kernel; ++k)
-          run(strip, laid + from * strip.x_row + taps.b[k], packed + (o - first) * positions,
-              sums + (k * c.inputs + from) * plan.padded + o);
+          run({block, plan.panel}, laid + from * plane + taps.b[k], plane,
+              packed + (o - first) * positions, nullptr,
+              sums + (k * c.inputs + from) * plan.padded + o, plan.padded, true, W);
     }
   }
 }
@@ -159,12 +129,11 @@ void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int
       const Block block(job.axis, plan.block, k);
       const int64_t plane = job.axis[0].phases() * job.axis[1].phases() *
                             job.axis[0].run(block.size[0]) * block.pitch;
-      const Strip<T> strip{block.size[0], block.size[1], block.pitch, plane, plan.padded};
       for (int64_t at = channel; at < end; at += plan.channels) {
         const int64_t n = smaller(plan.channels, end - at);
         lay_shared(job, block, at, n, laid, taps);
-        run_block(plan, c, strip, taps, laid, n, y + block.first[0] * c.out[1] + block.first[1],
-                  c.out[1], packed, sums + at * plan.padded);
+        run_block(plan, c, block, taps, laid, plane, n,
+                  y + block.first[0] * c.out[1] + block.first[1], packed, sums + at * plan.padded);
       }
     }
   }
