@@ -233,72 +233,43 @@ int part_end(const std::vector<Instruction>& code, int i) {
   return end;
 }
 
-/// The buffers of a program by rows, whose parts run as one: what a part reads is needed until its end.
-int assign_slots_by_rows(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
+/// Gives each value a buffer from the part that computes it to the last that reads it: an instruction, or of
+/// a program by rows what part_end says, which runs as one. Numbers and constants keep theirs. Returns how
+/// many there are.
+int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
+                 bool by_rows) {
   const int n = int(code.size());
-  std::vector<int> last(n, -1);
-  int slots = 0;
-  for (int i = 0, end; i < n; i = end) {
-    end = part_end(code, i);
-    for (int k = i; k < end; ++k)
-      for (int v : code[k].in)
+  const auto each_part = [&](const auto& f) {
+    for (int i = 0, end; i < n; i = end) f(i, end = by_rows ? part_end(code, i) : i + 1);
+  };
+  std::vector<int> last(n, -1);  // the end of the last part that reads it
+  each_part([&](int i, int end) {
+    for (; i < end; ++i)
+      for (int v : code[i].in)
         if (v >= 0) last[v] = end;
-  }
+  });
   for (int v : outputs) last[v] = n + 1;
+  int slots = 0;
   for (Instruction& c : code)
     if (c.op == kConstant || c.op == kNumber) c.slot = int16_t(slots++);
-  std::vector<int> free;
-  for (int i = 0, end; i < n; i = end) {
-    end = part_end(code, i);
-    for (int k = i; k < end; ++k) {
-      Instruction& c = code[k];
-      if (!computes(c)) continue;
-      c.slot = int16_t(free.empty() ? slots++ : free.back());
-      if (!free.empty()) free.pop_back();
-    }
-    for (int v = 0; v < end; ++v)
-      if (computes(code[v]) && (last[v] == end || (v >= i && last[v] < 0)))
-        free.push_back(code[v].slot);
-  }
-  return slots;
-}
-
-/// Gives each value a buffer from the instruction that computes it to the last that reads it; numbers
-/// and constants keep theirs. Returns how many there are.
-int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
-  const int n = int(code.size());
-  std::vector<int> last(n, -1);
-  for (int i = 0; i < n; ++i)
-    for (int v : code[i].in)
-      if (v >= 0) last[v] = i;
-  for (int v : outputs) last[v] = n;
   std::vector<int16_t> unused;
-  int slots = 0;
-  const auto take = [&] {
-    if (unused.empty()) return int16_t(slots++);
-    const int16_t slot = unused.back();
-    unused.pop_back();
-    return slot;
-  };
-  for (Instruction& c : code)
-    if (c.op == kConstant || c.op == kNumber) c.slot = take();
-  for (int i = 0; i < n; ++i) {
-    Instruction& c = code[i];
-    if (c.op < 0) continue;
-    const auto release = [&](bool same_kind) {
-      for (int k = 0; k < 3; ++k) {
-        const int v = c.in[k];
-        if (v < 0 || last[v] != i) continue;
-        const Instruction& x = code[v];
-        if (x.op < 0 || (x.is_bool == c.is_bool) != same_kind) continue;
-        if (std::find(c.in, c.in + k, v) != c.in + k) continue;
-        unused.push_back(code[v].slot);
+  each_part([&](int begin, int end) {
+    const auto release = [&](const Instruction& c, bool same_kind) {
+      for (int v : c.in) {
+        if (v < 0 || last[v] != end || !computes(code[v])) continue;
+        if (same_kind && code[v].is_bool != c.is_bool) continue;
+        unused.push_back(code[v].slot), last[v] = -1;
       }
     };
-    release(true);
-    c.slot = take();
-    release(false);
-  }
+    for (int i = begin; i < end; ++i) {
+      Instruction& c = code[i];
+      if (!computes(c)) continue;
+      if (!by_rows) release(c, true);  // the result may take an operand's place
+      c.slot = int16_t(unused.empty() ? slots++ : unused.back());
+      if (!unused.empty()) unused.pop_back();
+    }
+    for (int i = begin; i < end; ++i) release(code[i], false);
+  });
   return slots;
 }
 
@@ -404,7 +375,7 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
   bool by_rows = false;
   for (const Instruction& c : code_) by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
   if (by_rows) sort_by_rows();
-  const int slots = by_rows ? assign_slots_by_rows(code_, outputs_) : assign_slots(code_, outputs_);
+  const int slots = assign_slots(code_, outputs_, by_rows);
   for (const Instruction& c : code_) {
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
