@@ -52,8 +52,8 @@ enum class GridCode : uint8_t {
   load,         // vector dst = tensor[indices]
   store,        // tensor[indices] = a, as in `vector`
   atomic_add,   // the same, += in thread order; vector dst (or -1) is what was there
-  branch,       // if a: the body up to `middle`, else the rest up to `end`
-  count,        // for scalar dst = a, b, c (a step), scalars; `middle`: the body only adds products
+  branch,       // if a: the body up to `other`, else the rest up to `end`
+  count,        // for scalar dst = a, b, c (a step), scalars
   count_lanes,  // for dst (affine where a is one, as in `affine`; `flag`: a vector) = a, b, c
   loop,         // the body again and again
   scope,        // the body once
@@ -73,11 +73,12 @@ struct GridInstruction {
   GridType
       type;  // of the operands; of `to_real` integer, of `floor` real, of `select` that of b and c
   uint8_t flag;
-  bool masked;  // lanes that are not active keep what dst was
+  bool masked;         // lanes that are not active keep what dst was
+  bool adds_products;  // of `count`: the body does nothing else
   int line;
   int dst, a, b, c;
-  int tensor, index;  // the indices are entries `index`.. of the list
-  int middle, end;    // of a body; of an access `middle` is how many indices there are
+  int tensor, index, indices;  // the indices are `indices` entries of the list, from `index` on
+  int other, end;              // of bodies
 };
 
 /// An entry of a program's list: an index, or a thing to print.

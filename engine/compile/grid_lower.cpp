@@ -100,7 +100,7 @@ class Lowering {
         const int list = indices(v.args);
         const int dst = into >= 0 ? into : next_scalar_++;
         GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
-        i.tensor = v.index, i.index = list, i.middle = int(v.args.size()), i.dst = dst;
+        i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = dst;
         return dst;
       }
       case Value::operation: break;
@@ -183,7 +183,8 @@ class Lowering {
     const bool direct = dst >= 0 && !masked;
     const int to = direct ? dst : temporary(v.type);
     GridInstruction& i = emit(GridCode::load, v.line, v.type);
-    i.tensor = v.index, i.index = list, i.middle = int(v.args.size()), i.dst = to, i.flag = !direct;
+    i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = to,
+    i.flag = !direct;
     if (direct || dst < 0) return to;
     copy_to(dst, to, v, masked);
     release(before);
@@ -320,7 +321,7 @@ class Lowering {
     const bool atomic = s.kind == Statement::atomic_add;
     GridInstruction& i =
         emit(atomic ? GridCode::atomic_add : GridCode::store, s.line, s.value->type);
-    i.tensor = s.tensor, i.index = list, i.middle = int(s.args.size()), i.a = from;
+    i.tensor = s.tensor, i.index = list, i.indices = int(s.args.size()), i.a = from;
     if (!atomic || !reads_[s.variable]) return;
     const int dst = variable_[size_t(s.variable)];
     i.dst = dst;
@@ -345,7 +346,7 @@ class Lowering {
     GridInstruction& i = emit(GridCode::branch, s.line);
     i.a = condition, i.flag = s.leaves;
     inside(s, s.body);
-    u_.code[at].middle = int(u_.code.size());
+    u_.code[at].other = int(u_.code.size());
     inside(s, s.other);
     u_.code[at].end = int(u_.code.size());
   }
@@ -385,7 +386,8 @@ class Lowering {
     inside(s, s.body);
     in_blocks_ = before;
     u_.code[at].end = int(u_.code.size());
-    if (c == Class::scalar && type == GridType::integer) u_.code[at].middle = adds_products(at);
+    if (c == Class::scalar && type == GridType::integer)
+      u_.code[at].adds_products = adds_products(at);
   }
   /// Whether a loop's body only adds the product of two elements to a vector, at places that are linear in
   /// the counter.

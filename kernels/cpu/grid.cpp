@@ -239,10 +239,10 @@ template <class R> struct Walk : GridMachine {
     } else {
       const bool* const c = truth(i.a);
       yes = where(a, c, true, mask(level, 0));
-      if (i.middle < i.end || i.flag) no = where(a, c, false, mask(level, 1));
+      if (i.other < i.end || i.flag) no = where(a, c, false, mask(level, 1));
     }
-    if (!yes.empty()) yes = moved(run(at + 1, i.middle, yes, level + 1), mask(level, 0));
-    if (!no.empty() && i.middle < i.end) no = run(i.middle, i.end, no, level + 1);
+    if (!yes.empty()) yes = moved(run(at + 1, i.other, yes, level + 1), mask(level, 0));
+    if (!no.empty() && i.other < i.end) no = run(i.other, i.end, no, level + 1);
     return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left
   }
 
@@ -302,13 +302,13 @@ template <class R> struct Walk : GridMachine {
     return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
   static constexpr int64_t kLongSum = 1 << 20;  // a longer one is asked for interrupts in between
-  /// A loop over whole numbers whose body only adds a product of two elements (`middle` says so), with all
+  /// A loop over whole numbers whose body only adds a product of two elements (`adds_products`), with all
   /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
   /// the last place say all.
   bool add_products(const I& i, int at, Active a) {
     const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
     const int64_t last = this->at(i.b).whole;
-    if (i.middle == 0 || grid.check) return false;
+    if (!i.adds_products || grid.check) return false;
     if (step == 0 || (step > 0 ? last < from : from < last)) return false;
     const int64_t count = math::floor_divide(last - from, step) + 1;
     GridBox box;

@@ -175,10 +175,10 @@ template <class T> class Recorder {
     const bool inside = inside_, in_uniform = in_uniform_;
     inside_ = true, in_uniform_ |= i.a < 0;
     active_ = inside ? outside & c : c;
-    bool fine = body(j + 1, i.middle);
+    bool fine = body(j + 1, i.other);
     const Mask yes = active_;
     active_ = inside ? outside & !c : !c;
-    fine = fine && body(i.middle, i.end);
+    fine = fine && body(i.other, i.end);
     active_ = i.flag ? yes | active_ : outside;
     inside_ = inside, in_uniform_ = in_uniform;
     return fine;
@@ -246,7 +246,7 @@ template <class T> class Recorder {
     if (i.code == GridCode::spread) return same(false, i.a);
     if (i.code == GridCode::compare)
       return same(i.a < 0, i.a < 0 ? ~i.a : i.a) && same(i.b < 0, i.b < 0 ? ~i.b : i.b);
-    for (int k = 0; k < i.middle; ++k) {
+    for (int k = 0; k < i.indices; ++k) {
       const GridItem& x = p_.list[i.index + k];
       if (x.kind == GridItem::vector || !same(x.kind == GridItem::scalar, x.at)) return false;
     }
@@ -484,9 +484,9 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
     put(leaves ? i.a - at : i.a);
     put(i.dst >= 0 && is_read_outside(p, at, i.dst));
     const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
-    for (int k = 0; loads && k < i.middle; ++k)
+    for (int k = 0; loads && k < i.indices; ++k)
       put(p.list[i.index + k].kind), put(p.list[i.index + k].at);
-    put(i.masked), put(i.flag), put(branches ? i.middle - j : 0), put(branches ? i.end - j : 0);
+    put(i.masked), put(i.flag), put(branches ? i.other - j : 0), put(branches ? i.end - j : 0);
     for (const int ref : {i.a, i.b, i.c})  // the types of vectors that it reads
       put(i.code == GridCode::vector && ref >= 0 && ref < p.vectors ? int(p.vector_type[ref]) : 0);
   }
