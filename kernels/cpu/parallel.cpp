@@ -82,14 +82,21 @@ void set_float_mode(unsigned) {}
 
 constexpr uint32_t kClosed = ~0u;
 constexpr int64_t kMostGroups = 1 << 30;
+constexpr uint32_t kMostSections = 16;
 constexpr uint64_t at(uint32_t job, uint32_t group) { return uint64_t(job) << 32 | group; }
 
+/// Groups [next, end) of a job are claimed in their order.
+struct alignas(64) Section {
+  std::atomic<uint64_t> claim{kClosed};  // the job's number, and the next group
+  Word end{0};
+};
+
 /// One job at a time. A worker reads the job's fields, then claims by exchanging a word that holds
-/// the job's number: where that succeeds the fields were this job's. The word is closed before the
-/// fields change.
+/// the job's number: where that succeeds the fields were this job's. The words are closed before
+/// the fields change.
 struct Pool {
-  alignas(64) std::atomic<uint64_t> claim{kClosed};  // the job's number, and the next group
-  alignas(64) Word posted{0};                        // changes with every job
+  Section section[kMostSections];
+  alignas(64) Word posted{0};  // changes with every job
   Word sleeping{0};
   alignas(64) Word done{0};  // groups that workers have finished
   Word awaited{0};           // the caller sleeps until `done` is this
@@ -97,7 +104,7 @@ struct Pool {
   alignas(64) std::atomic<Piece> piece{nullptr};
   std::atomic<const void*> body{nullptr};
   std::atomic<int64_t> pieces{0}, together{1};  // a group is so many pieces
-  Word groups{0};
+  Word sections{0};
   std::atomic<unsigned> mode{0};
 
   std::atomic<bool> busy{false};
@@ -127,10 +134,11 @@ struct alignas(64) Elements {
 };
 constinit Elements elements[64];
 
-bool take(uint32_t job, uint32_t groups, uint32_t& group) {
-  uint64_t now = pool.claim.load(std::memory_order_acquire);
-  while (uint32_t(now >> 32) == job && uint32_t(now) < groups) {
-    if (pool.claim.compare_exchange_weak(now, now + 1)) return group = uint32_t(now), true;
+bool take(Section& section, uint32_t job, uint32_t& group) {
+  const uint32_t end = section.end.load(std::memory_order_acquire);
+  uint64_t now = section.claim.load(std::memory_order_acquire);
+  while (uint32_t(now >> 32) == job && uint32_t(now) < end) {
+    if (section.claim.compare_exchange_weak(now, now + 1)) return group = uint32_t(now), true;
   }
   return false;
 }
@@ -146,17 +154,20 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
   const void* const body = pool.body.load(std::memory_order_acquire);
   const int64_t pieces = pool.pieces.load(std::memory_order_acquire);
   const int64_t together = pool.together.load(std::memory_order_acquire);
-  const uint32_t groups = pool.groups.load(std::memory_order_acquire);
+  const uint32_t sections = pool.sections.load(std::memory_order_acquire);
   const unsigned mode = pool.mode.load(std::memory_order_acquire);
   uint32_t mine = 0;
-  for (uint32_t group; !mt_interrupted && take(job, groups, group);) {
-    if (mine++ == 0) {
-      set_float_mode(mode);
-      if (group + 1 < groups) rouse();
+  for (uint32_t s = 0, group; s < sections && !mt_interrupted; ++s) {
+    Section& section = pool.section[(number + s) % sections];
+    while (!mt_interrupted && take(section, job, group)) {
+      if (mine++ == 0) {
+        set_float_mode(mode);
+        rouse();
+      }
+      const int64_t end = std::min(pieces, (group + int64_t(1)) * together);
+      for (int64_t i = group * together; i < end && !mt_interrupted; ++i) piece(body, i);
+      finished();
     }
-    const int64_t end = std::min(pieces, (group + int64_t(1)) * together);
-    for (int64_t i = group * together; i < end && !mt_interrupted; ++i) piece(body, i);
-    finished();
   }
   if (mine > 0) counts.workers |= uint64_t(1) << std::min(number, 63);
   return mine;
@@ -213,7 +224,7 @@ void forget_region() {
   pool.size = 0;
   pool.sleeping = 0;
   pool.busy = false;
-  pool.claim = at(pool.posted, kClosed);
+  for (Section& section : pool.section) section.claim = at(pool.posted, kClosed);
 }
 
 bool have_region(int size) {
@@ -240,16 +251,34 @@ void post(int64_t pieces, Piece piece, const void* body) {
   const uint32_t job = pool.posted + 1;
   const int64_t together = (pieces + kMostGroups - 1) / kMostGroups;
   const int64_t groups = (pieces + together - 1) / together;
+  const uint32_t sections =
+      uint32_t(std::min({groups, int64_t(pool.size), int64_t(kMostSections)}));
+  const auto first_of = [&](uint32_t s) { return uint32_t(groups * s / sections); };
   pool.piece = piece;
   pool.body = body;
   pool.pieces = pieces;
   pool.together = together;
-  pool.groups = uint32_t(groups);
+  pool.sections = sections;
   pool.mode = float_mode();
   pool.done = 0;
   pool.processor = sched_getcpu();
-  pool.claim = at(job, 0);
+  for (uint32_t s = 0; s < sections; ++s) {
+    pool.section[s].end = first_of(s + 1);
+    pool.section[s].claim = at(job, first_of(s));
+  }
   pool.posted = job;
+}
+
+/// Nobody claims more of a job; how many groups were claimed.
+uint32_t close(uint32_t job) {
+  uint32_t claimed = 0;
+  for (uint32_t s = 0, begin = 0; s < pool.sections; ++s) {
+    Section& section = pool.section[s];
+    const uint32_t next = uint32_t(section.claim.exchange(at(job, kClosed)));
+    claimed += std::min(next, section.end.load()) - begin;
+    begin = section.end;
+  }
+  return claimed;
 }
 
 /// Until workers have finished the groups that they claimed.
@@ -344,10 +373,8 @@ void spread_pieces(int64_t pieces, Piece piece, const void* body) {
   ++counts.loops;
   counts.pieces += pieces;
   post(pieces, piece, body);
-  const uint32_t job = pool.posted, groups = pool.groups;
-  const uint32_t mine = work(job, [] {});
-  const uint32_t claimed = std::min(groups, uint32_t(pool.claim.exchange(at(job, kClosed))));
-  await(claimed - mine);
+  const uint32_t job = pool.posted, mine = work(job, [] {});
+  await(close(job) - mine);
   inside = false;
   pool.busy.store(false, std::memory_order_release);
 }

@@ -1,12 +1,15 @@
 // parallel.h -- the one door through which loops reach the threads of OpenMP
 //
-// A loop is cut into pieces by its shape alone, so its bits depend neither on the number of threads
-// nor on who computes which piece. The calling thread and the pool's workers claim pieces from one
-// counter. The workers are the members 1.. of one long OpenMP region (member 0 stands for the
-// caller and sleeps), opened at the first loop that is worth it by a thread of its own: a region of
-// the caller's would wait at both ends for every worker, though another program may have its core.
-// Here the caller begins at once, and waits at the end for the pieces that workers have claimed and
-// for nothing else; a worker that comes late finds nothing left. Waiting costs microseconds of
+// A loop is cut into pieces by its shape alone, so its bits depend neither on the number of
+// threads nor on who computes which piece. The pieces form a section for each thread, whose pieces
+// it claims before those of the others: so it finds in its cache what it has written in the loop
+// before, and false sharing is rare (two threads against one: a sort 1.8 times as fast, 1.4 with
+// one counter for all pieces; a training step with weights of 1000 x 1000 1.6 and 1.1). The
+// workers are the members 1.. of one long OpenMP region (member 0 stands for the caller and
+// sleeps), opened at the first loop that is worth it by a thread of its own: a region of the
+// caller's would wait at both ends for every worker, though another program may have its core.
+// Here the caller begins at once, and waits at the end for the pieces that workers have claimed
+// and for nothing else; a worker that comes late finds nothing left. Waiting costs microseconds of
 // spinning, then sleep, on both sides. A loop inside a piece, or of a second thread of the program
 // while the pool is busy, runs where it is. Workers take no signals and compute in the caller's
 // floating-point mode. A child after fork() and a changed number of threads open a new region.

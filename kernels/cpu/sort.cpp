@@ -404,13 +404,9 @@ template <class K> struct LongLine {
     each_chunk(wanted, [&](int64_t, int64_t i, int64_t end) {
       for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
     });
-    // Items of neighbouring chunks go to the same cache lines: threads begin far apart.
-    const int64_t threads = cpu_threads(), chunk = chunk_of(n);
-    const int64_t apart = ceil_div(ceil_div(n, chunk), threads);
-    parallel(threads * apart, true, [&](int64_t k) {
-      const int64_t c = k % threads * apart + k / threads, i = c * chunk;
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
       Place* const at = table + c * values;
-      each_digit(digits, x, i, smaller(i + chunk, n), [&](I* block, uint32_t* digit, int64_t m) {
+      each_digit(digits, x, i, end, [&](I* block, uint32_t* digit, int64_t m) {
         if (most + 1 < uint32_t(values)) {
           int64_t kept = 0;
           for (int64_t k = 0; k < m; ++k) {
