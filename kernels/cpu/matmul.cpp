@@ -429,9 +429,11 @@ template <class T> void one_thread(const Product<T>& q) {
   outer_product(outer <= outer_t ? q : t);
 }
 
-/// Part i of n of the rows, or of the columns.
+/// Part i of n of the rows, or of the columns in whole registers.
 template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int64_t n) {
-  const int64_t all = rows ? q.m : q.n, begin = all * i / n, size = all * (i + 1) / n - begin;
+  const int64_t all = rows ? q.m : q.n, unit = rows ? 1 : 16;
+  const auto edge = [&](int64_t i) { return at_most(ceil_div(all * i / n, unit) * unit, all); };
+  const int64_t begin = edge(i), size = edge(i + 1) - begin;
   Product<T> part = q;
   if (rows) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
   else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
@@ -492,14 +494,15 @@ template <class T> void entry(const Product<T>& q) {
     if (is_thin(q)) return thin_entry(q);
     if (is_thin(t)) return thin_entry(t);
   }
-  if (longer <= 128 || q.work() < 1e6) return in_parts(q);
-  if (q.way == Way::onednn_chain) {  // an element's sum is the same in any panel
+  if (longer <= 64 || q.work() < 1e6) return in_parts(q);
+  // Where sums are chains, an element's is the same in any panel.
+  if (q.way == Way::chain || q.way == Way::onednn_chain) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
     const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
   }
-  const int64_t size = blas || longer >= 2048 ? 256 : longer < 1024 ? 128 : longer / 8;
-  const int64_t panels = ceil_div(longer, size),
+  const int64_t own = longer <= 128 ? 64 : longer < 1024 ? 128 : longer / 8;
+  const int64_t size = blas || longer >= 2048 ? 256 : own, panels = ceil_div(longer, size),
                 halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
   parallel(panels * halves, true, [&](int64_t i) {
     panel(cut(cut(q, by_rows, i / halves, panels), !by_rows, i % halves, halves), by_rows);
