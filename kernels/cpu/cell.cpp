@@ -21,7 +21,7 @@ template <class T> void each(int64_t n, const auto& f) {
 template <class C, class T> void run(const Cell& c) {
   const int64_t together = kGrain / 4 / (c.hidden * C::kept) + 1;
   parallel_chunks(
-      c.rows, together, c.rows * c.hidden * C::kept > kGrain, [&](int64_t i, int64_t end) {
+      c.rows, together, c.rows * c.hidden * C::kept > kGrain / 4, [&](int64_t i, int64_t end) {
         for (; i < end; ++i) {
           const cells::Row<C, T> row(c, i);
           if (c.backward)
