@@ -44,7 +44,8 @@ local parts = {
     "--only '^first_map,^first_fuse,^first_step_split' --peer torch,jax"},
   {'threads', 'Two threads', "The ratio is two threads' time / one thread's.", "--only '^matmul/1024x1024x1024$," ..
     '^matmul/256x256x256$,^conv_forward/32x,^conv_weights/32x,^gelu/1Mi,^tan/1Mi,^exp/1Mi,^add/1Mi,^sum/1Mi,' ..
-    "^softmax_rows,^sort/1Mi,^step_mlp/' --peer two_threads"},
+    "^softmax_rows,^sort/1Mi,^step_mlp/,^step_split/1000," ..
+    "^step_cnn/,^step_lstm/,^step_transformer/' --peer two_threads"},
   {'avx2', 'As a processor without AVX-512', 'The same processor, both sides held to AVX2.',
     "--only '^step_split/100,^step_mlp/,^step_cnn/,^exp/1Mi,^tanh/1Mi,^gelu/1Mi,^add/1Mi,^sum/1Mi,^softmax/1Mi," ..
     '^matmul/64x64x64$,^matmul/256x256x256$,^matmul/1024x1024x1024$,^conv_forward/64x16,^chain/4$,^add/4$' ..
