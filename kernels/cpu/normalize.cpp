@@ -1,6 +1,7 @@
 // normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/simd_reduce.h"
+#include "kernels/moments.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -78,11 +79,11 @@ template <class T> struct Rows {
         __builtin_prefetch(x + i + ahead);
         const auto d = read(x + i) - about;
         a += d * d;
-        if constexpr (kRoundedMean<T>) b += d;
+        if constexpr (op::kRoundedMean<T>) b += d;
       });
       off.a += s.a, off.b += s.b;
     }
-    const op::Moments all = moments<T>(n, double(about), c.centred ? off.b : 0, off.a);
+    const op::Moments all = op::moments<T>(n, double(about), c.centred ? off.b : 0, off.a);
     const T mean = T(all.mean);
     const double variance = all.m2 / n;
     const T rate = T(1 / math::sqrt(variance + c.eps));

@@ -10,6 +10,7 @@
 #include "kernels/cpu/narrow.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
+#include "kernels/moments.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
 
@@ -103,7 +104,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
       for (int k = 0; k < 4; ++k) {
         const V d = widened<double>(x + i + k * width) - mean;
         part[k] += d * d;
-        if constexpr (kRoundedMean<T>) sum[k] += d;
+        if constexpr (op::kRoundedMean<T>) sum[k] += d;
       }
     double rest = 0, left = 0;
     for (; i < n; ++i) {
@@ -113,7 +114,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
     const V all = (part[0] + part[1]) + (part[2] + part[3]);
     const V off = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     for (int l = 0; l < width; ++l) rest += all[l], left += off[l];
-    return moments<T>(double(n), mean, left, rest);
+    return op::moments<T>(double(n), mean, left, rest);
   }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
                       const double*) {
@@ -125,10 +126,10 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
       for (int64_t j = 0; j < n; ++j) {
         const double d = double(x[i * step + j]) - mean[j];
         m2[j] += d * d;
-        if constexpr (kRoundedMean<T>) sum[j] += d;
+        if constexpr (op::kRoundedMean<T>) sum[j] += d;
       }
     for (int64_t j = 0; j < n; ++j)
-      state[j] = op::combine(state[j], moments<T>(double(rows), mean[j], sum[j], m2[j]));
+      state[j] = op::combine(state[j], op::moments<T>(double(rows), mean[j], sum[j], m2[j]));
   }
 };
 

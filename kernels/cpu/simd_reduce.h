@@ -20,17 +20,6 @@ template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes
 
 using op::StateOf;
 
-/// Whether a mean that was summed in double is rounded more than elements T are.
-template <class T> constexpr bool kRoundedMean = std::is_same_v<T, double>;
-/// Of n elements whose deviations from the mean, and their squares, have these sums. What a rounded mean
-/// lacks is taken out: equal elements have that mean, and variance 0.
-template <class T> MT_HD op::Moments moments(double n, double mean, double sum, double squares) {
-  const double lack = sum / n;
-  if (!kRoundedMean<T> || !(math::fabs(lack) < math::kInfinity)) return {n, mean, squares};
-  squares -= sum * lack;
-  return {n, mean + lack, squares < 0 ? 0.0 : squares};
-}
-
 /// Whether a reduction's elements can be joined pack by pack.
 template <class Op, class A, class T>
 constexpr bool kPacks = Op::maps&& math::is_floating<T>&& math::is_floating<A>;

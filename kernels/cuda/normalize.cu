@@ -2,7 +2,7 @@
 #include "kernels/cuda/normalize.h"
 
 #include "kernels/cuda/team.h"
-#include "kernels/ops.h"
+#include "kernels/moments.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -88,14 +88,22 @@ template <class T, class Team> struct Row {
         held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
     };
-    Sum<K> sum = 0, squares = 0;
+    Sum<K> sum = 0, squares = 0, off = 0;
     if (c.centred) each_x([&](T v, int64_t, int64_t) { sum += v; });
-    const T mean = c.centred ? T(team.total(double(sum)) * share) : T(0);
+    T mean = c.centred ? T(team.total(double(sum)) * share) : T(0);
     each_x([&](T v, int64_t, int64_t) {
       const T d = v - mean;
       squares += d * d;
+      if constexpr (op::kRoundedMean<T>) off += d;
     });
-    const T rate = store_statistics(mean, team.total(double(squares)) * share);
+    double all = team.total(double(squares));
+    if constexpr (op::kRoundedMean<T>) {
+      if (c.centred) {
+        const auto m = op::moments<T>(double(c.outer * inner), mean, team.total(off), all);
+        mean = m.mean, all = m.m2;
+      }
+    }
+    const T rate = store_statistics(mean, all * share);
     each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
 

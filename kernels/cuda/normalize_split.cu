@@ -8,7 +8,7 @@
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/normalize.h"
 #include "kernels/cuda/team.h"
-#include "kernels/reductions.h"
+#include "kernels/moments.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -118,7 +118,7 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   const Part<T, W> part(s);
   const cuda::Block team;
   const double n = double(part.to - part.from);
-  double sum = 0, squares = 0;
+  double sum = 0, squares = 0, off = 0;
   if (s.c.centred) {
     part.elements(s.c.x, [&](T x) { sum += double(x); });
     sum = team.total(sum);
@@ -128,11 +128,13 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   part.elements(s.c.x, [&](T x) {
     const T d = x - about;
     squares += double(d * d);
+    if constexpr (op::kRoundedMean<T>) off += d;
   });
   squares = team.total(squares);
+  if constexpr (op::kRoundedMean<T>) off = s.c.centred ? team.total(off) : 0;
   const double lost = mean - double(about);
   if (team.number() == 0)
-    part.template partial<op::Moments>() = {n, mean, squares - n * lost * lost};
+    part.template partial<op::Moments>() = op::moments<T>(n, mean, off, squares - n * lost * lost);
 }
 /// A warp for each row.
 template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {

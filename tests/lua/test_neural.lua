@@ -114,6 +114,8 @@ test('layer, rms and group norm', function()
   for _, n in ipairs{3, 7, 10, 100, 1000} do
     eq(mt.layer_norm(mt.randn(100, 1, {dtype = 'float64'}):expand(-1, n):contiguous(), {n}):count_nonzero():item(), 0)
   end
+  local planes = mt.randn(1, 3, 1, 1, {dtype = 'float64'}):expand(2, 3, 100, 150):contiguous()
+  eq(mt.batch_norm(planes, nil, nil, nil, nil, true):count_nonzero():item(), 0)
   raises(function() mt.layer_norm(x, {3}) end, 'normalized_shape is %(3%).*%(2 x 3 x 4%)')
   raises(function() mt.layer_norm(x, {4}, w) end, 'weight is %(3%), expected %(4%)')
   raises(function() mt.layer_norm(x, {4}, nil, nil, -1) end, 'eps is %-1')
