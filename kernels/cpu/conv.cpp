@@ -185,8 +185,9 @@ template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t gr
   const Plan plan = plan_for(first, images * groups);
   const int64_t per_image = Block::count(first.axis, plan.block) * plan.row_pieces,
                 entries = images * groups;
+  // Fetching and storing an element costs as much as 8 terms.
   const double work = double(h.count) * double(w.count) * double(first.rows) *
-                      double(first.channels * first.taps() + 1) * double(entries);
+                      double(first.channels * first.taps() + 8) * double(entries);
   parallel(entries * per_image, work > 1e6, [&](int64_t piece) {
     const int64_t e = piece / per_image, g = e % groups;
     const int64_t part = piece % plan.row_pieces, block = piece % per_image / plan.row_pieces;
