@@ -1,6 +1,7 @@
 // main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -552,7 +553,16 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   return std::nullopt;
 }
 
+/// The stack grows by a MiB while there is memory: in a full address space it could not.
+[[gnu::noinline]] void grow_stack() {
+  char room[1 << 20];
+  room[0] = 0;
+  asm volatile("" : : "r"(room) : "memory");  // so that the compiler leaves it
+}
+
 int main(int argc, char** argv) {
+  rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur >= 4 << 20) grow_stack();
   hold_streams();
   std::atexit(check_output);
   Options o;

@@ -227,7 +227,7 @@ MT_HD double near_fmod(double x, double y) {
 /// Of integers below 2^52 (bytes in float): a quotient that is not whole is too far from the next whole number to be
 /// rounded to it. 0 and -1 divide as they do above.
 template <class T> MT_HD T near_quotient(T x, T y) {
-  const T by = is_minus_one(y) | (y == T(0)) ? T(1) : y;
+  const T by = (is_minus_one(y) | (y == T(0))) ? T(1) : y;
   T quotient;
   if constexpr (sizeof(T) == 1) quotient = static_cast<T>(float(x) / float(by));
   else quotient = static_cast<T>(double(x) / double(by));
