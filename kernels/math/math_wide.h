@@ -2,24 +2,20 @@
 #pragma once
 #include "kernels/math/math.h"
 
-/// MT_WIDE: pow, atan2 and the hyperbolic functions of a float. In double a formula may be short and a
+/// pow, atan2 and the hyperbolic functions of a float are computed in double, where a formula may be short and a
 /// polynomial low: errors of 2^-30 are a sixtieth of a float's ulp, and the last rounding is nearly the only
-/// one; a double's go to the C library. MT_EITHER: one formula for both. Rules and macros as in math.h.
+/// one. MT_WIDE2: a double's go to the C library. Rules and macros as in math.h.
 #ifdef __CUDA_ARCH__
-#define MT_WIDE(name)                                \
+#define MT_EITHER(name)                              \
   MT_HD float name(float x) { return ::name##f(x); } \
   MT_HD double name(double x) { return ::name(x); }
 #define MT_WIDE2(name)                                           \
   MT_HD float name(float x, float y) { return ::name##f(x, y); } \
   MT_HD double name(double x, double y) { return ::name(x, y); }
-#define MT_EITHER(name) MT_WIDE(name)
 #else
 #define MT_EITHER(name)                               \
   MT_HD float name(float x) { return core::name(x); } \
   MT_HD double name(double x) { return core::name(x); }
-#define MT_WIDE(name)                                 \
-  MT_HD float name(float x) { return core::name(x); } \
-  MT_HD double name(double x) { return __builtin_##name(x); }
 #define MT_WIDE2(name)                                            \
   MT_HD float name(float x, float y) { return core::name(x, y); } \
   MT_HD double name(double x, double y) { return __builtin_##name(x, y); }
@@ -310,6 +306,32 @@ MT_HD float cosh(float x) {
   return float(fma(h.sum, h.c, h.difference * h.s));
 }
 
+/// The same of a double, with e^r = 1 + c + s: the errors of the odd and the even polynomial are 2^-61.7 and 2^-58. The
+/// powers are halved, because twice 2^(k-1) may overflow.
+MT_HD Hyperbolic wide_hyperbolic(double a) {
+  using R = Real<double>;
+  const double round = R::round + R::bias - 2;
+  double x = at_most(a, 710.5), n = fma(x, R::log2e, round), k = n - round;
+  double hi = fma(k, -R::ln2_hi, x), lo = k * R::ln2_lo, r = hi - lo, z = r * r;
+  double s = poly(z, 0.16666666666666677, 0.008333333333321384, 0.00019841269886823365,
+                  2.7557243447600303e-06, 2.5109319802553162e-08);
+  double c = poly(z, 0.5000000000000013, 0.041666666666510456, 0.0013888888948361444,
+                  2.4801488506612357e-05, 2.763180586378344e-07);
+  double up = power_of_two(n), down = power_of_two(round - at_most(k, 60.0));
+  return {z * c, r + fma(r * z, s, (hi - r) - lo), up + down, up - down};
+}
+MT_HD double sinh(double x) {
+  double a = fabs(x);
+  Hyperbolic h = wide_hyperbolic(a);
+  double y = h.difference + fma(h.difference, h.c, h.sum * h.s);
+  return copysign(select(a < 0x1p-28, a, y + y), x);
+}
+MT_HD double cosh(double x) {
+  Hyperbolic h = wide_hyperbolic(fabs(x));
+  double y = h.sum + fma(h.sum, h.c, h.difference * h.s);
+  return y + y;
+}
+
 /// Below 2^-12 the first two terms of the series; beyond, a logarithm near 1 has bits to spare.
 MT_HD float asinh(float x) {
   const double infinity = __builtin_inf();
@@ -323,12 +345,46 @@ MT_HD float acosh(float x) {
   y = d < infinity ? y : d;
   return d >= 0 ? float(y) : float(nan);
 }
+/// log(a + sqrt(a^2 + One)), for One = -1 from a = 1 on, as log1p: with what a^2, the sums and the root lost. From
+/// 2^28 on it is log(2a).
+template <int One> MT_HD double log_with_root(double a) {
+  const double infinity = __builtin_inf(), one = One;
+  double b = at_most(a, 0x1p28), t = b * b, q = t + one, v = q - t;
+  double lost = fused(b, b, -t) + ((t - (q - v)) + (one - v)), s = sqrt(q);
+  double rest = (fused(-s, s, q) + lost) / fma(s, 2.0, 0x1p-900), u = s + b;
+  rest = rest + (One > 0 ? b - (u - s) : s - (u - b));
+  const bool far = a > 0x1p28;
+  Split<double> p = split(select(far, 0.5 * a, u));
+  double y = log_sum(p.k + select(far, 2.0, 0.0), fma(rest, p.inverse, p.m - 1));
+  return a < infinity ? y : a;
+}
+MT_HD double asinh(double x) { return copysign(log_with_root<1>(fabs(x)), x); }
+MT_HD double acosh(double x) { return select(x >= 1, log_with_root<-1>(x), __builtin_nan("")); }
 MT_HD float atanh(float x) {
   const double infinity = __builtin_inf(), nan = __builtin_nan("");
   double a = fabs(double(x)), z = a * a;
   double y = a < 0x1p-12 ? fma(a * z, 1 / 3.0, a) : 0.5 * wide_log((1 + a) / (1 - a));
   y = a < 1 ? y : a == 1 ? infinity : nan;
   return float(copysign(y, double(x)));
+}
+/// (1 + a) / (1 - a) = 2^k (1 + s) / (1 - s) with |s| <= 0.2728, so that atanh(a) = k ln(2)/2 + atanh(s); k is 0 up
+/// to a = 1/4, and s is a there. The polynomial's error is 2^-60.2.
+MT_HD double atanh(double x) {
+  using R = Real<double>;
+  const double infinity = __builtin_inf(), nan = __builtin_nan("");
+  const uint64_t one = R::bias << R::mantissa, quarter = uint64_t(1) << (R::mantissa - 2);
+  double a = fabs(x), u = 1 + a, v = 1 - a, more = a - (u - 1), less = (1 - v) - a;
+  uint64_t n = (to_bits(u) - to_bits(v) + (one + quarter)) >> R::mantissa;
+  double k = from_bits<double>(n | to_bits(R::two_mantissa)) - (R::two_mantissa + R::bias);
+  double power = from_bits<double>(n << R::mantissa);
+  double s = (fused(-power, v, u) + fma(-power, less, more)) / fma(power, v, u);
+  s = select(k == 0, a, s);
+  double z = s * s;
+  double p = poly(z, 0.3333333333333346, 0.199999999999327, 0.1428571429810214, 0.11111109994607475,
+                  0.09090965895133261, 0.07690568477214746, 0.06699262905197295,
+                  0.05518947309648219, 0.07430186256813098);
+  double y = fma(k, 0.5 * R::ln2_hi, fma(s * z, p, k * (0.5 * R::ln2_lo)) + s);
+  return copysign(select(a < 1, y, select(a == 1, infinity, nan)), x);
 }
 
 // ---- the error function -------------------------------------------------------------------------
@@ -402,11 +458,11 @@ MT_OF_SYMBOLS(atan)
 MT_OF_SYMBOLS(erf)
 MT_OF_SYMBOLS(erfc)
 #endif
-MT_WIDE(sinh)
-MT_WIDE(cosh)
-MT_WIDE(asinh)
-MT_WIDE(acosh)
-MT_WIDE(atanh)
+MT_EITHER(sinh)
+MT_EITHER(cosh)
+MT_EITHER(asinh)
+MT_EITHER(acosh)
+MT_EITHER(atanh)
 
 // ---- the normal distribution --------------------------------------------------------------------
 
@@ -520,4 +576,3 @@ template <class T> MT_HD Symbolic<T> tanhshrink(T x) { return core::tanhshrink(x
 #undef MT_FROM_CORE
 #undef MT_EITHER
 #undef MT_WIDE2
-#undef MT_WIDE

@@ -182,7 +182,17 @@ MT_HD float hypot(float x, float y) {
   const bool far = abs(x) == infinity, high = abs(y) == infinity;
   return (far | high) ? infinity : length;  // also beside NaN, as C has it
 }
-MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
+/// sqrt(h^2 + l^2) with what the larger square, the sum and the root lost.
+MT_HD double hypot(double x, double y) {
+  const double a = fabs(x), b = fabs(y), larger = select(a > b, a, b);
+  const bool big = larger > 0x1p500, small = larger < 0x1p-500;
+  const double unit = select(big, 0x1p-600, select(small, 0x1p600, 1.0));
+  const double h = larger * unit, l = select(a > b, b, a) * unit, t = h * h, w = l * l, q = t + w;
+  const double lost = core::fused(h, h, -t) + (w - (q - t)), s = sqrt(q);
+  const double length = s + (core::fused(-s, s, q) + lost) / fma(s, 2.0, 0x1p-900);
+  const bool infinite = (a == kInfinity) | (b == kInfinity);
+  return select(infinite, kInfinity, length * select(big, 0x1p600, select(small, 0x1p-600, 1.0)));
+}
 
 #ifndef __CUDA_ARCH__
 /// A number for which the short way is right, so that a formula called with it takes that way. The
