@@ -644,10 +644,8 @@ struct Logit {
     "log(x / (1 - x)); with eps, x is first held between eps and 1 - eps",
     Accepts::real, {a}, {0.1, 0.9, {{0.125}, {0.375}, {0.875}}},
     {-1.9459101490553133, -0.51082562376599068, 1.9459101490553133}, {{"eps", math::kNil}}};
-  // Where x / (1 - x) is near 1, its logarithm is that of 1 and a small number.
   template <class T> MT_HD static T f(T x, T eps) {
-    T y = select(x < eps, eps, select(x > T(1) - eps, T(1) - eps, x));
-    return select(y < T(0.25), math::log(y / (T(1) - y)), math::log1p((y + y - T(1)) / (T(1) - y)));
+    return math::logit(select(x < eps, eps, select(x > T(1) - eps, T(1) - eps, x)));
   }
   // flat where x is held; NaN outside 0..1; nothing infinite in an arm that is not taken
   template <class T> MT_HD static T df(T g, T x, T eps) {

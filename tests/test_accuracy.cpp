@@ -60,6 +60,9 @@ template <class T> T erfinv_of(T x) {
     y += (a < T(0.5) ? a - std::erf(y) : std::erfc(y) - (1 - a)) / root * std::exp(y * y);
   return a < 1 ? std::copysign(y, x) : a == 1 ? std::copysign(T(kInf), x) : T(kNan);
 }
+template <class T> T logit_of(T x) {
+  return x < T(0.25) ? std::log(x / (1 - x)) : std::log1p((x + x - 1) / (1 - x));
+}
 template <class T> T elu_of(T x) { return x > 0 ? x : std::expm1(x); }
 
 // clang-format off
@@ -86,7 +89,7 @@ const Function kFunctions[] = {
     MT_OWN(erfinv, erfinv_of, 1.9, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1, 1.5),
     MT_OWN(tanhshrink, tanhshrink_of, 3.9, 64),             MT_OWN(celu, elu_of, 1, 1.5),
-    MT_OWN(erfcx, erfcx_of, 0.6, 16),
+    MT_OWN(erfcx, erfcx_of, 0.6, 16),                       MT_OWN(logit, logit_of, 1.5, 1.5),
 };
 // clang-format on
 

@@ -233,20 +233,17 @@ template <class T> MT_HD T exact_exp_rest(T x, T k, T less) {
 /// e^x / 2^k - 1 for |x - k ln(2)| <= ln(2)/2, by Cody and Waite's reduction.
 template <class T> MT_HD T exp_rest(T x, T k) {
   using R = Real<T>;
-  if constexpr (is_single<T>) {
-    T r = fma(k, T(-R::ln2_lo), fma(k, T(-R::ln2_hi), x));
-    return fma(r * r, exp_poly(r), r);
-  } else {
-    return exact_exp_rest(x, k, T(0));
-  }
+  T r = fma(k, T(-R::ln2_lo), fma(k, T(-R::ln2_hi), x));
+  return fma(r * r, exp_poly(r), r);
 }
 /// e^x = 2^k (1 + q). `n` is k + Real::round + offset: its low bits are the integer k + offset.
 template <class T> struct Exp { T n, q; };
 template <class T> MT_HD Exp<T> exp_parts(T x, int offset) {
   using R = Real<T>;
   const T round(R::round + offset);
-  T n = fma(x, T(R::log2e), round);
-  return {n, exp_rest(x, n - round)};
+  T n = fma(x, T(R::log2e), round), k = n - round;
+  if constexpr (is_single<T>) return {n, exp_rest(x, k)};
+  else return {n, exact_exp_rest(x, k, T(0))};
 }
 /// 2^n for an n that is Real::round and an exponent with its bias.
 template <class T> MT_HD T power_of_two(T n) {
