@@ -71,6 +71,8 @@ const Entry kReplay[] = {
      }},
     {"step_copies([list])", "Copies of tensors; those that share a storage share its copy.",
      bind<copies_of>},
+    {"step_memory(x)", "A number for the memory that x sees: views of one storage have one.",
+     bind<[](const Tensor& x) { return int64_t(uintptr_t(x.impl()->storage->data)); }>},
     {"step_drop(r)", "Ends a recording that came to nothing.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);

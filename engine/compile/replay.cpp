@@ -211,7 +211,8 @@ void StepReplay::restore_grads() {
 
 TensorList StepReplay::leaves() const {
   TensorList list;
-  for (const Grad& g : grads_.back()) list.push_back(g.leaf);
+  for (const Guard& g : guards_)
+    if (g.wanted) list.push_back(g.tensor);
   return list;
 }
 

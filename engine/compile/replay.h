@@ -38,7 +38,7 @@ class StepReplay {
   TensorList finish();
   /// Tensors from before the step that its verbs write to.
   TensorList changes() const;
-  /// The leaves whose gradients it sets.
+  /// The leaves that it was given: their gradients are compared with the step's.
   TensorList leaves() const;
   /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
   bool writes(const Tensor&) const;
@@ -252,6 +252,7 @@ class StepRecorder : public Recording {
   std::deque<std::vector<std::byte>> numbers_;
   struct Leaf {
     Tensor tensor, grad;  // the gradient at first
+    bool set = false;     // a part of the step ended with another one
   };
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first

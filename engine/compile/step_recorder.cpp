@@ -70,9 +70,11 @@ void StepRecorder::pause() {
 /// What an optimizer will find, or the caller.
 void StepRecorder::keep_grads() {
   std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
-  for (const auto& [impl, leaf] : leaves_)
-    if (leaf.tensor.requires_grad() && impl->grad != leaf.grad.impl())
-      grads.push_back({leaf.tensor, leaf.tensor.grad()});
+  for (auto& [impl, leaf] : leaves_) {
+    // A gradient that an earlier part set may have been taken away since.
+    leaf.set |= impl->grad != leaf.grad.impl();
+    if (leaf.tensor.requires_grad() && leaf.set) grads.push_back({leaf.tensor, leaf.tensor.grad()});
+  }
 }
 void StepRecorder::resume() {
   copy_arguments();

@@ -620,7 +620,7 @@ end)
 test('verify=N finds later changes', function()
   local state = {k = 1}
   package.loaded.test_state = state
-  local f = mt.compile(function(x) return x * package.loaded.test_state.k end, {verify = 4})
+  local f = mt.compile(function(x) return x * package.loaded['test_' .. 'state'].k end, {verify = 4})
   for _ = 1, 5 do f(mt.ones(1)) end
   state.k = 5
   local text, last = told(function()
@@ -916,6 +916,98 @@ test('captured numbers become parameters too', function()
     for k = 1, 8 do
       shift = k % 4
       same(net(mt.ones(1, 2)):detach(), hooked(mt.ones(1, 2)))
+    end
+  end)
+end)
+
+test('gradients that a step takes away again after its optimizer are away after a replay', function()
+  local orders = {
+    first = function(w, opt, x)
+      opt:zero_grad();
+      (w * x):sum():backward()
+      opt:step()
+    end,
+    last = function(w, opt, x) (w * x):sum():backward() opt:step() opt:zero_grad() end,
+    none = function(w, opt, x) (w * x):sum():backward() opt:step() w.grad = nil end,
+    twice = function(w, opt, x)
+      for _ = 1, 2 do
+        (w * x):sum():backward()
+        opt:step()
+        opt:zero_grad()
+      end
+    end,
+    by_hand = function(w, _, x)
+      (w * x):sum():backward()
+      mt.no_grad(function() w:sub_(w.grad * 0.1) end)
+      w.grad = nil
+    end,
+  }
+  for name, order in pairs(orders) do
+    local function run(compiled)
+      local w = mt.ones(1):requires_grad_()
+      local opt = optim.SGD({w}, {lr = 0.1, momentum = 0.5})
+      local step = function(x) order(w, opt, x) end
+      if compiled then step = mt.compile(step) end
+      local values = {}
+      for i = 1, 9 do
+        step(mt.ones(i == 7 and 3 or 1))
+        values[i] = w[1]:item()
+      end
+      return table.concat(values, ' '), w.grad and w.grad:item()
+    end
+    local values, gradient = run(false)
+    local said = told(function()
+      local others, other = run(true)
+      eq(others, values, name)
+      eq(other, gradient, name)
+    end)
+    eq(said, '', name) -- nothing is recorded again, nothing runs as it is
+  end
+end)
+
+test('a step that reads options, class fields, modules or fields of libraries itself sees their changes', function()
+  local Scaled = nn.class('Scaled')
+  function Scaled:__init() self.bias = 1 end
+  function Scaled:forward(x) return x * self.scale + self.bias end
+  Scaled.scale = 2
+  local net = Scaled()
+  package.loaded.settings_of_test = {k = 2}
+  rawset(math, 'k_of_test', 2)
+  rawset(_G, 'k_of_test', 2)
+  local w = mt.ones(1):requires_grad_()
+  local opt = optim.SGD({w}, {lr = 2})
+  local changes = {
+    option = {function(x) opt:zero_grad() return x * opt.param_groups[1].lr end,
+      function(k) opt.param_groups[1].lr = k end},
+    nested = {function(x) opt:zero_grad() return mt.no_grad(function() return x * opt.param_groups[1].lr end) end,
+      function(k) opt.param_groups[1].lr = k end},
+    class = {function(x) return net(x) end, function(k) Scaled.scale = k end},
+    module = {function(x) return x * require('settings_of_test').k end,
+      function(k) package.loaded.settings_of_test.k = k end},
+    math = {function(x) return x * math.k_of_test end, function(k) math.k_of_test = k end},
+    global = {function(x) return x * _G.k_of_test end, function(k) _G.k_of_test = k end},
+  }
+  for name, pair in pairs(changes) do
+    local step, change = unpack(pair)
+    local compiled = mt.compile(step)
+    told(function()
+      for i = 1, 12 do
+        change(i < 6 and 2 or i < 9 and 5 or 2)
+        eq(compiled(mt.ones(1)):item(), step(mt.ones(1)):item(), ('%s %d'):format(name, i))
+      end
+    end)
+  end
+  math.k_of_test, _G.k_of_test, package.loaded.settings_of_test = nil, nil, nil
+end)
+
+test('one tensor given twice is changed as without compile', function()
+  local function step(x, y) x:add_(1) return (x * y):sum() end
+  local compiled = mt.compile(step)
+  told(function()
+    for _ = 1, 5 do
+      local a = mt.ones(2)
+      eq(compiled(a, a:view(2)):item(), 8)
+      same(a, mt.full({2}, 2))
     end
   end)
 end)

@@ -76,13 +76,15 @@ local function has_own_functions(t)
   return false
 end
 
---- The functions of a module's class, which may capture values too.
+--- The fields of a module's class: functions, which may capture values too, and defaults that modules share.
 local function visit_class(list, class, seen)
   for key, value in next, class do
-    if type(value) == 'function' and not is_own(value) then
+    local is_function = type(value) == 'function'
+    local is_default = not is_function and type(key) == 'string' and not key:find '^__'
+    if is_default or is_function and not is_own(value) then
       local name = ('%s.%s'):format(class.__name, tostring(key))
       add_field(list, class, key, name)
-      list.constructors[value] = key == '__init' or nil
+      if is_function then list.constructors[value] = key == '__init' or nil end
       visit(list, value, name, seen)
     end
   end
@@ -149,21 +151,45 @@ local function visit_object(list, t, name, seen)
   visit(list, meta, name .. "'s class", seen)
 end
 
---- Globals that a function reads.
-local function visit_globals(list, f, seen)
-  if not flow.usable then return end
-  local util, env = require 'jit.util', getfenv(f)
-  for pc = 1, util.funcinfo(f).bytecodes - 1 do
-    local ins = util.funcbc(f, pc)
+local function is_builtin(value)
+  return libraries[value] or type(value) == 'function' and debug.getinfo(value, 'S').what == 'C'
+end
+local function add_read(list, t, name, seen)
+  local value = rawget(t, name)
+  if is_builtin(value) or is_own(value) then return end
+  add_field(list, t, name, name)
+  visit(list, value, name, seen)
+end
+
+--- What a function's code names, or that of a function inside it: globals; fields that the user gave to a library's
+--- table (`_G.rate`, `math.rate`); modules of `require`; and whether it reads an optimizer's options.
+local function visit_code(list, code, env, seen)
+  local util = require 'jit.util'
+  local info = util.funcinfo(code)
+  for pc = 1, info.bytecodes - 1 do
+    local ins = util.funcbc(code, pc)
     if bit.band(ins, 255) == global_get then
-      local name = util.funck(f, -bit.rshift(ins, 16) - 1)
-      local value = rawget(env, name)
-      if not libraries[value] and not (type(value) == 'function' and debug.getinfo(value, 'S').what == 'C') then
-        add_field(list, env, name, name)
-        visit(list, value, name, seen)
-      end
+      add_read(list, env, util.funck(code, -bit.rshift(ins, 16) - 1), seen)
     end
   end
+  for k = 1, info.gcconsts do
+    local constant = util.funck(code, -k)
+    if type(constant) == 'proto' then visit_code(list, constant, env, seen)
+    elseif type(constant) == 'string' then
+      list.reads_options = list.reads_options or constant == 'param_groups'
+      for library in pairs(libraries) do
+        local value = type(library) == 'table' and rawget(library, constant)
+        if value and not is_builtin(value) and not is_own(value) and type(value) ~= 'table' then
+          add_read(list, library, constant, seen)
+        end
+      end
+      local module = package.loaded[constant]
+      if type(module) == 'table' and not constant:find '^mtorch' then visit(list, module, constant, seen) end
+    end
+  end
+end
+local function visit_globals(list, f, seen)
+  if flow.usable then visit_code(list, f, getfenv(f), seen) end
 end
 
 --- The user's function in one of the library's, as in a compiled step.
@@ -198,6 +224,15 @@ local function visit_optimizer(list, optimizer, name)
     add_keys(list, group.params, inner)
   end
   add_keys(list, groups, name .. '.param_groups')
+  list.optimizers[optimizer] = name
+end
+--- The options of its groups, where the step itself reads them.
+local function add_options(list, optimizer, name)
+  for i, group in ipairs(optimizer.param_groups) do
+    for key in next, group do
+      if key ~= 'params' then add_field(list, group, key, ('%s.param_groups.%d.%s'):format(name, i, key_name(key))) end
+    end
+  end
 end
 
 function visit(list, value, name, seen)
@@ -219,8 +254,11 @@ end
 --- What `f` captures, with the values of now; `why` says what cannot be compared.
 function captured.of(f)
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
-    own = {}, functions = {}, constructors = {}}
+    own = {}, functions = {}, constructors = {}, optimizers = {}}
   visit(list, f, 'the step', {})
+  if list.reads_options then
+    for optimizer, name in pairs(list.optimizers) do add_options(list, optimizer, name) end
+  end
   return list
 end
 

@@ -381,6 +381,18 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', self.place, why)
 end
 
+--- Whether two arguments see the same memory: a recording's are copies, each by itself.
+local function share_memory(arguments)
+  local seen, shared = {}, false
+  map_tensors(arguments, function(x)
+    if x:numel() == 0 then return end
+    local at = parts.step_memory(x)
+    shared = shared or seen[at]
+    seen[at] = true
+  end)
+  return shared
+end
+
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
@@ -389,7 +401,7 @@ local function slow_call(self, entry, ...)
     why_not = why_not or x.requires_grad and ('argument %d requires a gradient'):format(i) or
       is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
   end)
-  if not why_not and entry.calls == 1 then return self.f(...) end
+  if not why_not and (entry.calls == 1 or not entry.program and share_memory(arguments)) then return self.f(...) end
   why_not = why_not or not entry.program and captured.of(self.step).why
   if why_not then
     give_up(self, entry, why_not)
