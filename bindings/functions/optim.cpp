@@ -197,9 +197,11 @@ void require_entry(lua_State* L, const std::string& where, const char* key) {
   lua_pop(L, 1);
 }
 
-/// The state in the table at the top of the stack, for a parameter.
-Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row, const Tensor& p,
-                                     const std::string& where) {
+/// The state in the table at the top of the stack, for a parameter. A tensor that the optimizer holds
+/// already stays the same one.
+Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
+                                     const Optimizer::Parameter& held, const std::string& where) {
+  const Tensor& p = held.value;
   Optimizer::Parameter s{p, {}, {}};
   if (lua_type(L, -1) != LUA_TTABLE) fail("{} must be a table, got {}", where, describe(L, -1));
   each_named(L, lua_gettop(L), [&](const std::string& key) {
@@ -219,7 +221,9 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row, cons
       if (!(t->shape() == p.shape()))
         fail("{} is {}, the parameter {}", here, to_string(t->shape()), to_string(p.shape()));
       const NoGrad off;
-      s.state[k] = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
+      const Tensor& mine = held.state[k];
+      if (mine.defined() && mine.impl()->storage == t->impl()->storage) s.state[k] = mine;
+      else s.state[k] = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
       return;
     }
     fail("{} is no state of {}", here, row.info->name);
@@ -248,7 +252,7 @@ int load_state(Args& a) {
       if (!(i >= 1 && i <= double(all.size()) && i == std::floor(i)))
         fail("{} belongs to no parameter", where);
       Optimizer::Parameter& p = all[size_t(i) - 1];
-      p = parameter_state(a.L, o.row(), p.value, where);
+      p = parameter_state(a.L, o.row(), o.groups()[g].parameters[size_t(i) - 1], where);
     }
     lua_pop(a.L, 1);
   }

@@ -243,7 +243,7 @@ void StepRecorder::make_guards(StepReplay& made) {
       if (impl->grad == first) gradients.emplace(first->storage, x);
     }
     // One that was made, or was not there to be zeroed.
-    if (!first && x.requires_grad()) g.before = StepReplay::Before::none;
+    if (!first) g.before = StepReplay::Before::none;
     if (x.requires_grad() && StepReplay::has_hooks(*impl))
       refuse("a tensor that it reads has a hook, which a replay would not call");
     made.guards_.push_back(std::move(g));

@@ -1012,4 +1012,55 @@ test('one tensor given twice is changed as without compile', function()
   end)
 end)
 
+test('parameters that are frozen and thawed, and states that are loaded, between calls', function()
+  local between = {
+    frozen = function(i, net) if i % 3 == 0 then net.weight:requires_grad_(not net.weight.requires_grad) end end,
+    loaded = function(i, _, opt, kept)
+      if i == 3 then kept.state = opt:state_dict() end
+      if i == 8 then opt:load_state_dict(kept.state) end
+    end,
+  }
+  for name, change in pairs(between) do
+    for _, make in ipairs{optim.SGD, optim.Adam} do
+      local function run(compiled)
+        mt.manual_seed(1)
+        local net, kept = nn.Linear(2, 1), {}
+        local options = {lr = 0.1}
+        if make == optim.SGD then options.momentum = 0.9 end
+        local opt = make(net:parameters(), options)
+        local step = function(x)
+          opt:zero_grad()
+          local loss = net(x):square():sum()
+          loss:backward()
+          opt:step()
+          return loss
+        end
+        if compiled then step = mt.compile(step) end
+        local losses = {}
+        for i = 1, 14 do
+          change(i, net, opt, kept)
+          losses[i] = step(mt.ones(1, 2)):item()
+        end
+        return table.concat(losses, ' ')
+      end
+      told(function() eq(run(true), run(false), name) end)
+    end
+  end
+end)
+
+test('what a step wrote into an argument before an error stays written', function()
+  local calls, x = 0, mt.ones(1)
+  local step = mt.compile(function(a)
+    a:mul_(0.5)
+    calls = calls + 1
+    if calls == 2 then error 'stop' end
+  end)
+  told(function()
+    for i = 1, 4 do
+      eq(pcall(step, x), i ~= 2)
+      eq(x:item(), 0.5 ^ i)
+    end
+  end)
+end)
+
 t.finish()

@@ -89,6 +89,15 @@ local function table_among(results)
   end
 end
 
+--- Changes in place that the step made were made to copies of its arguments.
+local function take_back(copies, arguments)
+  mt.no_grad(function()
+    for i, x in ipairs(copies) do
+      if not same(x, arguments[i]) then arguments[i]:copy_(x) end
+    end
+  end)
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
   local inputs, tensors, has_numbers = {}, {}, entry.captures_numbers
@@ -106,14 +115,17 @@ local function record(self, entry, arguments)
   core.step_recording = false
   if results[1] and coroutine.status(routine) == 'suspended' then
     parts.step_drop(recording.handle)
+    take_back(inputs, tensors)
     core.fail 'compile: a compiled step cannot yield'
   end
   if not results[1] then
     parts.step_drop(recording.handle)
+    take_back(inputs, tensors)
     raise(routine, results[2])
   end
   if recording.refused then -- the step caught the error
     parts.step_drop(recording.handle)
+    take_back(inputs, tensors)
     core.fail('%s', recording.refused)
   end
   local list, which, out = {}, {}, {n = results.n - 1, unpack(results, 2, results.n)}
@@ -124,11 +136,7 @@ local function record(self, entry, arguments)
   local step, why = nil, table_among(out)
   if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
   if not step then
-    mt.no_grad(function() -- what was changed in place were copies
-      for i, x in ipairs(inputs) do
-        if not same(x, tensors[i]) then tensors[i]:copy_(x) end
-      end
-    end)
+    take_back(inputs, tensors)
     return out, nil, why
   end
   local kept = parts.step_copies(list) -- a replay writes where they were
@@ -167,22 +175,31 @@ local function copies(list)
   for i, x in ipairs(list) do all[i] = copied(x) end
   return all
 end
+--- The optimizers' states, and copies of their tensors: a state_dict() that the user keeps shares them.
 local function state_of(optimizers)
   local all = {}
   for _, optimizer in ipairs(optimizers) do
     if not all[optimizer] then
-      local state = optimizer:state_dict()
-      for _, group in ipairs(state) do
+      local saved = {state = optimizer:state_dict(), copies = {}}
+      for _, group in ipairs(saved.state) do
         for _, entry in pairs(group.state) do
-          for key, value in pairs(entry) do
-            if mt.is_tensor(value) then entry[key] = value:clone() end
+          for _, value in pairs(entry) do
+            if mt.is_tensor(value) then saved.copies[value] = copied(value) end
           end
         end
       end
-      all[optimizer] = state
+      all[optimizer] = saved
     end
   end
   return all
+end
+local function restore_states(all)
+  for optimizer, saved in pairs(all) do
+    mt.no_grad(function()
+      for x, copy in pairs(saved.copies) do x:copy_(copy) end
+    end)
+    optimizer:load_state_dict(saved.state)
+  end
 end
 local function parameters_of(optimizers, list)
   for _, optimizer in ipairs(optimizers) do
@@ -210,7 +227,7 @@ local function try(self, program, arguments)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
   end)
-  for optimizer, state in pairs(states) do optimizer:load_state_dict(state) end
+  restore_states(states)
   mt.set_rng_state(random)
   local results = pack(self.f(unpack(arguments, 1, arguments.n)))
   if not done then return results end
