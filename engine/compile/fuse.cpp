@@ -260,7 +260,8 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
   if (count < least_rows_) least_ = least_rows_;
   if (!fuses_rows(how.op))
     return refused(
-        "of reductions sum, mean, max, min, amax, amin, logsumexp, var and std are fused");
+        "of reductions sum, mean, amax, amin, logsumexp, var and std are fused, and max and min "
+        "without a gradient");
   if (last < 0 || how.mask != 1u << last)
     return refused("it is not along the last dimension alone");
   if (!is_float(x.dtype())) return not_float(x.dtype());

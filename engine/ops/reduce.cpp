@@ -252,8 +252,10 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
     need_elements(type.name, y, d);
     ValuesIndices p;
     if (thread_state.deferral && !thread_state.out) [[unlikely]] {
-      const int extreme = op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
-                                                             : op::reduction_id<op::Amin>;
+      // The gradient goes to one position, that of amax and amin to all equal ones.
+      const int extreme = y.requires_grad() && grad_enabled()  ? op
+                          : op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
+                                                               : op::reduction_id<op::Amin>;
       const Reducing how{extreme, type.name, 1u << d, keepdim};
       p.values = thread_state.deferral->reduce(how, y);
       if (p.values.defined())

@@ -361,4 +361,19 @@ test('gradients of rows far from 0 are as good as those of the operations', func
   end
 end)
 
+test('the gradient of max and min at ties goes to one position, at every size', function()
+  for _, name in ipairs{'max', 'min', 'amax', 'amin'} do
+    for _, rows in ipairs{4, 31, 32, 64} do
+      local x = mt.zeros(rows, 1024)
+      local function gradient(fn)
+        local a = x:clone():requires_grad_()
+        fn(a)[{{}, 1}]:sum():backward()
+        return a.grad
+      end
+      local function f(a) local m = a[name](a, -1, true) return a - m end
+      assert(mt.allclose(gradient(mt.fuse(f)), gradient(f)), name .. ' of ' .. rows .. ' rows')
+    end
+  end
+end)
+
 t.finish()
