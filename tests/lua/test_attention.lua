@@ -189,6 +189,27 @@ t.test('transformer layers: dropout in training alone, functions as activation, 
   assert(mt.allclose(encoder(x, long), encoder(x, {mask = long})))
 end)
 
+t.test('a query whose keys are all masked gives 0 and clean gradients, with need_weights as without', function()
+  local x, bool = mt.randn(2, 3, 8), mt.tensor{{false, true, false}, {true, true, true}}
+  local infinite = mt.zeros(3, 3)
+  infinite[2] = -math.huge
+  for _, options in ipairs{{key_padding_mask = bool}, {attn_mask = infinite}, {attn_mask = infinite:lt(0)}} do
+    local mha = nn.MultiheadAttention(8, 2, {batch_first = true})
+    local function run(need_weights)
+      options.need_weights = need_weights
+      mha:zero_grad()
+      local y, weights = mha(x, x, x, options)
+      y:sum():backward()
+      return y:detach(), mha.in_proj_weight.grad:clone(), weights
+    end
+    local y, grad = run(false)
+    local same, same_grad, weights = run(true)
+    assert(mt.allclose(same, y, {atol = 1e-5}) and mt.allclose(same_grad, grad, {atol = 1e-5}))
+    local row = options.key_padding_mask and weights[2] or weights:select(2, 2)
+    t.eq(row:abs():sum():item(), 0)
+  end
+end)
+
 t.test('what does not fit is one sentence', function()
   local mha, x = nn.MultiheadAttention(8, 2), mt.randn(5, 3, 8)
   t.raises(function() nn.MultiheadAttention(8, 3) end, 'embed_dim, 8, must be a multiple of num_heads, 3')

@@ -70,8 +70,10 @@ local function weights_of(q, k, mask, causal)
   if causal then
     mask = both(mask, mt.ones({q.shape[3], k.shape[3]}, {dtype = 'bool', device = q.device}):triu(1), q.dtype)
   end
-  if mask then scores = is_bool(mask) and scores:masked_fill(mask, -math.huge) or scores + mask end
-  return scores:softmax(-1)
+  if not mask then return scores:softmax(-1) end
+  scores = is_bool(mask) and scores:masked_fill(mask, -math.huge) or scores + mask
+  local nowhere = scores:detach():amax(-1, true):eq(-math.huge) -- every key is masked: the weights are 0
+  return scores:masked_fill(nowhere, 0):softmax(-1):masked_fill(nowhere, 0)
 end
 
 local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
