@@ -26,7 +26,8 @@ Tensor added(const char* name, const Tensor& x, Tensor product, double beta, dou
   check_value(name, alpha, dtype), check_value(name, beta, dtype);
   if (x.dim() > product.dim() || broadcast(name, product.shape(), x.shape()) != product.shape())
     fail("{}: {} does not broadcast to the product, which is {}", name, x.shape(), product.shape());
-  if (alpha != 1) product = product * alpha;
+  if (alpha == 0) product = zeros_like(product);  // whatever the product is, also NaN
+  else if (alpha != 1) product = product * alpha;
   product = to(product, dtype);
   if (beta == 0) return product;
   return (beta == 1 ? x : x * beta) + product;

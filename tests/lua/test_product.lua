@@ -193,4 +193,18 @@ test('cdist: gradients, 0 at distance 0', function()
   eq(z.grad:isfinite():all(), true)
 end)
 
+test('alpha 0 ignores the product and beta 0 ignores x, also where they are NaN', function()
+  local function bad(...) return mt.full({...}, 0 / 0) end
+  for name, of in pairs{addmm = {{2, 2}, {2, 3}, {3, 2}}, addmv = {{2}, {2, 3}, {3}},
+    baddbmm = {{4, 2, 2}, {4, 2, 3}, {4, 3, 2}}, addbmm = {{2, 2}, {4, 2, 3}, {4, 3, 2}}} do
+    local x, a, b = mt.ones(of[1]):requires_grad_(), bad(unpack(of[2])), mt.ones(of[3])
+    local y = mt[name](x, a, b, 2, 0)
+    eq(mt.equal(y, mt.ones(of[1]) * 2), true)
+    y:sum():backward()
+    eq(mt.equal(x.grad, mt.ones(of[1]) * 2), true)
+    eq(mt.equal(mt[name](bad(unpack(of[1])), mt.ones(of[2]), b, 0, 1), mt.ones(of[1]) * (name == 'addbmm' and 12 or 3)),
+      true)
+  end
+end)
+
 t.finish()
