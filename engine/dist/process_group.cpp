@@ -1,6 +1,7 @@
 // process_group.cpp -- collective operations: tensors are laid end to end in one buffer of the CPU, which MPI takes
 #include "engine/dist/process_group.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <thread>
@@ -25,6 +26,9 @@ void check(const char* operation, int status) {
   fail("{}: {}", operation, text);
 }
 
+/// A process whose program has ended takes part in agreements until all have ended.
+void leave();
+
 /// The processes of MPI_COMM_WORLD.
 struct ProcessGroup {
   int rank = 0, size = 1;
@@ -40,7 +44,11 @@ struct ProcessGroup {
     check("mt.dist", mpi().comm_rank(mpi().world, &rank));
     check("mt.dist", mpi().comm_size(mpi().world, &size));
     // A process that ends without MPI_Finalize has failed: mpirun ends the others.
-    on_exit([](int status, void*) { status == 0 && mpi().finalize(); }, nullptr);
+    on_exit(
+        [](int status, void*) {
+          if (status == 0) leave();
+        },
+        nullptr);
   }
 };
 
@@ -79,19 +87,43 @@ void reduce(const char* operation, void* data, int64_t count, Dtype d, const cha
   });
 }
 
+/// What all processes call now. One all-reduce of always three numbers, as MPI forbids other counts.
+struct Calls {
+  bool equal;
+  int64_t ended;  // a process that has ended, or -1
+};
+Calls compare(const char* operation, const std::string& call, bool ended) {
+  const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
+  int64_t numbers[] = {hash, -hash, ended ? group().rank : -1};
+  reduce(operation, numbers, 3, Dtype::i64, "ompi_mpi_op_max");
+  return {numbers[0] == -numbers[1], numbers[2]};
+}
+
+void leave() {
+  try {
+    while (!compare("mt.dist", "the end of the program", true).equal) continue;
+    mpi().finalize();
+  } catch (const std::exception& e) {
+    fprintf(stderr, "%s\n", e.what());  // without MPI_Finalize: mpirun ends the others
+  }
+}
+
 /// Refuses, in all processes, calls that differ; each of `flags` becomes the largest of the processes'.
 void agree(const char* operation, const std::string& call, std::vector<int64_t>& flags) {
   if (std::this_thread::get_id() != group().thread)
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
-  const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
-  flags.push_back(hash), flags.push_back(-hash);
-  reduce(operation, flags.data(), int64_t(flags.size()), Dtype::i64, "ompi_mpi_op_max");
-  const int64_t lowest = -flags.back(), highest = flags[flags.size() - 2];
-  if (lowest != highest)
+  const Calls calls = compare(operation, call, false);
+  if (calls.ended >= 0)
+    fail(
+        "{}: process {} has ended, but process {} calls {}; all processes must make as many calls, "
+        "so give each as many batches",
+        operation, calls.ended, group().rank, call);
+  if (!calls.equal)
     fail(
         "{}: the processes call it differently, or with other sizes or dtypes; process {} calls {}",
         operation, group().rank, call);
-  flags.resize(flags.size() - 2);
+  if (!flags.empty())
+    reduce(operation, flags.data(), int64_t(flags.size()), Dtype::i64, "ompi_mpi_op_max");
 }
 void agree(const char* operation, const std::string& call) {
   std::vector<int64_t> none;

@@ -64,6 +64,12 @@ if arg[1] == '--process' then -- one of several
   raises(function()
     if rank == 0 then dist.barrier() else dist.all_gather(mt.zeros(3)) end
   end, 'the processes call it differently')
+  local one, two = dist.parallel(nn.Linear(3, 1)), dist.parallel(perceptron():to 'float32')
+  local differing = 'the processes call it differently.*process ' .. rank .. ' calls '
+  raises(function()
+    if rank == 0 then one(mt.ones(1, 3)):sum():backward() else dist.all_reduce_(mt.ones(3)) end
+  end, differing)
+  raises(function() (rank == 0 and one or two)(mt.ones(1, 3)):sum():backward() end, differing)
   raises(function() dist.broadcast_(mt.zeros(1), {root = size}) end, 'root is ' .. size)
   raises(function() dist.all_reduce_(mt.ones(2, {dtype = 'int32'}), {op = 'mean'}) end, 'mean of int32')
   raises(function() dist.all_reduce_(mt.ones(1):expand(4)) end, 'all_reduce_')
@@ -109,6 +115,12 @@ if arg[1] == '--process' then -- one of several
   for i, p in ipairs(compiled:parameters()) do list[i] = p:detach():flatten() end
   assert(mt.cat(list):equal(parts), 'the compiled steps differ')
 
+  if arg[3] == 'early' then -- refused as often as the others try
+    if rank == 0 then os.exit(0) end
+    for _ = 1, 2 do raises(dist.barrier, 'barrier: process 0 has ended, but process ' .. rank .. ' calls barrier') end
+    raises(function() one(mt.ones(1, 3)):sum():backward() end, 'backward: process 0 has ended')
+  end
+  if arg[3] == 'early' or arg[3] == 'stop' and rank ~= 1 then os.exit(0) end
   if arg[3] == 'fail' and rank == 1 then error 'on purpose' end
   dist.barrier()
   io.write('process ', rank, ' of ', size, ' is done\n')
@@ -165,6 +177,13 @@ else
       assert(text:find 'status 0', text)
     end)
   end
+  test('a process that ends early does not keep the others waiting', function()
+    local refused = processes(2, 'early')
+    assert(refused:find 'status 0', refused) -- the others caught the error and ended as well
+    local text = processes(3, 'stop')
+    assert(text:find 'barrier: process 2 has ended, but process 1 calls barrier', text)
+    assert(not text:find 'status 0' and not text:find 'status 124', text)
+  end)
   test('a process that fails ends the others', function()
     local text = processes(2, 'fail')
     assert(text:find('on purpose', 1, true) and not text:find 'status 0' and not text:find 'status 124', text)
