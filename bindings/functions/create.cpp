@@ -167,8 +167,6 @@ const Entry kMethods[] = {
     {"bool(x)", "x as bool: true where it is not 0.", bind<converted<Dtype::b8>>},
     {"cpu(x)", "x in the memory of the CPU.",
      bind<[](const Tensor& x) { return to(x, cpu_device()); }>},
-    {"cuda(x)", "x in the memory of the first GPU.",
-     bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>},
     {"half(x)", "x as float16.", bind<converted<Dtype::f16>>},
     {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled<Form::like, 0>},
@@ -205,11 +203,16 @@ const Entry kMethods[] = {
      }>},
 };
 
+/// No function of mt: mt.cuda is a library.
+const Entry kCuda{"cuda(x)", "x in the memory of the first GPU.",
+                  bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>};
+
 }  // namespace
 
 void register_create(Registry& c) {
   c.functions(kFunctions);
   c.add_with_method(kMethods);
+  c.method(kCuda);
 }
 
 }  // namespace mt::lua

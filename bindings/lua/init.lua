@@ -207,11 +207,6 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     end)
 
   core.lazy = library()
-  local complete = core.complete
-  function core.complete()
-    local _ = mt.cuda -- before the method of that name would be mt.cuda too
-    return complete()
-  end
   core.strict(mt, 'mt', function(key)
     if key == nil then core.complete() elseif type(key) == 'string' then core.open(key) end
   end, core.lazy)

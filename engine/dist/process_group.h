@@ -10,8 +10,8 @@
 namespace mt::dist {
 
 /// Of this process, from 0, and how many there are: 0 and 1 where mpirun did not start it. MPI is opened by the first
-/// call of any function here; the process then leaves the group when it ends with status 0, so that calls the others still
-/// make are refused there, and ends the others when it ends with another.
+/// call of any function here; the process then leaves the group when it ends with status 0: calls that the others still
+/// make are refused. It ends the others when it ends with another status.
 int rank();
 int size();
 

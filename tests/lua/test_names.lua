@@ -123,4 +123,25 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
   end
 end)
 
+t.test('a library keeps its name whatever opened first', function()
+  local program = arg[0]
+  for i = -1, -100, -1 do program = arg[i] or program end
+  local file = os.tmpname()
+  for _, name in ipairs{'cuda', 'data', 'linalg', 'map', 'reduce', 'zip'} do
+    for _, first in ipairs{name, 'no_such_method'} do -- the second opens all methods, to name the nearest
+      local out = assert(io.open(file, 'w'))
+      out:write(("local mt = require 'mtorch'\npcall(function() return mt.ones(1).%s end)\nlocal late = mt.%s\n" ..
+        'print(late)\n'):format(first, name))
+      out:close()
+      local pipe = io.popen(("'%s' '%s' 2>&1"):format(program, file))
+      local text = pipe:read '*a'
+      pipe:close()
+      local is_function = name == 'map' or name == 'reduce' or name == 'zip'
+      local expected = is_function and '^function' or '^mt%.' .. name .. ': '
+      assert(text:find(expected), name .. ' after ' .. first .. ': ' .. text)
+    end
+  end
+  os.remove(file)
+end)
+
 t.finish()
