@@ -29,13 +29,26 @@ void check(const char* operation, int status) {
 /// A process whose program has ended takes part in agreements until all have ended.
 void leave();
 
+/// Processes that would each train alone: torchrun, MPICH or Intel MPI, and srun without PMIx started them.
+void refuse_other_launchers() {
+  for (const char* name : {"WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* size = getenv(name); size && std::atoi(size) > 1)
+      fail(
+          "mt.dist: {}={} tells of {} processes that Open MPI did not start; use mpirun -n {} mtorch "
+          "script.lua, or srun --mpi=pmix, or unset {} for one process",
+          name, size, size, size, name);
+}
+
 /// The processes of MPI_COMM_WORLD.
 struct ProcessGroup {
   int rank = 0, size = 1;
   std::thread::id thread = std::this_thread::get_id();
 
   ProcessGroup() {
-    if (!getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK")) return;
+    if (!getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK")) {
+      refuse_other_launchers();
+      return;
+    }
     constexpr int kFunneled = 1;  // MPI_THREAD_FUNNELED: one thread calls MPI
     int provided = 0;
     if (mpi().init_thread(nullptr, nullptr, kFunneled, &provided) != 0)

@@ -158,6 +158,16 @@ end)
 
 local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
+test('processes that another launcher started are refused', function()
+  for _, name in ipairs{'WORLD_SIZE', 'PMI_SIZE', 'SLURM_STEP_NUM_TASKS'} do
+    for n = 1, 2 do
+      local pipe = io.popen(("%s=%d '%s' -e \"print(require('mtorch').dist.init())\" 2>&1"):format(name, n, program))
+      local text = pipe:read '*a'
+      pipe:close()
+      assert(text:find(n == 1 and '^0%s1' or name .. '=2 tells of 2 processes'), text)
+    end
+  end
+end)
 --- What n processes of this file print, and the status. Open MPI leaves memory behind, which a sanitizer would tell.
 local function processes(n, mode)
   local pipe = io.popen(('OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 ' ..
