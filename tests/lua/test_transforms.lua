@@ -182,6 +182,23 @@ test('what they refuse', function()
   raises(function() T.Resize(4)(mt.zeros(3, 0, 2)) end, 'has no pixels')
   raises(function() T.RandomErasing(1, {1}) end, 'scale must be {low, high}')
   raises(function() T.RandomAffine(0, {0.1}) end, 'translate must be {x, y}')
+  raises(function() T.RandomAffine(0, {2, 0}) end, 'translate must be from 0 to 1, got 2')
+  -- Lists of the wrong length.
+  raises(function() T.ColorJitter{0.5, 0.5, 0.5} end, 'brightness must be a number or {low, high} with 0 <= low')
+  raises(function() T.ColorJitter{-1, 2} end, 'got {%-1, 2}')
+  raises(function() T.RandomRotation{1, 2, 3} end, 'degrees must be a number or {low, high} with low <= high, got')
+  raises(function() T.RandomAffine{1, 2, 3} end, 'got {1, 2, 3}')
+  for _, shear in ipairs{{}, {1}, {1, 2, 3}, {1, 2, 4, 3}, {1, 2, 3, 4, 5}} do
+    raises(function() T.RandomAffine(0, {shear = shear}) end, 'shear must be a number or {low, high} or {x low')
+  end
+  eq(T.RandomAffine(0, {shear = {1, 2, 3, 4}})(x).shape, x.shape)
+  raises(function() T.CenterCrop{1, 2, 3} end, 'or two of them, got {1, 2, 3}')
+end)
+
+test('the numbers of Normalize may be replaced', function()
+  local normalize = T.Normalize(0, 1)
+  normalize.mean, normalize.std = {1, 2}, 2
+  eq(normalize(mt.ones(2, 1, 1)):tolist(), {{{0}}, {{-0.5}}})
 end)
 
 test('random arguments end in images or in sentences at the line', function()

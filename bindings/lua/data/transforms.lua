@@ -43,21 +43,30 @@ local function two(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
   local function fits(x) return type(x) == 'number' and x % 1 == 0 and x >= 1 and x <= 2 ^ 31 end
-  if not (fits(a) and fits(b)) then
+  if not (fits(a) and fits(b)) or type(value) == 'table' and #value > 2 then
     core.fail('%s: %s must be a whole number from 1 or two of them, got %s', op, what, type(value) == 'table' and
       ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
   end
   return {a, b}
 end
 
---- A range as torchvision takes it: a number r is from -r to r (around `centre`), a list is itself.
-local function range(op, what, value, centre, least)
+--- A range as torchvision takes it: a number r is from -r to r (around `centre`, nothing below `least`), a list is
+--- itself: {low, high}, or such pairs one after another where `pairs_taken` is 2.
+local function range(op, what, value, centre, least, pairs_taken)
   if type(value) == 'number' then
     if value < 0 then core.fail('%s: %s must not be negative, got %g', op, what, value) end
     return {math.max(centre - value, least or -math.huge), centre + value}
   end
-  if type(value) ~= 'table' or type(value[1]) ~= 'number' or type(value[2]) ~= 'number' or value[1] > value[2] then
-    core.fail('%s: %s must be a number or {low, high}, got %s', op, what, core.describe(value))
+  local n = type(value) == 'table' and #value or 0
+  local good = n == 2 or n == 4 and pairs_taken == 2
+  for i = 1, good and n or 0, 2 do
+    local low, high = value[i], value[i + 1]
+    good = good and low >= (least or -math.huge) and low <= high and high < math.huge
+  end
+  if not good then
+    core.fail('%s: %s must be a number or {low, high}%s with %slow <= high, got %s', op, what,
+      pairs_taken == 2 and ' or {x low, x high, y low, y high}' or '', least and least .. ' <= ' or '',
+      type(value) == 'table' and ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
   end
   return value
 end
@@ -116,26 +125,30 @@ end
 transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.', nil,
   function(_, x) return x.dtype == 'uint8' and x:float() / 255 or x end)
 
+--- A number for each channel, of a number, a list or a tensor, as a tensor [channels x 1 x 1].
+local function per_channel(values)
+  return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
+end
+
 transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: bool = false)',
   '(x - mean) / std, for each channel.',
   function(self)
-    for _, name in ipairs{'mean', 'std'} do
-      local values = self[name]
-      self[name] = mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
-    end
+    self.mean, self.std = per_channel(self.mean), per_channel(self.std)
     if self.std:eq(0):any() then core.fail 'Normalize: std has a 0' end
   end,
   function(self, x)
     if not x.dtype:find 'float' then
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
-    local mean, std = self.mean, self.std
+    local mean, std = self.mean, self.std -- tensors, or what the user put in their place
+    if not mt.is_tensor(mean) then mean = per_channel(mean) end
+    if not mt.is_tensor(std) then std = per_channel(std) end
     for what, values in pairs{mean = mean, std = std} do
       if #values > 1 and #values ~= x:size(-3) then
         core.fail('Normalize: %s has %d numbers, the image %s', what, #values, core.describe(x))
       end
     end
-    if x.dtype ~= mean.dtype then mean, std = mean:to(x.dtype), std:to(x.dtype) end
+    mean, std = mean:to(x.dtype), std:to(x.dtype)
     if self.inplace then return x:sub_(mean):div_(std) end
     return (x - mean) / std
   end)
@@ -288,9 +301,12 @@ transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil,
   function(self)
     local op = 'RandomAffine'
     check_point(op, 'translate', self.translate)
+    for _, share in ipairs(self.translate or {}) do
+      if not (share >= 0 and share <= 1) then core.fail('%s: translate must be from 0 to 1, got %g', op, share) end
+    end
     check_point(op, 'center', self.center)
     self.degrees, self.scale = range(op, 'degrees', self.degrees, 0), between(op, 'scale', self.scale, nil, true)
-    self.shear = self.shear and range(op, 'shear', self.shear, 0)
+    self.shear = self.shear and range(op, 'shear', self.shear, 0, nil, 2)
   end,
   function(self, x)
     local angle = uniform(self.degrees[1], self.degrees[2])
