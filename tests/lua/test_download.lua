@@ -221,7 +221,7 @@ t.test('folder: classes are folders, in order', function()
   write(root .. '/cat/notes.txt', 'no image')
   write(root .. '/list.txt', 'no class')
   local set = data.folder(root)
-  t.eq({set.classes, set.class_to_idx, set:size()}, {{'Bird', 'cat', 'dog'}, {Bird = 1, cat = 2, dog = 3}, 5})
+  t.eq({set.classes, set.class_to_idx, set:size(), #set}, {{'Bird', 'cat', 'dog'}, {Bird = 1, cat = 2, dog = 3}, 5, 5})
   local values, targets = {}, {}
   for i = 1, 5 do
     local x, y = set:get(i)

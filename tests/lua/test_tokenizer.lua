@@ -116,6 +116,8 @@ t.test('CharTokenizer', function()
   local tokenizer = data.CharTokenizer('hello, wörld\n')
   t.eq({tokenizer:size(), tokenizer:token(1), tokenizer:id('ö'), tostring(tokenizer)},
     {11, '\n', 11, 'CharTokenizer: 11 tokens'})
+  t.eq(#tokenizer, 11)
+  t.raises(function() for _ in tokenizer do break end end, 'CharTokenizer: for id = 1, tok:size%(%) do')
   local x = tokenizer:encode('wörd')
   t.eq({x:tolist(), tokenizer:decode(x)}, {{10, 11, 9, 4}, 'wörd'})
   t.raises(function() tokenizer:encode('hex') end, "encode: the character 'x' is not among the tokenizer's 11 tokens")
@@ -130,7 +132,10 @@ end)
 t.test('workers of a loader have copies', function()
   local tokenizer = data.CharTokenizer('abc')
   local set = {size = function() return 4 end}
-  function set.get(_, i) return tokenizer:encode(('abca'):sub(i, i)) end
+  function set.get(_, i)
+    assert(#tokenizer == 3)
+    return tokenizer:encode(('abca'):sub(i, i))
+  end
   local seen = {}
   for x in data.DataLoader(set, {batch_size = 2, workers = 1}):iter() do seen[#seen + 1] = x:tolist() end
   t.eq(seen, {{{1}, {2}}, {{3}, {1}}})

@@ -98,6 +98,7 @@ local function iterated(of, plain)
   of.__fronted = not plain
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
+    if of.token then core.fail('%s: for id = 1, tok:size() do .. tok:token(id) .. end', of.__name) end
     core.fail('%s: for i = 1, set:size() do .. set:get(i) .. end, or for .. in mt.data.DataLoader(set):iter() do',
       of.__name)
   end
@@ -143,6 +144,6 @@ local function transformed(set, x, ...)
   return x, set.target_transform((...)), select(2, ...)
 end
 
-return {class = class, fields_of = fields_of, asked = asked, define = define, iterated = iterated, size_of = size_of,
-  check_transforms = check_transforms, transformed = transformed,
+return {class = class, front = front, fields_of = fields_of, asked = asked, define = define, iterated = iterated,
+  size_of = size_of, check_transforms = check_transforms, transformed = transformed,
   has_batches = has_batches, check_set = check_set, is_set = is_set}

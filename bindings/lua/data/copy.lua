@@ -4,6 +4,7 @@
 -- the value in the other state. What is no table there is itself; a table is a node:
 --   {kind = 'plain', value = t}                      a table of such values
 --   {kind = 'table', keys =, values =, meta =}       any other
+--   {kind = 'front', fields =}                       an object of mt.data whose # is its size
 --   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
 --   {kind = 'named', module =, path = {..}}          what the other state has under that name
 --   {kind = 'entry', address =}                      a function of C++
@@ -177,14 +178,16 @@ function Packer:value(value, path)
     if value.device ~= 'cpu' then refuse(path, value, value.device) end
     return value
   end
-  value = classes.fields_of(value) or value
-  kind = type(value)
   local node = self.known[value] or self.nodes[value]
   if node then return node end
-  if kind ~= 'table' and kind ~= 'function' then refuse(path, value, kind) end
+  local fields = classes.fields_of(value)
+  if kind ~= 'table' and kind ~= 'function' and not fields then refuse(path, value, kind) end
   node = {}
   self:note(self.nodes, value, node)
-  if kind == 'table' then self:table(node, value, path) else self:call(node, value, path) end
+  if fields then
+    node.kind, node.fields = 'front', self:value(fields, path)
+  elseif kind == 'table' then self:table(node, value, path)
+  else self:call(node, value, path) end
   return node
 end
 
@@ -225,6 +228,11 @@ function Unpacker:table(node)
   for k, key in ipairs(node.keys) do rawset(t, self:value(key), self:value(node.values[k])) end
   if node.meta ~= nil then debug.setmetatable(t, self:value(node.meta)) end
   return t
+end
+
+function Unpacker:front(node)
+  local fields = self:value(node.fields)
+  return classes.front(getmetatable(fields), fields)
 end
 
 Unpacker['function'] = function(self, node)

@@ -50,6 +50,8 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
     return self
   end)
 
+classes.iterated(Folder)
+
 --- Many at once are decoded on all threads.
 function Folder:get_batch(positions)
   local paths = {}

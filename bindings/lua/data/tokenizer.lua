@@ -1,7 +1,7 @@
 -- tokenizer.lua -- mt.data: text as positions of tokens and back, by characters or byte-pair encoding
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local class = require('mtorch.data.class').class
+local classes = require 'mtorch.data.class'
 local formats = core.formats()
 local parts = core.tokenizer()
 
@@ -60,7 +60,8 @@ local id = core.declare('id(self, token: string)', 'The position of a token, or 
   function(self, text) return (parts.id(handle(self), text)) end)
 
 local function tokenizer(name, signature, doc, new)
-  local of = class(signature, doc, new, 'tok')
+  local of = classes.class(signature, doc, new, 'tok')
+  classes.iterated(of)
   of.encode, of.decode, of.save, of.token, of.id = encode, decode, save, token, id
   function of:size() return parts.size(handle(self)) end
   function of:describe() return ('%s: %d tokens'):format(name, self:size()) end
