@@ -247,6 +247,15 @@ f('resampling', function(x)
       stride = 2}),
     mt.interpolate(x, {size = {7, 9}, mode = 'nearest-exact'})
 end, 4, 6, 6)
+f('resampling_to_one', function(x)
+  return mt.interpolate(x, {size = {1, 1}, mode = 'bilinear'}), mt.interpolate(x, {size = {1, 4}, mode = 'bicubic'}),
+    mt.interpolate(x:flatten(3), {size = 1, mode = 'linear'}),
+    mt.interpolate(x:unsqueeze(3), {size = {1, 3, 1}, mode = 'trilinear'})
+end, 3, 10, 10)
+f('pooled_with_a_divisor', function(x)
+  return mt.avg_pool2d(x, 3, 2, 0, true, true, 5), mt.avg_pool2d(x, 3, 2, 1, true, true, 5),
+    mt.avg_pool2d(x, 3, 2, 1, false, true, 5)
+end, 3, 6, 8)
 f('convolutions', function(x)
   local w = mt.linspace(-1, 1, 4 * 2 * 3 * 3):reshape(4, 2, 3, 3)
   return mt.conv2d(x, w, mt.ones(4), {padding = 1, groups = 2}), mt.conv2d(x, w, {stride = 2, dilation = 2,
@@ -288,6 +297,11 @@ f('attention', function(x)
   return mt.scaled_dot_product_attention(q, k, v), mt.scaled_dot_product_attention(q, k, v, {is_causal = true}),
     mt.scaled_dot_product_attention(q, k, v, mask), mt.scaled_dot_product_attention(q, k, v, mask:float() * 2,
       {scale = 0.1})
+end, 2, 6, 4)
+f('attention_that_sees_nothing', function(x)
+  local mask = mt.zeros(6, 6)
+  mask[2] = -math.huge
+  return mt.scaled_dot_product_attention(x, x, x, mask), mt.scaled_dot_product_attention(x, x, x, mask:eq(0))
 end, 2, 6, 4)
 add('dynamic_time', function(x)
   local n, t = x.shape[1], x.shape[2]

@@ -64,11 +64,22 @@ for n = 1, 3 do
     places.positions = true
     return values, places
   end)
-  define('avg_pool%dd', n, function(g, a)
+  define('avg_pool%dd', n, function(g, a, call)
     local kernel = spread(a.kernel_size, n)
-    local y = g.AveragePool(a.input, {kernel_shape = kernel, strides = spread(a.stride or kernel, n),
-      pads = twice(spread(a.padding, n)), ceil_mode = a.ceil_mode and 1 or 0,
-      count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0})
+    local strides, pads = spread(a.stride or kernel, n), twice(spread(a.padding, n))
+    local ceil = a.ceil_mode
+    if ceil and a.divisor_override then -- padding up to the end of the last window: each mean is of a whole kernel
+      ceil = false
+      for i = 1, n do
+        local beyond = (call.shape[#call.shape - n + i] - 1) * strides[i] + kernel[i] - a.input.shape[i + 2] - pads[i]
+        if Size.is(beyond) then
+          core.fail('onnx.export: avg_pool%dd with ceil_mode and divisor_override is known for fixed sizes', n)
+        end
+        pads[i + n] = math.max(beyond, 0)
+      end
+    end
+    local y = g.AveragePool(a.input, {kernel_shape = kernel, strides = strides, pads = pads,
+      ceil_mode = ceil and 1 or 0, count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0})
     if not a.divisor_override then return y end
     return y * (Size.product(kernel) / a.divisor_override)
   end)
@@ -136,8 +147,7 @@ function entries.interpolate(g, a, call)
   if a.mode == 'nearest' then
     options.coordinate_transformation_mode, options.nearest_mode = 'asymmetric', 'floor'
   elseif a.mode == 'nearest-exact' then options.nearest_mode = 'round_prefer_ceil'
-  elseif a.align_corners then options.coordinate_transformation_mode = 'align_corners'
-  else options.coordinate_transformation_mode = 'pytorch_half_pixel' end
+  elseif a.align_corners then options.coordinate_transformation_mode = 'align_corners' end
   if a.mode == 'bicubic' then options.cubic_coeff_a = -0.75 end
   if a.scale_factor and not a.align_corners then
     local scales = {1, 1, unpack(spread(a.scale_factor, n))}

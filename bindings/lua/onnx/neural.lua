@@ -185,9 +185,12 @@ function entries.scaled_dot_product_attention(g, a)
   local mask = a.attn_mask
   if mask and mask.dtype == 'bool' then allowed, mask = allowed and g.And(allowed, mask) or mask, nil end
   if mask then scores = scores + mask end
-  if not allowed then return g.MatMul(g.Softmax(scores, {axis = -1}), v) end
-  local weights = g.Softmax(g.Where(allowed, scores, g:cast(-math.huge, scores.dtype)), {axis = -1})
-  if a.attn_mask then weights = g.Where(g.IsNaN(weights), 0, weights) end -- rows that see nothing
+  if allowed then scores = g.Where(allowed, scores, g:cast(-math.huge, scores.dtype)) end
+  local weights = g.Softmax(scores, {axis = -1})
+  if a.attn_mask then -- rows that see nothing
+    local nowhere = g.Equal(g:reduce('ReduceMax', scores, {-1}, true), g:cast(-math.huge, scores.dtype))
+    weights = g.Where(nowhere, 0, weights)
+  end
   return g.MatMul(weights, v)
 end
 
