@@ -247,6 +247,9 @@ f('resampling', function(x)
       stride = 2}),
     mt.interpolate(x, {size = {7, 9}, mode = 'nearest-exact'})
 end, 4, 6, 6)
+f('signbit_of_zeros', function(x)
+  return mt.signbit(mt.cat({x, x * 0, x / 0, x:abs() * -0.0}, 2)), mt.signbit(x:int())
+end, 6)
 f('resampling_to_one', function(x)
   return mt.interpolate(x, {size = {1, 1}, mode = 'bilinear'}), mt.interpolate(x, {size = {1, 4}, mode = 'bicubic'}),
     mt.interpolate(x:flatten(3), {size = 1, mode = 'linear'}),

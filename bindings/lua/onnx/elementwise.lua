@@ -131,7 +131,11 @@ for name, f in pairs{
     return name == 'isfinite' and all or g.Not(all)
   end
 end
-function entries.signbit(g, a) return g.Less(a.x.dtype == 'bool' and g:cast(a.x, 'int32') or a.x, 0) end
+function entries.signbit(g, a)
+  local x = a.x.dtype == 'bool' and g:cast(a.x, 'int32') or a.x
+  if not x.dtype:find 'float' then return g.Less(x, 0) end
+  return g.Or(g.Less(x, 0), g.Less(g.Reciprocal(x), 0)) -- -0 is the one whose reciprocal is -inf
+end
 
 -- ---- two operands --------------------------------------------------------------------------------------
 
