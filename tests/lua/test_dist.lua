@@ -97,6 +97,17 @@ if arg[1] == '--process' then -- one of several
   t.near(pair[2].weight.grad:tolist()[1], {2 / size, 2 / size})
   eq(pair[3].weight.grad, nil)
 
+  -- each forward takes rank 0's running statistics; with buffers=false each process keeps its own
+  for _, buffers in ipairs{true, false} do
+    local norm = dist.parallel(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), {buffers = buffers})
+    for i = 1, 3 do norm(mt.randn(6, 3) + rank * i):sum():backward() end
+    norm:eval()
+    norm(mt.ones(2, 3))
+    local means = dist.all_gather(norm[2].running_mean)
+    for r = 2, size do eq(means[r]:equal(means[1]), buffers) end
+  end
+  raises(function() dist.parallel(perceptron(), {bufers = true}) end, 'bufers')
+
   -- mt.grad does not average; a compiled step is run as it is
   eq(mt.grad(pair[1](mt.ones(1, 2)):sum() * (rank + 1), pair[1].bias):tolist(), {rank + 1})
   local compiled = task()
