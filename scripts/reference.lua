@@ -31,7 +31,9 @@ for kind, names in pairs {
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
-reference.of = {['kernel.source'] = text, ['export.net'] = 'mt.Module|function',
+reference.of = {['BatchSampler.sampler'] = 'table', ['DataLoader.sampler'] = 'table|mt.Tensor',
+  ['DataLoader.batch_sampler'] = 'table',
+  ['kernel.source'] = text, ['export.net'] = 'mt.Module|function',
   ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',

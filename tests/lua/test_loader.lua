@@ -61,6 +61,10 @@ test('# of a set and of a loader is its size; ipairs and pairs are refused', fun
   local loader = data.DataLoader(train, {batch_size = 3})
   eq({#set, #train, #rest, #data.ConcatDataset{set, rest}, #data.xor(5), #data.Subset(set, {1, 2}), #loader},
     {7, 4, 3, 10, 5, 2, 2})
+  local random = data.RandomSampler(set)
+  eq({#random, #data.SequentialSampler(train), #data.BatchSampler(random, 2)}, {7, 4, 4})
+  eq(#data.DataLoader(set, {batch_sampler = data.BatchSampler(random, 2)}), 4)
+  raises(function() data.DataLoader(set, {sampler = 3}) end, 'DataLoader: sampler must be a list of positions or an')
   for _, object in ipairs{set, train, loader} do
     for _, over in ipairs{ipairs, pairs} do
       raises(function() over(object) end, 'table expected, got userdata')

@@ -35,6 +35,11 @@ local function is_set(value)
     core.is_callable(value.get)
 end
 
+--- Whether a value is a sampler or loader: an object with iter().
+local function has_iter(value)
+  return (type(value) == 'table' or fields_of(value) ~= nil) and core.is_callable(value.iter)
+end
+
 -- Methods of classes that `define` made.
 local checked = setmetatable({}, {__mode = 'k'})
 
@@ -93,9 +98,9 @@ local function class(signature, doc, new, shown)
   })
 end
 
---- What `for x in object do` says; and, unless objects stay plain tables, what # and ipairs do.
-local function iterated(of, plain)
-  of.__fronted = not plain
+--- What `for x in object do` says; # of such objects is their size, ipairs an error.
+local function iterated(of)
+  of.__fronted = true
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
     if of.token then core.fail('%s: for id = 1, tok:size() do .. tok:token(id) .. end', of.__name) end
@@ -146,4 +151,4 @@ end
 
 return {class = class, front = front, fields_of = fields_of, asked = asked, define = define, iterated = iterated,
   size_of = size_of, check_transforms = check_transforms, transformed = transformed,
-  has_batches = has_batches, check_set = check_set, is_set = is_set}
+  has_batches = has_batches, has_iter = has_iter, check_set = check_set, is_set = is_set}

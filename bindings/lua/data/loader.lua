@@ -14,7 +14,7 @@ local workers = require 'mtorch.data.workers'
 --- A sampler as it was given: ours, an object with iter(), or positions in a list or a tensor; for batches a list of
 --- these.
 local function sampler_of(what, given, n)
-  if type(given) == 'table' and core.is_callable(given.iter) then return given end
+  if classes.has_iter(given) then return given end
   if what == 'sampler' and (mt.is_tensor(given) or type(given) == 'table' and #given > 0) then
     return {fixed = positions_of('DataLoader', given, n)}
   end
@@ -48,12 +48,12 @@ end
 
 --- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
 local function drawn_seed(sampler)
-  local generator = type(sampler) == 'table' and rawget(sampler, 'generator') or nil
+  local generator = rawget(classes.fields_of(sampler) or sampler, 'generator')
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 
 local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
-  'sampler: table|tensor = nil, batch_sampler: table = nil, workers: int >= 0 <= 256 = 0, ' ..
+  'sampler: any = nil, batch_sampler: any = nil, workers: int >= 0 <= 256 = 0, ' ..
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..

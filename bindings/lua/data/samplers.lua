@@ -26,7 +26,7 @@ local function sampler(name, signature, doc, new)
   samplers[name] = class(name .. signature, doc, new, 'sampler')
   samplers[name].iter = positions
   samplers[name].describe = function(self) return ('%s(%d positions)'):format(name, self:size()) end
-  classes.iterated(samplers[name], true)
+  classes.iterated(samplers[name])
   return samplers[name]
 end
 
@@ -101,16 +101,16 @@ function Weighted:order(generator)
   return (mt.multinomial(self.weights, self.num_samples, {replacement = self.replacement, generator = generator}))
 end
 
-local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_last: bool = false)',
+local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last: bool = false)',
   'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
   function(from, batch_size, drop_last)
-    if type(from) ~= 'table' or not from.iter then
+    if not classes.has_iter(from) then
       core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s', core.describe(from))
     end
     return {sampler = from, batch_size = batch_size, drop_last = drop_last}
   end, 'sampler')
 samplers.BatchSampler = Batch
-classes.iterated(Batch, true)
+classes.iterated(Batch)
 function Batch:describe()
   return ('BatchSampler(%d batches of %d, %s)'):format(self:size(), self.batch_size, shown.set(self.sampler))
 end
