@@ -239,6 +239,8 @@ struct TokenizerReader {
         split_by(pattern_of(step, "Split"), isolated || inverted, isolated || !inverted);
       } else if (type == "Digits") {
         split_by(flag(step, "individual_digits") ? "\\p{N}" : "\\p{N}+");
+      } else if (type == "WhitespaceSplit") {
+        split_by("\\s+", false, true);
       } else if (type == "Metaspace") {
         metaspace(step);
       } else {

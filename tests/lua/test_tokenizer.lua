@@ -141,6 +141,17 @@ t.test('workers of a loader have copies', function()
   t.eq(seen, {{{1}, {2}}, {{3}, {1}}})
 end)
 
+t.test('WhitespaceSplit leaves out white space', function()
+  local text, n = data.text(here .. '/data/tokenizers/gpt2.json'):gsub('"pre_tokenizer":%b{}', '"pre_tokenizer":' ..
+    '{"type":"Sequence","pretokenizers":[{"type":"WhitespaceSplit"},' ..
+    '{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}')
+  t.eq(n, 1)
+  local tokenizer = data.BPETokenizer(write(text))
+  local x = tokenizer:encode(" the\t cat's\n\u{a0}\u{3000}dog, ")
+  t.eq(tokenizer:decode(x), "thecat'sdog,")
+  t.eq(x:tolist(), mt.cat{tokenizer:encode 'the', tokenizer:encode "cat's", tokenizer:encode 'dog,'}:tolist())
+end)
+
 t.test('what is not read is named', function()
   local file = data.text(here .. '/data/tokenizers/gpt2.json')
   local function refused(pattern, from, to)
