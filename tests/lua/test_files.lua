@@ -150,6 +150,9 @@ t.test('save_json and save_csv: what was written is read again', function()
     t.eq(back.x:tolist(), x:tolist())
   end
   t.eq(data.text(data.save_csv(folder .. '/s.csv', {b = {1}, a = {'x'}})), 'a,b\nx,1\n')
+  local gaps = data.csv(data.save_csv(folder .. '/gaps.csv', {a = mt.tensor{1, 0 / 0, 3, 0 / 0}})).a
+  t.eq({gaps:numel(), gaps[1]:item(), gaps[2]:isnan():item(), gaps[3]:item(), gaps[4]:isnan():item()},
+    {4, 1, true, 3, true})
   t.eq(data.csv(data.save_csv(folder .. '/t.csv', data.csv(folder .. '/s.csv'))).b:tolist(), {1})
   t.raises(function() data.save_csv(folder .. '/s.csv', {a = {1, 2}, b = {1}}) end,
     "save_csv: 'b' must be a list or a tensor %[n%] as long as the first column")

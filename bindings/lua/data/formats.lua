@@ -152,7 +152,8 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
     local special, row = '["\r\n%' .. delimiter .. ']', {}
     for i = 0, #(lists[1] or '') do
       for k, name in ipairs(names) do row[k] = cell(i == 0 and name or i > 0 and lists[k][i], special) end
-      lines[i + 1] = table.concat(row, delimiter)
+      local line = table.concat(row, delimiter)
+      lines[i + 1] = line == '' and '""' or line -- an empty line is no row
     end
     return core.write_file('save_csv', path, table.concat(lines, '\n') .. '\n')
   end)
