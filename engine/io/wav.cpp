@@ -96,8 +96,10 @@ Sound parse_wav(const void* data, size_t size) {
     const std::string_view name = s.substr(at, 4);
     const uint64_t length = number_at(s, at + 4, 4);
     at += 8;
-    // A program that wrote to a pipe did not know the length.
-    const bool unknown = name == "data" && length == 0xffffffff;
+    // A program that wrote to a pipe did not know the length; one that was cut off left 0, and a RIFF
+    // chunk that ends before the file does.
+    const bool cut = length == 0 && number_at(s, 4, 4) + 8 < size;
+    const bool unknown = name == "data" && (length == 0xffffffff || cut);
     if (!unknown && length > size - at)
       fail("it ends too early: {} bytes of the {} of a chunk are there", size - at, length);
     const std::string_view chunk = s.substr(at, unknown ? size - at : length);

@@ -254,6 +254,19 @@ t.test('factorize: values as positions; a table of columns prints its first rows
     '  city  area\n  rome   1.5\n  oslo    20\n[2 rows x 2 columns]')
 end)
 
+t.test('wav: a recording that was cut off has its frames, one of no frames has none', function()
+  local path = data.save_wav(folder .. '/cut.wav', mt.tensor({0, 64, 128, 255}):byte():view(1, 4), 8000)
+  local text = data.text(path)
+  local file = assert(io.open(path, 'wb'))
+  file:write(text:sub(1, 4), '\0\0\0\0', text:sub(9, 40), '\0\0\0\0', text:sub(45))
+  file:close()
+  t.eq(data.wav(path).shape, {1, 4})
+  file = assert(io.open(path, 'wb'))
+  file:write(text:sub(1, 4), '\44\0\0\0', text:sub(9, 40), '\0\0\0\0', 'LIST\0\0\0\0')
+  file:close()
+  t.eq(data.wav(path).shape, {1, 0})
+end)
+
 t.test('save_wav: what was written is read again', function()
   mt.manual_seed(5)
   local x = mt.rand(2, 101) * 2 - 1
