@@ -84,7 +84,7 @@ Choice choose() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw");
   // Processors that have AVX-512 without VBMI2 (Skylake-X, Cascade Lake) slow down for its sake.
-  const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
+  [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
   // The best last. A native build has base and one more; the other names stay, to be refused.
   const Choice choices[] = {
       {"base", isa_base::fill_verbs, true, true},
