@@ -9,7 +9,7 @@ require('mtorch.core').compile().fuse_from(0) -- small tensors wait too
 local compiled = t.has_nvrtc()
 
 local functions = {
-  softmax = function(x) local e = (x - x:max(-1, true)):exp() return e / e:sum(-1, true) end,
+  softmax = function(x) local e = (x - x:amax(-1, true)):exp() return e / e:sum(-1, true) end,
   layer_norm = function(x)
     local d = x - x:mean(-1, true)
     return d / ((d * d):mean(-1, true) + 1e-5):sqrt()
