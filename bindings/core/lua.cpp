@@ -177,6 +177,7 @@ int run_entry(lua_State* L) {
       args.bind_arguments();
     if (step_recorder) [[unlikely]] {
       if (e.body.facts & kWantsNumbers) check_may_ask();
+      if (e.reaches_out || (e.body.facts & kReachesOut)) step_recorder->reaches_out();
       see_arguments(L);
     }
     if (recording) [[unlikely]]
@@ -300,8 +301,8 @@ int make_internal(lua_State* L) {
 
 }  // namespace
 
-void add_internal(lua_State* L, std::span<const Entry> entries) {
-  for (const Entry& e : entries) e.internal = true;
+void add_internal(lua_State* L, std::span<const Entry> entries, Reach reach) {
+  for (const Entry& e : entries) e.internal = true, e.reaches_out = reach == Reach::anything;
   if (!lua_getmetatable(L, -1)) lua_createtable(L, 0, 1);
   lua_pushlightuserdata(L, const_cast<Entry*>(entries.data()));
   lua_pushinteger(L, lua_Integer(entries.size()));

@@ -24,13 +24,15 @@ class Args;
 
 /// Facts of a body: errors of the functions that it calls keep their names; elements of its result are
 /// not set; in a fused function its arguments need no data, or it wants numbers and is refused there; the
-/// registry adds the form in place, NAME_.
+/// registry adds the form in place, NAME_; it reads or changes something that is no tensor, so that no recorded step
+/// may call it.
 enum Fact : uint8_t {
   kKeepsNames = 1,
   kUnset = 2,
   kDefers = 4,
   kWantsNumbers = 8,
-  kInPlaceToo = 16
+  kInPlaceToo = 16,
+  kReachesOut = 32
 };
 
 /// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
@@ -63,7 +65,8 @@ struct Entry {
   Body body;
   int op = -1;
   bool in_place = false;
-  mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
+  mutable std::atomic<bool> internal{false};     // of the Lua library: errors pass as they are
+  mutable std::atomic<bool> reaches_out{false};  // as kReachesOut
   mutable std::atomic<const Signature*> parsed{nullptr};
   mutable std::atomic<uint8_t> autocast_class{0};  // see autocast.h
   ~Entry();
@@ -223,8 +226,9 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
   }
 }
 /// The same of the Lua library's own functions, each made when it is first asked for: most never are, and
-/// every cycle of the collector visits what there is.
-void add_internal(lua_State* L, std::span<const Entry> entries);
+/// every cycle of the collector visits what there is. Recorded steps may call those that reach nothing but tensors.
+enum class Reach { anything, tensors };
+void add_internal(lua_State* L, std::span<const Entry> entries, Reach = Reach::anything);
 
 /// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
 /// defers.

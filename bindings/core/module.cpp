@@ -28,14 +28,6 @@ namespace mt::lua {
 namespace {
 
 const Entry kCore[] = {
-    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
-     [](Args& a) {
-       a.table(1);
-       each_entry(a.L, 1, [&](int) {
-         if (const Tensor* t = tensor_at(a.L, -1)) t->set_grad({});
-       });
-       return 0;
-     }},
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
      bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
     {"columns()", "The width of the terminal, 80 where there is none.", bind<[] {
@@ -134,11 +126,6 @@ const Entry kCore[] = {
        set_registered(a.L, &kModuleCall);
        return 0;
      }},
-    {"fail(message)", "An error at the user's line.",
-     [](Args& a) -> int { throw Error(a.text(1)); }},
-    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
-     bind<nearest>},
-    {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
 };
 
 // ---- functions written in Lua with the declarations of C++ ones ---------------------------------
@@ -275,6 +262,11 @@ template <void (*add)(lua_State*)> int table_of(Args& a) {
 }
 
 const Entry kLanguage[] = {
+    {"fail(message)", "An error at the user's line.",
+     [](Args& a) -> int { throw Error(a.text(1)); }},
+    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
+     bind<nearest>},
+    {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
     {"declare(signature, doc, fn, keeps_names=false)",
      "A function whose arguments are put into their places, and checked where the signature states types; "
      "keeps_names: errors of functions that it calls keep their names.",
@@ -418,7 +410,7 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 
 void open_core(lua_State* L) {
   add_internal(L, kCore);
-  add_internal(L, kLanguage);
+  add_internal(L, kLanguage, Reach::tensors);
   add_files(L);
   add_json(L);
   add_optim(L);

@@ -286,7 +286,7 @@ const ir::Expression& expression_at(const Args& a, int i) {
 }
 
 void add_compile(lua_State* L) {
-  add_internal(L, kParts);
+  add_internal(L, kParts, Reach::tensors);
   kCompiled.internal = true;
   add_explain(L);
   add_replay(L);

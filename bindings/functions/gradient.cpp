@@ -233,7 +233,7 @@ const Entry kFunctions[] = {
      with_recording<true>},
     {"set_debug(enabled)",
      "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
-     bind<set_debug>},
+     bind<set_debug> | kReachesOut},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
      with_recording<false> | kKeepsNames},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",

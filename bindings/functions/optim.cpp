@@ -261,6 +261,14 @@ int load_state(Args& a) {
 }
 
 const Entry kOptim[] = {
+    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
+     [](Args& a) {
+       a.table(1);
+       each_entry(a.L, 1, [&](int) {
+         if (const Tensor* t = tensor_at(a.L, -1)) t->set_grad({});
+       });
+       return 0;
+     }},
     {"optimizers()", "The optimizers: name, doc, rule, and options with their defaults.",
      optimizers},
     {"optimizer(rule)", "One without parameters.",
@@ -324,6 +332,6 @@ const Entry kOptim[] = {
 
 }  // namespace
 
-void add_optim(lua_State* L) { add_internal(L, kOptim); }
+void add_optim(lua_State* L) { add_internal(L, kOptim, Reach::tensors); }
 
 }  // namespace mt::lua

@@ -57,7 +57,7 @@ const Entry kFunctions[] = {
      "sci_mode=nil)",
      "How tensors are written; what is not given stays. profile='default' restores everything, "
      "'short' and 'full' are others; sci_mode is true, false, or chosen for each tensor.",
-     set_options},
+     Body(set_options) | kReachesOut},
     {"get_printoptions()", "The options of set_printoptions as a table.", get_options},
 };
 

@@ -5,15 +5,6 @@
 
 namespace mt::lua {
 
-template <> struct Arg<std::vector<double>> {
-  static constexpr Type type{kind::numbers};
-  static std::vector<double> get(const Args& a, int i) {
-    std::vector<double> list;
-    each_entry(a.L, i, [&](int) { list.push_back(lua_tonumber(a.L, -1)); });
-    return list;
-  }
-};
-
 namespace {
 
 struct Recording final : StepRecorder {
@@ -48,12 +39,11 @@ int mode_of_thread(Args& a) {
 const Entry kReplay[] = {
     {"step_mode()", "What operations depend on beside their arguments; nil while a graph records.",
      mode_of_thread},
-    {"step_record([inputs], [arguments], fuse)",
-     "Begins a recording with copies of the arguments, without Lua's collector. fuse: 0 no, 1 yes, 2 where "
-     "the step has numbers among its arguments.",
+    {"step_record([inputs], [arguments], fuses)",
+     "Begins a recording with copies of the arguments, without Lua's collector. fuses: calls are joined to programs.",
      [](Args& a) {
-       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2),
-                                                              StepFusion(lua_tointeger(a.L, 3))));
+       Held<Recording>::push(
+           a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2), lua_toboolean(a.L, 3)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -104,21 +94,6 @@ const Entry kReplay[] = {
     {"step_hold(step)", "Keeps the gradients of now.",
      bind<[](Step& s) { s.replay->hold_grads(); }>},
     {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore_grads(); }>},
-    {"step_find_numbers(step, other, {mine}, {theirs})",
-     "Which of the numbers its calls hold where they differ from the other's, counted from 1, and "
-     "whether integers become floats; nil, and why it is not they alone that differ.",
-     [](Args& a) {
-       std::string why;
-       const StepReplay& other = *Held<Step>::at(a, 2).replay;
-       using Numbers = Arg<std::vector<double>>;
-       std::vector<int> used =
-           step_at(a).find_numbers(other, Numbers::get(a, 3), Numbers::get(a, 4), why);
-       if (!why.empty()) return lua_pushnil(a.L), 1 + a.push(why);
-       for (int& k : used) ++k;
-       return a.push(used, step_at(a).mixes_dtypes());
-     }},
-    {"step_set_numbers(step, {values})", "Puts others there.",
-     bind<[](Step& s, const std::vector<double>& values) { s.replay->set_numbers(values); }>},
     {"step_fused(step)", "A line on each program that its calls were joined to.",
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
@@ -142,6 +117,6 @@ void see_arguments(lua_State* L) {
   }
 }
 
-void add_replay(lua_State* L) { add_internal(L, kReplay); }
+void add_replay(lua_State* L) { add_internal(L, kReplay, Reach::tensors); }
 
 }  // namespace mt::lua

@@ -45,14 +45,6 @@ class StepReplay {
   /// Keeps the gradients of now, and puts them back.
   void hold_grads();
   void restore_grads();
-  /// Finds where the calls hold numbers that differ from those of another recording of the same calls:
-  /// each must be one of the values `mine`, and there the same one of `theirs`. Returns which of them are
-  /// there; none where something else differs: `why` says it.
-  std::vector<int> find_numbers(const StepReplay& other, const std::vector<double>& mine,
-                                const std::vector<double>& theirs, std::string& why);
-  bool mixes_dtypes() const;
-  /// Puts values there, counted as before.
-  void set_numbers(const std::vector<double>& values);
   struct Facts {
     size_t parts, calls;
     size_t buffers, bytes;  // of the step's own memory, each buffer by itself
@@ -130,7 +122,6 @@ class StepReplay {
   StepReplay();
   static bool has_hooks(const TensorImpl&);
   bool shares_gradients() const;  // two leaves one storage, among those whose gradient is kept
-  bool looks_like(const StepReplay& other) const;
   void set_grads(size_t part) const;
   bool call(const Call&) const;
   void renew(Outgoing&);
@@ -141,17 +132,9 @@ class StepReplay {
   std::unique_ptr<PartGraph> capture(size_t part);
   bool run_graph(size_t part);
 
-  struct Number {
-    std::byte* at;
-    bool wide;  // float64, else float32
-    int value;
-  };
   std::deque<std::vector<std::byte>> arguments_;
   std::vector<Call> calls_;
-  std::vector<StepCall> recorded_;
-  std::vector<StepBuffer> memory_;
   std::vector<std::string> fused_;
-  std::vector<Number> numbers_;
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
   std::vector<Result> results_;
@@ -172,9 +155,6 @@ class StepReplay {
   int starts_ = 0, drops_ = 0;
 };
 
-/// Whether calls are joined to programs. `parameters`: the step has numbers among its arguments.
-enum class StepFusion { none, all, parameters };
-
 /// Copies of tensors, without a past; those that share a storage share its copy.
 TensorList copies_of(const TensorList&);
 
@@ -184,8 +164,8 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 /// Records this thread's calls while it lives, on the CPU and one GPU.
 class StepRecorder : public Recording {
  public:
-  /// `inputs` are copies of the arguments, which stand for those of later calls.
-  StepRecorder(const TensorList& inputs, const TensorList& arguments, StepFusion);
+  /// `inputs` are copies of the arguments, which stand for those of later calls. `fuses`: calls are joined to programs.
+  StepRecorder(const TensorList& inputs, const TensorList& arguments, bool fuses);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
@@ -202,6 +182,8 @@ class StepRecorder : public Recording {
   void freed(Storage*) override;
   void made_constant(Storage*) override;
   void computes_beside() override;
+  void reaches_out() override;
+  void changes_requires_grad(const Tensor&) override;
   void checks(const IndexBound&) override;
   void reads_element() override;
   /// A verb is called with this argument.
@@ -238,6 +220,7 @@ class StepRecorder : public Recording {
   struct PointerCheck;
   void copy_arguments();
   void check_results(StepReplay&, const TensorList&);
+  void check_flags(const StepReplay&);
   void make_guards(StepReplay&);
   void find_outgoing(StepReplay&);
   void upload_constants(StepReplay&);
@@ -255,13 +238,15 @@ class StepRecorder : public Recording {
     bool set = false;     // a part of the step ended with another one
   };
   std::map<TensorImpl*, Leaf> leaves_;
+  std::map<TensorImpl*, std::pair<Tensor, bool>>
+      flags_;  // requires_grad at first, where it changed
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
   TensorList arguments_;
   std::vector<uint32_t> versions_;  // of the arguments: their copies follow
   bool argument_changed_ = false;
   bool asked_ = false;  // for an element
-  const StepFusion fuse_;
+  const bool fuses_;
   const Device* gpu_ = nullptr;                // that the step works on
   uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came
   std::string why_;

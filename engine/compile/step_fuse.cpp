@@ -125,10 +125,10 @@ PartFacts facts_of(int op, int part) {
 }
 
 /// The map as work; none where a program cannot have it.
-std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
+std::optional<Work> work_of(const Map& m, const StepCall& c) {
   if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
   const OpRow& row = op_row(m.op);
-  if (row.info->accepts == op::Accepts::integer || (parameters && row.params > 0)) return {};
+  if (row.info->accepts == op::Accepts::integer) return {};
   const PartFacts facts = facts_of(m.op, m.part);
   if (facts.cost > kDearest || (!is_cpu(*c.device) && !facts.arithmetic)) return {};
   Work w;
@@ -340,7 +340,6 @@ struct StepFuser {
   std::vector<size_t>& ends;
   std::vector<StepBuffer>& buffers;
   std::deque<std::vector<std::byte>>& kept;
-  const bool parameters;
   const StepCall::Run run;
   std::vector<std::unique_ptr<Group>> open = {};
   std::map<size_t, StepCall> made = {};  // by the last call that they stand for
@@ -362,7 +361,7 @@ std::optional<Work> StepFuser::work_at(size_t i) const {
   for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads anew
     if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
-    return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters);
+    return work_of(*reinterpret_cast<const Map*>(c.argument), c);
   if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
   return {};
 }
@@ -521,9 +520,8 @@ std::vector<std::string> StepFuser::all() {
 
 std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>& buffers,
-                                    std::deque<std::vector<std::byte>>& kept, bool parameters,
-                                    StepCall::Run run) {
-  return StepFuser{calls, ends, buffers, kept, parameters, run}.all();
+                                    std::deque<std::vector<std::byte>>& kept, StepCall::Run run) {
+  return StepFuser{calls, ends, buffers, kept, run}.all();
 }
 
 }  // namespace mt

@@ -9,11 +9,9 @@
 namespace mt {
 
 /// Returns a line on each program, for mt.explain. `ends`: where the parts end, anew for the new calls.
-/// Arguments and numbers of new calls are kept in `kept`. `parameters`: numbers of the calls may be
-/// others at replays, and stay apart.
+/// Arguments and numbers of new calls are kept in `kept`.
 std::vector<std::string> fuse_calls(std::vector<StepCall>&, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>&,
-                                    std::deque<std::vector<std::byte>>& kept, bool parameters,
-                                    StepCall::Run);
+                                    std::deque<std::vector<std::byte>>& kept, StepCall::Run);
 
 }  // namespace mt

@@ -35,9 +35,9 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const TensorList& inputs, const TensorList& arguments, StepFusion fuse)
+StepRecorder::StepRecorder(const TensorList& inputs, const TensorList& arguments, bool fuses)
     : arguments_(arguments),
-      fuse_(fuse) {
+      fuses_(fuses) {
   if (step_recorder) fail("a step is being recorded already");
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
@@ -137,6 +137,14 @@ void StepRecorder::computes_beside() {
   const char* const name = host.function();
   refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
 }
+void StepRecorder::reaches_out() {
+  const char* const name = host.function();
+  refuse(std::string(name ? name : "a function") +
+         " reads or changes what is no tensor, which a replay would not do");
+}
+void StepRecorder::changes_requires_grad(const Tensor& x) {
+  flags_.try_emplace(x.impl(), x, x.requires_grad());
+}
 void StepRecorder::checks(const IndexBound& e) {
   if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
 }
@@ -220,6 +228,18 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
     if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
         at != touched_.end() && at->second)
       refuse(fmt::format("argument {} is changed in place", k + 1));
+}
+
+/// A replay leaves requires_grad as it is, and arguments without a gradient.
+void StepRecorder::check_flags(const StepReplay& made) {
+  for (size_t k = 0; k < arguments_.size(); ++k)
+    if (made.inputs_[k].tensor.requires_grad() || made.inputs_[k].tensor.grad().defined())
+      refuse(
+          fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
+  for (const auto& [impl, before] : flags_)
+    if (Memory* const m = memory_at(impl->storage->data);
+        (!m || m->outside) && impl->requires_grad != before.second)
+      refuse("it changes requires_grad of a tensor from before the step");
 }
 
 void StepRecorder::make_guards(StepReplay& made) {
@@ -381,8 +401,6 @@ void StepRecorder::plan(StepReplay& made) {
       if (b.kind == StepBuffer::Kind::inner)
         g.grad = placed(g.grad, arenas.at(b.device).impl()->storage, int64_t(b.offset));
     }
-  made.recorded_ = std::move(calls_);
-  made.memory_ = std::move(buffers_);
 }
 
 /// What a replay calls, and which parts are the GPU's alone.
@@ -413,13 +431,13 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   if (asked_) fail(kAsks);
   check_generator(default_generator().counter());
   check_results(*made, results);
+  check_flags(*made);
   made->draws_ = default_generator().counter() - begun_;
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);
-  if (fuse_ != StepFusion::none)
-    made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_,
-                              fuse_ == StepFusion::parameters, run_program);
+  if (fuses_)
+    made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_, run_program);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

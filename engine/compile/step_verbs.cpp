@@ -54,7 +54,7 @@ void StepRecorder::add(Verb verb, StepCall::Run run, const Device& device, const
       call.random = &a, call.place = a.offset - begun_;
     }
     if constexpr (std::is_base_of_v<Map, A> || std::is_same_v<A, Reduce>)
-      if (host.where && fuse_ != StepFusion::none) call.where = host.where();
+      if (host.where && fuses_) call.where = host.where();
     calls_.push_back(std::move(call));
   }
 }

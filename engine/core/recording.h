@@ -17,6 +17,10 @@ struct Recording {
   /// Numbers are computed from tensors without a verb, or elements decide what an operation does:
   /// there is nothing that a replay could repeat.
   virtual void computes_beside() = 0;
+  /// A function reads or changes something that is no tensor.
+  virtual void reaches_out() = 0;
+  /// Its flag is about to be another.
+  virtual void changes_requires_grad(const Tensor&) = 0;
   /// The last verb looks on a GPU whether positions are there.
   virtual void checks(const IndexBound&) = 0;
   /// The step itself asks for an element: throws, since what comes next may depend on it.

@@ -148,6 +148,8 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
     fail("requires_grad_: only float tensors have gradients, this one is {}", dtype());
   if (!is_leaf() && wanted != requires_grad())
     fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
+  if (step_recorder && wanted != impl_->requires_grad) [[unlikely]]
+    step_recorder->changes_requires_grad(*this);
   impl_->requires_grad = wanted;
   // A leaf drops its base: base -> node -> this leaf -> base would be a reference cycle.
   if (wanted && !impl_->node) Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));

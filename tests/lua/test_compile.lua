@@ -245,14 +245,13 @@ test('captured numbers that change are noticed', function()
   local x = mt.tensor{1, 2}
   for _ = 1, 5 do eq(f(x):tolist(), {3, 5}) end
   scale = 3
-  local text, y = told(function() return f(x) end)
-  eq(y:tolist(), {4, 7})
+  local text = told(function() for _ = 1, 5 do eq(f(x):tolist(), {4, 7}) end end)
   assert(text:find "test_compile.lua:%d+ is recorded again: 'scale' was 2 and is 3", text)
-  for _ = 1, 3 do f(x) end
   config.shift = 10
-  text, y = told(function() return f(x) end)
-  eq(y:tolist(), {13, 16})
+  text = told(function() for _ = 1, 5 do eq(f(x):tolist(), {13, 16}) end end)
   assert(text:find "'config.shift' was 1 and is 10", text)
+  scale, config.shift = 2, 1
+  eq(told(function() for _ = 1, 5 do eq(f(x):tolist(), {3, 5}) end end), '') -- the first program is still there
 end)
 
 test('globals, deep fields and objects are compared; what cannot be is a reason not to compile', function()
@@ -604,30 +603,71 @@ test('what cannot be replayed runs as it is, and says so once', function()
   assert(text:find 'argument 1 is changed in place', text)
 end)
 
-test('a step that reads something that changes is found out at the third call', function()
-  package.loaded.test_state = {k = 0} -- a library's tables are not compared
-  local text = told(function()
-    local f = mt.compile(function(x)
-      local state = package.loaded.test_state
-      state.k = state.k + 1
-      return x * state.k
-    end)
-    for i = 1, 6 do eq(f(mt.ones(1)):item(), i) end
-  end)
-  assert(text:find 'result 1 is another one in a replay; the step reads something that changes between calls', text)
+test('what cannot be proven to stay, or a replay would not do, is a reason to run the step as it is', function()
+  local counter, kept, thread = 0, {}, coroutine.create(function() end)
+  local loader = mt.data.DataLoader(mt.data.TensorDataset(mt.ones(4)), {batch_size = 2})
+  local tostring_of_os = os.tostring or os.date
+  local lines = {}
+  local sink = {write = function(_, text) lines[#lines + 1] = text end}
+  local inside = setmetatable({k = 2}, {__index = function() return 0 end})
+  local steps = {
+    ["it uses 'package'"] = function(x) return x * (package.loaded.nothing and 2 or 1) end,
+    ["it uses 'require'"] = function(x) return x * #require 'mtorch.core'.isa() end,
+    ["it uses '_G'"] = function(x) return x * (_G['k_of_' .. 'test'] or 1) end,
+    ["it uses 'getfenv'"] = function(x) return x * (getfenv(1)['k_of_' .. 'test'] or 1) end,
+    ["it uses 'os'"] = function(x) return x * (os.time() > 0 and 1 or 2) end,
+    ["it uses 'os.date'"] = function(x) return x * #tostring_of_os('%Y') end,
+    ["it uses 'math.random'"] = function(x) return x * math.random(1, 1) end,
+    ["it uses 'print'"] = function(x) return x * (print and 1 or 2) end,
+    ["it uses 'io'"] = function(x) if x:size(1) == 2 then io.write '' end return x end,
+    ["it uses 'coroutine'"] = function(x) return x * (coroutine.running() and 1 or 2) end,
+    ["it uses 'debug'"] = function(x) return x * debug.getinfo(1, 'l').currentline end,
+    ["it uses 'load"] = function(x) return x * loadstring 'return 2'() end,
+    ["'thread' is"] = function(x) return x * (coroutine.status and thread and 1 or 2) end,
+    ["it sets the global 'k_of_test'"] = function(x) k_of_test = x:size(1) return x end, -- luacheck: ignore 111
+    ["it changes what it captures.-'counter' was %d and is %d"] = function(x) counter = counter + 1 return x end,
+    ["it changes what it captures.-'kept' has other fields"] = function(x) kept[#kept + 1] = x:sum() return x end,
+    ["it changes what it captures.-'lines' has other fields"] = function(x) sink:write 'line' return x end,
+    ["'loader.-whose contents cannot be compared"] = function(x)
+      for b in loader:iter() do x = x + b[1]:mean() end
+      return x
+    end,
+    ["reads or changes what is no tensor"] = function(x) mt.set_debug(false) return x end,
+    ["another gradient mode"] = function(x) mt.set_default_dtype 'float64' return x end,
+    ["result 1 is"] = function(x) return x.sum, x end,
+    ["whose globals cannot be compared"] = setfenv(function(x) return x * k end, inside), -- luacheck: ignore 113
+  }
+  for why, step in pairs(steps) do
+    if step then
+      local compiled = mt.compile(step)
+      local text = told(function()
+        for _ = 1, 6 do
+          local x = mt.ones(2)
+          local ran = compiled(x)
+          mt.set_default_dtype 'float32'
+          assert(ran)
+        end
+      end)
+      assert(text:find('runs as it is: .-' .. why), ('%s: %s'):format(why, text))
+      eq(select(2, text:gsub('\n', '')), 1, text)
+    end
+  end
+  eq({counter, #kept, #lines}, {6, 6, 6})
+  rawset(_G, 'k_of_test', nil)
 end)
 
-test('verify=N finds later changes', function()
-  local state = {k = 1}
-  package.loaded.test_state = state
-  local f = mt.compile(function(x) return x * package.loaded['test_' .. 'state'].k end, {verify = 4})
+test('verify=N finds what nobody compares', function()
+  local relu = nn.ReLU()
+  local kept = getmetatable(relu).__call
+  local f = mt.compile(function(x) return relu(x) end, {verify = 4})
   for _ = 1, 5 do f(mt.ones(1)) end
-  state.k = 5
+  getmetatable(relu).__call = function(_, x) return x * 5 end -- inside the library
   local text, last = told(function()
     local y
     for _ = 1, 4 do y = f(mt.ones(1)) end
     return y
   end)
+  getmetatable(relu).__call = kept
   assert(text:find 'is another one in a replay', text)
   eq(last:item(), 5)
 end)
@@ -636,20 +676,37 @@ test('more than eight kinds of arguments drop the oldest program', function()
   local f = mt.compile(function(x) return x + 1 end)
   local text = told(function()
     for _ = 1, 3 do
-      for n = 1, 10 do eq(f(mt.ones(n)):sum():item(), 2 * n) end
+      for n = 1, 10 do
+        for _ = 1, 2 do eq(f(mt.ones(n)):sum():item(), 2 * n) end
+      end
     end
   end)
   assert(text:find 'more than 8 kinds of arguments', text)
   eq(select(2, text:gsub('\n', '')), 1)
 end)
 
-test('numbers that are others at every call end the recording, with one line', function()
-  local f = mt.compile(function(x, k) return k > 50 and x or x * k end)
+test('numbers are compared by value: a few have programs, one that changes at every call ends the recording', function()
+  local x = mt.ones(2)
+  local f = mt.compile(function(a, k) return k > 50 and a or a * k end)
+  eq(told(function()
+    for i = 1, 20 do eq(f(x, i % 4):tolist(), {i % 4, i % 4}) end
+  end), '')
+  assert(mt.explain(f):find 'replayed 3 times')
   local text = told(function()
-    for k = 1, 60 do eq(f(mt.ones(2), k):tolist(), k > 50 and {1, 1} or {k, k}) end
+    for k = 4, 60 do eq(f(x, k):tolist(), k > 50 and {1, 1} or {k, k}) end
   end)
-  assert(text:find 'change too often %(argument 2 is compared%); pass what changes as a tensor', text)
-  eq(select(2, text:gsub('\n', '')), 2)
+  assert(text:find 'runs as it is: its arguments or captured values change too often.- belongs in a 0%-d tensor', text)
+  local scale = 1
+  local g = mt.compile(function(a) return a * scale end)
+  text = told(function()
+    for k = 1, 90 do
+      scale = k
+      eq(g(x):tolist(), {k, k})
+    end
+  end)
+  assert(text:find "change too often: 'scale' was %d+ and is %d+; a number that changes", text)
+  local h = mt.compile(function(a, k) return a * k end)
+  eq(told(function() for k = 1, 60 do eq(h(x, mt.tensor(k)):tolist(), {k, k}) end end), '')
 end)
 
 test('labels that are not there are told by the step itself', function()
@@ -677,6 +734,7 @@ test('a parameter that lies elsewhere is noticed', function()
   net.weight:detach():fill_(3)
   local text, y = told(function() return f(x) end)
   same(y, net(x):detach())
+  text = text .. told(function() for _ = 1, 3 do same(f(x), net(x):detach()) end end)
   assert(text:find 'a parameter or gradient lies elsewhere', text)
 end)
 
@@ -782,50 +840,7 @@ test('arguments of any layout; those that the step returns or keeps as gradients
   end
 end)
 
-test('numbers among the arguments become parameters of one program', function()
-  local w = mt.randn(4)
-  local layer = nn.Linear(4, 4)
-  for name, make in pairs{
-    scale = function() return function(x, k) return x * k + w end end,
-    steps = function() return function(x, k) return (x * (1 - k / 100)):tanh() - k / 7, x:clamp{max = k * 0.3} end end,
-    option = function() return function(x, k) return layer(x * k):detach():add(w, {alpha = k * k}) end end,
-    loop = function()
-      return function(x, k)
-        local decay = k / 100
-        for _ = 1, 3 do x = x * decay + w end
-        return x
-      end
-    end,
-    helper = function()
-      local function blend(a, b, t) return a * (1 - t) + b * t end
-      return function(x, k) return blend(x, w, k / 77) end
-    end,
-    fused = function()
-      local f = mt.fuse(function(x, s) return (x * s):exp() - s end)
-      return function(x, k) return f(x, k / 64) end
-    end,
-  } do
-    local step, runs = make(), 0
-    local compiled = mt.compile(function(x, k)
-      runs = runs + 0 -- a captured variable that is written, but stays
-      return step(x, k)
-    end)
-    local text = told(function()
-      for k = 5, 40 do
-        local x = mt.randn(300, 4)
-        local a, b = step(x, k)
-        local c, d = compiled(x, k)
-        same(a, c)
-        if b then same(b, d) end
-      end
-    end)
-    eq(text, '', name)
-    local shown = mt.explain(compiled)
-    assert(shown:find 'replayed 3%d times' or shown:find 'replayed 2%d times', name .. shown)
-  end
-end)
-
-test('numbers that a step decides by, returns, keeps or counts with are not parameters', function()
+test('numbers that a step decides by, returns, keeps or counts with', function()
   local kept = {}
   for name, step in pairs{
     compared = function(x, k) if k > 20 then x = x + 1 end return x * k end,
@@ -858,18 +873,15 @@ test('numbers that a step decides by, returns, keeps or counts with are not para
   end
 end)
 
-test('captured numbers become parameters too', function()
+test('captured numbers that change at every call', function()
   local rate, w = 6, mt.ones(3)
   local other = function(x) return x + 1 end
-  local good = {
+  local steps = {
     plain = function(x) return x * (1 - rate / 100) + w * rate end,
     helper = (function()
       local function scaled(x) return x * rate end
       return function(x) return other(scaled(x)) end
     end)(),
-    both = function(x, k) return x * k + rate end,
-  }
-  local bad = {
     compared = function(x) if rate > 20 then x = x + 1 end return x * rate end,
     compared_elsewhere = (function()
       local function large() return rate > 20 end
@@ -882,20 +894,7 @@ test('captured numbers become parameters too', function()
       return x * rate
     end,
   }
-  for name, step in pairs(good) do
-    rate = 6
-    local compiled, lines = mt.compile(step), 0
-    local text = told(function()
-      for k = 6, 40 do
-        rate = k
-        local x = mt.randn(3)
-        if name == 'both' then same(step(x, k + 1), compiled(x, k + 1)) else same(step(x), compiled(x)) end
-      end
-    end)
-    for _ in text:gmatch "'rate' was" do lines = lines + 1 end
-    assert(lines <= 3 and not text:find 'runs as it is', name .. text)
-  end
-  for name, step in pairs(bad) do
+  for name, step in pairs(steps) do
     rate = 6
     local compiled = mt.compile(step)
     told(function()
@@ -1061,6 +1060,42 @@ test('what a step wrote into an argument before an error stays written', functio
       eq(x:item(), 0.5 ^ i)
     end
   end)
+end)
+
+test('flags of tensors that the step changes are as without compile, those of its arguments too', function()
+  local steps = {
+    argument = function() return function(x)
+      x:requires_grad_()
+      x:square():sum():backward()
+      return x.grad
+    end end,
+    toggled = function(w) return function(x)
+      local y = (w * x):sum() * (w.requires_grad and 2 or 1)
+      w:requires_grad_(not w.requires_grad)
+      return y:detach()
+    end end,
+    back = function(w) return function(x)
+      w:requires_grad_()
+      local y = (w * x):sum()
+      y:backward()
+      w:requires_grad_(false)
+      return y:detach()
+    end end,
+  }
+  for name, make in pairs(steps) do
+    local w, v = mt.ones(2), mt.ones(2)
+    local step, compiled = make(w), mt.compile(make(v))
+    told(function()
+      for i = 1, 8 do
+        local x, y = mt.full({2}, i), mt.full({2}, i)
+        same(step(x), compiled(y))
+        eq({name, x.requires_grad, w.requires_grad}, {name, y.requires_grad, v.requires_grad})
+        for _, pair in ipairs{{x.grad or 0, y.grad or 0}, {w.grad or 0, v.grad or 0}} do
+          if mt.is_tensor(pair[1]) then same(pair[1], pair[2]) else eq(pair[1], pair[2]) end
+        end
+      end
+    end)
+  end
 end)
 
 t.finish()

@@ -229,19 +229,4 @@ test('random steps', function()
   end
 end)
 
-test('numbers stay parameters in programs', function()
-  local f = function(x, k) return ((x * k + 1):tanh() * (1 - k / 100)):clamp{max = k / 64} end
-  local compiled = mt.compile(f)
-  eq(told(function()
-    for k = 6, 30 do
-      local x = random(60, 60)(k)
-      same(f(x, k), compiled(x, k))
-    end
-  end), '')
-  local text = explained(compiled)
-  assert(text:find 'replayed 2%d times', text)
-  assert(text:find('numbers that may be others at each call: argument 2, (1 - (argument 2 / 100)), (argument 2 / 64)',
-    1, true), text)
-end)
-
 t.finish()

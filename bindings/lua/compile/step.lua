@@ -3,7 +3,6 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
-local numbers = require 'mtorch.compile.numbers'
 local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
@@ -81,51 +80,63 @@ local function raise(routine, message)
   core.fail('%s', message)
 end
 
---- A reason not to record results: a table, whose tensors no replay would fill.
-local function table_among(results)
+--- A reason not to record results: a table, whose tensors no replay would fill, or another object.
+local function object_among(results)
   for i = 1, results.n do
     local x = results[i]
-    if type(x) == 'table' then return ('result %d is a table; return its tensors as several results'):format(i) end
+    local kind = type(x)
+    if kind == 'table' then return ('result %d is a table; return its tensors as several results'):format(i) end
+    if not (mt.is_tensor(x) or kind == 'number' or kind == 'string' or kind == 'boolean' or kind == 'nil') then
+      return ('result %d is %s; a compiled step returns tensors, numbers and strings'):format(i, core.describe(x))
+    end
   end
 end
 
---- Changes in place that the step made were made to copies of its arguments.
+--- Changes that the step made to its arguments were made to copies.
 local function take_back(copies, arguments)
   mt.no_grad(function()
     for i, x in ipairs(copies) do
       if not same(x, arguments[i]) then arguments[i]:copy_(x) end
     end
   end)
+  for i, x in ipairs(copies) do
+    if x.requires_grad then arguments[i]:requires_grad_() end
+    if x.grad then arguments[i].grad = x.grad end
+  end
 end
 
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
-  local inputs, tensors, has_numbers = {}, {}, entry.captures_numbers
-  for i = 1, arguments.n do has_numbers = has_numbers or type(arguments[i]) == 'number' end
+  local inputs, tensors = {}, {}
   local given = map_tensors(arguments, function(x)
     inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
     return inputs[#inputs]
   end)
   collect() -- what stands around is not freed while the step is recorded
-  local fuse = entry.unfused and 0 or has_numbers and 2 or 1
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors, fuse)}, Recording)
+  local reads = captured.watch(self.step)
+  if reads.why then return pack(self.f(unpack(arguments, 1, arguments.n))), nil, reads.why end
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors, not entry.unfused)},
+    Recording)
   core.step_recording = recording
+  local mode = parts.step_mode()
   local routine = coroutine.create(self.f) -- what yields would leave the recording under way
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
   core.step_recording = false
-  if results[1] and coroutine.status(routine) == 'suspended' then
+  captured.unwatch(reads)
+  local function drop()
     parts.step_drop(recording.handle)
     take_back(inputs, tensors)
+  end
+  if results[1] and coroutine.status(routine) == 'suspended' then
+    drop()
     core.fail 'compile: a compiled step cannot yield'
   end
   if not results[1] then
-    parts.step_drop(recording.handle)
-    take_back(inputs, tensors)
+    drop()
     raise(routine, results[2])
   end
   if recording.refused then -- the step caught the error
-    parts.step_drop(recording.handle)
-    take_back(inputs, tensors)
+    drop()
     core.fail('%s', recording.refused)
   end
   local list, which, out = {}, {}, {n = results.n - 1, unpack(results, 2, results.n)}
@@ -133,16 +144,21 @@ local function record(self, entry, arguments)
     list[#list + 1] = x
     which[i] = #list
   end)
-  local step, why = nil, table_among(out)
+  local why, wrote = reads.why or object_among(out), captured.changed(reads)
+  if parts.step_mode() ~= mode then why = why or 'it leaves another gradient mode, default dtype or device behind' end
+  if wrote and not why then
+    why = ('it changes what it captures, which a replay would not do: %s'):format(wrote)
+  end
+  local step
   if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
   if not step then
     take_back(inputs, tensors)
-    return out, nil, why
+    return out, nil, why, wrote
   end
   local kept = parts.step_copies(list) -- a replay writes where they were
   for i, k in pairs(which) do out[i] = kept[k] end
   return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
-    results = out, captured = captured.of(self.step)}
+    results = out, captured = reads}
 end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
@@ -253,22 +269,17 @@ end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
 
---- Whether the arguments that are no tensors are those of the entry, or numbers that its program takes.
+--- Whether the arguments that are no tensors are those of the entry.
 local function same_values(entry, n, ...)
   if entry.n ~= n then return false end
-  local free = entry.free
-  if entry.plain == 0 and not free then return true end
+  if entry.plain == 0 then return true end
   local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
   for i = 1, n do
     local kept = entry[i]
     local x, before = given[i], kept.value
-    if free and free.arguments[i] then
-      if type(x) ~= 'number' then return false end
-    elseif not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then
-      return false
-    end
+    if not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then return false end
   end
-  return not free or numbers.take(free, given)
+  return true
 end
 
 --- What a program depends on of an argument.
@@ -290,39 +301,6 @@ local function same_kinds(entry, ...)
   return true
 end
 
---- Whether the arguments are those of the entry but for numbers.
-local function same_but_numbers(entry, n, ...)
-  local given = {...}
-  for i = 1, n do
-    local kept, x = entry[i], given[i]
-    if entry.n ~= n or not kept.shape and kept.value ~= x and
-      not (type(x) == 'number' and type(kept.value) == 'number') then return false end
-  end
-  return true
-end
-
---- Where another program differs from the entry's in numbers alone, the entry's takes their place.
-local function join_numbers(self, entry, arguments)
-  for k, other in ipairs(self.entries) do
-    local before = other.program
-    if other ~= entry and before and not other.free and other.mode == entry.mode and
-      same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) then
-      local others = {n = other.n}
-      for i = 1, other.n do
-        others[i] = other[i].value
-        if others[i] == nil then others[i] = arguments[i] end
-      end
-      local free, i, why = numbers.find(self.f, entry.program, arguments, before, others)
-      if free then
-        entry.free = free
-        table.remove(self.entries, k)
-        return
-      end
-      self.fixed = i and numbers.reason(i, why)
-    end
-  end
-end
-
 local function check_arguments(...)
   local given = pack(...)
   for i = 1, given.n do
@@ -334,63 +312,67 @@ local function check_arguments(...)
   end
 end
 
---- Whether the program is of such tensors; it is ready then. And whether it would change one of them.
-local function start(entry, ...)
-  if entry.free then numbers.set(entry.free, entry.program) end
-  return parts.step_start(entry.program.step, ...)
+--- Recording costs more than replays gain.
+local function end_recording(self, changed)
+  self.eager = ('its arguments or captured values change too often%s; a number that changes at every call ' ..
+    'belongs in a 0-d tensor'):format(changed and (': %s'):format(changed) or '')
+  tell('%s runs as it is: %s', self.place, self.eager)
 end
 
---- The entry for these arguments and captured values, at the front of the list, and what `start` says of its program:
---- of two, with gradients and without, the one that fits.
+--- Too many programs: the oldest goes.
+local function drop_oldest(self, changed)
+  local oldest = table.remove(self.entries)
+  self.dropped = self.dropped + 1
+  if oldest.program and not self.told_dropped then
+    self.told_dropped = true
+    tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
+      self.place, most_programs)
+  end
+  if self.dropped == 3 * most_programs then end_recording(self, changed) end
+end
+
+--- The entry for these arguments and captured values, at the front of the list, and what `step_start` says of its
+--- program: of two, with gradients and without, the one that fits.
 local function entry_for(self, mode, n, ...)
-  local entries, other, alike, misfits, last = self.entries, nil, false, 0, nil
+  local entries, changed, misfits, last = self.entries, nil, 0, nil
   for k = 1, #entries do
     local entry = entries[k]
-    alike = alike or entry.mode == mode and not entry.eager and same_but_numbers(entry, n, ...)
     if entry.mode == mode and same_values(entry, n, ...) and same_kinds(entry, ...) then
-      local changed = entry.program and captured.changed(entry.program.captured)
-      if not changed then
+      local other = entry.program and captured.changed(entry.program.captured)
+      if not other then
         local fits, changes_argument = true, false
-        if entry.program then fits, changes_argument = start(entry, ...) end
+        if entry.program then fits, changes_argument = parts.step_start(entry.program.step, ...) end
         if fits or changes_argument then
           table.insert(entries, 1, table.remove(entries, k))
           return entry, fits, changes_argument
         end
         misfits, last = misfits + 1, k
       end
-      other = other or changed
+      changed = changed or other
     end
   end
   if misfits > 1 then
     table.insert(entries, 1, table.remove(entries, last))
     return entries[1], false
   end
-  if misfits == 1 then tell('%s is recorded again: %s', self.place, moved_away) end
+  if misfits == 1 then changed = moved_away end
   check_arguments(...)
-  local entry = {n = n, mode = mode, calls = (other or alike) and 1 or 0, replays = 0, plain = 0, moved = 0,
-    captures_numbers = other ~= nil}
+  local entry = {n = n, mode = mode, calls = 0, replays = 0, plain = 0, moved = 0, changed = changed}
   local given = {...}
   for i = 1, n do
     entry[i] = kind_of(given[i])
     if not entry[i].shape then entry.plain = entry.plain + 1 end
   end
   table.insert(entries, 1, entry)
-  if other then
-    tell('%s is recorded again: %s', self.place, other)
-  end
-  if #entries > most_programs then
-    entries[#entries] = nil
-    self.dropped = (self.dropped or 0) + 1
-    if self.dropped == 1 then
-      tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
-        self.place, most_programs)
-    elseif self.dropped == 3 * most_programs then -- recording costs more than replays gain
-      self.eager = 'its arguments or captured values change too often'
-      tell('%s runs as it is: %s%s; pass what changes as a tensor', self.place, self.eager,
-        self.fixed and (' (%s)'):format(self.fixed) or '')
-    end
-  end
+  if #entries > most_programs then drop_oldest(self, changed) end
   return entry
+end
+
+--- Says why the step is recorded again. `unused`: programs of this kind since one was replayed.
+local function tell_changed(self, why)
+  self.unused = self.unused + 1
+  if self.unused == most_programs then return end_recording(self, why) end
+  tell('%s is recorded again: %s', self.place, why)
 end
 
 local function give_up(self, entry, why)
@@ -419,25 +401,25 @@ local function slow_call(self, entry, ...)
       is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
   end)
   if not why_not and (entry.calls == 1 or not entry.program and share_memory(arguments)) then return self.f(...) end
-  why_not = why_not or not entry.program and captured.of(self.step).why
   if why_not then
     give_up(self, entry, why_not)
     return self.f(...)
   end
   if not entry.program then
-    local results, program, why = record(self, entry, arguments)
-    if not program then give_up(self, entry, why) end
-    entry.program = program
+    local results, program, why, wrote = record(self, entry, arguments)
+    entry.program, entry.wrote = program, wrote
     if program then
       program.only_tensor = results.n == 1 and program.which[1]
-      join_numbers(self, entry, arguments)
+      if entry.changed then tell_changed(self, entry.changed) end
+    elseif not (wrote and entry.calls == 2) then -- what is made at the first use may be written then
+      give_up(self, entry, why)
     end
     return unpack(results, 1, results.n)
   end
   local results, differs = try(self, entry.program, arguments)
   collect() -- gradients that garbage holds would have to move
   if differs and not entry.unfused and #parts.step_fused(entry.program.step) > 0 then
-    entry.program, entry.free, entry.unfused = nil, nil, true -- recorded again at the next call
+    entry.program, entry.unfused = nil, true -- recorded again at the next call
     return unpack(results, 1, results.n)
   end
   if differs then
@@ -445,15 +427,12 @@ local function slow_call(self, entry, ...)
     give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
       :format(differs))
   end
-  entry.tried = true
-  if entry.free then entry.free.tried = numbers.moved(entry.free) end
+  entry.tried, self.unused = true, 0
   return unpack(results, 1, results.n)
 end
 
 --- Whether the program runs alone: it was tried, and is not to be tried again now.
 local function runs_alone(self, entry)
-  local free = entry.free
-  if free and not free.tried and numbers.moved(free) then return false end
   return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
 end
 local function run(self, entry, ...)
@@ -468,7 +447,7 @@ local function call(self, ...)
   if not mode then return self.f(...) end
   local program = entry and entry.program
   if program and entry.mode == mode and same_values(entry, n, ...) and
-    not captured.changed(program.captured) and runs_alone(self, entry) and start(entry, ...) then
+    not captured.changed(program.captured) and runs_alone(self, entry) and parts.step_start(program.step, ...) then
     return run(self, entry, ...)
   end
   local fits, changes_argument
@@ -478,8 +457,8 @@ local function call(self, ...)
   if program then
     if changes_argument then return self.f(...) end
     if not fits then
-      tell('%s is recorded again: %s', self.place, moved_away)
-      entry.program, entry.tried, entry.free, entry.moved = nil, false, nil, entry.moved + 1
+      tell_changed(self, moved_away)
+      entry.program, entry.tried, entry.moved = nil, false, entry.moved + 1
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
       end
@@ -501,18 +480,18 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
   'the fourth on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
-  'shapes or dtypes, other captured values and train/eval are recorded anew (8 programs are kept); numbers that are ' ..
-  'given or captured are parameters unless the Lua code decides by them. item() or a ' ..
-  'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. What else the Lua code does ' ..
-  '(printing, counting) happens in the calls that are not replayed alone. It may work on the CPU and ' ..
+  'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
+  'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
+  'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
+  'a list runs as it is, and one line says why. The third call is tried against the step itself; verify=N does so every ' ..
+  'N calls. It may work on the CPU and ' ..
   'one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements and more are joined, rows\' ' ..
   'reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local is_function = type(f) == 'function'
     local self = {step = f, f = is_function and f or function(...) return f(...) end, verify = verify, entries = {},
-      place = is_function and core.place_of(f) or core.describe(f)}
+      dropped = 0, unused = 0, place = is_function and core.place_of(f) or core.describe(f)}
     local function compiled_step(...) return call(self, ...) end
     steps[compiled_step] = self
     return compiled_step
@@ -527,11 +506,6 @@ local function describe_program(text, entry)
   if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
   for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
   if entry.unfused then text:line('    not fused: the bits of a program were others') end
-  if entry.free and #entry.free > 0 then
-    local list = {}
-    for k, at in ipairs(entry.free) do list[k] = entry.free.expressions[at].text end
-    text:line('    numbers that may be others at each call: %s', table.concat(list, ', '))
-  end
 end
 
 explain.describers[#explain.describers + 1] = function(f, text, _, ...)
@@ -544,7 +518,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
     local kinds = {}
     for i = 1, entry.n do
       local kept = entry[i]
-      kinds[i] = entry.free and entry.free.arguments[i] and 'a number' or kept.shape and
+      kinds[i] = kept.shape and
         ('%s (%s)'):format(kept.dtype, table.concat(kept.shape, ' x ')) or tostring(kept.value)
     end
     local program, how = entry.program, 'not recorded yet'
