@@ -483,10 +483,10 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
   'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
-  'a list runs as it is, and one line says why. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. It may work on the CPU and ' ..
-  'one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements and more are joined, rows\' ' ..
-  'reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled while the step is recorded.',
+  'a list runs as it is, and one line says why. The third call is tried against the step itself; verify=N does so ' ..
+  'every N calls. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 ' ..
+  'elements and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are ' ..
+  'compiled while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local is_function = type(f) == 'function'
