@@ -192,8 +192,12 @@ int get_field(lua_State* L) {
   const Tensor& x = *self;
   const bool index = is_index(L, 2);
   if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
+  if (index && step_recorder) [[unlikely]]
+    see_field(x, false);
   if (index) return recording ? run_field(L, kPart) : push_part(L, x);
   const std::string_view key = lua_tostring(L, 2);
+  if (step_recorder) [[unlikely]]
+    see_field(x, key == "grad");
   if (key == "shape") push_shape(L, x.shape());
   else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
   else if (key == "device") lua_pushstring(L, x.device().name);
@@ -276,6 +280,8 @@ int collect_garbage(lua_State* L) {
 int length(lua_State* L) {
   const Tensor* x = shape_at(L, 1);
   if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
+  if (step_recorder) [[unlikely]]
+    see_field(*x, false);
   lua_pushnumber(L, double(x->size(0)));
   return 1;
 }

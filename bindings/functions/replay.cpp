@@ -39,11 +39,10 @@ int mode_of_thread(Args& a) {
 const Entry kReplay[] = {
     {"step_mode()", "What operations depend on beside their arguments; nil while a graph records.",
      mode_of_thread},
-    {"step_record([inputs], [arguments], fuses)",
+    {"step_record([inputs], fuses)",
      "Begins a recording with copies of the arguments, without Lua's collector. fuses: calls are joined to programs.",
      [](Args& a) {
-       Held<Recording>::push(
-           a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2), lua_toboolean(a.L, 3)));
+       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), lua_toboolean(a.L, 2)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -59,8 +58,9 @@ const Entry kReplay[] = {
        Held<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
        return 1;
      }},
-    {"step_copies([list])", "Copies of tensors; those that share a storage share its copy.",
-     bind<copies_of>},
+    {"step_on_arguments([results], [inputs], [arguments])",
+     "The results as views of the arguments where they are views of their copies, the inputs.",
+     bind<on_arguments>},
     {"step_memory(x)", "A number for the memory that x sees: views of one storage have one.",
      bind<[](const Tensor& x) { return int64_t(uintptr_t(x.impl()->storage->data)); }>},
     {"step_drop(r)", "Ends a recording that came to nothing.",
@@ -91,9 +91,9 @@ const Entry kReplay[] = {
      bind<[](Step& s) { return s.replay->changes(); }>},
     {"step_leaves(step)", "The tensors whose gradients it sets.",
      bind<[](Step& s) { return s.replay->leaves(); }>},
-    {"step_hold(step)", "Keeps the gradients of now.",
-     bind<[](Step& s) { s.replay->hold_grads(); }>},
-    {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore_grads(); }>},
+    {"step_hold(step)", "Keeps the gradients of now, and the versions of what the step changes.",
+     bind<[](Step& s) { s.replay->hold(); }>},
+    {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore(); }>},
     {"step_fused(step)", "A line on each program that its calls were joined to.",
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
@@ -115,6 +115,11 @@ void see_arguments(lua_State* L) {
       if (const Tensor* t = tensor_at(L, -1)) r->see(*t);
     });
   }
+}
+
+void see_field(const Tensor& x, bool is_grad) {
+  StepRecorder* const r = StepRecorder::current();
+  is_grad ? r->read_grad(x) : r->see(x);
 }
 
 void add_replay(lua_State* L) { add_internal(L, kReplay, Reach::tensors); }

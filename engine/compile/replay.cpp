@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
@@ -34,6 +35,15 @@ TensorList copies_of(const TensorList& list) {
     copies.push_back(seen[s] > 1 ? placed(x, storages[s].impl()->storage) : clone(x.detach()));
   }
   return copies;
+}
+
+TensorList on_arguments(TensorList results, const TensorList& inputs, const TensorList& arguments) {
+  for (Tensor& x : results)
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (x.impl()->storage == inputs[k].impl()->storage && !x.impl()->node)
+        x = placed(x, arguments[k].impl()->storage,
+                   arguments[k].offset() * item_size(arguments[k].dtype()));
+  return results;
 }
 
 // ---- memory that is seen after the step -------------------------------------------------------------------
@@ -95,9 +105,10 @@ bool StepReplay::fits() const {
   bool moved = false;
   for (const Guard& g : guards_) {
     const TensorImpl& x = *g.tensor.impl();
-    if (x.storage != g.storage || x.requires_grad != g.wanted) return false;
+    if (!g.takes_layout() || x.requires_grad != g.wanted) return false;
     if (g.wanted && x.hooks && has_hooks(x)) return false;
     if (g.before == Before::none && x.grad) return false;
+    if (g.before == Before::present && !x.grad) return false;
     if (g.before != Before::same) continue;
     if (!g.takes(x.grad)) return false;
     moved |= x.grad->storage != g.grad;
@@ -113,6 +124,14 @@ bool StepReplay::shares_gradients() const {
   return std::ranges::adjacent_find(gradients) != gradients.end();
 }
 
+bool StepReplay::Guard::takes_layout() const {
+  const TensorImpl &now = *tensor.impl(), &then = *like.impl();
+  const size_t bytes = sizeof now.size[0] * size_t(then.ndim);
+  return now.storage == then.storage && now.offset == then.offset && now.dtype == then.dtype &&
+         now.ndim == then.ndim && std::memcmp(now.size, then.size, bytes) == 0 &&
+         std::memcmp(now.stride, then.stride, bytes) == 0;
+}
+
 bool StepReplay::Guard::takes(const TensorImpl* x) const {
   if (!x || x->offset != offset || x->contiguous != contiguous) return false;
   return (x->storage == grad && x->storage->data == at) ||
@@ -126,12 +145,14 @@ void StepReplay::set_grads(size_t part) const {
 
 void StepReplay::start(const TensorList& inputs) {
   const NoGrad off;
+  given_ = inputs;
   choose_graphs();
   for (size_t k = 0; k < inputs.size(); ++k) {
     Input& in = inputs_[k];
-    in.copied |= uses_graphs_ && inputs[k].data() != in.at;
-    if (in.copied) copy_(in.tensor, inputs[k]);
-    void* const at = in.copied ? in.tensor.data() : inputs[k].data();
+    const bool copied = uses_graphs_ && (in.copied || inputs[k].data() != in.at);
+    in.copied |= copied;
+    if (copied) copy_(in.tensor, inputs[k]);
+    void* const at = copied ? in.tensor.data() : inputs[k].data();
     if (at == in.at) continue;
     in.at = at;
     drop_graphs();
@@ -145,6 +166,8 @@ void StepReplay::start(const TensorList& inputs) {
     drop_graphs();
     for (const BufferUse& u : g.uses) u.set(static_cast<std::byte*>(s->data));
   }
+  for (Result& r : results_)
+    if (r.guard >= 0) r.grad = guards_[r.guard].tensor.grad();
   for (Outgoing& o : outgoing_) {
     if ((!o.results.empty() && !uses_graphs_) || o.is_held()) renew(o);
     if (!o.numbers.empty()) std::memcpy(o.own[0].grad->storage->data, o.numbers.data(), o.bytes);
@@ -176,14 +199,26 @@ TensorList StepReplay::finish() {
   const NoGrad off;
   default_generator().set_counter(begun_ + draws_);
   for (const Change& c : changes_) c.now().impl()->storage->version += c.version;
-  TensorList list, outside;
-  for (const Result& r : results_) {
-    list.push_back(r.tensor);
-    if (r.copied || uses_graphs_) outside.push_back(r.tensor);
+  TensorList list = results();
+  given_.clear();
+  return list;
+}
+
+/// Those that the step made, or copies of them; the others see what they saw in the step.
+TensorList StepReplay::results() {
+  TensorList list, own;
+  for (const Result& r : results_)
+    if (r.own) own.push_back(r.tensor);
+  if (uses_graphs_) own = copies_of(own);
+  size_t next = 0;
+  for (Result& r : results_) {
+    if (r.own) list.push_back(own[next++]);
+    else if (r.input >= 0)
+      list.push_back(on_arguments({r.tensor}, {inputs_[r.input].tensor}, {given_[r.input]})[0]);
+    else if (r.grad.defined())
+      list.push_back(placed(r.tensor, std::exchange(r.grad, {}).impl()->storage));
+    else list.push_back(r.tensor.detach());
   }
-  outside = copies_of(outside);
-  for (size_t k = 0, next = 0; k < list.size(); ++k)
-    if (results_[k].copied || uses_graphs_) list[k] = outside[next++];
   return list;
 }
 
@@ -192,17 +227,23 @@ bool StepReplay::writes(const Tensor& x) const {
     if (c.now().impl()->storage == x.impl()->storage) return true;
   if (parts() > 1)
     for (const Guard& g : guards_)
-      if (g.wanted && g.storage == x.impl()->storage) return true;
+      if (g.wanted && g.storage() == x.impl()->storage) return true;
   return false;
 }
 
-void StepReplay::hold_grads() {
-  held_.clear();
+void StepReplay::hold() {
+  held_.clear(), held_versions_.clear();
+  for (const Guard& g : guards_) held_versions_[g.storage()] = g.storage()->version;
+  for (const Change& c : changes_) {
+    Storage* const s = c.now().impl()->storage;
+    held_versions_[s] = s->version;
+  }
   for (const Guard& g : guards_) held_.push_back(g.wanted ? g.tensor.grad() : Tensor());
   for (Outgoing& o : outgoing_)
     if (o.is_held()) renew(o);
 }
-void StepReplay::restore_grads() {
+void StepReplay::restore() {
+  for (const auto& [storage, version] : held_versions_) storage->version = version;
   for (size_t k = 0; k < guards_.size(); ++k)
     if (guards_[k].wanted && guards_[k].tensor.impl()->grad != held_[k].impl())
       guards_[k].tensor.set_grad(held_[k]);

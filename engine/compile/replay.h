@@ -42,9 +42,9 @@ class StepReplay {
   TensorList leaves() const;
   /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
   bool writes(const Tensor&) const;
-  /// Keeps the gradients of now, and puts them back.
-  void hold_grads();
-  void restore_grads();
+  /// Keeps the gradients of now and the versions of what changes, and puts them back.
+  void hold();
+  void restore();
   struct Facts {
     size_t parts, calls;
     size_t buffers, bytes;  // of the step's own memory, each buffer by itself
@@ -69,10 +69,10 @@ class StepReplay {
   struct Grad {
     Tensor leaf, grad;
   };
-  enum class Before { any, none, same };  // what .grad must be before the step
+  enum class Before { any, none, present, same };  // what .grad must be before the step
   struct Guard {
     Tensor tensor;
-    Storage* storage;
+    Tensor like;  // the tensor of then
     bool wanted;  // requires_grad
     Before before;
     const Storage* grad =
@@ -84,6 +84,8 @@ class StepReplay {
     bool moves = false;  // only backward adds to it: another one will do
     std::vector<BufferUse> uses = {};
     bool takes(const TensorImpl* grad) const;
+    bool takes_layout() const;
+    Storage* storage() const { return like.impl()->storage; }
   };
   struct Change {
     Tensor tensor;
@@ -94,12 +96,15 @@ class StepReplay {
   struct Input {
     Tensor tensor;  // of the recording
     std::vector<BufferUse> uses;
-    bool copied;  // something that outlives the call sees it: arguments are copied into `tensor`
+    bool copied;  // into `tensor`, as CUDA graphs need it
     const void* at;
   };
   struct Result {
     Tensor tensor;
-    bool copied;  // it sees memory from before the step
+    bool own;        // else it sees memory from before the step, as `tensor` does
+    int input = -1;  // of this argument
+    int guard = -1;  // of the gradient that this leaf has before the step
+    Tensor grad = {};
   };
   /// Memory that is seen after the step. Results get a new one at each call, gradients where somebody
   /// beside the leaf still has the last one.
@@ -123,6 +128,7 @@ class StepReplay {
   static bool has_hooks(const TensorImpl&);
   bool shares_gradients() const;  // two leaves one storage, among those whose gradient is kept
   void set_grads(size_t part) const;
+  TensorList results();
   bool call(const Call&) const;
   void renew(Outgoing&);
   struct PartGraph;
@@ -143,7 +149,9 @@ class StepReplay {
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
-  TensorList held_;                 // gradients, as `guards_`
+  TensorList given_;  // the arguments of this replay
+  TensorList held_;   // gradients, as `guards_`
+  std::map<Storage*, uint32_t> held_versions_;
   size_t first_change_ = 0;         // the call that first changes something from before the step
   int threads_ = 0;                 // scratch is for so many
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
@@ -158,6 +166,9 @@ class StepReplay {
 /// Copies of tensors, without a past; those that share a storage share its copy.
 TensorList copies_of(const TensorList&);
 
+/// The results as views of the arguments where they are views of their copies, `inputs`.
+TensorList on_arguments(TensorList results, const TensorList& inputs, const TensorList& arguments);
+
 /// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
@@ -165,11 +176,13 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 class StepRecorder : public Recording {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls. `fuses`: calls are joined to programs.
-  StepRecorder(const TensorList& inputs, const TensorList& arguments, bool fuses);
+  StepRecorder(const TensorList& inputs, bool fuses);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
   void see(const Tensor&);
+  /// The step asks for its gradient.
+  void read_grad(const Tensor&);
   /// Between the two nothing is recorded: it is done anew at each replay.
   void pause();
   void resume();
@@ -190,11 +203,6 @@ class StepRecorder : public Recording {
   void add(Verb, StepCall::Run, const Device&, const auto&);
   /// The call of a program, a Run.
   static bool run_program(const Device&, const void* run);
-  /// It was called.
-  void called() {
-    if (argument_changed_) [[unlikely]]
-      copy_arguments();
-  }
 
  private:
   struct Memory {
@@ -218,7 +226,6 @@ class StepRecorder : public Recording {
   Memory* own_memory(const Tensor&);
   bool check(std::byte* slot, bool out, StepCall&);
   struct PointerCheck;
-  void copy_arguments();
   void check_results(StepReplay&, const TensorList&);
   void check_flags(const StepReplay&);
   void make_guards(StepReplay&);
@@ -236,16 +243,14 @@ class StepRecorder : public Recording {
   struct Leaf {
     Tensor tensor, grad;  // the gradient at first
     bool set = false;     // a part of the step ended with another one
+    bool read = false;    // the step itself has asked for it
   };
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<TensorImpl*, std::pair<Tensor, bool>>
       flags_;  // requires_grad at first, where it changed
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
-  TensorList arguments_;
-  std::vector<uint32_t> versions_;  // of the arguments: their copies follow
-  bool argument_changed_ = false;
-  bool asked_ = false;  // for an element
+  bool asked_ = false;                                       // for an element
   const bool fuses_;
   const Device* gpu_ = nullptr;                // that the step works on
   uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came

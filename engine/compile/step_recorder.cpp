@@ -35,13 +35,10 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const TensorList& inputs, const TensorList& arguments, bool fuses)
-    : arguments_(arguments),
-      fuses_(fuses) {
+StepRecorder::StepRecorder(const TensorList& inputs, bool fuses) : fuses_(fuses) {
   if (step_recorder) fail("a step is being recorded already");
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
-  for (const Tensor& x : arguments) versions_.push_back(x.impl()->storage->version);
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
   stand_in(cpu_device());
@@ -77,23 +74,8 @@ void StepRecorder::keep_grads() {
   }
 }
 void StepRecorder::resume() {
-  copy_arguments();
   step_recorder = this, active_ = true;
   paused_.clear();
-}
-/// An argument may share memory with what the step changes.
-void StepRecorder::copy_arguments() {
-  const NoGrad off;
-  Recording* const self = step_recorder;
-  step_recorder = nullptr;
-  for (size_t k = 0; k < arguments_.size(); ++k) {
-    const uint32_t now = arguments_[k].impl()->storage->version;
-    if (!argument_changed_ && now == versions_[k]) continue;
-    copy_(replay_->inputs_[k].tensor, arguments_[k]);
-    versions_[k] = now;
-  }
-  argument_changed_ = false;
-  step_recorder = self;
 }
 
 /// A replay goes on where the generator stands: back to a place in the step itself, but to no other.
@@ -159,12 +141,17 @@ void StepRecorder::see(const Tensor& x) {
   if (!takes(x.device()) || !add_outside(s).outside) return;
   outside_.try_emplace(s, x.detach(), s->version);
   if (!x.is_leaf() || leaves_.count(x.impl())) return;
-  const Tensor g = x.requires_grad() ? x.grad() : Tensor();
+  const Tensor g = x.grad();
   leaves_.emplace(x.impl(), Leaf{x, g});
   if (!g.defined()) return;
   Storage* const of = g.impl()->storage;
   add_outside(of);
   outside_.try_emplace(of, g.detach(), of->version);
+}
+
+void StepRecorder::read_grad(const Tensor& x) {
+  see(x);
+  if (const auto at = leaves_.find(x.impl()); at != leaves_.end()) at->second.read = true;
 }
 
 StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
@@ -198,8 +185,6 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
     return false;
   }
   touched_[m->storage] |= out;
-  if (out && m->outside)
-    for (const Tensor& x : arguments_) argument_changed_ |= x.impl()->storage == m->storage;
   m->written = true;
   call.uses.push_back({slot, m->buffer, offset, out});
   return true;
@@ -215,16 +200,17 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
           "result {} leads back to a graph; call backward inside, or compile it in no_grad",
           k + 1));
     if (!m || !m->written) refuse(fmt::format("result {} was not computed in the step", k + 1));
-    made.results_.push_back({results[k].detach(), m && m->outside});
+    made.results_.push_back({results[k].detach(), m && !m->outside});
+    for (size_t i = 0; i < made.inputs_.size(); ++i)
+      if (made.inputs_[i].tensor.impl()->storage == results[k].impl()->storage)
+        made.results_.back().input = int(i);
   }
-  for (StepReplay::Input& in : made.inputs_) {
-    const Storage* const s = in.tensor.impl()->storage;
-    for (const StepReplay::Result& r : made.results_) in.copied |= r.tensor.impl()->storage == s;
+  for (size_t k = 0; k < made.inputs_.size(); ++k)
     for (const auto& part : made.grads_)
       for (const StepReplay::Grad& g : part)
-        in.copied |= g.grad.defined() && g.grad.impl()->storage == s;
-  }
-  for (size_t k = 0; k < arguments_.size(); ++k)  // the caller's own would not be changed
+        if (g.grad.defined() && g.grad.impl()->storage == made.inputs_[k].tensor.impl()->storage)
+          refuse(fmt::format("argument {} becomes a gradient; set a clone of it", k + 1));
+  for (size_t k = 0; k < made.inputs_.size(); ++k)  // the caller's own would not be changed
     if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
         at != touched_.end() && at->second)
       refuse(fmt::format("argument {} is changed in place", k + 1));
@@ -232,7 +218,7 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
 
 /// A replay leaves requires_grad as it is, and arguments without a gradient.
 void StepRecorder::check_flags(const StepReplay& made) {
-  for (size_t k = 0; k < arguments_.size(); ++k)
+  for (size_t k = 0; k < made.inputs_.size(); ++k)
     if (made.inputs_[k].tensor.requires_grad() || made.inputs_[k].tensor.grad().defined())
       refuse(
           fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
@@ -253,7 +239,7 @@ void StepRecorder::make_guards(StepReplay& made) {
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
     const Tensor& x = leaf.tensor;
-    StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any};
+    StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::Before::any};
     const TensorImpl* const first = leaf.grad.impl();
     if (first && touched_.count(first->storage)) {
       g.before = StepReplay::Before::same, g.grad = first->storage, g.at = first->storage->data;
@@ -264,6 +250,10 @@ void StepRecorder::make_guards(StepReplay& made) {
     }
     // One that was made, or was not there to be zeroed.
     if (!first) g.before = StepReplay::Before::none;
+    for (StepReplay::Result& r : made.results_)
+      if (first && r.tensor.impl()->storage == first->storage) r.guard = int(made.guards_.size());
+    if (first && leaf.read && g.before == StepReplay::Before::any)
+      g.before = StepReplay::Before::present;
     if (x.requires_grad() && StepReplay::has_hooks(*impl))
       refuse("a tensor that it reads has a hook, which a replay would not call");
     made.guards_.push_back(std::move(g));

@@ -78,11 +78,9 @@ auto recorded(Verb verb, StepCall::Run run, const Device& device, const auto& a,
   if constexpr (std::is_same_v<decltype(call()), bool>) {
     const bool there = call();
     if (r && !there) fail("a position is not there; call the step itself to see which");
-    if (r) r->called();
     return there;
   } else {
     call();
-    if (r) r->called();
   }
 }
 
@@ -140,7 +138,7 @@ bool run_on_gpu(const Run& r, const Device& d) {
   const auto launched = [&] { return Unrecorded(), program_on_gpu(r, d); };
   StepRecorder* const recorder = StepRecorder::current();
   if (!launched()) return false;
-  if (recorder) recorder->add(Verb::run, StepRecorder::run_program, d, r), recorder->called();
+  if (recorder) recorder->add(Verb::run, StepRecorder::run_program, d, r);
   return true;
 }
 

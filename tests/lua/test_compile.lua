@@ -1098,4 +1098,45 @@ test('flags of tensors that the step changes are as without compile, those of it
   end
 end)
 
+test('what a step reads of a tensor beside its elements: a gradient that is there, requires_grad', function()
+  for name, step_of in pairs{
+    gradient = function(w) return function(x) return x * (w.grad and 2 or 1) end end,
+    flag = function(w) return function(x) return x * (w.requires_grad and 2 or 1) end end,
+  } do
+    local w, v = mt.ones(2):requires_grad_(), mt.ones(2):requires_grad_()
+    local step, compiled = step_of(w), mt.compile(step_of(v))
+    told(function()
+      for i = 1, 16 do
+        for _, leaf in ipairs{w, v} do
+          leaf.grad = i % 8 > 3 and mt.ones(#leaf) or nil
+          leaf:requires_grad_(i % 8 > 3)
+        end
+        eq({name, i, step(mt.ones(1)):item()}, {name, i, compiled(mt.ones(1)):item()})
+      end
+    end)
+  end
+end)
+
+test('results that are captured tensors, arguments, or views of them or of gradients are so in every call', function()
+  local w = mt.ones(2, 3):requires_grad_()
+  local step = mt.compile(function(x)
+    w:zero_grad_()
+    ;(w * x):sum():backward()
+    return w, w:detach():t(), x, x[1], w.grad, w.grad:t()
+  end)
+  for i = 1, 8 do
+    local x = mt.full({2, 3}, i)
+    if i == 5 then w.grad = mt.zeros(2, 3) end
+    local same_w, turned, same_x, row, g, turned_g = step(x)
+    assert(rawequal(w, same_w) and rawequal(x, same_x))
+    turned:fill_(i)
+    row:fill_(-i)
+    turned_g:fill_(7)
+    same(w:detach(), mt.full({2, 3}, i))
+    same(x[1], mt.full({3}, -i))
+    same(g, mt.full({2, 3}, 7))
+    same(w.grad, g)
+  end
+end)
+
 t.finish()

@@ -301,6 +301,18 @@ function captured.unwatch(list)
   list.environments, list.watched, list.seen, list.watches = nil, nil, nil, nil
 end
 
+--- The tensors that are captured, a set.
+function captured.tensors(list)
+  local set = {}
+  for i = 1, #list.tables do
+    if mt.is_tensor(list.values[i]) then set[list.values[i]] = true end
+  end
+  for _, u in ipairs(list.upvalues) do
+    if mt.is_tensor(u.value) then set[u.value] = true end
+  end
+  return set
+end
+
 --- How many values are compared.
 function captured.count(list) return #list.tables + #list.upvalues end
 

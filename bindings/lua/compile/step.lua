@@ -105,7 +105,63 @@ local function take_back(copies, arguments)
   end
 end
 
---- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
+--- Whether two arguments, or one and a captured tensor or its gradient, see the same memory: those of a recording are
+--- copies, each by itself.
+local function share_memory(tensors, captures)
+  local seen, shared = {}, false
+  local function look(x, is_argument)
+    if not x or x:numel() == 0 then return end
+    local at = parts.step_memory(x)
+    shared = shared or seen[at]
+    if is_argument then seen[at] = true end
+  end
+  for _, x in ipairs(tensors) do look(x, true) end
+  for x in pairs(captures) do
+    look(x)
+    if x.requires_grad or x.grad then look(x.grad) end
+  end
+  return shared
+end
+
+--- Which results are tensors that the step made: a list, and the place of each in it. The others are `same_as` an
+--- argument, or as they are in every call.
+local function sort_results(out, given, captures)
+  local list, which, same_as, plain = {}, {}, {}, {n = out.n}
+  for i = 1, out.n do
+    local x = out[i]
+    for k = 1, given.n do
+      if mt.is_tensor(x) and rawequal(x, given[k]) then same_as[i] = k end
+    end
+    if mt.is_tensor(x) and not same_as[i] and not captures[x] then
+      list[#list + 1] = x
+      which[i] = #list
+    elseif not same_as[i] then plain[i] = x
+    end
+  end
+  return list, which, same_as, plain
+end
+
+--- Runs self.f with copies of its arguments, recorded. Returns the handle, what it reads, its results; an error of the
+--- step is raised.
+local function run_recorded(self, entry, reads, inputs, given, tensors)
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, not entry.unfused)}, Recording)
+  core.step_recording = recording
+  local routine = coroutine.create(self.f) -- what yields would leave the recording under way
+  local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
+  core.step_recording = false
+  captured.unwatch(reads)
+  local yields = coroutine.status(routine) == 'suspended'
+  if results[1] and not yields and not recording.refused then
+    return recording, {n = results.n - 1, unpack(results, 2, results.n)}
+  end
+  parts.step_drop(recording.handle)
+  take_back(inputs, tensors)
+  if not results[1] then raise(routine, results[2]) end
+  core.fail('%s', yields and 'compile: a compiled step cannot yield' or recording.refused) -- the step caught the error
+end
+
+--- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason; then what the
+--- step changed of what it captures.
 local function record(self, entry, arguments)
   local inputs, tensors = {}, {}
   local given = map_tensors(arguments, function(x)
@@ -113,52 +169,25 @@ local function record(self, entry, arguments)
     return inputs[#inputs]
   end)
   collect() -- what stands around is not freed while the step is recorded
-  local reads = captured.watch(self.step)
-  if reads.why then return pack(self.f(unpack(arguments, 1, arguments.n))), nil, reads.why end
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors, not entry.unfused)},
-    Recording)
-  core.step_recording = recording
-  local mode = parts.step_mode()
-  local routine = coroutine.create(self.f) -- what yields would leave the recording under way
-  local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
-  core.step_recording = false
-  captured.unwatch(reads)
-  local function drop()
-    parts.step_drop(recording.handle)
-    take_back(inputs, tensors)
+  local reads, mode = captured.watch(self.step), parts.step_mode()
+  local captures = captured.tensors(reads)
+  if reads.why or share_memory(tensors, captures) then
+    captured.unwatch(reads)
+    return pack(self.f(unpack(arguments, 1, arguments.n))), nil, reads.why
   end
-  if results[1] and coroutine.status(routine) == 'suspended' then
-    drop()
-    core.fail 'compile: a compiled step cannot yield'
-  end
-  if not results[1] then
-    drop()
-    raise(routine, results[2])
-  end
-  if recording.refused then -- the step caught the error
-    drop()
-    core.fail('%s', recording.refused)
-  end
-  local list, which, out = {}, {}, {n = results.n - 1, unpack(results, 2, results.n)}
-  map_tensors(out, function(x, i)
-    list[#list + 1] = x
-    which[i] = #list
-  end)
-  local why, wrote = reads.why or object_among(out), captured.changed(reads)
+  local recording, out = run_recorded(self, entry, reads, inputs, given, tensors)
+  local list, which, same_as, plain = sort_results(out, given, captures)
+  local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
+  if wrote then why = why or 'it changes what it captures, which a replay would not do: ' .. wrote end
   if parts.step_mode() ~= mode then why = why or 'it leaves another gradient mode, default dtype or device behind' end
-  if wrote and not why then
-    why = ('it changes what it captures, which a replay would not do: %s'):format(wrote)
-  end
-  local step
   if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
-  if not step then
-    take_back(inputs, tensors)
-    return out, nil, why, wrote
-  end
-  local kept = parts.step_copies(list) -- a replay writes where they were
-  for i, k in pairs(which) do out[i] = kept[k] end
+  if not step then take_back(inputs, tensors) end
+  local now = parts.step_on_arguments(list, inputs, tensors)
+  for i, k in pairs(which) do out[i] = now[k] end
+  for i, k in pairs(same_as) do out[i] = arguments[k] end
+  if not step then return out, nil, why, wrote end
   return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
-    results = out, captured = reads}
+    same_as = same_as, results = plain, captured = reads, only_tensor = out.n == 1 and which[1]}
 end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
@@ -173,12 +202,15 @@ local function replay(program)
   return true
 end
 
-local function results_of(program)
+local function results_of(program, ...)
   if program.only_tensor then return parts.step_end(program.step) end
   local tensors, results, kept = {parts.step_end(program.step)}, {}, program.results
   for i = 1, kept.n do
-    local k = program.which[i]
-    if k then results[i] = tensors[k] else results[i] = kept[i] end
+    local k, argument = program.which[i], program.same_as[i]
+    if k then results[i] = tensors[k]
+    elseif argument then results[i] = (select(argument, ...))
+    else results[i] = kept[i]
+    end
   end
   return unpack(results, 1, kept.n)
 end
@@ -236,13 +268,13 @@ local function try(self, program, arguments)
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
   parts.step_hold(program.step)
   local done = replay(program)
-  local first = done and pack(results_of(program))
+  local first = done and pack(results_of(program, unpack(arguments, 1, arguments.n)))
   local after, leaves = copies(changed), parts.step_leaves(program.step)
   local grads = grads_of(leaves)
-  parts.step_restore(program.step)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
   end)
+  parts.step_restore(program.step)
   restore_states(states)
   mt.set_rng_state(random)
   local results = pack(self.f(unpack(arguments, 1, arguments.n)))
@@ -380,18 +412,6 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', self.place, why)
 end
 
---- Whether two arguments see the same memory: a recording's are copies, each by itself.
-local function share_memory(arguments)
-  local seen, shared = {}, false
-  map_tensors(arguments, function(x)
-    if x:numel() == 0 then return end
-    local at = parts.step_memory(x)
-    shared = shared or seen[at]
-    seen[at] = true
-  end)
-  return shared
-end
-
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
@@ -400,7 +420,7 @@ local function slow_call(self, entry, ...)
     why_not = why_not or x.requires_grad and ('argument %d requires a gradient'):format(i) or
       is_expanded(x) and ('argument %d is expanded; pass its :contiguous()'):format(i)
   end)
-  if not why_not and (entry.calls == 1 or not entry.program and share_memory(arguments)) then return self.f(...) end
+  if not why_not and entry.calls == 1 then return self.f(...) end
   if why_not then
     give_up(self, entry, why_not)
     return self.f(...)
@@ -409,9 +429,8 @@ local function slow_call(self, entry, ...)
     local results, program, why, wrote = record(self, entry, arguments)
     entry.program, entry.wrote = program, wrote
     if program then
-      program.only_tensor = results.n == 1 and program.which[1]
       if entry.changed then tell_changed(self, entry.changed) end
-    elseif not (wrote and entry.calls == 2) then -- what is made at the first use may be written then
+    elseif why and not (wrote and entry.calls == 2) then -- what is made at the first use may be written then
       give_up(self, entry, why)
     end
     return unpack(results, 1, results.n)
@@ -438,7 +457,7 @@ end
 local function run(self, entry, ...)
   entry.replays = entry.replays + 1
   if not replay(entry.program) then return self.f(...) end
-  return results_of(entry.program)
+  return results_of(entry.program, ...)
 end
 
 local function call(self, ...)
