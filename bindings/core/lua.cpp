@@ -194,8 +194,15 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
+/// The file of the Lua library that calls now, "nn/normalize.lua"; empty where the user does.
+std::string library_file(lua_State* L) {
+  lua_Debug frame;
+  if (!lua_getstack(L, 1, &frame) || !lua_getinfo(L, "S", &frame)) return "";
+  const std::string_view source = frame.source, own = "@mtorch/";
+  return source.starts_with(own) ? std::string(source.substr(own.size())) : "";
+}
 void check_may_ask() {
-  if (step_recorder) step_recorder->reads_element();
+  if (step_recorder) step_recorder->reads_element(library_file(calls.collectable));
   if (thread_state.deferral) thread_state.deferral->refuse_number();
 }
 bool defers_now() {

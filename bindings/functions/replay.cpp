@@ -25,10 +25,10 @@ TensorList rest(const Args& a) {
 }
 
 /// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the default dtype
-/// and device. Null where a graph records: then a step runs as it is.
+/// and device. Null while a graph records, or with set_debug: then a step runs as it is.
 int mode_of_thread(Args& a) {
-  if (capturing) return lua_pushnil(a.L), 1;
   const ThreadState& t = thread_state;
+  if (capturing || t.debugging) return lua_pushnil(a.L), 1;
   const Device& d = default_device();
   int64_t mode = is_cpu(d) ? 0 : 1 + std::atoi(d.name + sizeof "cuda:" - 1);
   for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
@@ -37,7 +37,8 @@ int mode_of_thread(Args& a) {
 }
 
 const Entry kReplay[] = {
-    {"step_mode()", "What operations depend on beside their arguments; nil while a graph records.",
+    {"step_mode()",
+     "What operations depend on beside their arguments; nil while a graph records, or with set_debug.",
      mode_of_thread},
     {"step_record([inputs], fuses)",
      "Begins a recording with copies of the arguments, without Lua's collector. fuses: calls are joined to programs.",

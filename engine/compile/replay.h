@@ -198,7 +198,7 @@ class StepRecorder : public Recording {
   void reaches_out() override;
   void changes_requires_grad(const Tensor&) override;
   void checks(const IndexBound&) override;
-  void reads_element() override;
+  void reads_element(const std::string& by) override;
   /// A verb is called with this argument.
   void add(Verb, StepCall::Run, const Device&, const auto&);
   /// The call of a program, a Run.

@@ -130,7 +130,8 @@ void StepRecorder::changes_requires_grad(const Tensor& x) {
 void StepRecorder::checks(const IndexBound& e) {
   if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
 }
-void StepRecorder::reads_element() {
+void StepRecorder::reads_element(const std::string& by) {
+  if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
   asked_ = true;  // the step may catch the error
   fail(kAsks);
 }

@@ -1,5 +1,6 @@
 // recording.h -- while a step is recorded (engine/compile/replay.h): what memory and tensors tell the recorder
 #pragma once
+#include <string>
 
 namespace mt {
 
@@ -23,8 +24,9 @@ struct Recording {
   virtual void changes_requires_grad(const Tensor&) = 0;
   /// The last verb looks on a GPU whether positions are there.
   virtual void checks(const IndexBound&) = 0;
-  /// The step itself asks for an element: throws, since what comes next may depend on it.
-  virtual void reads_element() = 0;
+  /// Somebody asks for an element, and what comes next may depend on it. Throws where the step itself does; where a file
+  /// of the library does (`by`), the step will run as it is.
+  virtual void reads_element(const std::string& by) = 0;
 
  protected:
   ~Recording() = default;

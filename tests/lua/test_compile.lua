@@ -1139,4 +1139,35 @@ test('results that are captured tensors, arguments, or views of them or of gradi
   end
 end)
 
+test('a layer or a scaler that decides by elements makes the step run as it is', function()
+  local norm, scaler = nn.BatchNorm1d(3, {momentum = false}), mt.GradScaler{init_scale = 8}
+  local net = nn.Linear(3, 1)
+  local opt = optim.SGD(net:parameters(), {lr = 0.01})
+  local steps = {
+    ['nn/normalize.lua asks for elements'] = function(x) return norm(x):detach() end,
+    ['optim/scaler.lua asks for elements'] = function(x)
+      opt:zero_grad()
+      scaler:scale(net(x):sum()):backward()
+      scaler:step(opt)
+      scaler:update()
+      return x * 1
+    end,
+  }
+  for why, step in pairs(steps) do
+    local compiled = mt.compile(step)
+    local text = told(function() for _ = 1, 6 do compiled(mt.randn(4, 3)) end end)
+    assert(text:find('runs as it is: ' .. why, 1, true), text)
+  end
+  eq(norm.num_batches_tracked:item(), 6)
+end)
+
+test('with set_debug a compiled step stops at the first NaN', function()
+  local step = mt.compile(function(x) return x:log():sum() end)
+  for _ = 1, 5 do step(mt.ones(2)) end
+  mt.set_debug(true)
+  local ok, why = pcall(step, mt.full({2}, -1))
+  mt.set_debug(false)
+  assert(not ok and why:find 'log', why)
+end)
+
 t.finish()
