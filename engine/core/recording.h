@@ -24,8 +24,8 @@ struct Recording {
   virtual void changes_requires_grad(const Tensor&) = 0;
   /// The last verb looks on a GPU whether positions are there.
   virtual void checks(const IndexBound&) = 0;
-  /// Somebody asks for an element, and what comes next may depend on it. Throws where the step itself does; where a file
-  /// of the library does (`by`), the step will run as it is.
+  /// Somebody asks for an element, and what comes next may depend on it. Throws where the step itself
+  /// does; where a file of the library does (`by`), the step will run as it is.
   virtual void reads_element(const std::string& by) = 0;
 
  protected:
