@@ -609,6 +609,7 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
   local tostring_of_os = os.tostring or os.date
   local lines = {}
   local sink = {write = function(_, text) lines[#lines + 1] = text end}
+  local opt = optim.SGD({mt.ones(2):requires_grad_()}, {lr = 0.1, momentum = 0.9})
   local inside = setmetatable({k = 2}, {__index = function() return 0 end})
   local steps = {
     ["it uses 'package'"] = function(x) return x * (package.loaded.nothing and 2 or 1) end,
@@ -634,6 +635,10 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
     end,
     ["reads or changes what is no tensor"] = function(x) mt.set_debug(false) return x end,
     ["another gradient mode"] = function(x) mt.set_default_dtype 'float64' return x end,
+    ["it may read the state of 'opt'"] = function(x)
+      local state = opt.param_groups[1].state[1]
+      return state and state.momentum_buffer and x * state.momentum_buffer or x
+    end,
     ["result 1 is"] = function(x) return x.sum, x end,
     ["whose globals cannot be compared"] = setfenv(function(x) return x * k end, inside), -- luacheck: ignore 113
   }
@@ -1168,6 +1173,31 @@ test('with set_debug a compiled step stops at the first NaN', function()
   local ok, why = pcall(step, mt.full({2}, -1))
   mt.set_debug(false)
   assert(not ok and why:find 'log', why)
+end)
+
+test('a compiled module inside another step; an environment that is exchanged; a long list with a new key', function()
+  local net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+  local inner, plain = mt.compile(net), net
+  local outer = mt.compile(function(x) return inner(x):detach() end)
+  local in_env = setfenv(function(x) return x * k end, {k = 2}) -- luacheck: ignore 113
+  local env = mt.compile(in_env)
+  local long = {}
+  for i = 1, 40 do long[i] = i end
+  long[33] = nil
+  for i = 33, 40 do long[i] = i end
+  local listed = mt.compile(function(x) return x * (long.factor or #long) end)
+  told(function()
+    for i = 1, 12 do
+      if i == 7 then net:eval() setfenv(in_env, {k = 3}) long.factor = 2 end
+      local x = mt.full({1, 2}, i)
+      mt.manual_seed(i)
+      local want = plain(x):detach()
+      mt.manual_seed(i)
+      same(want, outer(x))
+      same(in_env(x), env(x))
+      eq(listed(x):tolist(), (x * (long.factor or #long)):tolist())
+    end
+  end)
 end)
 
 t.finish()

@@ -55,7 +55,7 @@ local forms = {
 --- Statements that change the value `name`, or a view of it.
 local changes = {
   '%s[{{1, 1}}] = 0', '%s[{{}, 1}] = s', '%s:t():mul_(0.5)', '%s:select(1, 1):add_(c)', '%s:narrow(2, 1, 1):tanh_()',
-  '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)',
+  '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)', '%s[1][1] = s', '%s[1][1] = %s[1][1] * 2',
 }
 --- What a step does with the loss: the updates, in any order.
 local function add_updates(add)
@@ -95,6 +95,9 @@ local function source_of()
   end
   local last = names[#names]
   if chance(25) then add('mt.no_grad(function() buffer:mul_(0.9):add_(%s:mean(1) * 0.1) end)', last) end
+  if chance(4) then
+    add(one_of{'buffer[1] = s', 'mt.no_grad(function() p.w[1][1] = 0.5 end)', 'buffer[1] = buffer[1] + 1'})
+  end
   if chance(6) then add(one_of{'x:mul_(0.5)', 'y:add_(1)', 'x:t():neg_()'}) end
   if chance(3) then add('cfg.count = (cfg.count or 0) + 1') end
   if chance(3) then add('p.b:requires_grad_(not p.b.requires_grad)') end

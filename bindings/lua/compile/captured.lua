@@ -67,16 +67,13 @@ local function add_field(list, t, key, name)
   if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end
 end
 
---- Nothing was added to the table: of a long list what follows its last value is asked, else its keys are counted.
-local function add_keys(list, t, name)
-  local count, last, in_order = 0, nil, true
-  for key in next, t do
-    count, last = count + 1, key
-    in_order = in_order and key == count
-  end
-  local long = in_order and count > 32
-  list.sets[#list.sets + 1] = {t = t, name = name, last = long and last or nil, count = count}
+local function count_keys(t)
+  local n = 0
+  for _ in next, t do n = n + 1 end
+  return n
 end
+--- Nothing was added to the table.
+local function add_keys(list, t, name) list.sets[#list.sets + 1] = {t = t, name = name, count = count_keys(t)} end
 
 local function key_name(key)
   return (type(key) == 'string' or type(key) == 'number') and key or core.describe(key)
@@ -167,10 +164,10 @@ local function each_string(code, f)
   end
 end
 --- Fields of the library and of Lua's that a function may read by name are still what they are: the user may exchange
---- them, and add others. And whether it may read an optimizer's options.
+--- them, and add others. And whether it may read an optimizer's options or states.
 local function visit_names(list, f)
   each_string(f, function(name)
-    list.reads_options = list.reads_options or name == 'param_groups'
+    if name == 'param_groups' or name == 'state' or name == 'state_dict' then list.reads[name] = true end
     for library in pairs(libraries) do
       local value = rawget(library, name)
       if value ~= nil then
@@ -182,11 +179,14 @@ local function visit_names(list, f)
   end)
 end
 
---- The user's function in one of the library's, as in a compiled step.
+--- The user's function, module or optimizer in one of the library's functions, as in a compiled step.
 local function visit_wrapped(list, f, name)
   for _, _, value in each_upvalue(f) do
-    if type(value) == 'table' then value = rawget(value, 'f') end
-    if type(value) == 'function' and not is_own(value) then visit(list, value, name) end
+    if type(value) == 'table' then
+      local is_object = rawget(value, '__held') or rawget(value, 'param_groups')
+      value = is_object and value or rawget(value, 'step') or rawget(value, 'f')
+    end
+    if type(value) == 'table' or type(value) == 'function' and not is_own(value) then visit(list, value, name) end
   end
 end
 
@@ -215,7 +215,7 @@ local function watch_globals(list, f, name)
     return refuse(list, "'%s' has an environment with a metatable, whose globals cannot be compared", name)
   end
   list.watched[env] = list.watched[env] or watched(list, env)
-  list.environments[f] = env
+  list.functions[#list.functions + 1] = {f = f, env = env, name = name}
   if list.watches then setfenv(f, list.watched[env]) end
 end
 
@@ -283,22 +283,26 @@ end
 --- globals that its functions read are added.
 function captured.watch(f)
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
-    optimizers = {}, environments = {}, watched = {}, seen = {}}
+    optimizers = {}, functions = {}, reads = {}, watched = {}, seen = {}}
   visit(list, f, 'the step')
   list.watches = not list.why
   if list.watches then
-    for of, env in pairs(list.environments) do setfenv(of, list.watched[env]) end
+    for _, f in ipairs(list.functions) do setfenv(f.f, list.watched[f.env]) end
   end
   return list
 end
 function captured.unwatch(list)
   if list.watches then
-    for of, env in pairs(list.environments) do setfenv(of, env) end
+    for _, f in ipairs(list.functions) do setfenv(f.f, f.env) end
   end
-  if list.reads_options then
-    for optimizer, name in pairs(list.optimizers) do add_options(list, optimizer, name) end
+  local reads = list.reads
+  for optimizer, name in pairs(list.optimizers) do
+    if reads.param_groups then add_options(list, optimizer, name) end
+    if reads.state_dict or reads.param_groups and reads.state then
+      refuse(list, "it may read the state of '%s', which is other tensors when it is loaded", name)
+    end
   end
-  list.environments, list.watched, list.seen, list.watches = nil, nil, nil, nil
+  list.watched, list.seen, list.watches = nil, nil, nil
 end
 
 --- The tensors that are captured, a set.
@@ -323,19 +327,6 @@ local function shown(value)
 end
 local function difference(name, before, now)
   return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
-end
-
---- What was added to a table, or nil.
-local function added(sets)
-  for _, set in ipairs(sets) do
-    local t, n = set.t, 0
-    if set.last then
-      if next(t, set.last) ~= nil then return ("'%s' has more entries"):format(set.name) end
-    else
-      for _ in next, t do n = n + 1 end
-      if n ~= set.count then return ("'%s' has other fields"):format(set.name) end
-    end
-  end
 end
 
 --- "'scale' was 2 and is 3", of the first value that is another one now, or nil.
@@ -367,7 +358,12 @@ function captured.changed(list)
   if s ~= of_strings or n ~= of_numbers or b ~= of_booleans or none ~= of_nil or f ~= of_functions then
     return 'strings, numbers, booleans, nil or functions have another metatable'
   end
-  return added(list.sets)
+  for _, f in ipairs(list.functions) do
+    if getfenv(f.f) ~= f.env then return ("'%s' has another environment"):format(f.name) end
+  end
+  for _, set in ipairs(list.sets) do
+    if count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end
+  end
 end
 
 return captured
