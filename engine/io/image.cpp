@@ -5,8 +5,10 @@
 #include <turbojpeg.h>
 #include <zlib.h>
 
+#include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "engine/io/library.h"
@@ -18,9 +20,26 @@ constexpr uint64_t kMostPixels = 178956970;
 
 struct Png : Library {
   Png() : Library("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
-  MT_SYMBOL(png_image_begin_read_from_memory)
-  MT_SYMBOL(png_image_finish_read)
-  MT_SYMBOL(png_image_free)
+  MT_SYMBOL(png_create_read_struct)
+  MT_SYMBOL(png_create_info_struct)
+  MT_SYMBOL(png_destroy_read_struct)
+  MT_SYMBOL(png_set_longjmp_fn)
+  MT_SYMBOL(png_longjmp)
+  MT_SYMBOL(png_set_benign_errors)
+  MT_SYMBOL(png_set_read_fn)
+  MT_SYMBOL(png_get_io_ptr)
+  MT_SYMBOL(png_get_error_ptr)
+  MT_SYMBOL(png_error)
+  MT_SYMBOL(png_read_info)
+  MT_SYMBOL(png_set_expand)
+  MT_SYMBOL(png_set_scale_16)
+  MT_SYMBOL(png_set_interlace_handling)
+  MT_SYMBOL(png_read_update_info)
+  MT_SYMBOL(png_get_image_width)
+  MT_SYMBOL(png_get_image_height)
+  MT_SYMBOL(png_get_channels)
+  MT_SYMBOL(png_get_rowbytes)
+  MT_SYMBOL(png_read_image)
 };
 const Png& png() {
   static const Png library;
@@ -98,33 +117,81 @@ Tensor convert(const Tensor& x, int64_t channels) {
 
 constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-/// Ends what libpng holds for an image.
-struct PngImage : png_image {
-  PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
-  PngImage(const PngImage&) = delete;
-  ~PngImage() { png().png_image_free(this); }
+/// A file in memory as libpng reads it, and what it says is wrong.
+class PngReader {
+ public:
+  PngReader(const uint8_t* data, size_t size) : left_(data, size) {
+    png_ = png().png_create_read_struct(PNG_LIBPNG_VER_STRING, this, failed, ignored);
+    if (png_) info_ = png().png_create_info_struct(png_);
+    if (!info_) message_ = "no memory";
+  }
+  PngReader(const PngReader&) = delete;
+  ~PngReader() { png().png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  /// The size of the image, with the transformations that make its samples bytes: palettes become RGB, transparent
+  /// colours alpha, fewer bits are repeated and 16 scaled. Gamma and profiles change nothing.
+  void read_header() {
+    try_to([](PngReader& r) {
+      png().png_set_benign_errors(r.png_, 1);
+      png().png_set_read_fn(r.png_, &r, read);
+      png().png_read_info(r.png_, r.info_);
+      png().png_set_expand(r.png_);
+      png().png_set_scale_16(r.png_);
+      png().png_set_interlace_handling(r.png_);
+      png().png_read_update_info(r.png_, r.info_);
+    });
+  }
+  uint64_t width() const { return png().png_get_image_width(png_, info_); }
+  uint64_t height() const { return png().png_get_image_height(png_, info_); }
+  int channels() const { return png().png_get_channels(png_, info_); }
+  size_t row_bytes() const { return png().png_get_rowbytes(png_, info_); }
+  void read_rows(std::vector<uint8_t*>& rows) {
+    rows_ = rows.data();
+    try_to([](PngReader& r) { png().png_read_image(r.png_, r.rows_); });
+  }
+
+ private:
+  /// libpng leaves f by a jump where the file is wrong: f has no objects to destroy.
+  void try_to(void (*f)(PngReader&)) {
+    if (message_.empty() && setjmp(*png().png_set_longjmp_fn(png_, longjmp, sizeof(jmp_buf))) == 0)
+      f(*this);
+    if (!message_.empty()) fail("a PNG: {}", message_);
+  }
+  static void failed(png_structp p, png_const_charp message) {
+    static_cast<PngReader*>(png().png_get_error_ptr(p))->message_ = message;
+    png().png_longjmp(p, 1);
+  }
+  static void ignored(png_structp, png_const_charp) {}
+  static void read(png_structp p, png_bytep to, size_t n) {
+    PngReader& r = *static_cast<PngReader*>(png().png_get_io_ptr(p));
+    if (n > r.left_.size()) png().png_error(p, "the file ends too early");
+    std::memcpy(to, r.left_.data(), n);
+    r.left_ = r.left_.subspan(n);
+  }
+
+  std::span<const uint8_t> left_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  uint8_t** rows_ = nullptr;
+  std::string message_;
 };
 
 Tensor decode_png(const uint8_t* data, size_t size) {
   // Deflate packs 1032 to one and no more: a header that promises more is not worth its memory.
   constexpr int kSamples[] = {1, 0, 3, 1, 2, 0, 4};
-  PngImage image;
-  if (!png().png_image_begin_read_from_memory(&image, data, size))
-    fail("a PNG: {}", std::string_view(image.message));
-  check_size("PNG", image.width, image.height);
+  PngReader reader(data, size);
+  reader.read_header();
+  const uint64_t width = reader.width(), height = reader.height();
+  check_size("PNG", width, height);
   const int depth = data[24], samples = kSamples[data[25] <= 6 ? data[25] : 1];
-  const uint64_t row = 1 + (uint64_t(image.width) * uint64_t(depth * samples) + 7) / 8;
-  if (row * image.height > uint64_t(size) * 1032 + 65536)
-    fail("a PNG of {} x {} pixels, more than its {} bytes can hold", image.width, image.height,
-         size);
-  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
-  image.format &= PNG_FORMAT_FLAG_COLOR | PNG_FORMAT_FLAG_ALPHA;
-  const int channels = int(PNG_IMAGE_SAMPLE_CHANNELS(image.format));
-  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(image));
-  if (!png().png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) ||
-      PNG_IMAGE_FAILED(image))
-    fail("a PNG: {}", std::string_view(image.message));
-  return planes(pixels.data(), image.height, image.width, channels);
+  const uint64_t row = 1 + (width * uint64_t(depth * samples) + 7) / 8;
+  if (row * height > uint64_t(size) * 1032 + 65536)
+    fail("a PNG of {} x {} pixels, more than its {} bytes can hold", width, height, size);
+  std::vector<uint8_t> pixels(reader.row_bytes() * height);
+  std::vector<uint8_t*> rows(height);
+  for (size_t y = 0; y < height; ++y) rows[y] = pixels.data() + y * reader.row_bytes();
+  reader.read_rows(rows);
+  return planes(pixels.data(), int64_t(height), int64_t(width), reader.channels());
 }
 
 void big_endian(std::string& out, uint32_t v) {
@@ -170,14 +237,17 @@ struct Turbo {
   }
   Turbo(const Turbo&) = delete;
   ~Turbo() { jpeg().tjDestroy(handle); }
-  std::string_view trouble() const { return jpeg().tjGetErrorStr2(handle); }
+  std::string_view message() const { return jpeg().tjGetErrorStr2(handle); }
+  /// Bytes between two markers do no harm; every other warning says that something is missing.
+  bool is_harmless() const { return message().find("extraneous bytes") != std::string_view::npos; }
 };
 
 Tensor decode_jpeg(const uint8_t* data, size_t size) {
   const Turbo turbo(jpeg().tjInitDecompress());
-  int width, height, sampling, colours;
-  if (jpeg().tjDecompressHeader3(turbo.handle, data, size, &width, &height, &sampling, &colours))
-    fail("a JPEG: {}", turbo.trouble());
+  int width = 0, height = 0, sampling = 0, colours = 0;
+  if (jpeg().tjDecompressHeader3(turbo.handle, data, size, &width, &height, &sampling, &colours) &&
+      !turbo.is_harmless())
+    fail("a JPEG: {}", turbo.message());
   check_size("JPEG", uint64_t(width), uint64_t(height));
   // Each 8 x 8 pixels have a DC coefficient of a bit at least; twice as many are let through.
   if (uint64_t(width) * uint64_t(height) > uint64_t(size) * 1024 + 65536)
@@ -190,11 +260,9 @@ Tensor decode_jpeg(const uint8_t* data, size_t size) {
     return jpeg().tjDecompress2(turbo.handle, data, size, pixels.data(), width, 0, height, format,
                                 flags | TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) == 0;
   };
-  // Bytes between two markers do no harm; every other warning says that pixels are missing.
   if (!decompress(TJFLAG_STOPONWARNING) &&
-      (turbo.trouble().find("extraneous bytes") == std::string_view::npos ||
-       (!decompress(0) && turbo.trouble().find("extraneous bytes") == std::string_view::npos)))
-    fail("a JPEG: {}", turbo.trouble());
+      (!turbo.is_harmless() || (!decompress(0) && !turbo.is_harmless())))
+    fail("a JPEG: {}", turbo.message());
   if (!four) return planes(pixels.data(), height, width, channels);
   // Such files store the inverse of the inks (Adobe).
   std::vector<uint8_t> rgb(pixels.size() / 4 * 3);
@@ -261,10 +329,10 @@ std::string encode_jpeg(const Tensor& x, int quality) {
       jpeg().tjCompress2(turbo.handle, side_by_side(x).data(), int(x.size(2)), 0, int(x.size(1)),
                          gray ? TJPF_GRAY : TJPF_RGB, &made, &size, gray ? TJSAMP_GRAY : TJSAMP_420,
                          quality, TJFLAG_ACCURATEDCT) == 0;
-  const std::string trouble(good ? "" : turbo.trouble());
+  const std::string message(good ? "" : turbo.message());
   std::string out(reinterpret_cast<const char*>(made), good ? size : 0);
   jpeg().tjFree(made);
-  if (!good) fail("a JPEG: {}", trouble);
+  if (!good) fail("a JPEG: {}", message);
   return out;
 }
 

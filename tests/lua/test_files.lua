@@ -186,6 +186,79 @@ t.test('image: channels convert', function()
   t.raises(function() return (data.image(path, 5)) end, 'channels must be a whole number from 1 to 4')
 end)
 
+--- A PNG whose samples are sample(x, y, channel), in stored blocks: of a colour type and depth, interlaced or not, with
+--- more chunks before the pixels.
+local function png(width, height, kind, depth, interlaced, sample, more)
+  local function big(v) return string.char(bit.band(bit.rshift(v, 24), 255), bit.band(bit.rshift(v, 16), 255),
+    bit.band(bit.rshift(v, 8), 255), bit.band(v, 255)) end
+  local function chunk(name, content)
+    local crc = -1
+    for c in (name .. content):gmatch '.' do
+      crc = bit.bxor(crc, c:byte())
+      for _ = 1, 8 do crc = bit.bxor(bit.rshift(crc, 1), bit.band(crc, 1) == 1 and 0xedb88320 or 0) end
+    end
+    return big(#content) .. name .. content .. big(bit.bnot(crc))
+  end
+  local passes = interlaced and {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4}, {0, 2, 2, 4}, {1, 0, 2, 2},
+    {0, 1, 1, 2}} or {{0, 0, 1, 1}}
+  local channels, rows = ({[0] = 1, [2] = 3, [4] = 2, [6] = 4})[kind], {}
+  for _, pass in ipairs(passes) do
+    for y = pass[2], height - 1, pass[4] do
+      local row = {}
+      for x = pass[1], width - 1, pass[3] do
+        for c = 1, channels do
+          local v = sample(x, y, c)
+          row[#row + 1] = depth == 16 and string.char(math.floor(v / 256), v % 256) or string.char(v)
+        end
+      end
+      if #row > 0 then rows[#rows + 1] = '\0' .. table.concat(row) end
+    end
+  end
+  local raw, a, b = table.concat(rows), 1, 0
+  for c in raw:gmatch '.' do
+    a = (a + c:byte()) % 65521
+    b = (b + a) % 65521
+  end
+  local n = #raw
+  local length = string.char(n % 256, math.floor(n / 256), 255 - n % 256, 255 - math.floor(n / 256))
+  local header = big(width) .. big(height) .. string.char(depth, kind, 0, 0, interlaced and 1 or 0)
+  return '\137PNG\r\n\26\n' .. chunk('IHDR', header) .. (more and chunk(more[1], more[2]) or '') ..
+    chunk('IDAT', '\120\1\1' .. length .. raw .. big(b * 65536 + a)) .. chunk('IEND', '')
+end
+
+t.test('image: every sample of 8 and 16 bits, interlaced or not, whatever gAMA says', function()
+  for kind, channels in pairs{[0] = 1, [2] = 3, [4] = 2, [6] = 4} do
+    for _, depth in ipairs{8, 16} do
+      for _, interlaced in ipairs{false, true} do
+        for _, gamma in ipairs{false, '\0\1\134\160'} do -- 1.0
+          local function sample(x, y, c) return (x * 37 + y * 101 + c * 59) * (depth == 16 and 251 or 1) % 2 ^ depth end
+          local path = write('s.png', png(11, 9, kind, depth, interlaced, sample, gamma and {'gAMA', gamma}))
+          local pixels = data.image(path)
+          t.eq(tostring(pixels.shape), ('(%d, 9, 11)'):format(channels))
+          for c = 1, channels do
+            for y = 0, 8 do
+              for x = 0, 10 do
+                local want = sample(x, y, c)
+                if depth == 16 then want = math.floor(want * 255 / 65535 + 0.5) end
+                local got = pixels[c][y + 1][x + 1]:item()
+                t.eq({kind, depth, interlaced, x, y, got}, {kind, depth, interlaced, x, y, want})
+              end
+            end
+          end
+        end
+      end
+    end
+  end
+end)
+
+t.test('image: bytes between the markers of a JPEG header do no harm', function()
+  local path = data.save_image(folder .. '/m.jpg', mt.linspace(0, 1, 64):view(8, 8))
+  local text = data.text(path)
+  local at = text:find('\255\219', 3, true) -- the quantisation table
+  local stray = write('stray.jpg', text:sub(1, at - 1) .. '\0\0\0\0' .. text:sub(at))
+  assert(mt.equal(data.image(stray), data.image(path)))
+end)
+
 t.test('save_image: what was written is read again', function()
   mt.manual_seed(4)
   for channels = 1, 4 do
