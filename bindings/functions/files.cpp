@@ -72,7 +72,7 @@ class TorchPusher {
     switch (p.kind) {
       case Kind::none: lua_pushnil(L_); break;
       case Kind::boolean: a_.push(p.integer() != 0); break;
-      case Kind::integer: a_.push(p.integer()); break;
+      case Kind::integer: push_whole(a_.L, p.integer()); break;
       case Kind::number: a_.push(p.number()); break;
       case Kind::text: a_.push(p.text()); break;
       case Kind::global: a_.push(torch_name(p)); break;

@@ -31,7 +31,7 @@ auto parsed(const char* operation, const std::string& path, const auto& f) {
 /// The names in order, and a list of columns: tensors and lists of strings.
 int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
-  CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4)};
+  CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4), a.strings(6)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
   const std::vector<CsvColumn> columns = parsed("csv", path, [&](std::string_view text) {
     return parse_csv(text.data(), text.size(), options);
@@ -135,8 +135,8 @@ int read_wav(Args& a) {
 }
 
 const Entry kFormats[] = {
-    {"csv(path, header, delimiter, columns, quotes)", "The names of columns, the columns.",
-     read_csv},
+    {"csv(path, header, delimiter, columns=nil, quotes=true, text=nil)",
+     "The names of columns, the columns.", read_csv},
     {"read(operation, path)", "The bytes of a file, unpacked.",
      bind<[](const std::string& operation, const std::string& path) {
        return read_unpacked(operation.c_str(), path);

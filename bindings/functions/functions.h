@@ -33,6 +33,13 @@ struct NewTensor : NewTensorOptions {
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
+/// A whole number of a file: as the text of its digits where a double would round it.
+inline void push_whole(lua_State* L, int64_t n) {
+  const auto x = double(n);
+  if (x < 0x1p63 && int64_t(x) == n) lua_pushnumber(L, x);
+  else push_text(L, std::to_string(n));
+}
+
 /// A program of compile.cpp.
 const ir::Expression& expression_at(const Args& a, int i);
 /// Argument i of a launch of Lua or CUDA C: a tensor, a number, a boolean, or `other`.

@@ -15,7 +15,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   luaL_checkstack(L, 4, "JSON");
   if (json.as<std::nullptr_t>()) lua_pushvalue(L, null);
   else if (const bool* b = json.as<bool>()) lua_pushboolean(L, *b);
-  else if (const int64_t* n = json.as<int64_t>()) lua_pushnumber(L, double(*n));
+  else if (const int64_t* n = json.as<int64_t>()) push_whole(L, *n);
   else if (const double* x = json.as<double>()) lua_pushnumber(L, *x);
   else if (const std::string* s = json.as<std::string>()) push_text(L, *s);
   else if (const JsonList* list = json.as<JsonList>()) {

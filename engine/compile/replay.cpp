@@ -231,29 +231,24 @@ bool StepReplay::writes(const Tensor& x) const {
   return false;
 }
 
-void StepReplay::hold() {
+void StepReplay::hold(const TensorList& changed) {
   held_.clear(), held_versions_.clear();
   for (const Guard& g : guards_) held_versions_[g.storage()] = g.storage()->version;
-  for (const Change& c : changes_) {
-    Storage* const s = c.now().impl()->storage;
-    held_versions_[s] = s->version;
-  }
-  for (const Guard& g : guards_) held_.push_back(g.wanted ? g.tensor.grad() : Tensor());
+  for (const Tensor& x : changed) held_versions_[x.impl()->storage] = x.impl()->storage->version;
+  for (const Guard& g : guards_) held_.push_back(g.tensor.grad());
   for (Outgoing& o : outgoing_)
     if (o.is_held()) renew(o);
 }
 void StepReplay::restore() {
   for (const auto& [storage, version] : held_versions_) storage->version = version;
   for (size_t k = 0; k < guards_.size(); ++k)
-    if (guards_[k].wanted && guards_[k].tensor.impl()->grad != held_[k].impl())
-      guards_[k].tensor.set_grad(held_[k]);
+    if (guards_[k].tensor.impl()->grad != held_[k].impl()) guards_[k].tensor.set_grad(held_[k]);
   held_.clear();
 }
 
 TensorList StepReplay::leaves() const {
   TensorList list;
-  for (const Guard& g : guards_)
-    if (g.wanted) list.push_back(g.tensor);
+  for (const Guard& g : guards_) list.push_back(g.tensor);
   return list;
 }
 

@@ -38,12 +38,12 @@ class StepReplay {
   TensorList finish();
   /// Tensors from before the step that its verbs write to.
   TensorList changes() const;
-  /// The leaves that it was given: their gradients are compared with the step's.
+  /// The leaves that it was given, whose gradients are compared with the step's.
   TensorList leaves() const;
   /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
   bool writes(const Tensor&) const;
-  /// Keeps the gradients of now and the versions of what changes, and puts them back.
-  void hold();
+  /// Keeps the gradients of now and the versions of tensors that change, and puts them back.
+  void hold(const TensorList& changed);
   void restore();
   struct Facts {
     size_t parts, calls;

@@ -70,7 +70,7 @@ void StepRecorder::keep_grads() {
   for (auto& [impl, leaf] : leaves_) {
     // A gradient that an earlier part set may have been taken away since.
     leaf.set |= impl->grad != leaf.grad.impl();
-    if (leaf.tensor.requires_grad() && leaf.set) grads.push_back({leaf.tensor, leaf.tensor.grad()});
+    if (leaf.set) grads.push_back({leaf.tensor, leaf.tensor.grad()});
   }
 }
 void StepRecorder::resume() {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "engine/io/json.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -79,21 +80,23 @@ class Cells {
     return step();
   }
 
-  /// The same for a cell that is a plain number, "-12.5", of at most 19 digits; else false, and
-  /// nothing is read.
+  /// The same for a cell that is a plain number, "-12.5", of at most 19 digits, and certainly no code; else
+  /// false, and nothing is read.
   bool number(double& value, End& end) {
     const char* const first = at_;
     const bool minus = at_ < end_ && *at_ == '-';
     at_ += minus;
     uint64_t mantissa = 0;
+    const bool zero = end_ - at_ > 1 && *at_ == '0' && unsigned(at_[1] - '0') <= 9;
     const int64_t whole = digits(mantissa);
     const int64_t before = mantissa ? whole : 0;  // zeros in front do not count
     const bool point = at_ < end_ && *at_ == '.';
     at_ += point;
     const int64_t places = point ? digits(mantissa) : 0;
     if (end_ - at_ > 1 && *at_ == '\r' && at_[1] == '\n') ++at_;
-    if (whole + places == 0 || before + places > 19 || whole > 19 ||
-        (at_ < end_ && *at_ != delimiter_ && *at_ != '\n') || !scale(mantissa, places, value))
+    if (zero || (!point && mantissa > uint64_t(1) << 53) || whole + places == 0 ||
+        before + places > 19 || whole > 19 || (at_ < end_ && *at_ != delimiter_ && *at_ != '\n') ||
+        !scale(mantissa, places, value))
       return at_ = first, false;
     if (minus) value = -value;
     return end = step(), true;
@@ -197,6 +200,15 @@ std::vector<int> choose(const Names& names, const Names& wanted) {
   return place;
 }
 
+std::string_view trimmed(std::string_view s);
+/// Whether a number is one by its looks alone, and its digits matter: 00501, 9007199254740993.
+bool is_code(std::string_view s) {
+  s = trimmed(s);
+  if (!s.empty() && (s.front() == '-' || s.front() == '+')) s.remove_prefix(1);
+  if (s.size() > 1 && s[0] == '0' && unsigned(s[1] - '0') <= 9) return true;
+  return s.find_first_not_of("0123456789") == s.npos && !fits_double(s);
+}
+
 std::string_view trimmed(std::string_view s) {
   while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
   while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
@@ -250,8 +262,8 @@ std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
 
 /// Reads the numbers of a piece; a column with something else stays unfinished.
 void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions& options,
-                  const std::vector<double*>& numbers) {
-  piece.numeric.assign(numbers.size(), true);
+                  const std::vector<double*>& numbers, const std::vector<char>& may_be_numeric) {
+  piece.numeric = may_be_numeric;
   std::string_view cell;
   const Cells cells(piece.text, options, piece.line);
   piece.rows = each_cell(cells, place, [&](Cells& at, size_t k, size_t row) {
@@ -262,15 +274,16 @@ void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions&
       fail("more rows than lines");
     if (!at.number(value, end)) {
       end = at.next(cell);
-      if (!parse_number(cell, value)) return piece.numeric[k] = false, end;
+      if (is_code(cell) || !parse_number(cell, value)) return piece.numeric[k] = false, end;
     }
     return numbers[k][piece.row + row] = value, end;
   });
 }
 
 /// The columns of numbers, without data where a cell is none.
-TensorList read_columns(std::vector<Piece>& pieces, size_t n, const std::vector<int>& place,
-                        const CsvOptions& options) {
+TensorList read_columns(std::vector<Piece>& pieces, const std::vector<int>& place,
+                        const CsvOptions& options, const std::vector<char>& may_be_numeric) {
+  const size_t n = may_be_numeric.size();
   const size_t most = pieces.empty() ? 0 : pieces.back().row + pieces.back().most;
   TensorList columns(n);
   std::vector<double*> numbers(n);
@@ -280,7 +293,7 @@ TensorList read_columns(std::vector<Piece>& pieces, size_t n, const std::vector<
   }
   parallel(int64_t(pieces.size()), true, [&](int64_t i) {
     try {
-      read_numbers(pieces[i], place, options, numbers);
+      read_numbers(pieces[i], place, options, numbers, may_be_numeric);
     } catch (const std::exception& e) { pieces[i].error = e.what(); }
   });
   check_interrupt();
@@ -355,9 +368,16 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   // First the numbers. A column that turns out to be none is read again as text.
   std::vector<CsvColumn> columns(n);
   std::vector<Piece> pieces = cut(cells, place);
-  TensorList numbers = read_columns(pieces, n, place, options);
   for (size_t i = 0; i < names.size(); ++i)
     if (place[i] >= 0) columns[place[i]].name = names[i];
+  std::vector<char> may_be_numeric(n, true);
+  for (const std::string& name : options.text) {
+    const auto at = std::ranges::find(columns, name, &CsvColumn::name);
+    if (at == columns.end())
+      fail("it has no column '{}' to be text; its columns are {}", name, fmt::join(names, ", "));
+    may_be_numeric[at - columns.begin()] = false;
+  }
+  TensorList numbers = read_columns(pieces, place, options, may_be_numeric);
   bool all = true;
   for (size_t k = 0; k < n; ++k) {
     columns[k].numbers = numbers[k];

@@ -13,9 +13,11 @@ struct CsvOptions {
   char delimiter = ',';
   bool quotes = true;                // a quotation mark at its front opens a cell's quotes
   std::vector<std::string> columns;  // which, in this order; without a header the names of all
+  std::vector<std::string> text;     // which stay text
 };
 
-/// One column: float64 numbers where every cell is a number or empty (NaN), else text.
+/// One column: float64 numbers where every cell is a number or empty (NaN), else text. A number with a zero in front
+/// (00501) is a code, and so is a whole one that a double would round (beyond 2^53): its column is text.
 struct CsvColumn {
   std::string name;
   Tensor numbers;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -21,9 +22,12 @@ class Builder : public Events {
   bool number_integer(int64_t x) override { return add(x); }
   bool number_unsigned(uint64_t x) override {
     if (x <= uint64_t(INT64_MAX)) return add(int64_t(x));
-    return add(double(x));
+    return number_float(double(x), std::to_string(x));
   }
-  bool number_float(double x, const std::string&) override { return add(x); }
+  bool number_float(double x, const std::string& text) override {
+    if (text.find_first_not_of("-0123456789") == text.npos && !fits_double(text)) return add(text);
+    return add(x);
+  }
   bool string(std::string& text) override { return add(std::move(text)); }
   bool binary(Events::binary_t&) override { return false; }  // JSON has none
   bool start_object(size_t) override {
@@ -102,6 +106,16 @@ std::string json_quoted(std::string_view text) {
     }
   }
   return out += '"';
+}
+
+bool fits_double(std::string_view digits) {
+  const bool minus = digits.starts_with('-');
+  digits.remove_prefix(minus || digits.starts_with('+'));
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  if (digits.size() < 16) return true;
+  double x = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), x);
+  return fmt::format("{:.0f}", x) == digits;
 }
 
 std::string json_number(double x) {

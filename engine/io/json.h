@@ -13,7 +13,8 @@ struct JsonMember;
 using JsonList = std::vector<Json>;
 using JsonObject = std::vector<JsonMember>;  // in the order of the text
 
-/// A value: null, a boolean, an integer that fits 64 bits, another number, a string, a list, an object.
+/// A value: null, a boolean, an integer that fits 64 bits, another number, a string, a list, an object. A longer
+/// integer that a double would round is the string of its digits.
 struct Json {
   std::variant<std::nullptr_t, bool, int64_t, double, std::string, JsonList, JsonObject> value;
   /// The value as a T, or null.
@@ -23,6 +24,9 @@ struct JsonMember {
   std::string key;
   Json value;
 };
+
+/// Whether a double is the whole number that the digits (with a sign or without) write, not its neighbour.
+bool fits_double(std::string_view digits);
 
 constexpr int kJsonDepth = 1000;  // lists and objects inside one another
 

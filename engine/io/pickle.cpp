@@ -1,11 +1,13 @@
 // pickle.cpp -- Python's pickles, read without executing anything: values, and calls of a few known functions
 #include "engine/io/pickle.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <unordered_map>
 
 #include "engine/io/bytes.h"
+#include "engine/io/json.h"
 
 namespace mt {
 namespace {
@@ -107,7 +109,7 @@ class Machine {
   void decimal(std::string_view digits) {
     if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
     int64_t x = 0;
-    read(digits, x) ? integer(x) : real(digits);
+    read(digits, x) ? integer(x) : large(digits);
   }
   void real(std::string_view digits) {
     double x = 0;
@@ -118,14 +120,19 @@ class Machine {
   void longer(uint64_t n) {
     const uint8_t* p = bytes(n);
     const bool negative = n > 0 && (p[n - 1] & 0x80);
-    if (n <= 8) {
+    if (n <= 9) {
       uint64_t v = negative ? ~uint64_t(0) : 0;
-      for (uint64_t i = n; i-- > 0;) v = v << 8 | p[i];
-      return integer(int64_t(v));
+      for (uint64_t i = std::min<uint64_t>(n, 8); i-- > 0;) v = v << 8 | p[i];
+      if (n <= 8) return integer(int64_t(v));
+      if (p[8] == 0) return large(std::to_string(v));
     }
     double x = 0;
     for (uint64_t i = n; i-- > 0;) x = x * 256 + (negative ? uint8_t(~p[i]) : p[i]);
     push(Kind::number, negative ? -x - 1 : x);
+  }
+  void large(std::string_view digits) {
+    if (fits_double(digits)) real(digits);
+    else push(Kind::text, std::string(digits));
   }
   bool number(uint8_t op) {
     switch (op) {

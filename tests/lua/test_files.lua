@@ -30,14 +30,32 @@ t.test('csv: columns of numbers are float64 tensors, others lists', function()
   end
 end)
 
+t.test('csv: codes and whole numbers that a double would round are text; text names more', function()
+  local path = write('codes.csv', 'zip,id,minus,near,x,n\n00501,9007199254740993,-01,9007199254740992,0.5,1\n' ..
+    '"08123",1,-2,3,"-0.25",2\n')
+  local c = data.csv(path)
+  t.eq({c.zip, c.id, c.minus}, {{'00501', '08123'}, {'9007199254740993', '1'}, {'-01', '-2'}})
+  t.eq({c.near:tolist(), c.x:tolist(), c.n:tolist()}, {{9007199254740992, 3}, {0.5, -0.25}, {1, 2}})
+  t.eq({data.csv(path, {text = {'n'}}).n, data.csv(path, {columns = {'n'}, text = {'n'}}).n}, {{'1', '2'}, {'1', '2'}})
+  t.raises(function() data.csv(path, {text = {'m'}}) end, "it has no column 'm' to be text; its columns are zip, id")
+  t.eq(data.csv(data.save_csv(folder .. '/back.csv', {a = {'1', '02'}})).a, {'1', '02'})
+end)
+
+t.test('json: whole numbers that a double would round are the text of their digits', function()
+  local j = data.json(write('large.json', '{"a": 9007199254740993, "b": 9007199254740992, "c": -1234567890123456789,' ..
+    '"d": 18446744073709551615, "e": 100000000000000000000, "f": 123456789012345678901, "g": 1e30, "h": -4}'))
+  t.eq({j.a, j.b, j.c, j.d}, {'9007199254740993', 9007199254740992, '-1234567890123456789', '18446744073709551615'})
+  t.eq({j.e, j.f, j.g, j.h}, {1e20, '123456789012345678901', 1e30, -4})
+end)
+
 t.test('csv: numbers are rounded as strtod does', function()
   local texts = {}
   mt.manual_seed(2)
   for _, x in ipairs(mt.randn({3000}, {dtype = 'float64'}):tolist()) do
     for _, form in ipairs {'%.17g', '%.16f', '%.5f', '%.19f', '%.25f', '%.3e'} do texts[#texts + 1] = form:format(x) end
   end
-  for _, text in ipairs {'0', '-0', '9007199254740993', '18446744073709551615', '99999999999999999999', '1e400',
-    '-1e-400', '1.7976931348623157e308', '4.9e-324', '+1.5', '  7 ', 'inf', '-INF', '12345678', '123456789012345678',
+  for _, text in ipairs {'0', '-0', '9007199254740993.0', '18446744073709551615.', '100000000000000000000', '1e400',
+    '-1e-400', '1.7976931348623157e308', '4.9e-324', '+1.5', '  7 ', 'inf', '-INF', '12345678', '123456789012345678.0',
     '5.', '.25'} do
     texts[#texts + 1] = text
   end

@@ -266,7 +266,7 @@ end
 local function try(self, program, arguments)
   local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
-  parts.step_hold(program.step)
+  parts.step_hold(program.step, changed)
   local done = replay(program)
   local first = done and pack(results_of(program, unpack(arguments, 1, arguments.n)))
   local after, leaves = copies(changed), parts.step_leaves(program.step)

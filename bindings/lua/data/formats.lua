@@ -48,16 +48,18 @@ local function shown_columns(t)
 end
 
 formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', " ..
-  'columns: strings|ints = nil, quotes: bool = true)',
+  'columns: strings|ints = nil, quotes: bool = true, text: strings = nil)',
   'A table of the columns of a CSV file (also .gz) by name, their names in .names: float64 tensors where all cells ' ..
-  'are numbers or empty (NaN), else lists of strings. t[k] is column k. Cells may be quoted, unless quotes=false. ' ..
+  'are numbers or empty (NaN), else lists of strings; numbers with a zero in front (00501) and whole ones that ' ..
+  'float64 would round are text. t[k] is column k. text: names of columns that stay text. Cells may be quoted, ' ..
+  'unless quotes=false. ' ..
   'delimiter: a comma; in a .tsv file a tab. columns: the names or positions of those to read, in this order. ' ..
   "header=false: the first row is data, and columns names them all ('1', '2', .. otherwise).",
-  function(path, header, delimiter, columns, quotes)
+  function(path, header, delimiter, columns, quotes, text)
     if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
     check_delimiter('csv', delimiter)
     local positions = columns and type(columns[1]) == 'number' and columns
-    local names, list = parts.csv(path, header, delimiter, not positions and columns or nil, quotes)
+    local names, list = parts.csv(path, header, delimiter, not positions and columns or nil, quotes, text)
     if positions then names, list = chosen(path, names, list, positions) end
     local result = {names = names}
     for k, name in ipairs(names) do
@@ -107,7 +109,8 @@ formats.text = core.declare('text(path: string)', 'The bytes of a file as a stri
   function(path) return (parts.read('text', path)) end)
 
 formats.json = core.declare('json(path: string, null: bool|number|string|table = nil)',
-  'The value in a JSON file (also .gz): objects and lists are tables, null is nil or what null says.',
+  'The value in a JSON file (also .gz): objects and lists are tables, null is nil or what null says; ' ..
+  'a whole number beyond 2^53 that Lua cannot hold is the text of its digits.',
   function(path, null)
     local fine, value = pcall(core.parse_json, parts.read('json', path), null)
     if fine then return value end

@@ -239,7 +239,8 @@ save.load = core.declare('load(path: string)',
   'What mt.save wrote. A safetensors file of another program comes as a table by name, as npz does; a file of ' ..
   "torch.save (.pt, .pth) as what was saved, if that was tensors, state dicts, lists, numbers and text: nothing is " ..
   'executed, and a name of anything else is an error. Dictionaries and lists are tables, None is nil, keys and ' ..
-  'numbers stay as they are (from 0). Tensors are on the CPU.',
+  'numbers stay as they are (from 0); a whole number beyond 2^53 that Lua cannot hold is the text of its digits. ' ..
+  'Tensors are on the CPU.',
   function(path)
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
