@@ -39,7 +39,11 @@ add_test(NAME nightly.fused COMMAND mtorch tests/lua/test_random_fused.lua 10000
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 add_test(NAME nightly.steps COMMAND mtorch tests/lua/test_random_steps.lua 20000 today
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
-set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps PROPERTIES LABELS nightly TIMEOUT 7200)
+# What workers are sent, in processes that compile other loops each.
+add_test(NAME nightly.worker_setups COMMAND mtorch tests/lua/test_worker_setups.lua 24
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
+set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups PROPERTIES
+  LABELS nightly TIMEOUT 7200)
 
 file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
 foreach(script ${lua_tests})

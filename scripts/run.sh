@@ -12,12 +12,12 @@
 set -eu
 
 # Packages of Debian 12 and 13; Ubuntu has the same names.
-core='g++ cmake ninja-build pkg-config libopenblas-openmp-dev libluajit-5.1-dev libfmt-dev
+core='g++ cmake ninja-build pkg-config libopenblas-openmp-dev libluajit2-5.1-dev libfmt-dev
       libcli11-dev nlohmann-json3-dev libedit-dev zlib1g-dev libzip-dev libpng-dev libturbojpeg0-dev
       libcurl4-openssl-dev librandom123-dev libxbyak-dev'
 tests='catch2'
-elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), LuaJIT 2.1, fmt,
-CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
+elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), LuaJIT 2.1
+(of 2023 or later), fmt, CLI11, nlohmann-json, libedit, zlib, libzip, libpng, libjpeg-turbo, libcurl, Random123,
 xbyak; Catch2 2 or 3 for the tests'
 
 # Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster
@@ -43,8 +43,9 @@ terminal() { [ -t 2 ] && [ "${TERM:-dumb}" != dumb ]; }
 # Prints those of the packages $@ that are not here; a tool from elsewhere counts as its package.
 missing() {
   # shellcheck disable=SC2016  # the names in ${} are dpkg's
-  here=$(dpkg-query -W -f='<${Package} ${db:Status-Status}>' "$@" 2>/dev/null || :)
+  here=$(dpkg-query -W -f='<${Package} ${db:Status-Status}>' "$@" libluajit-5.1-dev 2>/dev/null || :)
   for package; do
+    if [ "$package" = libluajit2-5.1-dev ]; then package=$(luajit); fi
     case $here in *"<$package installed>"*) continue ;; esac
     case $package in
       g++ | cmake | pkg-config | valgrind) tool=$package ;;
@@ -54,6 +55,21 @@ missing() {
     if [ -n "$tool" ] && command -v "$tool" >/dev/null; then continue; fi
     printf '%s ' "$package"
   done
+}
+
+# The package of LuaJIT. Debian 12's libluajit-5.1-dev is of March 2022 and compiles some loops wrongly: there
+# libluajit2-5.1-dev, OpenResty's branch, takes its place, unless more would be removed or someone would be asked.
+luajit() {
+  # shellcheck disable=SC2016
+  version=$(dpkg-query -W -f='${db:Status-Status} ${Version}' libluajit-5.1-dev 2>/dev/null | sed -n 's/^installed //p')
+  date=$(printf '%s\n' "$version" | sed -n 's/.*\(20[0-9]\{6\}\).*/\1/p')
+  if [ "${date:-0}" -lt 20221207 ] && { [ -z "$version" ] || [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; } &&
+    plan=$(apt-get -s install libluajit2-5.1-dev 2>/dev/null) &&
+    ! printf '%s\n' "$plan" | grep '^Remv ' | grep -qv '^Remv libluajit-5\.1-'; then
+    echo libluajit2-5.1-dev
+  else
+    echo libluajit-5.1-dev
+  fi
 }
 
 as_root() {
@@ -95,12 +111,16 @@ ensure() {
       sudo -v || cannot_install "sudo refuses"
     fi
   fi
-  # shellcheck disable=SC2086  # a list of names
-  set -- $wanted
   log=$(mktemp)
-  say "installing $# packages: $wanted"
   fresh=no
-  if ! apt-get -s install "$@" >/dev/null 2>&1; then apt_update && fresh=yes; fi
+  # shellcheck disable=SC2086  # a list of names
+  if ! apt-get -s install $wanted >/dev/null 2>&1; then
+    apt_update && fresh=yes
+    wanted=$(missing "$@") # which package of LuaJIT there is, is known now
+  fi
+  # shellcheck disable=SC2086
+  set -- $wanted
+  say "installing $# packages: $*"
   until apt install --no-install-recommends "$@"; do
     if [ $fresh = yes ]; then
       tail -n 40 "$log" >&2

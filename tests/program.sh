@@ -429,6 +429,7 @@ unset MTORCH_ISA # the nightly run sets it
 run '' doctor && is 'doctor' "$status" 0
 is 'doctor to a pipe' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
 has 'doctor names the instruction set' out avx
+is "doctor names LuaJIT's branch" "$(grep -c '^lua .* LuaJIT 2.*branch' out)" 1
 if grep -q '^flags.* avx512_vbmi2' /proc/cpuinfo; then best=avx512; else best=avx2; fi
 for isa in base avx2 $best; do
   MTORCH_ISA=$isa run '' doctor

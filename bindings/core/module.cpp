@@ -15,6 +15,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "bindings/core/luajit.h"
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
@@ -347,8 +348,15 @@ int load_embedded(lua_State* L) {
     lua_pop(L, 1);
     if (luaL_loadbuffer(L, e.source, e.source_size, e.chunk) != 0) return lua_error(L);
   }
+  keep_loops_interpreted(L);
   lua_pushstring(L, e.name);
   lua_call(L, 1, 1);
+  return 1;
+}
+
+int prepared(lua_State* L) {  // a module's function, as load_embedded calls it
+  lua_settop(L, 1);
+  keep_loops_interpreted(L);
   return 1;
 }
 
@@ -365,7 +373,8 @@ int find_embedded(lua_State* L) {
 }
 
 // Finds mtorch.a.b in FOLDER/a/b.lua or FOLDER/a/b/init.lua, before the embedded modules.
-constexpr char kFromFolder[] = R"lua(local folder, preloaded = ..., package.loaders[1]
+constexpr char kFromFolder[] = R"lua(local folder, prepare = ...
+local preloaded = package.loaders[1]
 package.loaders[1] = function(name)
   local path = name:match('^mtorch%.(.+)$')
   if not path then return preloaded(name) end
@@ -375,7 +384,7 @@ package.loaders[1] = function(name)
     if file then
       local text = file:read('*a')
       file:close()
-      return assert(loadstring(text, '@mtorch/' .. inner))
+      return prepare(assert(loadstring(text, '@mtorch/' .. inner)))
     end
   end
   return preloaded(name)
@@ -387,7 +396,8 @@ void preload(lua_State* L) {
   if (const char* folder = std::getenv("MTORCH_LUA"); folder && *folder) {
     if (luaL_loadstring(L, kFromFolder) != 0) lua_error(L);
     lua_pushstring(L, folder);
-    lua_call(L, 1, 0);
+    lua_pushcfunction(L, prepared);
+    lua_call(L, 2, 0);
   }
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");

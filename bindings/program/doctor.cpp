@@ -6,6 +6,7 @@
 #include <string>
 
 #include <lua.hpp>
+#include "bindings/core/luajit.h"
 #include "bindings/program/program.h"
 #include "engine/core/device.h"
 #include "engine/gpu/nvrtc.h"
@@ -52,11 +53,23 @@ void onednn_row() {
                   library->path));
 }
 
+void lua_row() {
+  lua_State* const L = luaL_newstate();
+  luaL_openlibs(L);
+  const lua::LuaJit found = lua::luajit_of(L);
+  lua_close(L);
+  row("lua", !found.old, found.name + (*MT_LUAJIT_DATE ? " of " MT_LUAJIT_DATE : ""),
+      fmt::format(
+          "it {}; mtorch's own stay interpreted, yours do not: apt-get install libluajit2-5.1-dev, and build "
+          "mtorch again",
+          lua::kOldLuaJit));
+}
+
 }  // namespace
 
 int doctor() {
   say(stdout, "mtorch {}\n", MT_VERSION);
-  row("lua", true, LUAJIT_VERSION);
+  lua_row();
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
   blas();
