@@ -50,14 +50,19 @@ void set_entry(lua_State* L, const char* key, int id, int index) {
   lua_pop(L, 1);
 }
 
-/// Pushes the userdata's environment, made ours on first use.
-void push_environment(lua_State* L, int owner) {
+/// Pushes the userdata's environment if it is ours.
+bool push_own_environment(lua_State* L, int owner) {
   lua_getfenv(L, owner);
   lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
   lua_rawget(L, -2);
   const bool own = lua_toboolean(L, -1);
   lua_pop(L, own ? 1 : 2);
-  if (own) return;
+  return own;
+}
+
+/// Pushes the userdata's environment, made ours on first use.
+void push_environment(lua_State* L, int owner) {
+  if (push_own_environment(L, owner)) return;
   lua_newtable(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
   lua_pushboolean(L, 1);
@@ -73,8 +78,8 @@ const Tensor* tensor_left(lua_State* L, int i) {
   } catch (const Error&) { return nullptr; }
 }
 
-/// Appends tensors that the value at `from` leads to (upvalues, fields) to the table at `list`, the
-/// nearest first; only so many values are looked at.
+/// Appends tensors that the value at `from` leads to (upvalues, fields, functions that tensors keep) to the
+/// table at `list`, the nearest first; only so many values are looked at.
 void register_tensors(lua_State* L, int from, int list) {
   constexpr int kMost = 400;
   std::unordered_set<const void*> met;
@@ -100,6 +105,7 @@ void register_tensors(lua_State* L, int from, int list) {
     } else if (tensor_left(L, at)) {
       lua_pushvalue(L, at);
       lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
+      if (push_own_environment(L, at)) meet();
     }
     lua_settop(L, queue);
   }

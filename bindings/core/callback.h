@@ -27,7 +27,7 @@ class Callback : public std::enable_shared_from_this<Callback> {
   ~Callback();
   /// Pushes the function; false where it is gone.
   bool push(lua_State* L) const;
-  /// From now on it is kept as long as something leads to this node or checkpoint.
+  /// From now on it is kept as long as something leads to this node or checkpoint, which owns it.
   void keep_for(const void* holder);
   /// Keeps it in the registry: something else leads to its tensor's node.
   void hold();

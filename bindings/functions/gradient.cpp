@@ -183,6 +183,10 @@ int custom_body(Args& a) {
     results = record_function(name, inputs, outputs, plain, saved, [=](const TensorList& g) {
       return call_backward(*callback, name, n, at, g);
     });
+    // All results lead to one node, which keeps the function.
+    const auto recorded =
+        std::ranges::find_if(results, [](const Tensor& y) { return y.impl()->node; });
+    if (recorded != results.end()) callback->keep_for(recorded->impl()->node->input(0).node.get());
   }
   return a.push(results);
 }

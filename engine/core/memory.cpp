@@ -90,6 +90,10 @@ SizeClass class_of(size_t bytes) {
 
 }  // namespace
 
+// So many blocks of a class more than a thread took may it keep: those that came from other threads, as a loader's
+// batches do, would fill its lists, and their own threads find nothing in theirs.
+constexpr int64_t kForeign = 16;
+
 /// Freed blocks of this thread, by size class. Those below kHuge and the others have kMostCached each,
 /// so that a large tensor that was freed does not send every small one to the system's allocator.
 struct FreeList {
@@ -100,6 +104,7 @@ struct FreeList {
     Link* head[kClasses + 1] = {};
     Link *batch[kClasses + 1] = {}, *batch_end[kClasses + 1] = {};  // in the order of being freed
     int64_t taken[kClasses + 1] = {};  // `allocated` when a block was last taken
+    int64_t out[kClasses + 1] = {};  // blocks that were taken here, less those that were kept here
   };
   static const Lists none;
   // Not in the thread's own memory, of which a library that is opened late (mtorch.so) gets little:
@@ -127,12 +132,14 @@ struct FreeList {
     if (c.index <= kClasses && lists->head[c.index]) {
       kept(c) -= int64_t(c.bytes);
       lists->taken[c.index] = allocated;
+      ++lists->out[c.index];
       Link* const block = lists->head[c.index];
       lists->head[c.index] = block->next;
       for (int line = 0; line < 5; ++line)  // of the block for the next call
         __builtin_prefetch(reinterpret_cast<const char*>(block->next) + 64 * line, 1);
       return block;
     }
+    if (c.index <= kClasses && lists != &none) ++lists->out[c.index];
     return fresh((c.bytes + 63) / 64 * 64);
   }
   /// Whether a freed block stays here where kMostCached is reached. Small ones do in the place of those of
@@ -142,7 +149,7 @@ struct FreeList {
   [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
     if (c.bytes < kHuge) {
       const int large = class_of(kHuge).index;
-      auto& [head, batch, batch_end, taken] = *lists;
+      auto& [head, batch, batch_end, taken, out] = *lists;
       for (more += kMostCached / 8; more > 0;) {
         int oldest = c.index;
         for (int i = 0; i < large; ++i)
@@ -171,12 +178,14 @@ struct FreeList {
   }
   bool keeps(void* block, SizeClass c) {
     const int64_t more = kept(c) + int64_t(c.bytes) - kMostCached;
-    return !closed && (lists != &none || make_lists()) && (more <= 0 || keeps_more(block, c, more));
+    return !closed && (lists != &none || make_lists()) && lists->out[c.index] > -kForeign &&
+           (more <= 0 || keeps_more(block, c, more));
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
     if (c.index > kClasses || !keeps(block, c)) return std::free(block);
     Link* link = static_cast<Link*>(block);
+    --lists->out[c.index];
     kept(c) += int64_t(c.bytes);
     if (batching) {
       link->next = nullptr;
@@ -188,7 +197,7 @@ struct FreeList {
     lists->head[c.index] = link;
   }
   void end_batch() {
-    auto& [head, batch, batch_end, taken] = *lists;
+    auto& [head, batch, batch_end, taken, out] = *lists;
     for (int i = 0; i <= kClasses; ++i)
       if (batch[i]) batch_end[i]->next = head[i], head[i] = std::exchange(batch[i], nullptr);
   }

@@ -253,6 +253,19 @@ test('circles through hooks, recompute and gradients are garbage', function()
     local y
     y = mt.recompute(function(x) return y and x:exp() or x:exp() end, w)
   end)
+  circles(function() -- each of three functions keeps the last result, and with it the functions of the others
+    local y = w
+    for _ = 1, 3 do y = mt.recompute(function(x) return y and x:exp() or x:exp() end, y) end
+  end)
+  circles(function()
+    local y, z = w, nil
+    for _ = 1, 3 do
+      local double = mt.Function{forward = function(_, x) return x * 2, x * 3 end,
+        backward = function(_, g) return y and g * 2 end}
+      y, z = double(y)
+    end
+    y = y + z
+  end)
   circles(function()
     local a, b = mt.zeros(1000), mt.zeros(1000)
     a.grad, b.grad = b, a
@@ -290,6 +303,18 @@ test('what a circle leads to lives as long as something else leads to it', funct
     mt.grad(kept:sum(), w)
     eq(calls, 1)
   end
+  -- A function whose other result alone is held.
+  local function second_of()
+    local y, z
+    local double = mt.Function{forward = function(_, x) return x * 2, x * 3 end,
+      backward = function(_, g, h) return y and z and g * 2 + h * 3 end}
+    y, z = double(w)
+    return z
+  end
+  local z = second_of()
+  settled()
+  settled()
+  is(mt.grad(z:sum(), w), {3, 3})
   -- A gradient with a graph, held through its tensor alone.
   local v = leaf{1, 2}
   v:exp():sum():backward{create_graph = true}

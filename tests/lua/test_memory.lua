@@ -57,6 +57,23 @@ test('the same beside 200,000 tables', function()
   eq(#heap, 200000)
 end)
 
+-- What one thread allocates and another frees must not fill the lists of the second.
+test('batches that workers make leave nothing behind', function()
+  if os.getenv 'MTORCH_SANITIZED' then return end
+  local loader = mt.data.DataLoader(mt.data.TensorDataset(mt.ones({8, 3}, {device = 'cpu'}), mt.range(1, 8)),
+    {batch_size = 4, workers = 2})
+  local function epochs(n)
+    for _ = 1, n do
+      for x in loader:iter() do assert(x:size(1) == 4) end
+    end
+    collect()
+    return status 'VmRSS'
+  end
+  local before = epochs(500)
+  local grown = (epochs(2500) - before) / mebibyte
+  assert(grown < 1, ('%.1f MiB more after 2500 epochs'):format(grown))
+end)
+
 test('live bytes count storages, not views', function()
   collect()
   local live = memory()
