@@ -106,6 +106,26 @@ t.test('several runs stand in the same charts; mt.report takes them too', functi
   t.raises(function() mt.report{path = path, filters = nn.Linear(2, 2)} end, 'no weights that are pictures')
 end)
 
+t.test('a long run is kept in little: extremes, gaps, the last value, the ends of the table', function()
+  local report, n = mt.Report{path = path}, 100000
+  for i = 1, n do
+    report:scalar('loss', i == 777 and 50 or i == 60001 and -50 or i == 40000 and 0 / 0 or i / n)
+    if i % 50 == 0 then report:row{step = i} end
+  end
+  local s = report.state.charts.loss[1]
+  local low, high, gaps = math.huge, -math.huge, 0
+  for i, v in ipairs(s.y) do
+    if v ~= v then gaps = gaps + 1 else low, high = math.min(low, v), math.max(high, v) end
+    assert(i == 1 or s.x[i] > s.x[i - 1] and s.x[i] < s.x[i - 1] + 65)
+  end
+  t.eq({low, high, gaps, s.x[#s.x], s.y[#s.y]}, {-50, 50, 1, n, 1})
+  assert(s.x[1] < 50 and #s.y > 4000 and #s.y < 8200 and #s.y == #s.x and #report.state.rows <= 500)
+  report:finish()
+  local html = read(path)
+  t.eq(html:match '>(%d+ more rows)<', '1940 more rows')
+  t.eq({count(html, '>1500<'), count(html, '>1550<'), count(html, '>98500<'), count(html, '>98550<')}, {1, 0, 0, 1})
+end)
+
 t.test('without a path nothing is done', function()
   local report = mt.Report{report = '', live = false}
   t.eq(report.on, false)

@@ -144,7 +144,7 @@ local function sections(args, tiles)
     section(out, 'Surface', parts.card((plot.svg_contour(args.surface, how))))
   end
   section(out, 'Figures', figure_cards(args.figures or {}, budget))
-  if args.table then section(out, 'Results', parts.rows(args.table)) end
+  if args.table then section(out, 'Results', parts.rows(args.table, args.dropped_rows)) end
   if args.confusion then section(out, 'Confusion', pictures().confusion(args.confusion)) end
   if args.images then section(out, 'Pictures', pictures().images(args.images)) end
   if args.filters then section(out, 'Filters', pictures().filters(args.filters)) end

@@ -35,16 +35,16 @@ end
 
 function parts.card(content) return '<div class="card">' .. content .. '</div>' end
 
--- A table in a card. `rows` are HTML rows; a long table keeps its first and last ones.
-function parts.table_card(head, rows)
+-- A table in a card. `rows` are HTML rows; a long table keeps its first and last ones. So many as `dropped` were
+-- left out of its middle before.
+function parts.table_card(head, rows, dropped)
   local out = {'<table>', head and '<thead>' .. head .. '</thead>' or '', '<tbody>'}
-  local left_out = #rows - most_rows
+  local left_out = #rows - most_rows + (dropped or 0)
   for i = 1, #rows do
-    if left_out <= 0 or i <= most_rows / 2 or i > #rows - most_rows / 2 then
-      out[#out + 1] = rows[i]
-    elseif i == most_rows / 2 + 1 then
+    if left_out > 0 and i == most_rows / 2 + 1 then
       out[#out + 1] = ('<tr class="cut"><td colspan="99">%d more rows</td></tr>'):format(left_out)
     end
+    if left_out <= 0 or i <= most_rows / 2 or i > #rows - most_rows / 2 then out[#out + 1] = rows[i] end
   end
   out[#out + 1] = '</tbody></table>'
   return parts.card(concat(out, '\n'))
@@ -143,8 +143,15 @@ end
 
 -- Rows ------------------------------------------------------------------------------------------
 
+-- Drops rows out of the middle of a list, which a table does not show; returns how many.
+function parts.drop_middle(rows)
+  local dropped = math.max(0, #rows - most_rows)
+  for i = most_rows / 2 + 1, #rows do rows[i] = rows[i + dropped] end
+  return dropped
+end
+
 -- Rows are lists, the first of which is the head, or records {name = value}.
-function parts.rows(data)
+function parts.rows(data, dropped)
   data = parts.need_table('report: table', util.plain(data), 'rows')
   for i = 1, #data do
     parts.need_table(('report: table[%d]'):format(i), data[i], 'a row: a list, or a table {name = value}')
@@ -170,7 +177,7 @@ function parts.rows(data)
     for c = 1, #head do cells[c] = cell('td', row[c] == nil and '' or row[c], row[c]) end
     html[i] = '<tr>' .. concat(cells) .. '</tr>'
   end
-  return parts.table_card('<tr>' .. concat(heads) .. '</tr>', html)
+  return parts.table_card('<tr>' .. concat(heads) .. '</tr>', html, dropped)
 end
 
 -- Text --------------------------------------------------------------------------------------------

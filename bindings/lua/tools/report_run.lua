@@ -10,6 +10,8 @@ local least_between = 1       -- seconds between two pages of a browser,
 local least_between_files = 10 -- and between two files
 local share = 50              -- a page may take one part in so many of the time
 local usual_port = 8420
+local most_values = 8192 -- of a series, as it is kept; a chart shows fewer
+local most_rows = 500
 
 local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
 
@@ -38,7 +40,7 @@ local function page(self)
   local state, args = self.state, {}
   for key, value in pairs(state.args) do args[key] = value end
   args.curves = #state.names > 0 and charts(state) or nil
-  args.table = state.rows[1] and state.rows or nil
+  args.table, args.dropped_rows = state.rows[1] and state.rows or nil, state.dropped_rows
   args.images, args.figures = state.pictures[1] and state.pictures or nil, {}
   for i, figure in ipairs(state.figures) do args.figures[i] = figure end
   args.timing = next(state.times) and state.times or nil
@@ -82,7 +84,7 @@ local function series_of(self, name)
   local chart, inner = name:match('^(.-)/(.*)$')
   chart = chart or name
   local label = self.name and (inner and self.name .. ' ' .. inner or self.name) or inner or name
-  found = {x = {}, y = {}, label = label, named = self.name or inner}
+  found = {x = {}, y = {}, pairs = 0, width = 2, label = label, named = self.name or inner}
   if not state.charts[chart] then
     state.charts[chart] = {}
     table.insert(state.names, chart)
@@ -92,12 +94,39 @@ local function series_of(self, name)
   return found
 end
 
+-- Of the values from..to of a series two stay, at `at`: the lowest and the highest, which a chart shows. NaN, a gap,
+-- is the lowest.
+local function keep_extremes(s, from, to, at)
+  local x, y, low, high = s.x, s.y, from, from
+  for i = from + 1, to do
+    if y[low] == y[low] and not (y[i] >= y[low]) then low = i end
+    if y[high] ~= y[high] or y[i] > y[high] then high = i end
+  end
+  if low == high then high = low == to and from or to end
+  low, high = math.min(low, high), math.max(low, high)
+  x[at], y[at], x[at + 1], y[at + 1] = x[low], y[low], x[high], y[high]
+end
+
+-- Keeps a long series short: pairs of extremes, each of `width` values, then fewer than that as they came.
+local function shorten(s)
+  local n = #s.y
+  if s.pairs + s.width > n then return end
+  if s.width > 2 then keep_extremes(s, s.pairs + 1, n, s.pairs + 1) end
+  s.pairs = s.pairs + 2
+  if s.pairs >= most_values then
+    for k = 1, s.pairs / 4 do keep_extremes(s, 4 * k - 3, 4 * k, 2 * k - 1) end
+    s.pairs, s.width = s.pairs / 2, s.width * 2
+  end
+  for i = s.pairs + 1, n do s.x[i], s.y[i] = nil, nil end
+end
+
 local function add_value(self, op, name, value, step)
   local number = type(value) == 'number' and value or util.scalar(value)
   if type(number) ~= 'number' then
     core.fail("%s: '%s' is %s, expected a number or a tensor of one element", op, name, core.describe(value))
   end
   local s = series_of(self, name)
+  shorten(s)
   local n = #s.y + 1
   s.x[n], s.y[n] = step or (s.x[n - 1] or 0) + 1, number
 end
@@ -134,7 +163,11 @@ adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', functio
   local row = {}
   for key, value in pairs(record) do row[tostring(key)] = util.scalar(value) end
   if self.name then row.run = self.name end
-  table.insert(self.state.rows, row)
+  local state = self.state
+  table.insert(state.rows, row)
+  if #state.rows > most_rows then
+    state.dropped_rows = (state.dropped_rows or 0) + require('mtorch.tools.report_parts').drop_middle(state.rows)
+  end
 end)
 
 adds('timing(name: string, seconds: number)', 'One more duration of that name: median, mean and a graph are shown.',
