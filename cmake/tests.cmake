@@ -42,8 +42,10 @@ add_test(NAME nightly.steps COMMAND mtorch tests/lua/test_random_steps.lua 20000
 # What workers are sent, in processes that compile other loops each.
 add_test(NAME nightly.worker_setups COMMAND mtorch tests/lua/test_worker_setups.lua 24
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
-set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups PROPERTIES
-  LABELS nightly TIMEOUT 7200)
+# Ten minutes of training with all that keeps something: memory stays flat.
+add_test(NAME nightly.soak COMMAND mtorch tests/soak.lua 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
+set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups nightly.soak
+  PROPERTIES LABELS nightly TIMEOUT 7200)
 
 file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
 foreach(script ${lua_tests})
@@ -69,6 +71,24 @@ foreach(name conv conv_shapes)
 endforeach()
 
 set_property(TEST lua.reference APPEND PROPERTY ENVIRONMENT MTORCH_STUBS=${stubs})
+
+# Nightly all of them interpreted, with loops compiled at once, and with the order of pairs shuffled.
+foreach(script ${lua_tests})
+  get_filename_component(name ${script} NAME_WE)
+  string(REPLACE "test_" "" name ${name})
+  get_test_property(lua.${name} ENVIRONMENT environment)
+  foreach(way interpreted hot shuffled)
+    add_test(NAME ${way}.${name} COMMAND mtorch tests/variant.lua ${way} ${script} CONFIGURATIONS nightly
+      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${way}.${name} PROPERTIES LABELS nightly TIMEOUT 7200)
+    if(way STREQUAL shuffled AND name STREQUAL compile_notices)  # its steps call pairs themselves
+      set_tests_properties(${way}.${name} PROPERTIES DISABLED ON)
+    endif()
+    if(environment)
+      set_tests_properties(${way}.${name} PROPERTIES ENVIRONMENT "${environment}")
+    endif()
+  endforeach()
+endforeach()
 
 # Products and convolutions by the emulation's own cuBLAS.
 foreach(name conv cublas half product)
