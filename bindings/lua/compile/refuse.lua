@@ -1,5 +1,6 @@
 -- refuse.lua -- what a traced function cannot call, and LuaJIT's errors in words for the function's author
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 
 local refuse = {}
 local instead = 'a fixed number of steps and if, or a grid kernel (mt.kernel)'
@@ -8,15 +9,15 @@ refuse.no_text = 'an element cannot be made text while the function is compiled;
 
 -- ---- Lua's own functions -----------------------------------------------------------------------------
 
-local names = {} -- a function -> what it is called
+local names = {} -- a function -> what it is called; of several names the last in order: load is loadstring
 for _, library in ipairs{'coroutine', 'debug', 'ffi', 'io', 'jit', 'os', 'package', 'string', 'table', 'bit', 'math'} do
   local t = _G[library] or package.loaded[library] or {}
-  for key, value in pairs(t) do
-    if type(value) == 'function' then names[value] = library .. '.' .. key end
+  for _, key in ipairs(util.sorted_keys(t)) do
+    if type(t[key]) == 'function' then names[t[key]] = library .. '.' .. key end
   end
 end
-for key, value in pairs(_G) do
-  if type(value) == 'function' then names[value] = key end
+for _, key in ipairs(util.sorted_keys(_G)) do
+  if type(_G[key]) == 'function' then names[_G[key]] = key end
 end
 --- The name of one of Lua's own functions, or nil.
 function refuse.name_of(f) return names[f] end
