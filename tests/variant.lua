@@ -19,8 +19,9 @@ local function shuffled_next(seed)
     return ranks[key]
   end
   return function(t, key)
+    if type(t) ~= 'table' then return real(t, key) end
     local order = orders[t]
-    if key == nil then
+    if key == nil or not order then
       order = {keys = {}, places = {}}
       for k in real, t do order.keys[#order.keys + 1] = k end
       table.sort(order.keys, function(a, b) return rank(a) < rank(b) end)
@@ -43,8 +44,12 @@ elseif way == 'hot' then jit.opt.start('hotloop=2', 'hotexit=2')
 elseif way == 'shuffled' then
   local seed = tonumber(os.getenv 'SEED') or os.time() % 100000
   print('SEED=' .. seed)
-  next = shuffled_next(seed) -- luacheck: ignore 121
-  pairs = function(t) return next, t end -- luacheck: ignore 121
+  local shuffled, real_pairs = shuffled_next(seed), pairs
+  next = shuffled -- luacheck: ignore 121
+  pairs = function(t) -- luacheck: ignore 121
+    real_pairs(t) -- refuses what is no table
+    return shuffled, t
+  end
 else error('variant.lua: no way ' .. tostring(way)) end
 package.path = script:match('^(.*/)') .. '?.lua;' .. package.path
 arg = {[-1] = arg[-1], [0] = script}

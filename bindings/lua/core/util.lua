@@ -25,6 +25,13 @@ function util.sorted_keys(t)
   return keys
 end
 
+--- Whether a table has its elements from 1 to #t alone.
+function util.is_list(t)
+  local n = 0
+  for _ in pairs(t) do n = n + 1 end
+  return n == #t
+end
+
 local function field(object, name) return object[name] end
 
 --- A tensor (anything with `:tolist()`) as numbers or nested lists; other values unchanged.

@@ -45,7 +45,7 @@ local line_options = {x = true, y = true, label = true, labels = true, title = t
 local function named_chart(name, value)
   local list = need_table('report: curves.' .. name, util.plain(value),
     'a list of numbers or a table of arguments for plot.line')
-  if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and next(list, #list) == nil then
+  if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and util.is_list(list) then
     return {y = list, title = name}
   end
   local chart, series = {title = name}, {}

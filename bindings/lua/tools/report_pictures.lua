@@ -13,7 +13,7 @@ local most_tiles = 64
 local function drawn(x)
   local args = {}
   if type(x) == 'table' and not getmetatable(x) and x[1] ~= nil and
-    (mt.is_tensor(x[1]) or type(x[1]) == 'table') and type(next(x, #x)) == 'string' then
+    (mt.is_tensor(x[1]) or type(x[1]) == 'table') and not util.is_list(x) then
     for key, value in pairs(x) do args[key] = value end
   else
     args[1] = x
