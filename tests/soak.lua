@@ -58,10 +58,9 @@ while time() - began < minutes * 60 do
       h = mt.recompute(function(v) return h and v:tanh() or v:tanh() end, net(input))
       h:sum():backward()
     end
-    report:scalar('loss/step', sum)
+    report:scalars{['loss/step'] = sum, rate = opt.param_groups[1].lr}
   end
   sched:step()
-  report:scalars({['loss/epoch'] = sum, rate = opt.param_groups[1].lr}, epoch)
   report:row{epoch = epoch % 100, loss = sum}
   if has 'checkpoints' and epoch % 5 == 0 then
     local path = folder .. '/state.pt'

@@ -115,24 +115,25 @@ std::string forward_of(lua_State* L) {
   return text;
 }
 
-/// ".fc", "[2]": under which key the table at `parent` holds the one at `child`; "" where it does not.
-/// A list of modules in between is passed, ".layers[1]".
+/// ".fc", "[2]": under which key the table at `parent` holds the one at `child`, the shortest of several; "" where
+/// it does not. A list of modules in between is passed, ".layers[1]".
 std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
   std::string found;
-  lua_pushnil(L);
-  while (found.empty() && lua_next(L, parent)) {
+  const auto meet = [&](const std::string& key) {
+    if (found.empty() || std::pair(key.size(), key) < std::pair(found.size(), found)) found = key;
+  };
+  for (lua_pushnil(L); lua_next(L, parent); lua_pop(L, 1)) {
     const std::string key =
         lua_type(L, -2) == LUA_TNUMBER   ? fmt::format("[{}]", lua_tonumber(L, -2))
         : lua_type(L, -2) == LUA_TSTRING ? fmt::format(".{}", lua_tostring(L, -2))
                                          : "";
     const bool own = key.compare(0, 3, ".__") != 0;
     if (own && lua_rawequal(L, -1, child)) {
-      found = key;
+      meet(key);
     } else if (own && lists && lua_istable(L, -1) && lua_checkstack(L, 8)) {
       const std::string inner = key_of(L, lua_gettop(L), child, false);
-      if (!inner.empty()) found = key + inner;
+      if (!inner.empty()) meet(key + inner);
     }
-    lua_pop(L, found.empty() ? 1 : 2);
   }
   return found;
 }

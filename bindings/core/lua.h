@@ -6,6 +6,7 @@
 #pragma once
 #include <lua.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <span>
@@ -250,10 +251,18 @@ void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
 std::string describe(lua_State* L, int index);
-/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`.
+/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`, in their order.
 void each_named(lua_State* L, int index, const auto& f) {
+  std::vector<std::string> keys;
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
-    if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
+    if (lua_type(L, -2) == LUA_TSTRING) keys.emplace_back(lua_tostring(L, -2));
+  std::ranges::sort(keys);
+  for (const std::string& key : keys) {
+    lua_pushlstring(L, key.data(), key.size());
+    lua_rawget(L, index);
+    f(key);
+    lua_pop(L, 1);
+  }
 }
 /// Calls f(k), with the value on top of the stack, for each entry 1..n of the list at `index`.
 void each_entry(lua_State* L, int index, const auto& f) {

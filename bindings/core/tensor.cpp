@@ -44,16 +44,20 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
 
 void check_keys(lua_State* L, int index, int64_t n, const char* operation,
                 const std::string& what) {
+  std::string wrong;  // of several the first in order
   lua_pushnil(L);
   while (lua_next(L, index)) {
     check_interrupt();
     lua_pop(L, 1);
     const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
     if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
-    if (lua_type(L, -1) == LUA_TNUMBER)
-      fail("{}: {} has an entry at [{}] but nil at [{}]", operation, what, key, n + 1);
-    fail("{}: {} has the key {}, only 1, 2, .. are meant", operation, what, describe(L, -1));
+    const std::string says =
+        lua_type(L, -1) == LUA_TNUMBER
+            ? fmt::format("has an entry at [{}] but nil at [{}]", key, n + 1)
+            : fmt::format("has the key {}, only 1, 2, .. are meant", describe(L, -1));
+    if (wrong.empty() || says < wrong) wrong = says;
   }
+  if (!wrong.empty()) fail("{}: {} {}", operation, what, wrong);
   for (int64_t i = 1; i <= n; ++i) {
     check_interrupt();
     lua_rawgeti(L, index, int(i));

@@ -600,4 +600,22 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
   eq({ok, ok and values.a}, {true, 1})
 end)
 
+t.test('of several wrong keys the same one is told, whatever the order of a table', function()
+  local x = mt.ones(2, 2)
+  --- A table with these keys, whose order another size of the table changes.
+  local function with(n, keys)
+    local t = {}
+    for i = 1, n do t['k' .. i] = true end
+    for i = 1, n do t['k' .. i] = nil end
+    for _, key in ipairs(keys) do t[key] = 1 end
+    return t
+  end
+  for n = 0, 70, 5 do
+    local keys = n % 2 == 0 and {'zeta', 'alpha', 'mid'} or {'mid', 'alpha', 'zeta'}
+    raises(function() mt.sum(x, with(n, keys)) end, "sum: unknown option 'alpha'")
+    raises(function() mt.Report(with(n, keys)) end, "Report: unknown option 'alpha'")
+    raises(function() return x[with(n, keys)] end, "index: the table has the key the string 'alpha'")
+  end
+end)
+
 t.finish()

@@ -116,10 +116,10 @@ t.test('a long run is kept in little: extremes, gaps, the last value, the ends o
   local low, high, gaps = math.huge, -math.huge, 0
   for i, v in ipairs(s.y) do
     if v ~= v then gaps = gaps + 1 else low, high = math.min(low, v), math.max(high, v) end
-    assert(i == 1 or s.x[i] > s.x[i - 1] and s.x[i] < s.x[i - 1] + 65)
+    assert(i == 1 or s.x[i] > s.x[i - 1] and s.x[i] < s.x[i - 1] + 129)
   end
   t.eq({low, high, gaps, s.x[#s.x], s.y[#s.y]}, {-50, 50, 1, n, 1})
-  assert(s.x[1] < 50 and #s.y > 4000 and #s.y < 8200 and #s.y == #s.x and #report.state.rows <= 500)
+  assert(s.x[1] < 65 and #s.y > 2000 and #s.y < 4200 and #s.y == #s.x and #report.state.rows <= 500)
   report:finish()
   local html = read(path)
   t.eq(html:match '>(%d+ more rows)<', '1940 more rows')

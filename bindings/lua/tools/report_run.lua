@@ -10,7 +10,7 @@ local least_between = 1       -- seconds between two pages of a browser,
 local least_between_files = 10 -- and between two files
 local share = 50              -- a page may take one part in so many of the time
 local usual_port = 8420
-local most_values = 8192 -- of a series, as it is kept; a chart shows fewer
+local most_values = 4096 -- of a series, as it is kept; a chart shows fewer
 local most_rows = 500
 
 local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
