@@ -68,7 +68,7 @@ test('instructions of pickles', function()
   end
   eq(one('I42\n.'), 42)
   eq(one('I01\n.'), true)
-  eq(one('L12345678901234567890L\n.'), 12345678901234567890)
+  eq(one('L12345678901234567890L\n.'), '12345678901234567890')
   eq(one('F2.5\n.'), 2.5)
   eq(one("S'old'\n."), 'old')
   eq(one('Vtext\n.'), 'text')
