@@ -345,14 +345,9 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
 
 namespace {
 
-/// The p-norm along a dimension, held above eps, where its slope would be infinite.
+/// The p-norm along a dimension, held above eps.
 Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
-  const double least = std::max(std::pow(eps, p), 1e-37);
-  if (std::isinf(p)) return maximum(amax(abs(x), {d}, keepdim), eps);
-  if (p == 1) return maximum(sum(abs(x), {d}, keepdim), eps);
-  if (p == 2) return sqrt(maximum(sum(square(x), {d}, keepdim), least));
-  if (p == 0) return maximum(sum(to(ne(x, 0.0), x.dtype()), {d}, keepdim), eps);
-  return pow(maximum(sum(pow(abs(x), p), {d}, keepdim), least), 1 / p);
+  return maximum(norm(x, p, {d}, keepdim), eps);
 }
 
 void check_norm(const char* name, const Tensor& x, double p) {
@@ -376,13 +371,14 @@ Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) 
   check_norm(name, a, 2);
   check_norm(name, b, 2);
   const int d = wrap_dim(name, dim, a.dim());
-  return sum(a * b, {d}) / (norm_above(a, 2, d, false, eps) * norm_above(b, 2, d, false, eps));
+  // Each over its own norm, so that no product of large numbers is infinite, nor of small ones 0.
+  return sum(a / norm_above(a, 2, d, true, eps) * (b / norm_above(b, 2, d, true, eps)), {d});
 }
 
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdim) {
   const Tensor d = x - y + eps;
   check_norm("pairwise_distance", d, p);
-  return norm_above(d, p, d.dim() - 1, keepdim, 0);
+  return norm(d, p, {d.dim() - 1}, keepdim);
 }
 
 namespace {

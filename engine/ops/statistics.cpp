@@ -121,8 +121,15 @@ void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   if (is_half(x.dtype())) return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
-  const Tensor powers = pow(abs(x), p);
-  return pow(run_reduce({op::reduction_id<op::Sum>, "norm", mask, keepdim}, powers), 1 / p);
+  const Reducing how{op::reduction_id<op::Sum>, "norm", mask, keepdim};
+  const Tensor size = abs(x);
+  if (count_of(x, mask) == 0) return pow(run_reduce(how, size), 1 / p);
+  // Over the magnitude that counts most, so that no power is infinite, or 0, where the norm is not.
+  const Shape dims = dims_of(mask, x.dim());
+  const Tensor most = p > 0 ? amax(size, dims, keepdim) : amin(size, dims, keepdim);
+  const Tensor unit = where(logical_or(eq(most, 0.0), eq(most, INFINITY)), 1.0, most);
+  const Tensor powers = pow(size / spread(unit, x.shape(), mask), p);
+  return unit * pow(run_reduce(how, powers), 1 / p);
 }
 
 }  // namespace

@@ -270,6 +270,32 @@ test('a 0-d tensor is normalised as a line of one', function()
   raises(function() mt.normalize(mt.tensor(3)) end, 'normalize: dimension 2')
 end)
 
+test('norms beyond the squares of float32: normalize, cosine_similarity, pairwise_distance, norm, their gradients',
+function()
+  local x, y = mt.tensor{3, 4, 0, 12}, mt.tensor{1, -1, 2, 0}
+  for _, size in ipairs{1e25, 1e-25} do
+    local big, other = (x * size):requires_grad_(), y * size
+    t.near(mt.normalize(big, 2, 1, 0):tolist(), (x / 13):tolist(), 1e-6)
+    t.near(mt.normalize(big, 3, 1, 0):tolist(), mt.normalize(x, 3, 1):tolist(), 1e-6)
+    local c = mt.cosine_similarity(big, other, 1, 0)
+    t.near(c:item(), mt.cosine_similarity(x, y, 1):item(), 1e-6)
+    for _, p in ipairs{0.5, 1, 2, 3, math.huge} do
+      t.near((mt.pairwise_distance(big, other, p, 0) / size):item(), mt.pairwise_distance(x, y, p, 0):item(), 1e-5)
+      t.near((big:norm(p) / size):item(), x:norm(p):item(), 1e-5)
+    end
+    t.near((big[{{1, 2}}]:norm(-3) / size):item(), x[{{1, 2}}]:norm(-3):item(), 1e-5)
+    c:backward()
+    local small = x:clone():requires_grad_()
+    mt.cosine_similarity(small, y, 1):backward()
+    t.near((big.grad * size):tolist(), small.grad:tolist(), 1e-6)
+  end
+  t.eq(mt.pairwise_distance(x, x, 2, 0):item(), 0)
+  t.eq(mt.tensor{0, math.huge}:norm(3):item(), math.huge)
+  t.eq(mt.tensor{0, math.huge}:norm(-3):item(), 0)
+  t.eq(mt.zeros(2):norm(3):item(), 0)
+  t.eq(mt.zeros(0):norm(3):item(), 0)
+end)
+
 test('softmax and its kin calculate in a dtype', function()
   local x = mt.tensor({{1, 2}, {3, 5}}, 'int64')
   for _, f in ipairs{mt.softmax, mt.log_softmax, mt.softmin} do
