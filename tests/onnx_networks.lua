@@ -48,6 +48,44 @@ f('binary', function(x)
       0.3),
     x:addcmul(y, p, 0.5), x:addcdiv(y, p), x:heaviside(y), x:remainder(p)
 end, 6)
+local inf, nan = math.huge, 0 / 0
+--- Rows of numbers at which formulas overflow, cancel or meet 0 * inf; each row begins elsewhere.
+local function edges(dtype)
+  local line = mt.tensor({0, -0.0, 1, -1, 0.5, -2.5, 3, -7, 1e-30, 3e38, -1e30, 20, -90, 100, inf, -inf, nan}, dtype)
+  return function(n)
+    local rows = {}
+    for k = 1, n do rows[k] = line:roll(k) end
+    return {mt.stack(rows)}
+  end
+end
+for _, dtype in ipairs{'float32', 'float64'} do
+  add('unary_edges_' .. dtype, function(x)
+    return mt.gelu(x), mt.silu(x), x:sign(), mt.hardshrink(x), mt.softshrink(x), x:log1p(), x:expm1(), x:cosh(), x:sinh(),
+      mt.elu(x), mt.celu(x, 2), mt.selu(x), mt.softplus(x), mt.logsigmoid(x), mt.mish(x), mt.softsign(x),
+      mt.hardsigmoid(x), mt.hardswish(x), mt.leaky_relu(x), mt.relu(x), mt.threshold(x, 0, 1), x:nan_to_num(1, 2, 3),
+      x:isinf(), x:isfinite(), mt.isposinf(x), x:sigmoid(), x:tanh(), mt.relu6(x)
+  end, edges(dtype))
+  add('binary_edges_' .. dtype, function(x)
+    local n = x.shape[2]
+    local a, b = x:unsqueeze(3):expand(-1, n, n), x:unsqueeze(2):expand(-1, n, n)
+    return a:atan2(b), a:hypot(b), a:copysign(b:nan_to_num(1)), a:logaddexp(b), mt.logaddexp2(a, b), a:xlogy(b),
+      mt.xlog1py(a, b), a:remainder(b), a:floor_divide(b), a:fmod(b), a:maximum(b), a:minimum(b), mt.fmax(a, b),
+      mt.heaviside(a, b), x:floor_divide(0.1), x:remainder(0.1)
+  end, edges(dtype))
+  add('casts_beyond_the_range_' .. dtype, function(x)
+    return x:byte(), x:to('int8'), x:to('int16'), x:int(), x:long(), (x * 200):byte(), x:half():int(), x:half():to('int16')
+  end, edges(dtype))
+end
+for _, dtype in ipairs{'int8', 'uint8', 'int16', 'int32', 'int64'} do
+  add('whole_' .. dtype, function(x)
+    local y = x:flip{2}
+    local p, some = y:remainder(4), y:clamp_min(1)
+    return x + y, x - y, x * y, -x, x:bitwise_not(), mt.relu(x), x:square(), x:pow(p), x:bitwise_left_shift(p),
+      x:bitwise_right_shift(p), x:floor_divide(some), x:remainder(some), x:div(some, 'trunc'), x:maximum(y), x:abs(),
+      x:clamp(1, 100), mt.signbit(x), x:sign()
+  end, function(n) return {mt.tensor({{0, 1, 2, 3, 100, 127, 64, 7, 5}}, dtype):expand(n, -1):contiguous()} end)
+end
+
 f('comparisons', function(x)
   local y = x:flip{2}
   local a, b = x:lt(y), x:ge(0.3)

@@ -220,6 +220,17 @@ end
 function Handle:__unm() return self.graph.Neg(self) end
 function Handle:times(factor) return factor == 1 and self or self * factor end
 
+local largest = {int8 = 2 ^ 7, uint8 = 2 ^ 8, int16 = 2 ^ 15, int32 = 2 ^ 31, int64 = 2 ^ 63}
+--- Floats as whole numbers: beyond the range the last one there, NaN as 0, which ONNX leaves open.
+local function to_whole(self, x, dtype)
+  local most = largest[dtype]
+  x = x.dtype == 'float16' and self:cast(x, 'float32') or x
+  local function cast(h) return self:node('Cast', {h}, {to = messages.types[dtype]}, dtype, 1) end
+  if most < 2 ^ 31 then return cast(self.Clip(x, dtype == 'uint8' and 0 or -most, most - 1)) end
+  local last = self:constant(mt.tensor(math.huge, 'float64'):to(dtype)) -- below the range processors give the first
+  return self.Where(self.GreaterOrEqual(x, most), last, self.Where(self.IsNaN(x), 0, cast(x)))
+end
+
 --- A handle, a number, a boolean or a size as a handle of the dtype; what is no handle is 0-d.
 function Graph:cast(x, dtype)
   if Size.is(x) then x = self.Squeeze(self:size(x), self:ints{0}) end
@@ -230,7 +241,8 @@ function Graph:cast(x, dtype)
   if x.dtype == dtype then return x end
   if x.tensor then return self:constant(x.tensor:to(dtype)) end
   local whole = is_whole(dtype) and is_whole(x.dtype)
-  local y = self:node('Cast', {whole and x:bare() or x}, {to = messages.types[dtype]}, dtype, 1)
+  local y = is_whole(dtype) and x.dtype:find 'float' and to_whole(self, x, dtype) or
+    self:node('Cast', {whole and x:bare() or x}, {to = messages.types[dtype]}, dtype, 1)
   y.shape = x.shape
   if whole then y.positions, y.origins = x.positions, x.origins end
   return y
@@ -383,6 +395,18 @@ function Graph:norm(x, p, axes, keep)
   if p == -math.huge then return self:reduce('ReduceMin', self.Abs(x), axes, keep) end
   if p == 0 then return self:reduce('ReduceSum', self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
   return self:reduce('ReduceSum', self.Abs(x) ^ p, axes, keep) ^ (1 / p)
+end
+--- log(1 + x), exact where 1 + x rounds (Kahan).
+function Graph:log1p(x)
+  local u = x + 1
+  local gap = u - 1
+  local exact = self.Where(self.Equal(gap, x), self.Log(u), self.Log(u) * (x / gap)) -- gap is x also where both are inf
+  return self.Where(self.Equal(gap, 0), x, exact)
+end
+--- log(1 + exp(x)); onnxruntime has the operator in float32.
+function Graph:softplus(x)
+  if x.dtype ~= 'float64' then return self.Softplus(x) end
+  return self.Max(x, 0) + self:log1p(self.Exp(-self.Abs(x)))
 end
 --- 1 where a new dimension's index is the position, else 0.
 function Graph:one_hot(places, depth, axis, dtype)

@@ -26,9 +26,8 @@ function pointwise.binary_cross_entropy(g, x, y, a)
   return a.weight and loss * a.weight or loss
 end
 function pointwise.binary_cross_entropy_with_logits(g, x, y, a)
-  local loss
-  if a.pos_weight then loss = -((y - 1) * x) + ((a.pos_weight - 1) * y + 1) * g.Softplus(-x)
-  else loss = g.Softplus(x) - x * y end
+  local rest = g:softplus(-x)
+  local loss = (1 - y) * x + (a.pos_weight and ((a.pos_weight - 1) * y + 1) * rest or rest)
   return a.weight and loss * a.weight or loss
 end
 function pointwise.gaussian_nll_loss(g, x, y, a)
@@ -42,7 +41,7 @@ function pointwise.poisson_nll_loss(g, x, y, a)
   local stirling = y * g.Log(y) - y + g.Log(y * (2 * math.pi)) * 0.5
   return loss + g.Where(g.Greater(y, 1), stirling, 0)
 end
-function pointwise.soft_margin_loss(g, x, y) return g.Softplus(-(y * x)) end
+function pointwise.soft_margin_loss(g, x, y) return g:softplus(-(y * x)) end
 function pointwise.hinge_embedding_loss(g, x, y, a)
   return g.Where(g.Equal(y, 1), x, g.Relu(-(x - a.margin)))
 end
@@ -121,7 +120,7 @@ function entries.multi_margin_loss(g, a)
 end
 function entries.multilabel_soft_margin_loss(g, a)
   local target = g:cast(a.target, a.x.dtype)
-  local loss = g.Softplus(a.x) - a.x * target
+  local loss = g:softplus(a.x) - a.x * target
   if a.weight then loss = loss * a.weight end
   return reduced(g, g:reduce('ReduceMean', loss, {-1}), a.reduction)
 end
