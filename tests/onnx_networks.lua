@@ -111,6 +111,22 @@ f('reductions', function(x)
       x:logsumexp(2),
     x:gt(1):any(2), x:gt(-1):all(3), x:count_nonzero(2), x:nansum(1)
 end, 4, 5)
+add('reductions_of_few', function(x)
+  local none, one, n = mt.zeros(0, 4) * x:sum(), x[{ {1}, {}}], (x * 9):int()
+  return none:any(1), none:all(1), none:mean(1), none:var(1), none:std(), one:var(1), one:var(1, false, 3), x[1]:reshape(
+    1, -1):cov(), x[1]:reshape(1, -1):corrcoef(), n:cov(), n:abs():byte():cov(), mt.histc(x * 0 + 2, 4),
+    mt.isin(n, mt.zeros({0}, 'int32')), mt.softmin(x:sum(), 1), mt.normalize(x:sum(), 2, 1), mt.softmin(n:abs():byte(), 2)
+end, of(4), {fixed = true})
+add('reductions_of_infinities', function(x)
+  local none = x * 0
+  return x:quantile(0, 2), x:quantile(0.5, 2), x:quantile(1, 2, true), x:amax({2}), x:logsumexp(2), x:cummax(2)[1],
+    mt.cosine_similarity(x:nan_to_num(1, 1, 1):half(), none:nan_to_num(0):half(), 2):float()
+end, function(n) return {mt.tensor{ {-inf, 0, 3, inf, 2} }:expand(n, -1):contiguous()} end)
+f('whole_numbers_and_doubles', function(x)
+  local n, d = (x * 3):int(), x:double():unsqueeze(3)
+  return n:unique(), n:gt(0):unique(), n:abs():byte():unique(), n:abs():add(1):flatten():bincount(), mt.histc(d, 4, -1, 1),
+    mt.instance_norm(d:expand(-1, -1, 2) * mt.tensor({1, 3}, 'float64')), mt.group_norm(d, 2)
+end, 6)
 add('extremes', function(x)
   local values, places = x:max(2)
   local low, low_places = x:min(3, true)

@@ -82,7 +82,7 @@ const Entry kMethods[] = {
     {"normalize(x, p=2, dim=2, eps=1e-12)", "x over its p-norm along dim, which is held above eps.",
      bind<normalize>},
     {"softmin(x, dim, dtype=nil)", "softmax of -x, calculated in dtype.",
-     bind<[](const Tensor& x, Dim dim, Dtype d) { return softmax(-in_dtype(x, d), dim); }>},
+     bind<[](const Tensor& x, Dim dim, Dtype d) { return softmin(in_dtype(x, d), dim); }>},
     {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
     {"dropout(x, p=0.5, training=true)",
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).", bind<dropout>},

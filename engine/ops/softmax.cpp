@@ -52,5 +52,6 @@ Tensor softmax(const Tensor& x, Dim dim) { return along(kSoftmax, SoftmaxPart::s
 Tensor log_softmax(const Tensor& x, Dim dim) {
   return along(kLogSoftmax, SoftmaxPart::log_softmax, x, dim);
 }
+Tensor softmin(const Tensor& x, Dim dim) { return softmax(-as_float(x), dim); }
 
 }  // namespace mt

@@ -10,5 +10,7 @@ Tensor softmax(const Tensor&, Dim dim);
 Tensor softmax_gradient(const Tensor& y, const Tensor& g);
 /// log(softmax(x)), exact far out.
 Tensor log_softmax(const Tensor&, Dim dim);
+/// softmax(-x).
+Tensor softmin(const Tensor&, Dim dim);
 
 }  // namespace mt

@@ -297,8 +297,8 @@ function entries.isin(g, a)
   x = x:bare()
   if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
   local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g:flat(tests))
-  local any = g:cast(g:reduce('ReduceMax', g:cast(same, 'int32'), {-1}), 'bool')
-  return a.invert and g.Not(any) or any
+  local none = g:cast(g:reduce('ReduceMin', g:cast(g.Not(same), 'int32'), {-1}), 'bool') -- also of no test elements
+  return a.invert and none or g.Not(none)
 end
 
 return entries

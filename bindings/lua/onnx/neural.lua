@@ -8,15 +8,13 @@ local entries = {}
 
 -- ---- softmax ---------------------------------------------------------------------------------------------
 
-for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax'} do
+for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax', softmin = 'Softmax'} do
   entries[name] = function(g, a, call)
     local x = g:cast(a.x, call.dtype)
+    if name == 'softmin' then x = -x end
     if #a.x.shape == 0 then return g:reshape(g[op](g:reshape(x, {1}), {axis = 0}), {}) end
     return g[op](x, {axis = a.x:axis(a.dim)})
   end
-end
-function entries.softmin(g, a, call)
-  return g.Softmax(-g:cast(a.x, call.dtype), {axis = a.x:axis(a.dim)})
 end
 function entries.glu(g, a, call)
   local axis = a.x:axis(a.dim)
@@ -24,21 +22,22 @@ function entries.glu(g, a, call)
   local x = g:cast(a.x, call.dtype)
   return g:slice(x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(x, {axis}, {half}, {2 ^ 31}))
 end
-function entries.normalize(g, a)
-  return a.x / g.Max(g:norm(a.x, a.p, a.x:axes(a.dim), true), a.eps)
+--- x over its p-norm along an axis, which is held above eps, and above 0 in float16; a 0-d x over its magnitude.
+local function normalized(g, x, p, axis, eps)
+  local size = #x.shape == 0 and g.Abs(x) or g:norm(x, p, {axis}, true)
+  return x / g.Max(size, x.dtype == 'float16' and math.max(eps, 2 ^ -24) or eps)
 end
+function entries.normalize(g, a) return normalized(g, a.x, a.p, g.axis(a.dim, #a.x.shape), a.eps) end
 function entries.cosine_similarity(g, a, call)
   local x, y = g:cast(a.input1, call.dtype), g:cast(a.input2, call.dtype)
   local rank = math.max(#x.shape, #y.shape)
   local axis = g.axis(a.dim, rank) - rank
-  local function size(h)
-    if #h.shape == 0 then return g.Max(g.Abs(h), a.eps) end
-    return g.Max(g.Sqrt(g:reduce('ReduceSum', h * h, {axis})), a.eps)
-  end
-  return g:reduce('ReduceSum', x * y, {axis}) / (size(x) * size(y))
+  local product = normalized(g, x, 2, axis, a.eps) * normalized(g, y, 2, axis, a.eps)
+  return rank == 0 and product or g:reduce('ReduceSum', product, {axis})
 end
 function entries.pairwise_distance(g, a, call)
-  return g:norm(g:cast(a.input1, call.dtype) - g:cast(a.input2, call.dtype) + a.eps, a.p, {-1}, a.keepdim)
+  local gap = g:cast(a.input1, call.dtype) - g:cast(a.input2, call.dtype) + a.eps
+  return #a.input1.shape + #a.input2.shape == 0 and g.Abs(gap) or g:norm(gap, a.p, {-1}, a.keepdim)
 end
 
 -- ---- normalisation ---------------------------------------------------------------------------------------
@@ -70,6 +69,12 @@ function entries.rms_norm(g, a)
   return a.weight and y * a.weight or y
 end
 
+--- The axes from the first of a place to the last.
+local function axes_from(first, x)
+  local axes = {}
+  for axis = first, #x.shape - 1 do axes[#axes + 1] = axis end
+  return axes
+end
 local function scaled(g, y, a)
   local after = #a.input.shape - 2
   if a.weight then y = y * g:per_channel(a.weight, after) end
@@ -87,19 +92,19 @@ local function with_running(g, a)
 end
 function entries.batch_norm(g, a)
   if a.running_mean and not a.training then return with_running(g, a) end
-  local axes = {0}
-  for i = 3, #a.input.shape do axes[#axes + 1] = i - 1 end
-  return scaled(g, standardised(g, a.input, axes, a.eps), a)
+  return scaled(g, standardised(g, a.input, {0, unpack(axes_from(2, a.input))}, a.eps), a)
 end
 function entries.instance_norm(g, a)
   if a.running_mean and not a.use_input_stats then return with_running(g, a) end
+  if a.input.dtype == 'float64' then return scaled(g, standardised(g, a.input, axes_from(2, a.input), a.eps), a) end
   local weight, bias = weight_and_bias(g, a)
   return g.InstanceNormalization(a.input, weight, bias, {epsilon = a.eps})
 end
 function entries.group_norm(g, a)
   local x, n = a.input, a.num_groups
   local groups = g:reshape(x, {x.shape[1], n, Size.product{unpack(x.shape, 2)} / n})
-  local y = g.InstanceNormalization(groups, filled(g, n, 1, x.dtype), filled(g, n, 0, x.dtype), {epsilon = a.eps})
+  local y = x.dtype == 'float64' and standardised(g, groups, {2}, a.eps) or
+    g.InstanceNormalization(groups, filled(g, n, 1, x.dtype), filled(g, n, 0, x.dtype), {epsilon = a.eps})
   return scaled(g, g:reshape(y, x.shape), a)
 end
 

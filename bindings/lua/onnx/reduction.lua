@@ -16,9 +16,18 @@ end
 -- Reductions of x, converted to the result's dtype before.
 local reduction = {}
 
-for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', mean = 'ReduceMean', amax = 'ReduceMax',
-    amin = 'ReduceMin', logsumexp = 'ReduceLogSumExp'} do
+for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', amax = 'ReduceMax', amin = 'ReduceMin',
+    logsumexp = 'ReduceLogSumExp'} do
   reduction[name] = function(g, x, axes, keep) return g:reduce(op, x, axes, keep) end
+end
+local function mean(g, x, axes, keep)
+  if count_of(x, axes) ~= 0 then return g:reduce('ReduceMean', x, axes, keep) end
+  return g:reduce('ReduceSum', x, axes, keep) / 0 -- NaN, where onnxruntime has 0
+end
+reduction.mean = mean
+--- What a sum of squares is divided by: nothing where the correction leaves nothing.
+local function left(count, correction)
+  return Size.is(count) and count - correction or math.max(count - correction, 0)
 end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
 function reduction.nansum(g, x, axes, keep) return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) end
@@ -29,24 +38,25 @@ end
 function entries.count_nonzero(g, a)
   return g:reduce('ReduceSum', g:cast(g:cast(a.x, 'bool'), 'int64'), a.x:axes(a.dim), a.keepdim)
 end
-for name, op in pairs{all = 'ReduceMin', any = 'ReduceMax'} do
-  entries[name] = function(g, a)
-    return g:cast(g:reduce(op, g:cast(g:cast(a.x, 'bool'), 'int32'), a.x:axes(a.dim), a.keepdim), 'bool')
-  end
+local function all(g, mask, axes, keep)
+  return g:cast(g:reduce('ReduceMin', g:cast(mask, 'int32'), axes, keep), 'bool')
 end
+function entries.all(g, a) return all(g, g:cast(a.x, 'bool'), a.x:axes(a.dim), a.keepdim) end
+--- Of nothing false: the largest of no numbers is none, and counts as true.
+function entries.any(g, a) return g.Not(all(g, g.Not(g:cast(a.x, 'bool')), a.x:axes(a.dim), a.keepdim)) end
 
 -- ---- spread ----------------------------------------------------------------------------------------------
 
 local function variance(g, x, axes, a)
-  local mean = g:reduce('ReduceMean', x, axes, true)
-  local gap = x - mean
+  local centre = mean(g, x, axes, true)
+  local gap = x - centre
   local y = g:reduce('ReduceSum', gap * gap, axes, a.keepdim)
   local correction = a.correction
   if a.unbiased ~= nil then correction = a.unbiased and 1 or 0 end
-  local divided = y / (count_of(x, axes) - correction)
-  if a.keepdim then return divided, mean end
-  if #axes > 0 then return divided, g:squeeze(mean, axes) end
-  return divided, g.Reshape(mean, g:ints{})
+  local divided = y / left(count_of(x, axes), correction)
+  if a.keepdim then return divided, centre end
+  if #axes > 0 then return divided, g:squeeze(centre, axes) end
+  return divided, g.Reshape(centre, g:ints{})
 end
 function reduction.var(g, x, axes, _, a) return (variance(g, x, axes, a)) end
 function reduction.std(g, x, axes, _, a) return g.Sqrt((variance(g, x, axes, a))) end
@@ -140,8 +150,10 @@ function entries.quantile(g, a)
   local values = top(g, x, n, axis, false)
   local at = a.q * (n - 1)
   local low = math.floor(at)
-  local function pick(i) return g.Gather(values, g:ints{math.min(i, n - 1)}, {axis = axis}) end
-  local y = pick(low) * (1 - (at - low)) + pick(low + 1) * (at - low)
+  local function pick(i) return g.Gather(values, g:ints{i}, {axis = axis}) end
+  local y, weight = pick(low), at - low
+  if weight >= 0.5 then y = pick(low + 1) - (pick(low + 1) - y) * (1 - weight)
+  elseif weight > 0 then y = y + (pick(low + 1) - y) * weight end
   return a.dim and a.keepdim and y or g:squeeze(y, {axis})
 end
 
@@ -159,7 +171,11 @@ end
 function entries.histc(g, a)
   local x = g:flat(a.x)
   local low, high = a.min, a.max
-  if low == high then low, high = g:reduce('ReduceMin', x, {}, false), g:reduce('ReduceMax', x, {}, false) end
+  if low == high then
+    low, high = g:reduce('ReduceMin', x, {}, false), g:reduce('ReduceMax', x, {}, false)
+    local alone = g:cast(g.Equal(low, high), x.dtype)
+    low, high = low - alone, high + alone
+  end
   local inside = g.And(g.GreaterOrEqual(x, low), g.LessOrEqual(x, high))
   local place = g.Floor((x - low) / (high - low) * a.bins)
   place = g:cast(g.Where(inside, g.Min(place, a.bins - 1), 0), 'int64')
@@ -167,8 +183,9 @@ function entries.histc(g, a)
 end
 function entries.unique(g, a, call)
   if a.dim or not a.sorted then core.fail('onnx.export: unique is known for all elements, sorted') end
-  local values, _, inverse, counts = g.Unique(a.x, {sorted = 1, outputs = 4})
-  local results = {values}
+  local known = a.x.dtype == 'int64' or a.x.dtype:find 'float' -- to onnxruntime
+  local values, _, inverse, counts = g.Unique(known and a.x or g:cast(a.x, 'int64'), {sorted = 1, outputs = 4})
+  local results = {g:cast(values, a.x.dtype)}
   if a.return_inverse then results[2] = g:reshape(inverse, a.x.shape) end
   if a.return_counts then results[#results + 1] = counts end
   return unpack(results, 1, #call.results)
@@ -232,11 +249,15 @@ function entries.cov(g, a, call)
   if a.fweights or a.aweights or #a.x.shape ~= 2 or Size.is(a.x.shape[2]) then
     core.fail('onnx.export: cov is known for [n x m] without weights')
   end
-  local gap = a.x - g:reduce('ReduceMean', a.x, {1}, true)
+  local x = g:cast(a.x, call.dtype)
+  local gap = x - mean(g, x, {1}, true)
   local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
-  if call.op == 'cov' then return y / (a.x.shape[2] - a.correction) end
-  local size = g:reduce('ReduceL2', gap, {1}, true)
-  return g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
+  if call.op == 'cov' then y = y / left(a.x.shape[2], a.correction)
+  else
+    local size = g:reduce('ReduceL2', gap, {1}, true)
+    y = g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
+  end
+  return #call.shape == 0 and g:reshape(y, {}) or y
 end
 entries.corrcoef = entries.cov
 function entries.trapezoid(g, a, call)
