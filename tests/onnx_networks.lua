@@ -60,8 +60,8 @@ local function edges(dtype)
 end
 for _, dtype in ipairs{'float32', 'float64'} do
   add('unary_edges_' .. dtype, function(x)
-    return mt.gelu(x), mt.silu(x), x:sign(), mt.hardshrink(x), mt.softshrink(x), x:log1p(), x:expm1(), x:cosh(), x:sinh(),
-      mt.elu(x), mt.celu(x, 2), mt.selu(x), mt.softplus(x), mt.logsigmoid(x), mt.mish(x), mt.softsign(x),
+    return mt.gelu(x), mt.silu(x), x:sign(), mt.hardshrink(x), mt.softshrink(x), x:log1p(), x:expm1(), x:cosh(),
+      x:sinh(), mt.elu(x), mt.celu(x, 2), mt.selu(x), mt.softplus(x), mt.logsigmoid(x), mt.mish(x), mt.softsign(x),
       mt.hardsigmoid(x), mt.hardswish(x), mt.leaky_relu(x), mt.relu(x), mt.threshold(x, 0, 1), x:nan_to_num(1, 2, 3),
       x:isinf(), x:isfinite(), mt.isposinf(x), x:sigmoid(), x:tanh(), mt.relu6(x)
   end, edges(dtype))
@@ -73,7 +73,8 @@ for _, dtype in ipairs{'float32', 'float64'} do
       mt.heaviside(a, b), x:floor_divide(0.1), x:remainder(0.1)
   end, edges(dtype))
   add('casts_beyond_the_range_' .. dtype, function(x)
-    return x:byte(), x:to('int8'), x:to('int16'), x:int(), x:long(), (x * 200):byte(), x:half():int(), x:half():to('int16')
+    return x:byte(), x:to('int8'), x:to('int16'), x:int(), x:long(), (x * 200):byte(), x:half():int(),
+      x:half():to('int16')
   end, edges(dtype))
 end
 for _, dtype in ipairs{'int8', 'uint8', 'int16', 'int32', 'int64'} do
@@ -113,9 +114,10 @@ f('reductions', function(x)
 end, 4, 5)
 add('reductions_of_few', function(x)
   local none, one, n = mt.zeros(0, 4) * x:sum(), x[{ {1}, {}}], (x * 9):int()
-  return none:any(1), none:all(1), none:mean(1), none:var(1), none:std(), one:var(1), one:var(1, false, 3), x[1]:reshape(
-    1, -1):cov(), x[1]:reshape(1, -1):corrcoef(), n:cov(), n:abs():byte():cov(), mt.histc(x * 0 + 2, 4),
-    mt.isin(n, mt.zeros({0}, 'int32')), mt.softmin(x:sum(), 1), mt.normalize(x:sum(), 2, 1), mt.softmin(n:abs():byte(), 2)
+  return none:any(1), none:all(1), none:mean(1), none:var(1), none:std(), one:var(1), one:var(1, false, 3),
+    x[1]:reshape(1, -1):cov(), x[1]:reshape(1, -1):corrcoef(), n:cov(), n:abs():byte():cov(), mt.histc(x * 0 + 2, 4),
+    mt.isin(n, mt.zeros({0}, 'int32')), mt.softmin(x:sum(), 1), mt.normalize(x:sum(), 2, 1),
+    mt.softmin(n:abs():byte(), 2)
 end, of(4), {fixed = true})
 add('reductions_of_infinities', function(x)
   local none = x * 0
@@ -124,8 +126,8 @@ add('reductions_of_infinities', function(x)
 end, function(n) return {mt.tensor{ {-inf, 0, 3, inf, 2} }:expand(n, -1):contiguous()} end)
 f('whole_numbers_and_doubles', function(x)
   local n, d = (x * 3):int(), x:double():unsqueeze(3)
-  return n:unique(), n:gt(0):unique(), n:abs():byte():unique(), n:abs():add(1):flatten():bincount(), mt.histc(d, 4, -1, 1),
-    mt.instance_norm(d:expand(-1, -1, 2) * mt.tensor({1, 3}, 'float64')), mt.group_norm(d, 2)
+  return n:unique(), n:gt(0):unique(), n:abs():byte():unique(), n:abs():add(1):flatten():bincount(),
+    mt.histc(d, 4, -1, 1), mt.instance_norm(d:expand(-1, -1, 2) * mt.tensor({1, 3}, 'float64')), mt.group_norm(d, 2)
 end, 6)
 add('extremes', function(x)
   local values, places = x:max(2)
@@ -213,6 +215,10 @@ f('shapes', function(x)
     x:rot90(1, {2, 3}), mt.pad(x, {1, 2, 0, 1}), mt.pad(x, {2, 1}, 'reflect'), mt.pad(x, {1, 1}, 'circular'),
     x:view(n, 2, 2, 5):sum(2), x:unfold(3, 3, 2), x:swapaxes(1, 2), x:expand(n, 4, 5), x:broadcast_to(2, n, 4, 5)
 end, 4, 5)
+f('cropped', function(x)
+  return mt.pad(x, {-1, 1}, 'circular'), mt.pad(x, {2, -1}, 'circular'), mt.pad(x, {-1, -1}, 'circular'),
+    mt.pad(x, {-1, 2})
+end, 4, 5)
 f('joins', function(x)
   local a, b = x:narrow(3, 1, 2), x:narrow(3, 3, 3)
   local p, q = unpack(x:split(2, 2))
@@ -259,6 +265,13 @@ add('gather_scatter', function(x, at)
     x[{ {}, {3, 4}}]), x:index_copy(2, mt.tensor({2}, 'int64'), x[{ {}, {1}}]), x:take_along_dim(at, 2),
       y:scatter_reduce(2, index, x, 'sum')
 end, function(n) return {mt.randn(n, 4), mt.randint(1, 4, {n, 2})[{ {}, {1}}]} end, {positions = {false, true}})
+f('products_that_are_ignored', function(x)
+  local y, zeros = x[{ {}, {1, 4}, {1, 4}}], x[{1, {1, 4}, {1, 4}}] * 0
+  return mt.baddbmm(y, y / 0, y, {alpha = 0, beta = 2}), mt.baddbmm(y / 0, y, y, {beta = 0}), mt.addmm(zeros / 0,
+    zeros, zeros, {alpha = 0, beta = 0}), mt.addbmm(zeros / 0, y, y, {beta = 0}),
+    mt.diag_embed(x[{1, 1}] / 0 * 0 + inf, 1),
+    mt.diag_embed(x:gt(0))
+end, 4, 5)
 f('products', function(x)
   local w, v, n = mt.ones(5, 3) * 0.5, mt.range(1, 5):float(), x.shape[1]
   return x:matmul(w), x:matmul(v), x:bmm(x:transpose(2, 3)), x[{ {}, 1}]:mm(w), x[{ {}, 1}]:mv(v), mt.outer(x[{ {}, 1,
@@ -313,6 +326,19 @@ f('pooled_with_a_divisor', function(x)
   return mt.avg_pool2d(x, 3, 2, 0, true, true, 5), mt.avg_pool2d(x, 3, 2, 1, true, true, 5),
     mt.avg_pool2d(x, 3, 2, 1, false, true, 5)
 end, 3, 6, 8)
+-- Pooling in 1 to 3 dimensions with windows that hang over, divisors and dilation.
+for n = 1, 3 do
+  local avg, max = mt['avg_pool' .. n .. 'd'], mt['max_pool' .. n .. 'd']
+  f('windows_' .. n .. 'd', function(x)
+    local made = {avg(x, 3, 2, 0, true), avg(x, 3, 2, 1, true, false), avg(x, 2, 3, 0, true, true), avg(x, 3, 1, 1),
+      max(x, 3, 2, 1, 1, true), max(x, 2, 3, 0, 2, true), mt['adaptive_avg_pool' .. n .. 'd'](x, 3)}
+    for i, divided in ipairs(n > 1 and {{3, 2, 0, true}, {3, 2, 1, true}, {2, 3, 1, false}} or {}) do
+      local kernel, stride, padding, ceil = unpack(divided)
+      made[7 + i] = avg(x, kernel, stride, padding, ceil, true, 5)
+    end
+    return unpack(made)
+  end, 3, unpack({6, 8, 8}, 1, n))
+end
 f('convolutions', function(x)
   local w = mt.linspace(-1, 1, 4 * 2 * 3 * 3):reshape(4, 2, 3, 3)
   return mt.conv2d(x, w, mt.ones(4), {padding = 1, groups = 2}), mt.conv2d(x, w, {stride = 2, dilation = 2,
@@ -339,6 +365,27 @@ end, function(n)
   if n > 2 then target[2] = -100 end
   return {mt.randn(n, 6), target}
 end, {positions = {false, true}})
+for _, smoothing in ipairs{0, 0.1} do
+  add('ignored_class_' .. smoothing * 10, function(x, target)
+    local function loss(reduction, scores, label)
+      return mt.cross_entropy(scores, label, {ignore_index = 2, label_smoothing = smoothing, reduction = reduction})
+    end
+    return loss('mean', x, target), loss('sum', x, target), loss('none', x, target), loss('none', x[1], target[1]),
+      loss('mean', x[1], target[1]), mt.nll_loss(x:log_softmax(2), target, {ignore_index = 2})
+  end, function(n)
+    local target = mt.randint(1, 6, {n})
+    target[n], target[1] = 2, 1
+    return {mt.randn(n, 6), target}
+  end, {positions = {false, true}})
+end
+add('bags_of_padding', function(ids)
+  return mt.embedding_bag(ids, mt.linspace(-1, 1, 40):reshape(10, 4), nil, {mode = 'max', padding_idx = 3}), mt.one_hot(
+    ids[{1, 1}], 10)
+end, function(n)
+  local ids = mt.randint(1, 10, {n, 2})
+  ids[n] = 3
+  return {ids}
+end, {positions = {true}})
 add('embeddings', function(ids)
   local w = mt.linspace(-1, 1, 40):reshape(10, 4)
   local e = mt.embedding(ids, w)

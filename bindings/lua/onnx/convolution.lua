@@ -34,6 +34,18 @@ end
 --- The entry of an operation in n dimensions.
 local function define(name, n, f) entries[name:format(n)] = batched(n, f) end
 
+--- Whether ceil_mode gives another window; tools disagree about one that would begin in the padding, and is none here.
+local function hangs_over(a, call, how)
+  local n = #how.strides
+  for i = 1, a.ceil_mode and n or 0 do
+    local length = (how.dilations and how.dilations[i] or 1) * (how.kernel_shape[i] - 1) + 1
+    local last = (call.shape[#call.shape - n + i] - 1) * how.strides[i] + length
+    local beyond = last - a.input.shape[i + 2] - how.pads[i] - how.pads[i + n]
+    if Size.is(beyond) or beyond > 0 then return true end
+  end
+  return false
+end
+
 for n = 1, 3 do
   define('conv%dd', n, function(g, a)
     local dilation, stride = spread(a.dilation, n), spread(a.stride, n)
@@ -54,9 +66,10 @@ for n = 1, 3 do
       pads = twice(spread(a.padding, n)), output_padding = spread(a.output_padding, n),
       dilations = spread(a.dilation, n), group = a.groups})
   end)
-  define('max_pool%dd', n, function(g, a)
+  define('max_pool%dd', n, function(g, a, call)
     local options = {kernel_shape = spread(a.kernel_size, n), strides = spread(a.stride or a.kernel_size, n),
-      pads = twice(spread(a.padding, n)), dilations = spread(a.dilation, n), ceil_mode = a.ceil_mode and 1 or 0}
+      pads = twice(spread(a.padding, n)), dilations = spread(a.dilation, n)}
+    options.ceil_mode = hangs_over(a, call, options) and 1 or 0
     if not a.return_indices then return g.MaxPool(a.input, options) end
     options.outputs = 2
     local values, places = g.MaxPool(a.input, options)
@@ -67,7 +80,7 @@ for n = 1, 3 do
   define('avg_pool%dd', n, function(g, a, call)
     local kernel = spread(a.kernel_size, n)
     local strides, pads = spread(a.stride or kernel, n), twice(spread(a.padding, n))
-    local ceil = a.ceil_mode
+    local ceil = hangs_over(a, call, {kernel_shape = kernel, strides = strides, pads = pads})
     if ceil and a.divisor_override then -- padding up to the end of the last window: each mean is of a whole kernel
       ceil = false
       for i = 1, n do

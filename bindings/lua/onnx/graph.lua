@@ -411,8 +411,8 @@ end
 --- 1 where a new dimension's index is the position, else 0.
 function Graph:one_hot(places, depth, axis, dtype)
   local known = (dtype == 'int64' or dtype == 'float32') and dtype or 'float32' -- to onnxruntime
-  local y = self.OneHot(self:cast(places, 'int64'), self:cast(depth, 'int64'), self:constant(mt.tensor({0, 1}, known)), {axis = axis,
-    dtype = known})
+  local y = self.OneHot(self:cast(places, 'int64'), self:cast(depth, 'int64'),
+    self:constant(mt.tensor({0, 1}, known)), {axis = axis, dtype = known})
   return self:cast(y, dtype)
 end
 

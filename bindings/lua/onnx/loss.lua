@@ -66,12 +66,14 @@ end
 
 -- ---- classes -----------------------------------------------------------------------------------------------
 
+--- The label that is ignored as the file has it: positions count from 0 there, other numbers stay.
+local function ignored(a) return a.ignore_index > 0 and a.ignore_index - 1 or a.ignore_index end
 --- Log-probabilities x [n x classes x ..] and positions -> losses.
 local function negative_log(g, x, a)
   local shape, target = a.x.shape, g:to_positions(a.target)
   if #shape == 1 then x, target = g:unsqueeze(x, {0}), g:reshape(target, {1}) end
   local weight = a.weight or false
-  local loss = g.NegativeLogLikelihoodLoss(x, target, weight, {ignore_index = a.ignore_index, reduction = a.reduction})
+  local loss = g.NegativeLogLikelihoodLoss(x, target, weight, {ignore_index = ignored(a), reduction = a.reduction})
   return #shape == 1 and a.reduction == 'none' and g:reshape(loss, {}) or loss
 end
 function entries.nll_loss(g, a) return negative_log(g, a.x, a) end
@@ -79,12 +81,14 @@ function entries.nll_loss(g, a) return negative_log(g, a.x, a) end
 --- (1 - e) times the loss of the class, e / classes times the sum of all classes' losses.
 local function smoothed(g, x, axis, a)
   local classes, target = a.x.shape[axis + 1], g:to_positions(a.target)
-  local kept = g.Not(g.Equal(target, a.ignore_index))
+  if axis == 0 then x, target, axis = g:unsqueeze(x, {0}), g:reshape(target, {1}), 1 end -- one label is a row of one
+  local kept = g.Not(g.Equal(target, ignored(a)))
   local one_hot = g:one_hot(g.Where(kept, target, 0), classes, axis, x.dtype)
-  local weight = a.weight and g:per_channel(a.weight, #a.x.shape - axis - 1)
+  local weight = a.weight and g:per_channel(a.weight, math.max(#a.x.shape - 2, 0))
   local spread = one_hot * (1 - a.label_smoothing) + a.label_smoothing / classes
   local loss = -g:reduce('ReduceSum', x * (weight and spread * weight or spread), {axis})
   loss = g.Where(kept, loss, 0)
+  if a.reduction == 'none' and #a.x.shape == 1 then return g:reshape(loss, {}) end
   if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
   local count = g:cast(kept, x.dtype)
   if weight then count = count * g:reduce('ReduceSum', one_hot * weight, {axis}) end

@@ -118,6 +118,9 @@ end
 
 function entries.embedding(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
 
+--- The largest of bags; that of a bag without elements is 0.
+local function without_empty(g, most) return g.Where(g.IsInf(most, {detect_positive = 0}), 0, most) end
+
 --- Bags of different sizes: which of the ids [n] belong to each bag is a mask [bags x n].
 local function ragged_bags(g, a)
   local ids, n = g:to_positions(a.ids), g.Size(a.ids)
@@ -134,7 +137,7 @@ local function ragged_bags(g, a)
   if a.mode == 'max' then
     local all = g.Where(g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0}), g:cast(-math.huge, rows.dtype))
     local most = g:reduce('ReduceMax', all, {1})
-    return g.Where(g.IsInf(most), 0, most) -- empty bags
+    return without_empty(g, most)
   end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {1}) end
   local sum = g.MatMul(member, rows)
@@ -148,7 +151,8 @@ function entries.embedding_bag(g, a)
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local kept = a.padding_idx and g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {2})
   if a.mode == 'max' then
-    return g:reduce('ReduceMax', kept and g.Where(kept, rows, g:cast(-math.huge, rows.dtype)) or rows, {1})
+    if not kept then return g:reduce('ReduceMax', rows, {1}) end
+    return without_empty(g, g:reduce('ReduceMax', g.Where(kept, rows, g:cast(-math.huge, rows.dtype)), {1}))
   end
   if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {2}) end
   if kept then rows = g.Where(kept, rows, 0) end
@@ -158,7 +162,10 @@ function entries.embedding_bag(g, a)
   return g:reduce('ReduceSum', rows, {1}) / count
 end
 function entries.one_hot(g, a, call)
-  return g:one_hot(g:to_positions(a.x), a.num_classes or call.shape[#call.shape], -1, 'int64')
+  local places, single = g:to_positions(a.x), #a.x.shape == 0
+  if single then places = g:reshape(places, {1}) end
+  local y = g:one_hot(places, a.num_classes or call.shape[#call.shape], -1, 'int64')
+  return single and g:squeeze(y, {0}) or y
 end
 
 -- ---- attention ---------------------------------------------------------------------------------------------

@@ -76,14 +76,15 @@ function entries.einsum(g, a)
   return g.Einsum(unpack(list))
 end
 
-for _, name in ipairs{'addmm', 'addmv', 'baddbmm'} do
-  entries[name] = function(g, a)
-    local made = g.MatMul(a.a, a.b):times(a.alpha)
-    return a.beta == 0 and made or a.x:times(a.beta) + made
+--- beta x + alpha product, either ignored where its factor is 0.
+for _, name in ipairs{'addmm', 'addmv', 'baddbmm', 'addbmm'} do
+  entries[name] = function(g, a, call)
+    local x = a.beta == 0 and g:cast(0, a.x.dtype) or a.x:times(a.beta)
+    if a.alpha == 0 then return g:expand(x, call.shape) end
+    local product = g.MatMul(a.a, a.b)
+    if name == 'addbmm' then product = g:reduce('ReduceSum', product, {0}) end
+    return a.beta == 0 and product:times(a.alpha) or x + product:times(a.alpha)
   end
-end
-function entries.addbmm(g, a)
-  return a.x:times(a.beta) + g:reduce('ReduceSum', g.MatMul(a.a, a.b), {0}):times(a.alpha)
 end
 
 --- x . weight' + bias.

@@ -293,12 +293,12 @@ end
 local function embedded(g, x, offset)
   local n = x.shape[#x.shape]
   local size = n + math.abs(offset)
-  local places, on = mt.ones({size, size}, 'int64'), mt.zeros(size, size)
+  local places, on = mt.ones({size, size}, 'int64'), mt.zeros({size, size}, 'bool')
   for k = 1, n do
     local i, j = k + math.max(-offset, 0), k + math.max(offset, 0)
-    places[{i, j}], on[{i, j}] = k, 1
+    places[{i, j}], on[{i, j}] = k, true
   end
-  return g.Gather(x, g:constant(places - 1), {axis = #x.shape - 1}) * g:constant(on:to(x.dtype))
+  return g.Where(g:constant(on), g.Gather(x, g:constant(places - 1), {axis = #x.shape - 1}), 0)
 end
 function entries.diagonal(g, a)
   return diagonal(g, a.x, a.offset, a.x:axis(a.dim1), a.x:axis(a.dim2))
@@ -331,6 +331,9 @@ function entries.pad(g, a)
   if a.mode == 'circular' then
     for i = 1, rank do
       local parts = {}
+      if before[i] < 0 or after[i] < 0 then -- cropped first
+        x = g:slice(x, {i - 1}, {math.max(-before[i], 0)}, {after[i] < 0 and after[i] or 2 ^ 31})
+      end
       if before[i] > 0 then parts[#parts + 1] = g:slice(x, {i - 1}, {-before[i]}, {2 ^ 31}) end
       parts[#parts + 1] = x
       if after[i] > 0 then parts[#parts + 1] = g:slice(x, {i - 1}, {0}, {after[i]}) end
