@@ -74,6 +74,10 @@ namespace {
 /// x + alpha * y and x - alpha * y.
 int scaled_body(Args& a) {
   if (!a.given(3)) return elementwise_body(a);
+  if (tensor_at(a.L, 3))
+    fail(
+        "{0}: argument 3 'alpha' is a tensor; the factor of y comes behind it, x:{0}(y, {{alpha=2}})",
+        name_of(a.entry()));
   const double alpha = a.number(3);
   const Tensor y = a.operand(2);
   const Tensor x = a.operand(1);

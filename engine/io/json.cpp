@@ -88,6 +88,8 @@ class Builder : public Events {
 Json parse_json(std::string_view text) {
   Builder builder;
   nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder);
+  if (const size_t at = text.find('\0'); at != text.npos)  // which the parser takes as the end
+    fail("byte {} is 0; text follows the value, or the file was not written to its end", at + 1);
   return std::move(builder.root);
 }
 

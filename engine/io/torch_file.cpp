@@ -91,6 +91,9 @@ class TorchCalls : public PickleCalls {
     if (name.starts_with(kTorch) && name.find('.', 6) == std::string::npos)
       fail("it has '{}', a type that tensors here do not have; nothing was executed",
            printable(name));
+    if (name.starts_with("numpy."))
+      fail("it holds numbers of NumPy ('{}'); save tensors there, torch.as_tensor(x), or x.item()",
+           printable(name));
     fail(
         "it names '{}', which is none of the functions and types of tensors; nothing was executed. Of "
         "a network save net.state_dict() there",

@@ -149,6 +149,9 @@ t.test('json', function()
   t.eq(data.json(gzip(path), {null = false}).n, false)
   t.raises(function() return (data.json(write('b.json', '{"a": 1,\n]'))) end,
     "test_files.lua:%d+: json: '.*b.json': line 2")
+  for _, text in ipairs{'123\0', '{"a": 1}\0 2', '[1, \0 2]'} do
+    t.raises(function() return (data.json(write('z.json', text))) end, "json: '.*z.json': ")
+  end
 end)
 
 t.test('save_json and save_csv: what was written is read again', function()
@@ -166,6 +169,9 @@ t.test('save_json and save_csv: what was written is read again', function()
     local back = data.csv(path, {delimiter = delimiter})
     t.eq({back.names, back.words, back.n:tolist()[50]}, {{'words', 'x', 'n'}, words, 50})
     t.eq(back.x:tolist(), x:tolist())
+    local large = mt.tensor({2 ^ 53, -2 ^ 53, 7}, 'int64') * mt.tensor({2, 2, 1}, 'int64') + 1
+    data.save_csv(folder .. '/l.csv', {n = large}, {delimiter = delimiter})
+    t.eq(data.text(folder .. '/l.csv'), 'n\n18014398509481985\n-18014398509481983\n8\n')
   end
   t.eq(data.text(data.save_csv(folder .. '/s.csv', {b = {1}, a = {'x'}})), 'a,b\nx,1\n')
   local gaps = data.csv(data.save_csv(folder .. '/gaps.csv', {a = mt.tensor{1, 0 / 0, 3, 0 / 0}})).a

@@ -165,6 +165,8 @@ test('Adam counts the steps of each parameter', function()
     state[1].state[2] = {step = bad}
     raises(function() opt:load_state_dict(state) end, 'group 1.state%[2%].step is ')
   end
+  raises(function() opt:load_state_dict({state = {}, param_groups = {{lr = 0.1}}}) end,
+    'of an optimizer of PyTorch, which')
 end)
 
 --- What state_dict() returned when a group had lists of state, and counts of missed steps.

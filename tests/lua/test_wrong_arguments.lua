@@ -168,6 +168,7 @@ wrong{
   {'A10 polygamma', function(f) f.x:polygamma(-1) end, '^polygamma: the order is %-1.*0.*30'},
   {'A10 polygamma 2', function(f) f.x:polygamma(1.5) end, "^polygamma: .*2.*'n'.*integer.*1%.5"},
   {'A11 matmul', function(f) f.x:matmul(f.x, f.x) end, '^matmul: 3 arguments given, it takes 2'},
+  {'A10 add 3', function(f) f.x:add(2, f.x) end, "^add: .*3.*'alpha' is a tensor.*x:add%(y, {alpha=2}%)"},
   {'A11 add', function(f) f.x:add() end, "^add: .*2.*'y'.*missing"},
   {'A11 add 2', function(f) f.x:add(nil) end, "^add: .*2.*'y'"},
   {'A11 add 3', function(f) f.x.add(1) end, "^add: .*2.*'y'.*missing.*x:add%(%.%.%)"},

@@ -135,6 +135,16 @@ local function cell(value, special)
   return text
 end
 
+--- The elements of a tensor [n] as a list; whole numbers that no Lua number holds as their digits.
+local function listed(column)
+  local large = column.dtype == 'int64' and column:gt(2 ^ 53):logical_or(column:lt(-2 ^ 53)):any()
+  if not large then return column:tolist() end
+  local numbers, list = column:detach():cpu():contiguous(), {}
+  local data = numbers:data()
+  for i = 1, #numbers do list[i] = tostring(data[i - 1]):gsub('LL$', '') end
+  return list
+end
+
 formats.save_csv = core.declare('save_csv(path: string, columns: table, delimiter: string = nil)',
   'Writes a table of columns by name, tensors of one dimension or lists, as CSV with a header: in the order of ' ..
   '.names, else of the names. Returns the path.',
@@ -145,7 +155,7 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
     local names, lists, lines = rawget(columns, 'names') or util.sorted_keys(columns), {}, {}
     for k, name in ipairs(names) do
       local column = columns[name]
-      if mt.is_tensor(column) and column:dim() == 1 then column = column:tolist() end
+      if mt.is_tensor(column) and column:dim() == 1 then column = listed(column) end
       if type(column) ~= 'table' or #column ~= #(lists[1] or column) then
         core.fail("save_csv: '%s' must be a list or a tensor [n] as long as the first column, got %s", tostring(name),
           core.describe(columns[name]))

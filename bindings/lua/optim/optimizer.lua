@@ -285,6 +285,10 @@ end
 
 method('load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not ' ..
   'fit nothing is loaded.', function(self, state)
+    if type(state) == 'table' and rawget(state, 'param_groups') then
+      core.fail("load_state_dict: this is the state of an optimizer of PyTorch, which is not read; load the " ..
+        "network's state, net:load_state_dict, and begin with a new state here")
+    end
     if type(state) ~= 'table' or #state ~= #self.param_groups then
       core.fail('load_state_dict: the state of an optimizer with %d group%s of parameters is needed, got %s',
         #self.param_groups, #self.param_groups == 1 and '' or 's', type(state) == 'table' and 'one with ' .. #state or

@@ -55,7 +55,7 @@ timing.time = core.declare('time(fn: function, quiet=false)',
   'What one call of fn takes: prints the time of the processor ' ..
   '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
   '{user=, sys=, total=, wall=} in seconds, then what fn returned. The first call of a function may compile; ' ..
-  'mt.timeit repeats.',
+  'mt.timeit repeats. What fn changes, also the mode of gradients, stays changed as after fn().',
 function(fn, quiet)
   core.wait_for_gpus()
   local user, sys = core.cpu_times()
