@@ -42,10 +42,12 @@ add_test(NAME nightly.steps COMMAND mtorch tests/lua/test_random_steps.lua 20000
 # What workers are sent, in processes that compile other loops each.
 add_test(NAME nightly.worker_setups COMMAND mtorch tests/lua/test_worker_setups.lua 24
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
+add_test(NAME nightly.compiled_lua COMMAND mtorch tests/lua/test_compiled_lua.lua 20000 today
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 # Ten minutes of training with all that keeps something: memory stays flat.
 add_test(NAME nightly.soak COMMAND mtorch tests/soak.lua 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
-set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups nightly.soak
-  PROPERTIES LABELS nightly TIMEOUT 7200)
+set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups
+  nightly.compiled_lua nightly.soak PROPERTIES LABELS nightly TIMEOUT 7200)
 
 file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
 foreach(script ${lua_tests})

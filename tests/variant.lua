@@ -32,7 +32,10 @@ local function shuffled_next(seed)
     while true do
       place = place + 1
       local k = order.keys[place]
-      if k == nil then return nil end
+      if k == nil then
+        orders[t] = nil -- it holds the keys, which may be weak
+        return nil
+      end
       local value = rawget(t, k)
       if value ~= nil then return k, value end
     end
