@@ -1,9 +1,9 @@
-# luajit.cmake -- finds LuaJIT, and the date of a Debian package of it, which beta versions do not tell
+# luajit.cmake -- finds LuaJIT, and the date of a Debian package of it where its version has none, as 2.1.1703358377 has
 pkg_check_modules(LUAJIT REQUIRED luajit)
 find_library(LUAJIT_STATIC NAMES libluajit-5.1.a HINTS ${LUAJIT_LIBRARY_DIRS})
 
 set(luajit_date "")
-if(LUAJIT_VERSION MATCHES beta)
+if(NOT LUAJIT_VERSION MATCHES "[.][0-9][0-9][0-9][0-9][0-9]+$")
   execute_process(COMMAND dpkg-query -S ${LUAJIT_INCLUDEDIR}/luajit.h OUTPUT_VARIABLE luajit_package ERROR_QUIET)
   string(REGEX REPLACE ": .*" "" luajit_package "${luajit_package}")
   if(luajit_package)
