@@ -82,6 +82,8 @@ int doctor() {
   row("JPEG", there("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
   row("downloads", there("libcurl.so.4") || there("libcurl-gnutls.so.4"), "libcurl",
       "apt-get install libcurl4");
+  row("tokenizers", there("libutf8proc.so.3") || there("libutf8proc.so.2"), "libutf8proc",
+      "normal forms and lower case are missing: apt-get install libutf8proc-dev");
   row("mpi", there("libmpi.so.40"), "libmpi.so.40 (Open MPI)",
       "mt.dist is a world of one process: apt-get install openmpi-bin");
   const std::string trouble = cuda_unavailable_reason();

@@ -103,10 +103,11 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) cons
 void Tokenizer::encode_plain(std::string_view text, bool first, std::vector<int32_t>& out) const {
   if (normalizer_.empty()) return pre_tokenize(text, first, 0, out);
   std::string changed(text);
-  for (const Replacement& r : normalizer_) {
-    if (r.prepend) changed.insert(0, r.to);
-    else replace_all(changed, r.from, r.to);
-  }
+  for (const Normalizer& n : normalizer_) switch (n.kind) {
+      case Normalizer::prepend: changed.insert(0, n.to); break;
+      case Normalizer::replace: replace_all(changed, n.from, n.to); break;
+      case Normalizer::form: changed = in_form(n.text_form, changed); break;
+    }
   pre_tokenize(changed, first, 0, out);
 }
 
@@ -136,8 +137,16 @@ void Tokenizer::pre_tokenize(std::string_view text, bool first, size_t step,
 
 void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) const {
   const char *const begin = text.data(), *const end = begin + text.size();
-  const auto add = [&](const char* from, const char* to, bool wanted) {
-    if (to > from && wanted) out.emplace_back(from, to - from);
+  bool before = false;  // whether the piece before is a match
+  const auto add = [&](const char* from, const char* to, bool match) {
+    if (to == from || !(match ? s.keeps_matches : s.keeps_gaps)) return;
+    match = match != s.inverted;
+    const bool joins = (s.join == Splitter::equals && match == before) ||
+                       (s.join == Splitter::match_to_gap && match && !before) ||
+                       (s.join == Splitter::match_before_gap && !match && before);
+    before = match;
+    if (joins && !out.empty()) out.back() = {out.back().data(), size_t(to - out.back().data())};
+    else out.emplace_back(from, to - from);
   };
   if (s.kind == Splitter::metaspace) {  // before each mark
     if (!s.keeps_gaps) return add(begin, end, true);
@@ -154,11 +163,11 @@ void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) con
       next_character(p, end);
       continue;
     }
-    add(gap, p, s.keeps_gaps);
-    add(p, to, s.keeps_matches);
+    add(gap, p, false);
+    add(p, to, true);
     gap = p = to;
   }
-  add(gap, end, s.keeps_gaps);
+  add(gap, end, false);
 }
 
 void Tokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& out) const {

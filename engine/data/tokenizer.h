@@ -10,14 +10,17 @@
 
 #include "engine/data/bpe.h"
 #include "engine/data/regex.h"
+#include "engine/data/unicode_forms.h"
 
 namespace mt {
 
 /// A byte-pair tokenizer. Ids are the file's, from 0. Read are: the model BPE (byte_fallback,
-/// ignore_merges, unk_token); the pre-tokenizers ByteLevel, Split, Digits, Metaspace; the normalizers
-/// Prepend and Replace; the decoders ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace; the
-/// post-processors ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing; sequences of
-/// these; added tokens. Anything else is refused by name. May be used on several threads at once.
+/// ignore_merges, unk_token); the pre-tokenizers ByteLevel, Split, Digits, Metaspace, Whitespace,
+/// WhitespaceSplit, Punctuation; the normalizers Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase;
+/// the decoders ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace; the post-processors
+/// ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing; sequences of these; added
+/// tokens. Truncation and padding are left out; anything else is refused by name. May be used on
+/// several threads at once.
 class Tokenizer {
  public:
   /// Of the text of a tokenizer.json. Throws what is wrong with it.
@@ -41,15 +44,19 @@ class Tokenizer {
     int32_t id;
     bool single_word, left, right;  // stands alone; takes the spaces on its left, on its right
   };
-  struct Replacement {
-    bool prepend;
+  struct Normalizer {
+    enum Kind { prepend, replace, form } kind;
     std::string from, to;
+    TextForm text_form = TextForm::nfc;
   };
   /// One step of the pre-tokenizer.
   struct Splitter {
     enum Kind { split, metaspace, prefix_space } kind;
     std::shared_ptr<const Regex> pattern;
     bool keeps_matches = true, keeps_gaps = true;
+    // Which neighbours become one piece; inverted: matches are gaps, and gaps matches.
+    enum Join { apart, equals, match_to_gap, match_before_gap } join = apart;
+    bool inverted = false;
     bool always = false, first = false;  // of metaspace: where the mark is put in front
     std::string mark;
   };
@@ -80,7 +87,7 @@ class Tokenizer {
   std::array<int32_t, 256> byte_ids_;
   std::vector<Added> added_;
   std::array<std::vector<int32_t>, 256> added_from_;  // by first byte, the longest first
-  std::vector<Replacement> normalizer_;
+  std::vector<Normalizer> normalizer_;
   std::vector<Splitter> splitters_;
   std::vector<DecodeStep> decoder_;
   std::vector<int32_t> before_, after_;  // special tokens around a text

@@ -79,6 +79,7 @@ std::string pattern_of(const Json& step, const char* where) {
 }  // namespace
 
 struct TokenizerReader {
+  using Normalizer = Tokenizer::Normalizer;
   using Splitter = Tokenizer::Splitter;
   using DecodeStep = Tokenizer::DecodeStep;
   Tokenizer& t;
@@ -200,25 +201,45 @@ struct TokenizerReader {
   void normalizer(const Json* given) {
     for (const auto& [step, type] : steps(given, "normalizers", "its normalizer")) {
       if (type == "Prepend") {
-        t.normalizer_.push_back({true, "", text(step, "prepend", "Prepend")});
+        t.normalizer_.push_back({Normalizer::prepend, "", text(step, "prepend", "Prepend")});
       } else if (type == "Replace") {
         const Json* const pattern = member(step, "pattern");
         if (!pattern || !member(*pattern, "String"))
           fail("its normalizer replaces a pattern, which is not read");
-        t.normalizer_.push_back(
-            {false, text(*pattern, "String", "Replace"), text(step, "content", "Replace")});
+        t.normalizer_.push_back({Normalizer::replace, text(*pattern, "String", "Replace"),
+                                 text(step, "content", "Replace")});
       } else {
-        unknown("the normalizer", type);
+        constexpr std::pair<const char*, TextForm> forms[] = {{"NFC", TextForm::nfc},
+                                                              {"NFD", TextForm::nfd},
+                                                              {"NFKC", TextForm::nfkc},
+                                                              {"NFKD", TextForm::nfkd},
+                                                              {"Lowercase", TextForm::lowercase}};
+        const auto at = std::ranges::find(forms, type, &std::pair<const char*, TextForm>::first);
+        if (at == std::end(forms)) unknown("the normalizer", type);
+        check_text_forms();
+        t.normalizer_.push_back({Normalizer::form, "", "", at->second});
       }
     }
   }
 
-  void split_by(const std::string& pattern, bool matches = true, bool gaps = true) {
-    Splitter s{};
+  Splitter& split_by(const std::string& pattern, bool matches = true, bool gaps = true) {
+    Splitter& s = t.splitters_.emplace_back();
     s.kind = Splitter::split;
     s.pattern = std::make_shared<const Regex>(pattern);
     s.keeps_matches = matches, s.keeps_gaps = gaps;
-    t.splitters_.push_back(std::move(s));
+    return s;
+  }
+  /// Splits as a behavior says: what stands alone, goes, or joins its neighbour.
+  void split_as(const std::string& pattern, const std::string& behavior, bool inverted,
+                const char* of) {
+    const bool removed = behavior == "Removed";
+    Splitter& s = split_by(pattern, !removed || inverted, !removed || !inverted);
+    s.inverted = inverted;
+    if (behavior == "Contiguous") s.join = Splitter::equals;
+    else if (behavior == "MergedWithPrevious") s.join = Splitter::match_to_gap;
+    else if (behavior == "MergedWithNext") s.join = Splitter::match_before_gap;
+    else if (!removed && behavior != "Isolated")
+      unknown(fmt::format("the pre-tokenizer {}'s behavior", of).c_str(), behavior);
   }
 
   void pre_tokenizer(const Json* given) {
@@ -232,15 +253,19 @@ struct TokenizerReader {
         }
         if (flag(step, "use_regex", true)) split_by(kGpt2Pattern);
       } else if (type == "Split") {
-        const auto& behavior = need<std::string>(step, "behavior", "Split");
-        const bool isolated = behavior == "Isolated", inverted = flag(step, "invert");
-        if (!isolated && behavior != "Removed")
-          unknown("the pre-tokenizer Split's behavior", behavior);
-        split_by(pattern_of(step, "Split"), isolated || inverted, isolated || !inverted);
+        split_as(pattern_of(step, "Split"), need<std::string>(step, "behavior", "Split"),
+                 flag(step, "invert"), "Split");
       } else if (type == "Digits") {
         split_by(flag(step, "individual_digits") ? "\\p{N}" : "\\p{N}+");
       } else if (type == "WhitespaceSplit") {
         split_by("\\s+", false, true);
+      } else if (type == "Whitespace") {
+        split_by("\\w+|[^\\w\\s]+", true, false);
+      } else if (type == "Punctuation") {
+        const Json* const behavior = member(step, "behavior");
+        split_as("[\\p{P}$+<=>^`|~]",
+                 behavior ? need<std::string>(step, "behavior", "Punctuation") : "Isolated", false,
+                 "Punctuation");
       } else if (type == "Metaspace") {
         metaspace(step);
       } else {

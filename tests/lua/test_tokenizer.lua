@@ -152,6 +152,55 @@ t.test('WhitespaceSplit leaves out white space', function()
   t.eq(x:tolist(), mt.cat{tokenizer:encode 'the', tokenizer:encode "cat's", tokenizer:encode 'dog,'}:tolist())
 end)
 
+--- The pieces of a text, each behind a '|': a tokenizer of characters, with these steps before.
+local function pieces(text, step, normalizer)
+  local vocab, seen = {}, {}
+  for character in ('|' .. text .. 'e\u{301}\u{e9}fiss\u{307}i'):gmatch '[%z\1-\127\194-\244][\128-\191]*' do
+    if not seen[character] then
+      seen[character] = true
+      vocab[#vocab + 1] = ('"%s":%d'):format(character == '\t' and '\\t' or character, #vocab)
+    end
+  end
+  local steps = step and step .. ',' or ''
+  local tokenizer = data.BPETokenizer(write(('{"model":{"type":"BPE","vocab":{%s},"merges":[]},"normalizer":%s,' ..
+    '"pre_tokenizer":{"type":"Sequence","pretokenizers":[%s{"type":"Metaspace","replacement":"|",' ..
+    '"prepend_scheme":"always","split":false}]}}'):format(table.concat(vocab, ','), normalizer or 'null', steps)))
+  local tokens = {}
+  for i, id in ipairs(tokenizer:encode(text):tolist()) do tokens[i] = tokenizer:token(id) end
+  return table.concat(tokens)
+end
+
+t.test('behaviors of Split and Punctuation, Whitespace: the pieces of Hugging Face', function()
+  for behavior, want in pairs{Removed = {'|the|and|of', '|,|,|,'},
+    Isolated = {'|the|,|and|,|,|of', '|the|,|and|,|,|of'}, Contiguous = {'|the|,|and|,,|of', '|the|,|and|,,|of'},
+    MergedWithPrevious = {'|the,|and,|,|of', '|the|,and|,|,of'},
+    MergedWithNext = {'|the|,and|,|,of', '|the,|and,|,|of'}} do
+    for i, invert in ipairs{'false', 'true'} do
+      local step = ('{"type":"Split","pattern":{"String":","},"behavior":"%s","invert":%s}'):format(behavior, invert)
+      t.eq(pieces('the,and,,of', step), want[i])
+    end
+    t.eq(pieces('the,and,,of', ('{"type":"Punctuation","behavior":"%s"}'):format(behavior)), want[1])
+  end
+  t.eq(pieces('a-b$c_\u{3002}d', '{"type":"Punctuation"}'), '|a|-|b|$|c|_|\u{3002}|d')
+  t.eq(pieces('snake_case, \u{65e5}\u{672c}!? \t3+4', '{"type":"Whitespace"}'),
+    '|snake_case|,|\u{65e5}\u{672c}|!?|3|+|4')
+end)
+
+t.test('normal forms and lower case', function()
+  local function normal(text, form) return pieces(text, nil, ('{"type":"%s"}'):format(form)) end
+  local ok, why = pcall(normal, 'e', 'NFC')
+  if not ok then
+    assert(why:find 'normal forms of text: libutf8proc%.so%.3 cannot be loaded; on Debian: apt%-get install', why)
+    return
+  end
+  local text = 'e\u{301}\u{e9}\u{fb01}'
+  t.eq(normal(text, 'NFC'), '|\u{e9}\u{e9}\u{fb01}')
+  t.eq(normal(text, 'NFD'), '|e\u{301}e\u{301}\u{fb01}')
+  t.eq(normal(text, 'NFKC'), '|\u{e9}\u{e9}fi')
+  t.eq(normal(text, 'NFKD'), '|e\u{301}e\u{301}fi')
+  t.eq(normal('FISS\u{c9}\u{130}', 'Lowercase'), '|fiss\u{e9}i\u{307}')
+end)
+
 t.test('what is not read is named', function()
   local file = data.text(here .. '/data/tokenizers/gpt2.json')
   local function refused(pattern, from, to)
@@ -160,10 +209,12 @@ t.test('what is not read is named', function()
     t.raises(function() return (data.BPETokenizer(write(text))) end, pattern)
   end
   refused("BPETokenizer: '.*': its model is WordPiece, only BPE is read", '"type":"BPE"', '"type":"WordPiece"')
-  refused("the pre%-tokenizer 'Whitespace' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
-    '"pre_tokenizer":{"type":"Whitespace"')
+  refused("the pre%-tokenizer 'UnicodeScripts' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
+    '"pre_tokenizer":{"type":"UnicodeScripts"')
+  refused("the pre%-tokenizer Split's behavior 'Glued' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
+    '"pre_tokenizer":{"type":"Split","behavior":"Glued","pattern":{"String":","},"was":"ByteLevel"')
   refused("the decoder 'WordPiece' is not read", '"decoder":{"type":"ByteLevel"', '"decoder":{"type":"WordPiece"')
-  refused("the normalizer 'NFC' is not read", '"normalizer":null', '"normalizer":{"type":"NFC"}')
+  refused("the normalizer 'Nmt' is not read", '"normalizer":null', '"normalizer":{"type":"Nmt"}')
   refused("merge 1, 'zz' and 'e': one of them, or both", '"merges":%[%["[^"]*"', '"merges":[["zz"')
   refused('has the id %-1', '"!":%d+', '"!":-1')
   refused('have ids up to 15000000', '"!":%d+', '"!":15000000')

@@ -73,7 +73,8 @@ local methods = ' t:encode(text) gives positions, t:decode(ids) text; t:size(), 
 tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|strings = nil, vocab_size: int >= 1 = ' ..
   '30000, min_frequency: int >= 0 = 0, special_tokens: strings = nil)',
   "A byte-pair tokenizer: of Hugging Face's tokenizer.json (also .gz; GPT-2's, Llama's and their kin), or " ..
-  '{train=text, vocab_size=} learned from a text or a list of texts, with all bytes as first tokens.' .. methods,
+  '{train=text, vocab_size=} learned from a text or a list of texts, with all bytes as first tokens. The truncation ' ..
+  'and padding of a file are left out.' .. methods,
   function(path, train, vocab_size, min_frequency, special_tokens)
     if (path ~= nil) == (train ~= nil) then
       core.fail('BPETokenizer: either the path of a tokenizer.json or {train=text} is needed')
