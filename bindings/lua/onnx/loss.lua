@@ -31,7 +31,9 @@ function pointwise.binary_cross_entropy_with_logits(g, x, y, a)
   return a.weight and loss * a.weight or loss
 end
 function pointwise.gaussian_nll_loss(g, x, y, a)
-  local var = g.Max(a.var, a.eps)
+  local var = g:cast(a.var, x.dtype) -- a number, of x's shape, or without its last dimension
+  if var.shape and #var.shape > 0 and #var.shape < #a.x.shape then var = g:unsqueeze(var, {-1}) end
+  var = g.Max(var, a.eps)
   local loss = (g.Log(var) + (x - y) * (x - y) / var) * 0.5
   return a.full and loss + 0.5 * math.log(2 * math.pi) or loss
 end
@@ -110,9 +112,10 @@ end
 
 --- Of x [n x classes] the element of the target's class, [n x 1], and where that is, [n x classes] of 0 and 1.
 local function of_class(g, x, a)
-  local target, rank = g:to_positions(a.target), #a.x.shape
-  return g.GatherElements(x, g:unsqueeze(target, {-1}), {axis = rank - 1}),
-    g:one_hot(target, a.x.shape[rank], -1, x.dtype)
+  local rank = #a.x.shape
+  local target = g:unsqueeze(g:to_positions(a.target), {-1})
+  return g.GatherElements(x, target, {axis = rank - 1}),
+    g:squeeze(g:one_hot(target, a.x.shape[rank], -1, x.dtype), {rank - 1})
 end
 function entries.multi_margin_loss(g, a)
   local x, classes = a.x, a.x.shape[#a.x.shape]

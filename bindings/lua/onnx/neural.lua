@@ -62,10 +62,9 @@ function entries.layer_norm(g, a)
   return a.bias and y + a.bias or y
 end
 function entries.rms_norm(g, a)
-  local x = a.input
-  local eps = a.eps or ({float64 = 2.220446049250313e-16, float16 = 0.0009765625, bfloat16 = 0.0078125})[x.dtype] or
-    1.1920928955078125e-07
-  local y = x / g.Sqrt(g:reduce('ReduceMean', x * x, last_axes(a), true) + eps)
+  local x = a.input.dtype == 'float16' and g:cast(a.input, 'float32') or a.input -- squares of small numbers would be 0
+  local eps = a.eps or (x.dtype == 'float64' and 2.220446049250313e-16 or 1.1920928955078125e-07)
+  local y = g:cast(x / g.Sqrt(g:reduce('ReduceMean', x * x, last_axes(a), true) + eps), a.input.dtype)
   return a.weight and y * a.weight or y
 end
 
