@@ -155,6 +155,7 @@ run '' -e 'local mt = require "mtorch" mt.help("matmull")' && expect 'help for a
 is 'is one sentence at the line' "$(cat err)" \
   "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
+run '' -e 'local x = require("mtorch").ones(1) return unpack(x)' && has 'a hint for unpack(x)' err 'x:tolist()'
 run '' -e 'local x = require("mtorch").ones(1) x.data:copy_(x)' && has 'a hint for x.data' err 'x:copy_(y)'
 run '' -e 'for _ in ipairs(mt.data.DataLoader(mt.data.xor(4))) do end' &&
   has 'a hint for ipairs(loader)' err 'loader:iter()'

@@ -143,6 +143,8 @@ int traceback(lua_State* L) {
         false);
   if (has("pairs' (table expected, got userdata)"))
     say(" (of a loader: for .. in loader:iter() do; of a tensor or set: for i = 1, #x do)", false);
+  if (has("(table expected, got userdata)") && !has("pairs'"))
+    say(" (the list of a tensor's elements is x:tolist())", false);
   if (has("pairs' (table expected, got function)"))
     say(" (an iterator needs no pairs: for name, p in net:named_parameters() do)", false);
   if (has("attempt to call a table value"))

@@ -125,6 +125,10 @@ test('lu_solve', function()
 end)
 
 test('matrix_exp', function()
+  mt.manual_seed(1)
+  local batch5 = mt.randn(5, 5, 5)
+  local exact = la.matrix_exp(batch5:double())
+  near(((la.matrix_exp(batch5):double() - exact) / exact):abs():amax():item(), 0, 1e-7)
   near(flat(la.matrix_exp(N)), {6.78493947478667, -1.518987602, 24.322713493802, 1.518987602, -5.61979365077813,
     -41.5959710649487, 12.161356746901, 20.7979855324744, 26.9598017280973}, 1e-12)
   local a = N:clone():requires_grad_()
