@@ -382,7 +382,8 @@ add('variances_and_margins', function(x, y, label)
   local function gaussian(var, reduction) return mt.gaussian_nll_loss(x, y, var, {reduction = reduction}) end
   local var = x:abs() + 0.5
   return gaussian(var, 'none'), gaussian(var[{ {}, 1}], 'none'), gaussian(var[{ {}, {1}}], 'sum'),
-    gaussian(0.5, 'none'), mt.multi_margin_loss(x, label, {p = 2, reduction = 'none'}), mt.multi_margin_loss(x[1], label[1]),
+    gaussian(0.5, 'none'), mt.multi_margin_loss(x, label, {p = 2, reduction = 'none'}), mt.multi_margin_loss(x[1],
+    label[1]),
     mt.rms_norm((x * 1e-5):half(), 3):float()
 end, function(n) return {mt.randn(n, 3), mt.randn(n, 3), mt.randint(1, 3, {n})} end, {positions = {false, false, true}})
 add('bags_of_padding', function(ids)
