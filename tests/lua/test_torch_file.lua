@@ -79,6 +79,8 @@ test('instructions of pickles', function()
   eq(one('(K\1K\2l.'), {1, 2})
   eq(one('\140\3abc\148\48h\0.'), 'abc')
   eq(one(']q\0K\1ah\0\134.'), {{1}, {1}})
+  raises(function() one('cnumpy._core.multiarray\nscalar\n.') end,
+    'holds numbers of NumPy .*torch%.as_tensor%(x%), or x%.item')
   local loop = one(']q\0h\0a.')
   assert(loop[1] == loop)
   for bad, what in pairs{
