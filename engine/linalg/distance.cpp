@@ -23,8 +23,16 @@ bool by_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
-/// |x|^2 - 2 x y + |y|^2 as one product of longer rows.
-Tensor squares(const Tensor& x, const Tensor& y) {
+/// The mean row of y, by which both are moved before a product: rows far from 0 would cancel. 0 where it is not finite.
+Tensor middle(const Tensor& y) {
+  if (y.size(-2) == 0) return zeros({1}, y);
+  const Tensor m = mean(y.detach(), {-2}, true);
+  return where(eq(m - m, 0.0), m, 0.0);
+}
+
+/// |x|^2 - 2 x y + |y|^2 of moved rows, as one product of longer rows.
+Tensor squares(const Tensor& x0, const Tensor& y0) {
+  const Tensor m = middle(y0), x = x0 - m, y = y0 - m;
   const auto norms = [](const Tensor& t) { return sum(square(t), {-1}, true); };
   const Tensor left = norms(x), right = norms(y);
   const Tensor a = cat({x * -2.0, left, ones(left.shape(), left)}, -1),
@@ -68,8 +76,9 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (by_product(x, y, p)) {
     const Tensor here = eq(distance, 0.0), safe = where(here, 1.0, distance);
     const Tensor w = where(here, 0.0, g / safe), wt = transpose(w, -2, -1);
-    if (node.wants(0)) dx[0] = x * sum(w, {-1}, true) - matmul(w, y);
-    if (node.wants(1)) dx[1] = y * sum(wt, {-1}, true) - matmul(wt, x);
+    const Tensor m = middle(y), a = x - m, b = y - m;
+    if (node.wants(0)) dx[0] = a * sum(w, {-1}, true) - matmul(w, b);
+    if (node.wants(1)) dx[1] = b * sum(wt, {-1}, true) - matmul(wt, a);
     return;
   }
   const int64_t rows = x.size(-2), step = rows_at_once(x, y);

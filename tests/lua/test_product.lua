@@ -150,6 +150,20 @@ test('cdist: values of torch.cdist', function()
   raises(function() return (mt.cdist(x:long(), y:long())) end, 'use x:float')
 end)
 
+test('cdist: close rows far from 0 have the same distances and gradients for few rows and for many', function()
+  local far = mt.ones(40, 2) * 10000
+  far[2][1], far[3][2] = 10000.01, 10003
+  local x, few = far:requires_grad_(), far:detach():narrow(1, 1, 3):clone():requires_grad_()
+  local all, some = mt.cdist(x, x:detach()), mt.cdist(few, few:detach())
+  eq((all[{{1, 3}, {1, 3}}] - some):abs():max():item() < 1e-4, true)
+  mt.cdist(x, few:detach()):sum():backward()
+  mt.cdist(few, few:detach()):sum():backward()
+  eq((x.grad:narrow(1, 1, 3) - few.grad):abs():max():item() < 1e-3, true)
+  local y = mt.ones(30, 2)
+  y[1][1] = math.huge -- one row of infinity spoils no other
+  eq(mt.cdist(y, y)[{{2, 30}, {2, 30}}]:abs():max():item(), 0)
+end)
+
 test('cdist of nothing has gradients of gradients', function()
   for _, sizes in ipairs{{{0, 3, 2}, {0, 4, 2}}, {{0, 3}, {4, 3}}, {{2, 0, 3}, {2, 4, 3}}, {{2, 3}, {0, 3}}} do
     for _, p in ipairs{1, 2, 3, math.huge} do
