@@ -304,6 +304,31 @@ test('a state that does not fit names all differences and loads nothing', functi
   raises(function() net:load_state_dict(3) end, 'load_state_dict: .*got 3')
 end)
 
+test('states of older PyTorch load: no num_batches_tracked, weight_g and weight_v', function()
+  local function net()
+    return nn.Sequential(nn.weight_norm(nn.Conv1d(2, 3, 2)), nn.BatchNorm1d(3),
+      nn.weight_norm(nn.Linear(4, 4), 'weight', false))
+  end
+  local first, second = net(), net()
+  local state = first:state_dict()
+  state['1.num_batches_tracked'] = nil
+  for _, k in ipairs{0, 2} do
+    for letter, n in pairs{g = 0, v = 1} do
+      local name = ('%d.parametrizations.weight.original%d'):format(k, n)
+      state[('%d.weight_%s'):format(k, letter)], state[name] = state[name], nil
+    end
+  end
+  local given = {}
+  for name in pairs(state) do given[name] = true end
+  eq(rawequal(second:load_state_dict(state), second), true)
+  for name in pairs(given) do assert(state[name], name) end -- the table is the caller's
+  for name, x in pairs(first:state_dict()) do assert(mt.equal(second:state_dict()[name], x), name) end
+  eq({second:load_state_dict(state, {strict = false})}, {{}, {}})
+  state['0.weight_v'] = nil
+  raises(function() second:load_state_dict(state) end,
+    "'0.parametrizations.weight.original1' is missing; {strict=false} loads the rest$")
+end)
+
 test('clone is a copy of its own', function()
   local net = Net(4)
   local copy = net:clone()

@@ -21,12 +21,30 @@ method('state_dict()', "A table of names to detached tensors that share the para
     return state
   end)
 
+--- The state under today's names: weight_g and weight_v of PyTorch's older weight_norm are the originals of weight.
+local function renamed(order, state)
+  local result
+  for _, name in ipairs(order) do
+    local prefix, key, k = name:match '^(.*)parametrizations%.([^.]+)%.original([01])$'
+    local older = prefix and prefix .. key .. (k == '0' and '_g' or '_v')
+    if older and state[name] == nil and state[older] ~= nil then
+      if not result then
+        result = {}
+        for known, value in pairs(state) do result[known] = value end
+      end
+      result[name], result[older] = state[older], nil
+    end
+  end
+  return result or state
+end
+
 --- Names that a state lacks, names that it alone has, and sentences on values that do not fit.
 local function compare(mine, order, state)
   local missing, unexpected, unfit = {}, {}, {}
   for _, name in ipairs(order) do
     local value = state[name]
-    if value == nil then missing[#missing + 1] = name
+    if value == nil then -- PyTorch before 0.4.1 wrote no such counter, which then stays
+      if not name:find 'num_batches_tracked$' then missing[#missing + 1] = name end
     elseif not mt.is_tensor(value) then unfit[#unfit + 1] = ("'%s' is no tensor"):format(name)
     elseif value.shape ~= mine[name].shape then
       unfit[#unfit + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape), tostring(mine[name].shape))
@@ -45,25 +63,27 @@ local strictness = core.declare('load_state_dict(strict: bool = true)', 'The opt
 
 local shown = 4 -- faults in an error
 
---- Refuses a state that does not fit a module; the module's tensors, their names in order, and what is missing and
---- unknown where that may be.
+--- Refuses a state that does not fit a module; the state under the module's names, the module's tensors, their names in
+--- order, and what is missing and unknown where that may be.
 function class.check_state(self, state, strict)
   if type(state) ~= 'table' or is_module(state) then
     core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',
       is_module(state) and state.__name or core.describe(state))
   end
   local mine, order = state_of(self)
+  state = renamed(order, state)
   local missing, unexpected, faults = compare(mine, order, state)
+  local cure = #faults == 0 and '; {strict=false} loads the rest' or ''
   if strict then
     for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
     for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
   end
   if #faults > 0 then
     local more = #faults > shown and (' and %d more'):format(#faults - shown) or ''
-    core.fail('load_state_dict: nothing loaded into %s: %s%s', self.__name,
-      table.concat(faults, ', ', 1, math.min(#faults, shown)), more)
+    core.fail('load_state_dict: nothing loaded into %s: %s%s%s', self.__name,
+      table.concat(faults, ', ', 1, math.min(#faults, shown)), more, cure)
   end
-  return mine, order, missing, unexpected
+  return state, mine, order, missing, unexpected
 end
 
 method('load_state_dict(state, strict=true)',
@@ -71,10 +91,10 @@ method('load_state_dict(state, strict=true)',
   'nothing is loaded; {strict=false} leaves missing and unknown names alone and returns both lists.',
   function(self, state, strict)
     strict = strictness(strict)
-    local mine, order, missing, unexpected = class.check_state(self, state, strict)
+    local fitting, mine, order, missing, unexpected = class.check_state(self, state, strict)
     mt.no_grad(function()
       for _, name in ipairs(order) do
-        if state[name] then mine[name]:copy_(state[name]) end
+        if fitting[name] then mine[name]:copy_(fitting[name]) end
       end
     end)
     if strict then return self end
