@@ -22,7 +22,7 @@ namespace mt {
 /// Writes tensors, of any device and layout, under their names: save_safetensors("net.safetensors", {{"w", w}}).
 /// mt.load in Lua and PyTorch's safetensors read the file. The old file or the new one is there at every moment.
 inline void save_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  write_safetensors("save_safetensors", path, {tensors, {}}, [](const Tensor& x) {
+  write_safetensors("save_safetensors", path, {tensors, {}, {}}, [](const Tensor& x) {
     const NoGrad no_grad;
     return contiguous(to(x, cpu_device()));
   });

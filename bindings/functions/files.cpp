@@ -22,6 +22,28 @@ void push_named(Args& a, const std::vector<NamedTensor>& list) {
   for (const NamedTensor& t : list) a.push(t.name, t.tensor), lua_rawset(a.L, -3);
 }
 
+/// Pushes a table from names to texts.
+void push_texts(Args& a, const std::vector<std::pair<std::string, std::string>>& list) {
+  lua_createtable(a.L, 0, int(list.size()));
+  for (const auto& [key, value] : list) a.push(key, value), lua_rawset(a.L, -3);
+}
+
+/// Pushes why members of a file were left out, by name, or nil; and tells it.
+void push_left_out(Args& a, const char* operation, const std::string& path,
+                   const TensorFile& file) {
+  if (file.left_out.empty()) return lua_pushnil(a.L);
+  constexpr size_t kShown = 4;
+  const size_t n = file.left_out.size();
+  std::string text;
+  for (size_t i = 0; i < std::min(n, kShown); ++i) {
+    const auto& [name, why] = file.left_out[i];
+    text += fmt::format("{}'{}' ({})", i ? ", " : "", printable(name), why);
+  }
+  if (n > kShown) text += fmt::format(" and {} more", n - kShown);
+  fmt::print(stderr, "{}: '{}' is read without {}\n", operation, path, text);
+  push_texts(a, file.left_out);
+}
+
 /// A list of names at argument i and a list of tensors at the next.
 std::vector<NamedTensor> named_tensors(Args& a, int i) {
   std::vector<NamedTensor> list;
@@ -160,22 +182,24 @@ const Entry kFiles[] = {
     {"is_npz(operation, path)", "Whether a zip archive holds arrays of NumPy.", bind<is_npz>},
     {"elements_key(x)", "The same for tensors of the same elements in the same order.",
      bind<elements_key>},
-    {"read_safetensors(operation, path)", "Tensors by name, and the metadata by name.",
+    {"read_safetensors(operation, path)",
+     "Tensors by name, the metadata by name, and why members were left out, by name, or nil.",
      [](Args& a) {
        const TensorFile file = read_safetensors(a.text(1).c_str(), a.text(2));
        push_named(a, file.tensors);
-       lua_createtable(a.L, 0, int(file.metadata.size()));
-       for (const auto& [key, value] : file.metadata) a.push(key, value), lua_rawset(a.L, -3);
-       return 2;
+       push_texts(a, file.metadata);
+       push_left_out(a, a.text(1).c_str(), a.text(2), file);
+       return 3;
      }},
     {"read_npy(path)", "The tensor in an npy file.",
      bind<[](const std::string& path) { return to_host(read_npy("npy", path)); }>},
-    {"read_npz(path)", "Tensors by name.",
+    {"read_npz(path)", "Tensors by name, and why members were left out, by name, or nil.",
      [](Args& a) {
-       std::vector<NamedTensor> list = read_npz("npz", a.text(1));
-       for (NamedTensor& t : list) t.tensor = to_host(t.tensor);
-       push_named(a, list);
-       return 1;
+       TensorFile file = read_npz("npz", a.text(1));
+       for (NamedTensor& t : file.tensors) t.tensor = to_host(t.tensor);
+       push_named(a, file.tensors);
+       push_left_out(a, "npz", a.text(1), file);
+       return 2;
      }},
     {"write_npy(path, x)", "Writes an npy file.",
      bind<[](const std::string& path, const Tensor& x) {
@@ -189,7 +213,7 @@ const Entry kFiles[] = {
     {"write_safetensors(operation, path, names, tensors, metadata)",
      "Writes tensors under their names; metadata is a list of keys and values in turn.",
      [](Args& a) {
-       TensorFile file{named_tensors(a, 3), {}};
+       TensorFile file{named_tensors(a, 3), {}, {}};
        const std::vector<std::string> metadata = a.strings(5);
        for (size_t i = 0; i + 1 < metadata.size(); i += 2)
          file.metadata.emplace_back(metadata[i], metadata[i + 1]);

@@ -1,6 +1,8 @@
 // convert.cpp -- elements as files store them, read into tensors
 #include "engine/io/convert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -41,7 +43,7 @@ void mend(Stored stored, const Tensor& x) {
     const int64_t* const p = x.data_as<int64_t>();
     if (const auto* at = std::find_if(p, p + x.numel(), [](int64_t v) { return v < 0; });
         at != p + x.numel())
-      fail("the uint64 {} does not fit int64", uint64_t(*at));
+      throw CannotHold(fmt::format("the uint64 {} does not fit int64", uint64_t(*at)));
   }
 }
 

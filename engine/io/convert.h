@@ -37,6 +37,11 @@ inline constexpr StoredType kStoredTypes[] = {
     {Stored::u32, Dtype::i64, "u4", "U32", "torch.uint32", "", 0},
     {Stored::u64, Dtype::i64, "u8", "U64", "torch.uint64", "", 0}};
 
+/// What no tensor here can hold, though the file is good: a member of a file of several is left out.
+struct CannotHold : Error {
+  using Error::Error;
+};
+
 /// The first type for which is(type), or null.
 const StoredType* find_stored(const auto& is) {
   for (const StoredType& t : kStoredTypes)

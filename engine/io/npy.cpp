@@ -80,17 +80,19 @@ class HeaderReader {
   void type(Header& h) {
     skip();
     if (!rest_.empty() && rest_[0] == '[')
-      fail("it holds records, which tensors do not; save their fields one by one");
+      throw CannotHold("it holds records, which tensors do not; save their fields one by one");
     const std::string_view text = quoted();
     const char order = text.empty() ? '\0' : text[0];
     if (text.size() > 1 && text[1] == 'O')
-      fail("it holds Python objects, which only Python can read");
+      throw CannotHold("it holds Python objects, which only Python can read");
     const std::string_view name = text == "?" ? "b1"
                                   : order == '<' || order == '>' || order == '|' || order == '='
                                       ? text.substr(1)
                                       : text;
     h.type = find_stored([&](const StoredType& t) { return !name.empty() && name == t.npy; });
-    if (!h.type) fail("it has the type '{}', which tensors here do not have", printable(text, 20));
+    if (!h.type)
+      throw CannotHold(
+          fmt::format("it has the type '{}', which tensors here do not have", printable(text, 20)));
     h.swapped = order == '>';
   }
   bool truth() {
@@ -152,9 +154,9 @@ Tensor parse_npy(Bytes& bytes) {
   return view_of(x, h.shape, stride, 0).detach();
 }
 
-std::vector<NamedTensor> parse_zip(const ZipReader& zip) {
+TensorFile parse_zip(const ZipReader& zip) {
   constexpr std::string_view kEnding = ".npy";
-  std::vector<NamedTensor> list;
+  TensorFile file;
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < zip.entries().size(); ++i) {
     std::string name = zip.entries()[i].name;
@@ -163,10 +165,13 @@ std::vector<NamedTensor> parse_zip(const ZipReader& zip) {
     if (!names.insert(name).second) fail("the name '{}' is there twice", printable(name));
     try {
       Bytes bytes = zip.open(i);
-      list.push_back({name, parse_npy(bytes)});
+      file.tensors.push_back({name, parse_npy(bytes)});
+    } catch (const CannotHold& e) {
+      file.left_out.emplace_back(name, e.what());
     } catch (const Error& e) { fail("'{}': {}", printable(name), e.what()); }
   }
-  return list;
+  check_some_held(file);
+  return file;
 }
 
 /// What stands before the values.
@@ -192,10 +197,8 @@ Tensor read_npy(const char* operation, const std::string& path) {
   return reading(operation, path, " is not a good npy file", [&] { return parse_npy(bytes); });
 }
 
-std::vector<NamedTensor> parse_npz(const void* data, size_t size) {
-  return parse_zip(ZipReader(data, size));
-}
-std::vector<NamedTensor> read_npz(const char* operation, const std::string& path) {
+TensorFile parse_npz(const void* data, size_t size) { return parse_zip(ZipReader(data, size)); }
+TensorFile read_npz(const char* operation, const std::string& path) {
   RegularFile file = open_regular(operation, path);
   return reading(operation, path, " is not a good npz file",
                  [&] { return parse_zip(ZipReader(std::move(file))); });

@@ -12,9 +12,9 @@ namespace mt {
 /// other types; nothing is executed.
 Tensor parse_npy(const void* data, size_t size);
 Tensor read_npy(const char* operation, const std::string& path);
-/// The tensors of an npz file, without ".npy" in their names.
-std::vector<NamedTensor> parse_npz(const void* data, size_t size);
-std::vector<NamedTensor> read_npz(const char* operation, const std::string& path);
+/// The tensors of an npz file, without ".npy" in their names; what no tensor can hold is left out.
+TensorFile parse_npz(const void* data, size_t size);
+TensorFile read_npz(const char* operation, const std::string& path);
 
 /// Writes contiguous tensors of the CPU as NumPy does; bfloat16 is refused, which NumPy does not have.
 void write_npy(const char* operation, const std::string& path, const Tensor& x);

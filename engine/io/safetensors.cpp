@@ -16,8 +16,8 @@ constexpr uint64_t kLongestHeader = 100'000'000;
 
 /// What the header says of a tensor. Places count from the end of the header.
 struct Place {
-  const std::string* name;
-  const StoredType* type;
+  const std::string *name, *dtype;
+  const StoredType* type;  // null: no tensor can hold it
   Shape shape;
   uint64_t begin, end;
 };
@@ -28,26 +28,17 @@ int64_t whole(const Json& json, const std::string& name, const char* what) {
   return *n;
 }
 
-const StoredType* type_of(const Json& json, const std::string& name) {
-  const std::string* text = json.as<std::string>();
-  if (!text) fail("the dtype of tensor '{}' is no string", printable(name));
-  const auto* type = find_stored([&](const StoredType& t) { return t.safetensors == *text; });
-  if (!type)
-    fail("tensor '{}' has the dtype {}, which tensors here do not have", printable(name),
-         printable(*text, 20));
-  return type;
-}
-
 Place place_of(const JsonMember& member) {
   const std::string& name = member.key;
   const JsonObject* object = member.value.as<JsonObject>();
   if (!object) fail("the header's entry of tensor '{}' is no object", printable(name));
-  Place place{&name, nullptr, {}, 0, 0};
+  Place place{&name, nullptr, nullptr, {}, 0, 0};
   bool has_shape = false, has_offsets = false;
   for (const JsonMember& m : *object) {
     const JsonList* list = m.value.as<JsonList>();
-    if (m.key == "dtype") {
-      place.type = type_of(m.value, name);
+    if (m.key == "dtype" && m.value.as<std::string>()) {
+      place.dtype = m.value.as<std::string>();
+      place.type = find_stored([&](const StoredType& t) { return t.safetensors == *place.dtype; });
     } else if (m.key == "shape" && list) {
       if (list->size() > kMaxDims)
         fail("tensor '{}' has {} dimensions, at most {} are possible", printable(name),
@@ -58,11 +49,11 @@ Place place_of(const JsonMember& member) {
       place.begin = uint64_t(whole((*list)[0], name, "offsets"));
       place.end = uint64_t(whole((*list)[1], name, "offsets"));
       has_offsets = true;
-    } else
+    } else if (m.key == "dtype" || m.key == "shape" || m.key == "data_offsets")
       fail("tensor '{}' has an entry '{}' that is not as it must be", printable(name),
            printable(m.key));
   }
-  if (!place.type || !has_shape || !has_offsets)
+  if (!place.dtype || !has_shape || !has_offsets)
     fail("tensor '{}' needs dtype, shape and data_offsets", printable(name));
   return place;
 }
@@ -89,13 +80,12 @@ std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
   uint64_t at = 0;
   for (const Place& p : places) {
     const std::string name = fmt::format("tensor '{}'", printable(*p.name));
-    const uint64_t bytes =
-        uint64_t(checked_count(name.c_str(), p.shape)) * uint64_t(p.type->size());
+    const uint64_t count = checked_count(name.c_str(), p.shape);
     if (p.begin != at || p.end < p.begin)
       fail("{} lies at {}..{}, it should begin at {}", name, p.begin, p.end, at);
-    if (p.end - p.begin != bytes)
-      fail("{} has {} bytes, {} of {} need {}", name, p.end - p.begin, to_string(p.shape),
-           p.type->safetensors, bytes);
+    if (p.type && p.end - p.begin != count * uint64_t(p.type->size()))
+      fail("{} has {} bytes, {} of {} need {}", name, p.end - p.begin, to_string(p.shape), *p.dtype,
+           count * uint64_t(p.type->size()));
     at = p.end;
   }
   return places;
@@ -116,6 +106,26 @@ std::string read_header(Bytes& bytes) {
   return text;
 }
 
+void skip(Bytes& bytes, uint64_t n) {
+  uint8_t piece[8192];
+  for (uint64_t some; n > 0; n -= some) {
+    some = std::min<uint64_t>(n, sizeof piece);
+    if (bytes.read(piece, some) != some) fail("it ends inside its values");
+  }
+}
+
+/// The tensor of the next bytes.
+Tensor read_tensor(Bytes& bytes, const Place& p) {
+  if (!p.type) {
+    skip(bytes, p.end - p.begin);
+    throw CannotHold(fmt::format("it has the dtype {}, which tensors here do not have",
+                                 printable(*p.dtype, 20)));
+  }
+  const Tensor x = empty(p.shape, p.type->dtype);
+  read_stored(bytes, *p.type, x);
+  return x;
+}
+
 TensorFile parse_safetensors(Bytes& bytes) {
   TensorFile file;
   const std::string text = read_header(bytes);
@@ -128,12 +138,13 @@ TensorFile parse_safetensors(Bytes& bytes) {
   if (all > bytes.at_most() || (!bytes.packed() && all < bytes.at_most()))
     fail("its tensors need {} bytes, {} follow the header", all, bytes.at_most());
   for (const Place& p : places) {
-    const Tensor x = empty(p.shape, p.type->dtype);
     try {
-      read_stored(bytes, *p.type, x);
+      file.tensors.push_back({*p.name, read_tensor(bytes, p)});
+    } catch (const CannotHold& e) {
+      file.left_out.emplace_back(*p.name, e.what());
     } catch (const Error& e) { fail("tensor '{}': {}", printable(*p.name), e.what()); }
-    file.tensors.push_back({*p.name, x});
   }
+  check_some_held(file);
   uint8_t extra;
   if (bytes.read(&extra, 1) != 0) fail("bytes follow its {} bytes of tensors", all);
   return file;
@@ -141,7 +152,15 @@ TensorFile parse_safetensors(Bytes& bytes) {
 
 }  // namespace
 
+void check_some_held(const TensorFile& file) {
+  if (!file.tensors.empty() || file.left_out.empty()) return;
+  const auto& [name, why] = file.left_out[0];
+  fail("tensor '{}': {}", printable(name), why);
+}
+
 const Tensor& TensorFile::at(std::string_view name) const {
+  for (const auto& [left, why] : left_out)
+    if (left == name) fail("tensor '{}': {}", name, why);
   std::string names;
   for (const NamedTensor& t : tensors) {
     if (t.name == name) return t.tensor;

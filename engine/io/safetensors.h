@@ -16,13 +16,18 @@ struct NamedTensor {
 struct TensorFile {
   std::vector<NamedTensor> tensors;  // in the order of the data
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<std::pair<std::string, std::string>>
+      left_out;  // names of what no tensor can hold, and why
   /// The tensor of that name; throws Error, with the names that there are, where none has it.
   const Tensor& at(std::string_view name) const;
 };
 
+/// Throws where something was left out of a file and nothing was read.
+void check_some_held(const TensorFile&);
+
 /// The tensors of a safetensors file (huggingface.co/docs/safetensors), plain or gzip, contiguous on the
-/// CPU: uint16 as int32, uint32 as int64, uint64 as int64 if it fits. Throws on dtypes that
-/// tensors do not have, on holes, overlaps, duplicate names, headers over 100 MB.
+/// CPU: uint16 as int32, uint32 as int64, uint64 as int64 if it fits; what has no such dtype is left out, and thrown
+/// where nothing else is there. Throws on holes, overlaps, duplicate names, headers over 100 MB.
 TensorFile parse_safetensors(const void* data, size_t size);
 /// The same from a file, read once, straight into the tensors; errors name the path.
 TensorFile read_safetensors(const char* operation, const std::string& path);

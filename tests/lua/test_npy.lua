@@ -38,6 +38,17 @@ test("NumPy's npz files", function()
   eq({all.x:tolist(), all.y:sum():item()}, {counted, 499500})
 end)
 
+test('what no tensor can hold is left out of an npz file and named', function()
+  local all, left_out = data.npz(folder .. 'mixed.npz')
+  eq({all.x:tolist(), all.complex}, {{1, 1}})
+  eq(left_out, {complex = "it has the type '<c8', which tensors here do not have",
+    text = "it has the type '<U2', which tensors here do not have",
+    objects = 'it holds Python objects, which only Python can read',
+    records = 'it holds records, which tensors do not; save their fields one by one'})
+  eq(mt.load(folder .. 'mixed.npz').x:tolist(), {1, 1})
+  raises(function() data.npz(folder .. 'words.npz') end, "npz: .* tensor 'text': it has the type '<U2'")
+end)
+
 test('our own come back', function()
   for _, dtype in ipairs{'float32', 'float64', 'float16', 'int64', 'int32', 'int16', 'int8', 'uint8', 'bool'} do
     for _, x in ipairs{mt.randint(0, 1, {3, 4}):to(dtype):t(), mt.zeros({}, {dtype = dtype}),

@@ -54,8 +54,26 @@ test('unsigned integers come in wider ones, any byte but 0 is true', function()
     "tensor 'x': the uint64 18446744073709551615 does")
   eq(one('BOOL', 4, '\0\1\2\255'):tolist(), {false, true, true, true})
   for _, other in ipairs{'F8_E4M3', 'F4', 'C64', 'X"'} do
-    raises(function() one((other:gsub('"', '\\"')), 1, '\0') end, "tensor 'x' has the dtype " .. other)
+    raises(function() one((other:gsub('"', '\\"')), 1, '\0') end, "tensor 'x': it has the dtype " .. other)
   end
+end)
+
+test('what no tensor can hold is left out and named, what an entry says more is ignored', function()
+  local header = '{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"F32","shape":[1],' ..
+    '"data_offsets":[2,6],"more":[1]},"c":{"dtype":"U64","shape":[1],"data_offsets":[6,14]},' ..
+    '"d":{"dtype":"C64","shape":[1],"data_offsets":[14,%d]}}'
+  local values = ('\0'):rep(6) .. ('\255'):rep(8) .. ('\0'):rep(8)
+  file(header:format(22), values)
+  local tensors, metadata, left_out = data.safetensors(path)
+  eq({tensors.b:tolist(), tensors.a, metadata}, {{0}, nil, {}})
+  eq(left_out, {a = 'it has the dtype F8_E4M3, which tensors here do not have',
+    c = 'the uint64 18446744073709551615 does not fit int64',
+    d = 'it has the dtype C64, which tensors here do not have'})
+  eq(mt.load(path).b:tolist(), {0})
+  file(header:format(23), values)
+  raises(function() data.safetensors(path) end, 'need 23 bytes, 22 follow')
+  file(header:format(13), values)
+  raises(function() data.safetensors(path) end, 'it should begin at')
 end)
 
 test('a damaged file is one sentence', function()
@@ -78,7 +96,7 @@ test('a damaged file is one sentence', function()
   refused('invalid', '{"\255":1}')
   refused('is no object', '{"x":1}')
   refused('needs dtype', '{"x":{}}')
-  refused('not as it must be', '{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}}', eight)
+  refused('not as it must be', '{"x":{"dtype":1,"shape":[2],"data_offsets":[0,8]}}', eight)
   refused('not as it must be', x('[2]', 0, '8,9'), eight)
   refused('should begin at 0', x('[1]', 4, 8), eight)
   refused('should begin at 8', x('[2]', 0, 8, ',"y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}'), eight)

@@ -9,7 +9,8 @@ files.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST'
 
 files.safetensors = core.declare('safetensors(path: string)',
   'The tensors of a safetensors file (also .gz), a table by name; and the metadata, a table of strings. uint16 ' ..
-  'comes as int32, uint32 as int64, uint64 as int64 if it fits.',
+  'comes as int32, uint32 as int64, uint64 as int64 if it fits. What no tensor here can hold (float8, complex ' ..
+  'numbers) is left out and told, if anything else is there; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
 --- A string that the file can hold.
@@ -53,7 +54,9 @@ files.save_safetensors = core.declare('save_safetensors(path: string, tensors: t
 files.npy = core.declare('npy(path: string)',
   "The array of NumPy's npy file (also .gz), in the dtype of the file; " ..
   'uint16 comes as int32, uint32 as int64, uint64 as int64 if it fits.', core.read_npy)
-files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name.",
+files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name. What " ..
+  'no tensor can hold (text, objects, complex numbers) is left out and told, if anything else is there; a second ' ..
+  'table has the reasons by name.',
   core.read_npz)
 files.save_npy = core.declare('save_npy(path: string, x: tensor)', "Writes a tensor as NumPy's npy file, contiguous.",
   core.write_npy)
