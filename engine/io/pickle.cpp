@@ -109,7 +109,7 @@ class Machine {
   void decimal(std::string_view digits) {
     if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
     int64_t x = 0;
-    read(digits, x) ? integer(x) : large(digits);
+    read(digits, x) ? integer(x) : large(std::string(digits));
   }
   void real(std::string_view digits) {
     double x = 0;
@@ -120,19 +120,28 @@ class Machine {
   void longer(uint64_t n) {
     const uint8_t* p = bytes(n);
     const bool negative = n > 0 && (p[n - 1] & 0x80);
-    if (n <= 9) {
+    if (n <= 8) {
       uint64_t v = negative ? ~uint64_t(0) : 0;
-      for (uint64_t i = std::min<uint64_t>(n, 8); i-- > 0;) v = v << 8 | p[i];
-      if (n <= 8) return integer(int64_t(v));
-      if (p[8] == 0) return large(std::to_string(v));
+      for (uint64_t i = n; i-- > 0;) v = v << 8 | p[i];
+      return integer(int64_t(v));
     }
-    double x = 0;
-    for (uint64_t i = n; i-- > 0;) x = x * 256 + (negative ? uint8_t(~p[i]) : p[i]);
-    push(Kind::number, negative ? -x - 1 : x);
+    constexpr uint64_t kMostBytes = 128;
+    if (n > kMostBytes)
+      fail("it has a whole number of {} bytes; at most {} are read", n, kMostBytes);
+    std::string digits = "0";  // from the lowest
+    for (uint64_t i = n; i-- > 0;) {
+      int carry = negative ? uint8_t(~p[i]) : p[i];
+      if (i == 0) carry += negative;  // -x is ~x + 1
+      for (char& digit : digits)
+        carry += (digit - '0') * 256, digit = char('0' + carry % 10), carry /= 10;
+      for (; carry > 0; carry /= 10) digits += char('0' + carry % 10);
+    }
+    if (negative) digits += '-';
+    large({digits.rbegin(), digits.rend()});
   }
-  void large(std::string_view digits) {
+  void large(const std::string& digits) {
     if (fits_double(digits)) real(digits);
-    else push(Kind::text, std::string(digits));
+    else push(Kind::text, digits);
   }
   bool number(uint8_t op) {
     switch (op) {

@@ -320,7 +320,8 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   TorchCalls calls(file);
   const auto next = [&] { return parse_pickle(at, end, file.values, calls); };
   const Pickled* const magic = next();
-  if (!magic->is(Kind::number) || magic->number() != 0x1950a86a20f9469cfc6cp0)
+  if (!magic->is(Kind::text) ||
+      magic->text() != "119547037146038801333356")  // 0x1950a86a20f9469cfc6c
     fail("it does not begin as such files do");
   const Pickled* const version = next();
   if (!version->is(Kind::integer) || version->integer() != 1001)
