@@ -235,6 +235,11 @@ void Args::bind_named() {
     }
     if (!place) {
       const std::string said = advice(L, s.name, key, names);
+      for (size_t k = 0; k < s.params.size() && said.empty(); ++k)
+        if (s.params[k].kinds == kind::table && lua_isnil(L, int(k) + 2))
+          fail(
+              "{0}: unknown option '{1}'; a table of {2} is given by its name, {{{2} = {{{1} = ..}}}}",
+              s.name, key, s.params[k].name);
       fail("{}: unknown option '{}'{}", s.name, key,
            said.empty() ? fmt::format("; it takes {}", s.text) : said);
     }

@@ -43,8 +43,8 @@ np.save(data, x.astype('f4'))
 with gzip.GzipFile(at('f4.npy.gz'), 'wb', mtime=0) as f:
     f.write(data.getvalue())
 np.savez(at('plain.npz'), x=x.astype('f4'), y=np.arange(3), **{'a/b.c': np.float32(7)})
-np.savez(at('mixed.npz'), x=np.ones(2), complex=np.zeros(2, 'c8'), text=np.array(['ab', 'c']), objects=np.array([{}, 1]),
-         records=np.zeros(2, 'i4,f4'))
+np.savez(at('mixed.npz'), x=np.ones(2), complex=np.zeros(2, 'c8'), text=np.array(['ab', 'c']),
+         objects=np.array([{}, 1]), records=np.zeros(2, 'i4,f4'))
 np.savez(at('words.npz'), text=np.array(['ab', 'c']))
 np.savez_compressed(at('packed.npz'), x=x.astype('f4'), y=np.arange(1000))
 

@@ -125,6 +125,8 @@ test('what cannot be saved', function()
   raises(function() data.save_safetensors(path, {['\255'] = mt.ones(1)}) end, 'not UTF%-8')
   raises(function() data.save_safetensors(path, {__metadata__ = mt.ones(1)}) end, 'no tensor can')
   raises(function() data.save_safetensors(path, {}, {metadata = {a = 1}}) end, 'the metadata a must be a string, got 1')
+  raises(function() data.save_safetensors(path, {}, {k = 'v'}) end,
+    "unknown option 'k'; a table of metadata is given by its name, {metadata = {k = ..}}")
   raises(function() data.save_safetensors(path, 3) end, 'tensors must be a table, got 3')
   raises(function() data.save_safetensors('/no/folder', {}) end, "there is no folder '/no'")
 end)
