@@ -204,7 +204,7 @@ const Entry kMethods[] = {
 };
 
 /// No function of mt: mt.cuda is a library.
-const Entry kCuda{"cuda(x)", "x in the memory of the first GPU.",
+const Entry kCuda{"cuda(x)", "x in the memory of this process's GPU, 'cuda'.",
                   bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>};
 
 }  // namespace

@@ -154,7 +154,7 @@ const Entry kMethods[] = {
 }  // namespace
 
 void after_call(lua_State* L) {
-  if (on_worker()) return;
+  if (thread_state.is_worker) return;
   if (gpus_synchronous) return check_gpus();
   GpuCall* const call = capturing ? nullptr : new_gpu_call();
   if (!call) return;

@@ -1,4 +1,5 @@
 // dist.cpp -- mt.dist: collective operations on tensors of several processes
+#include "engine/core/device.h"
 #include "engine/dist/process_group.h"
 
 #include "bindings/functions/functions.h"
@@ -7,12 +8,21 @@ namespace mt::lua {
 namespace {
 
 const Entry kDist[] = {
-    {"init()",
+    {"init(timeout=nil)",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
-     "size. Every function of mt.dist does so when it comes first.",
-     bind<[] { return std::pair(dist::rank(), dist::size()); }>},
+     "size. Every function of mt.dist does so when it comes first. timeout: how many seconds a call "
+     "waits for the other processes, at first 600; then it names those that did not come, and the "
+     "processes cannot work together any more.",
+     bind<[](std::optional<double> timeout) {
+       if (timeout) dist::set_timeout(*timeout);
+       return std::pair(dist::rank(), dist::size());
+     }>},
     {"rank()", "Which of the processes this one is, from 0.",
      bind<[] { return int64_t(dist::rank()); }>},
+    {"local_rank()",
+     "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
+     "number, modulo the number of GPUs.",
+     bind<[] { return int64_t(local_rank()); }>},
     {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
     {"all_reduce_([x], op='sum')",
      "Each element of x, a tensor or a list, becomes the sum, mean, max or min of the processes', "

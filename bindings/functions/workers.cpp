@@ -84,6 +84,7 @@ int open_and_work(lua_State* L) {
 void work(std::shared_ptr<Team> team) {
   stay_on_one_thread();
   thread_state.device = nullptr;  // the CPU
+  thread_state.is_worker = true;
   Worker self{team, nullptr};
   of_thread = &self;
   std::string reason = "Lua has no memory";
@@ -267,8 +268,6 @@ const Entry kWorkers[] = {
 };
 
 }  // namespace
-
-bool on_worker() { return of_thread != nullptr; }
 
 void check_wanted() {
   if (!of_thread) return;

@@ -8,7 +8,5 @@ namespace mt::lua {
 void add_workers(lua_State* L);
 /// On a worker's thread: an error where nobody waits for its batch any more.
 void check_wanted();
-/// Whether this thread is a worker. Workers compute on the CPU: a GPU's memory is for one thread.
-bool on_worker();
 
 }  // namespace mt::lua

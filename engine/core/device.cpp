@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -100,16 +101,26 @@ const Modules* modules_of(const Device& d) {
 int cuda_devices() { return plugin().devices; }
 std::string cuda_unavailable_reason() { return plugin().devices > 0 ? "" : plugin().why; }
 
+int local_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
+    if (const char* rank = std::getenv(name)) return std::max(std::atoi(rank), 0);
+  return 0;
+}
+
 const Device& device_named(std::string_view name) {
   if (name == "cpu") return cpu_device();
-  int index = 0;
   bool known = name == "cuda";
+  int index = known && cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
   if (name.substr(0, 5) == "cuda:") {
     const char* const end = name.data() + name.size();
     const auto [at, error] = std::from_chars(name.data() + 5, end, index);
     known = error == std::errc() && at == end && index >= 0;
   }
   if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  if (thread_state.is_worker)
+    fail(
+        "device '{}' cannot be used by a worker of a DataLoader; give CPU tensors and move the batch",
+        name);
   if (index < kMostGpus && opened[index]) return *opened[index];
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);

@@ -8,9 +8,11 @@
 
 namespace mt {
 
-/// The device called 'cpu', 'cuda' or 'cuda:0'. Throws Error with one sentence when it is not
-/// usable.
+/// The device called 'cpu', 'cuda' or 'cuda:0'; 'cuda' is the GPU of the local rank, modulo their number. Throws Error
+/// with one sentence when it is not usable.
 const Device& device_named(std::string_view name);
+/// Which of the processes that mpirun or srun started on this machine this one is, from 0.
+int local_rank();
 /// Whether it is the CPU, of which there is one.
 inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
 /// Where Lua's constructors make tensors when nothing is said: the CPU, unless set_default_device

@@ -19,10 +19,22 @@ struct Mpi : Library {
   Call<Object, int*>* comm_size = find<Call<Object, int*>>("MPI_Comm_size");
   Call<Object, Object>* set_errhandler = find<Call<Object, Object>>("MPI_Comm_set_errhandler");
   Call<int, char*, int*>* error_string = find<Call<int, char*, int*>>("MPI_Error_string");
-  using Reduce = Call<const void*, void*, int, Object, Object, Object>;
-  Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
-  using Broadcast = Call<void*, int, Object, int, Object>;
-  Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
+  using Request = void*;
+  Call<Request*, int*, void*>* test = find<Call<Request*, int*, void*>>("MPI_Test");
+  using Reduce = Call<const void*, void*, int, Object, Object, Object, Request*>;
+  Reduce* all_reduce = find<Reduce>("MPI_Iallreduce");
+  using Broadcast = Call<void*, int, Object, int, Object, Request*>;
+  Broadcast* broadcast = find<Broadcast>("MPI_Ibcast");
+  using Send = Call<const void*, int, Object, int, int, Object, Request*>;
+  Send* send = find<Send>("MPI_Isend");
+  struct Status {
+    int source, tag, error, cancelled;
+    size_t count;
+  };
+  using Probe = Call<int, int, Object, int*, Status*>;
+  Probe* probe = find<Probe>("MPI_Iprobe");
+  using Receive = Call<void*, int, Object, int, int, Object, Status*>;
+  Receive* receive = find<Receive>("MPI_Recv");
 
   Object world = object("ompi_mpi_comm_world");
   Object errors_return = object("ompi_mpi_errors_return");

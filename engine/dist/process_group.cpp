@@ -1,6 +1,7 @@
 // process_group.cpp -- collective operations: tensors are laid end to end in one buffer of the CPU, which MPI takes
 #include "engine/dist/process_group.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -26,8 +27,8 @@ void check(const char* operation, int status) {
   fail("{}: {}", operation, text);
 }
 
-/// A process whose program has ended takes part in agreements until all have ended.
-void leave();
+/// What a process does at its end: one that succeeded takes part in agreements until all have ended.
+void leave(int status);
 
 /// Processes that would each train alone: torchrun, MPICH or Intel MPI, and srun without PMIx started them.
 void refuse_other_launchers() {
@@ -57,11 +58,7 @@ struct ProcessGroup {
     check("mt.dist", mpi().comm_rank(mpi().world, &rank));
     check("mt.dist", mpi().comm_size(mpi().world, &size));
     // A process that ends without MPI_Finalize has failed: mpirun ends the others.
-    on_exit(
-        [](int status, void*) {
-          if (status == 0) leave();
-        },
-        nullptr);
+    on_exit([](int status, void*) { leave(status); }, nullptr);
   }
 };
 
@@ -84,20 +81,105 @@ Object datatype(Dtype d) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double most_seconds = 600;  // that a call waits for the other processes
+int64_t calls = 0;          // agreements so far: the same number in all processes
+/// Why the group cannot be used any more: a call was given up, which MPI has not done. `data` is what MPI may still
+/// write.
+struct {
+  std::string why;
+  Tensor data;
+} lost;
+
+/// Processes that wait tell the others so when one of them has waited for too long.
+struct Alarm {
+  static constexpr int kTag = 1, kAnySource = -1;
+  std::vector<bool> waits = std::vector<bool>(group().size);
+  int64_t call = calls;  // sent; an alarm of an earlier call is none
+
+  /// Whether another process has told of this call.
+  bool heard() {
+    bool some = false;
+    for (int there = 1; there;) {
+      Mpi::Status status{};
+      mpi().probe(kAnySource, kTag, mpi().world, &there, &status);
+      if (!there) break;
+      int64_t of = -1;
+      mpi().receive(&of, 1, datatype(Dtype::i64), status.source, kTag, mpi().world, &status);
+      if (of == call) waits[status.source] = some = true;
+    }
+    return some;
+  }
+  void tell() {
+    waits[group().rank] = true;
+    for (int i = 0; i < group().size; ++i) {
+      Mpi::Request request;
+      if (i != group().rank)
+        mpi().send(&call, 1, datatype(Dtype::i64), i, kTag, mpi().world, &request);
+    }
+  }
+  /// "process 1", "processes 1, 2": those that have not told.
+  std::string missing() const {
+    std::string text;
+    int n = 0;
+    for (int i = 0; i < group().size; ++i)
+      if (!waits[i]) text += fmt::format("{}{}", n++ ? ", " : "", i);
+    return n == 0 ? "the network" : (n == 1 ? "process " : "processes ") + text;
+  }
+};
+
+/// Waits until MPI has done what was started, for at most `seconds`, and not beyond Ctrl-C.
+void wait(const char* operation, Mpi::Request request, double seconds, const Tensor& data = {}) {
+  constexpr double kBusy = 0.01, kAnswer = 1;  // seconds: without a nap; for the others' answers
+  const auto start = Clock::now();
+  const auto done = [&] {
+    int is = 0;
+    check(operation, mpi().test(&request, &is, nullptr));
+    return is != 0;
+  };
+  for (int turn = 0; turn < 1000; ++turn)
+    if (done()) return;
+  Alarm alarm;
+  bool interrupted = false;
+  while (!(interrupted = mt_interrupted) && !alarm.heard() && since(start) < seconds) {
+    if (done()) return;
+    if (data.defined() || since(start) < kBusy) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  const double waited = since(start);
+  if (!interrupted) {
+    alarm.tell();
+    for (const auto told = Clock::now(); since(told) < kAnswer && !mt_interrupted; alarm.heard()) {
+      if (done()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  lost.data = data;
+  lost.why = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
+  if (interrupted) check_interrupt();
+  fail(
+      "{}: process {} has waited for {:.1f} s, but {} did not come; find out what it does meanwhile, or let all "
+      "wait longer: dist.init{{timeout={:.0f}}}",
+      operation, group().rank, waited, alarm.missing(), 10 * most_seconds);
+}
+
 /// MPI counts elements in an int: calls part(first, count) for at most 2^30 at a time.
 void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
   constexpr int64_t kMost = int64_t(1) << 30;
   for (int64_t at = 0; at < count; at += kMost) part(at, int(std::min(kMost, count - at)));
 }
 
-/// Elements become those of all processes, combined by an operation of MPI.
-void reduce(const char* operation, void* data, int64_t count, Dtype d, const char* op) {
+/// Starts to combine elements with those of all processes by an operation of MPI.
+Mpi::Request start_reduce(const char* operation, void* data, int count, Dtype d, const char* op) {
   constexpr intptr_t kInPlace = 1;  // MPI_IN_PLACE
-  in_parts(count, [&](int64_t at, int n) {
-    check(operation, mpi().all_reduce(reinterpret_cast<const void*>(kInPlace),
-                                      static_cast<char*>(data) + at * item_size(wire(d)), n,
-                                      datatype(d), mpi().object(op), mpi().world));
-  });
+  Mpi::Request request;
+  check(operation, mpi().all_reduce(reinterpret_cast<const void*>(kInPlace), data, count,
+                                    datatype(d), mpi().object(op), mpi().world, &request));
+  return request;
 }
 
 /// What all processes call now. One all-reduce of always three numbers, as MPI forbids other counts.
@@ -107,22 +189,33 @@ struct Calls {
 };
 Calls compare(const char* operation, const std::string& call, bool ended) {
   const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
-  int64_t numbers[] = {hash, -hash, ended ? group().rank : -1};
-  reduce(operation, numbers, 3, Dtype::i64, "ompi_mpi_op_max");
+  static int64_t numbers[3];  // MPI may still write into them where the wait is given up
+  if (!lost.why.empty())
+    fail("{}: the processes cannot work together any more, since {}; start them again", operation,
+         lost.why);
+  numbers[0] = hash, numbers[1] = -hash, numbers[2] = ended ? group().rank : -1;
+  ++calls;
+  wait(operation, start_reduce(operation, numbers, 3, Dtype::i64, "ompi_mpi_op_max"),
+       ended ? HUGE_VAL : most_seconds);
   return {numbers[0] == -numbers[1], numbers[2]};
 }
 
-void leave() {
+void leave(int status) {
+  std::string why = status ? fmt::format("status {}", status) : "";
   try {
-    while (!compare("mt.dist", "the end of the program", true).equal) continue;
-    mpi().finalize();
-  } catch (const std::exception& e) {
-    fprintf(stderr, "%s\n", e.what());  // without MPI_Finalize: mpirun ends the others
-  }
+    if (why.empty()) {
+      while (!compare("mt.dist", "the end of the program", true).equal) continue;
+      mpi().finalize();
+      return;
+    }
+  } catch (const std::exception& e) { why = e.what(); }
+  // Without MPI_Finalize: mpirun ends the others.
+  fprintf(stderr, "mt.dist: process %d of %d has failed, which ends the others (%s)\n",
+          group().rank, group().size, why.c_str());
 }
 
-/// Refuses, in all processes, calls that differ; each of `flags` becomes the largest of the processes'.
-void agree(const char* operation, const std::string& call, std::vector<int64_t>& flags) {
+/// Refuses, in all processes, calls that differ.
+void agree(const char* operation, const std::string& call) {
   if (std::this_thread::get_id() != group().thread)
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
   const Calls calls = compare(operation, call, false);
@@ -135,12 +228,6 @@ void agree(const char* operation, const std::string& call, std::vector<int64_t>&
     fail(
         "{}: the processes call it differently, or with other sizes or dtypes; process {} calls {}",
         operation, group().rank, call);
-  if (!flags.empty())
-    reduce(operation, flags.data(), int64_t(flags.size()), Dtype::i64, "ompi_mpi_op_max");
-}
-void agree(const char* operation, const std::string& call) {
-  std::vector<int64_t> none;
-  agree(operation, call, none);
 }
 
 /// "float32 (2 x 3), int64 (3)"
@@ -151,14 +238,19 @@ std::string described(const TensorList& list) {
   return text;
 }
 
-/// Tensors of one dtype end to end.
+/// Tensors of one dtype end to end; one that MPI can take as it is stays where it is.
 struct Buffer {
   Tensor data;
-  explicit Buffer(const TensorList& list) {
+  bool shared = false;  // with the tensor
+  explicit Buffer(const TensorList& list, bool may_share = true) {
+    const Tensor& x = list[0];
+    const Dtype d = wire(x.dtype());
+    shared =
+        may_share && list.size() == 1 && is_cpu(x.device()) && x.is_contiguous() && x.dtype() == d;
     int64_t n = 0;
     for (const Tensor& x : list) n += x.numel();
-    data = empty({n}, wire(list[0].dtype()));
-    each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
+    data = shared ? view_of(x, {n}, {1}, 0) : empty({n}, d);
+    if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(part, x); });
   }
   /// Calls f(tensor, its part of the buffer).
   void each(const TensorList& list, auto f) const {
@@ -169,7 +261,30 @@ struct Buffer {
     }
   }
   void copy_to(const TensorList& list) const {
-    each(list, [](const Tensor& x, const Tensor& part) { copy_(x, part); });
+    if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(x, part); });
+  }
+  /// Elements become those of all processes, combined.
+  void reduce(const char* operation, Reduction how) const {
+    constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
+                                    "ompi_mpi_op_min"};
+    const Dtype d = data.dtype();
+    in_parts(data.numel(), [&](int64_t at, int n) {
+      wait(operation,
+           start_reduce(operation, static_cast<char*>(data.data()) + at * item_size(d), n, d,
+                        kOps[int(how)]),
+           most_seconds, data);
+    });
+    if (how == Reduction::mean) copy_(data, div(data, scalar(group().size, d)));
+  }
+  /// Elements become those of process `root`.
+  void broadcast(const char* operation, int64_t root) const {
+    const Dtype d = data.dtype();
+    in_parts(data.numel(), [&](int64_t at, int n) {
+      Mpi::Request request;
+      check(operation, mpi().broadcast(static_cast<char*>(data.data()) + at * item_size(d), n,
+                                       datatype(d), int(root), mpi().world, &request));
+      wait(operation, request, most_seconds, data);
+    });
   }
 };
 
@@ -183,34 +298,14 @@ void by_dtype(const TensorList& list, auto f) {
   }
 }
 
-void reduce(const char* operation, const TensorList& list, Reduction how) {
-  constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
-                                  "ompi_mpi_op_min"};
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
-    const Tensor& all = buffer.data;
-    reduce(operation, all.data(), all.numel(), all.dtype(), kOps[int(how)]);
-    if (how == Reduction::mean) copy_(all, div(all, scalar(group().size, all.dtype())));
-    buffer.copy_to(some);
-  });
-}
-
-void broadcast(const char* operation, const TensorList& list, int64_t root) {
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
-    const Tensor& all = buffer.data;
-    in_parts(all.numel(), [&](int64_t at, int n) {
-      check(operation, mpi().broadcast(static_cast<char*>(all.data()) + at * item_size(all.dtype()),
-                                       n, datatype(all.dtype()), int(root), mpi().world));
-    });
-    if (group().rank != root) buffer.copy_to(some);
-  });
-}
-
 }  // namespace
 
 int rank() { return group().rank; }
 int size() { return group().size; }
+void set_timeout(double seconds) {
+  if (!(seconds > 0)) fail("dist.init: timeout is {}; seconds above 0 are needed", show(seconds));
+  most_seconds = seconds;
+}
 
 void all_reduce_(const TensorList& list, Reduction how) {
   constexpr const char* kName = "all_reduce_";
@@ -224,7 +319,11 @@ void all_reduce_(const TensorList& list, Reduction how) {
   }
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)));
-  reduce(kName, list, how);
+  by_dtype(list, [&](const TensorList& some) {
+    const Buffer buffer(some);
+    buffer.reduce(kName, how);
+    buffer.copy_to(some);
+  });
 }
 
 void broadcast_(const TensorList& list, int64_t root) {
@@ -235,7 +334,11 @@ void broadcast_(const TensorList& list, int64_t root) {
   for (const Tensor& x : list) check_writable(kName, x);
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, root, described(list)));
-  broadcast(kName, list, root);
+  by_dtype(list, [&](const TensorList& some) {
+    const Buffer buffer(some);
+    buffer.broadcast(kName, root);
+    if (rank() != root) buffer.copy_to(some);
+  });
 }
 
 TensorList all_gather(const Tensor& x) {
@@ -245,7 +348,10 @@ TensorList all_gather(const Tensor& x) {
   TensorList result;
   for (int i = 0; i < size(); ++i) {
     result.push_back(i == rank() ? clone(x) : empty(x.shape(), x.dtype(), x.device()));
-    if (size() > 1) broadcast(kName, {result.back()}, i);
+    if (size() == 1) continue;
+    const Buffer buffer({result.back()});
+    buffer.broadcast(kName, i);
+    if (i != rank()) buffer.copy_to({result.back()});
   }
   return result;
 }
@@ -266,18 +372,30 @@ void average_gradients(const TensorList& parameters) {
   const std::string call = "backward of a net with " + described(parameters);
   register_group_hook(parameters, [likes, call](TensorList& gradients) {
     const NoGrad off;
+    agree("backward", call);
     std::vector<int64_t> computed;
     for (const Tensor& g : gradients) computed.push_back(g.defined());
-    agree("backward", call, computed);
-    TensorList all;
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (!computed[i]) continue;  // by no process
-      gradients[i] = gradients[i].defined()
-                         ? clone(gradients[i])
-                         : zeros(likes[i].shape, likes[i].dtype, *likes[i].device);
-      all.push_back(gradients[i]);
+    const Buffer flags({tensor(computed.data(), {int64_t(computed.size())})});
+    flags.reduce("backward", Reduction::max);
+    const auto* const anywhere = static_cast<const int64_t*>(flags.data.data());
+    for (int d = 0; d < kDtypes; ++d) {
+      std::vector<size_t> places;
+      TensorList some;
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        const Like& like = likes[i];
+        if (like.dtype != Dtype(d) || !anywhere[i]) continue;
+        places.push_back(i);
+        some.push_back(gradients[i].defined() ? gradients[i]
+                                              : zeros(like.shape, like.dtype, *like.device));
+      }
+      if (some.empty()) continue;
+      const Buffer buffer(some, false);  // others may hold a gradient
+      buffer.reduce("backward", Reduction::mean);
+      size_t k = 0;
+      buffer.each(some, [&](const Tensor& g, const Tensor& part) {
+        gradients[places[k++]] = to(to(part, g.dtype()), g.device());
+      });
     }
-    reduce("backward", all, Reduction::mean);
   });
 }
 

@@ -11,9 +11,12 @@ namespace mt::dist {
 
 /// Of this process, from 0, and how many there are: 0 and 1 where mpirun did not start it. MPI is opened by the first
 /// call of any function here; the process then leaves the group when it ends with status 0: calls that the others still
-/// make are refused. It ends the others when it ends with another status.
+/// make are refused. With another status it says so and ends the others.
 int rank();
 int size();
+/// A call waits at most so long for the other processes (at first 600 s), then says which did not come. That, or
+/// Ctrl-C meanwhile, is the end of the group: every later call is refused.
+void set_timeout(double seconds);
 
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }

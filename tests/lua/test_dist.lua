@@ -133,14 +133,25 @@ if arg[1] == '--process' then -- one of several
   end
   if arg[3] == 'early' or arg[3] == 'stop' and rank ~= 1 then os.exit(0) end
   if arg[3] == 'fail' and rank == 1 then error 'on purpose' end
+  if arg[3] == 'interrupt' then
+    if rank == 1 then os.execute 'sleep 30' end
+    if rank == 0 then os.execute '(sleep 0.3; kill -INT $PPID) &' end
+  end
+  if arg[3] == 'late' then -- named by all that wait; a longer deadline would have done
+    dist.init{timeout = 0.5}
+    if rank == 1 then os.execute 'sleep 3' os.exit(0) end
+    raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for 0.%d s, but process 1 did not come')
+    raises(dist.barrier, 'since an earlier call waited for too long')
+  end
   dist.barrier()
+  eq(dist.local_rank(), rank)
   io.write('process ', rank, ' of ', size, ' is done\n')
   os.exit(0)
 end
 
 test('a world of one', function()
   eq({dist.init()}, {0, 1})
-  eq({dist.rank(), dist.size()}, {0, 1})
+  eq({dist.rank(), dist.size(), dist.local_rank()}, {0, 1, 0})
   local x = mt.tensor{1, 2}
   eq(rawequal(dist.all_reduce_(x, {op = 'mean'}), x) and x:tolist(), {1, 2})
   eq(dist.broadcast_({x, mt.ones(1)}, 0)[1]:tolist(), {1, 2})
@@ -154,6 +165,8 @@ test('a world of one', function()
 end)
 
 test('what is refused', function()
+  raises(function() dist.init{timeout = 0} end, 'timeout is 0')
+  raises(function() dist.init(0 / 0) end, 'timeout is nan')
   raises(function() dist.broadcast_(mt.ones(1), 1) end, 'broadcast_: root is 1; the processes are 0 to 0')
   raises(function() dist.broadcast_(mt.ones(1), -1) end, 'root')
   raises(function() dist.broadcast_(mt.ones(1), 2 ^ 32) end, 'root is 4294967296')
@@ -207,7 +220,16 @@ else
   end)
   test('a process that fails ends the others', function()
     local text = processes(2, 'fail')
+    assert(text:find 'process 1 of 2 has failed, which ends the others %(status 1%)', text)
     assert(text:find('on purpose', 1, true) and not text:find 'status 0' and not text:find 'status 124', text)
+  end)
+  test('a wait ends by Ctrl-C or after its deadline', function()
+    local text = processes(3, 'interrupt')
+    assert(text:find('process 0 of 3 has failed, which ends the others (status 130)', 1, true), text)
+    assert(text:find 'interrupted!' and not text:find 'status 124', text)
+    text = processes(3, 'late')
+    assert(text:find 'which ends the others %(status 1%)', text)
+    assert(not text:find 'status 0' and not text:find 'status 124', text)
   end)
 end
 
