@@ -46,7 +46,7 @@ inline std::vector<std::string> library_files(const std::string& name,
   add("LD_LIBRARY_PATH", "");
   add("CUDA_HOME", "/lib64");
   add("CUDA_PATH", "/lib64");
-  for (const char* f : {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"})
+  for (const char* f : {"/usr/local/cuda/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64"})
     folders.push_back(f);
   add("CONDA_PREFIX", "/lib");
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})

@@ -1,4 +1,6 @@
 // plugin.cu -- the CUDA plug-in's way in: one table of verbs for each GPU, its memory, its stream
+#include <pthread.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,6 +29,7 @@ void enter(int device) {
 
 /// Errors after which the driver refuses everything that the process asks of the GPU.
 bool ends_everything(cudaError_t e) {
+  if (int(e) >= 805 && int(e) <= 810) return true;  // of MPS, the service that shares a GPU
   switch (e) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
@@ -43,7 +46,6 @@ bool ends_everything(cudaError_t e) {
     case cudaErrorContained:
     case cudaErrorTensorMemoryLeak:
     case cudaErrorExternalDevice:
-    case cudaErrorMpsClientTerminated:
 #endif
     case cudaErrorNvlinkUncorrectable: return true;
     default: return false;
@@ -91,6 +93,18 @@ void lose(State& g, cudaError_t error, const char* doing) {
                 "the GPU cannot be used any more since an operation failed "
                 "(%s); start the program again, or go on with the CPU",
                 name);
+}
+
+/// In a process that was forked, where the driver does not work.
+void lose_all() {
+  for (State& g : gpus) {
+    if (!g.open || g.device_lost) continue;
+    g.device_lost = true;
+    g.recording = nullptr;
+    std::snprintf(g.lost, sizeof g.lost,
+                  "a process that was forked cannot use the GPU of the one before; fork before the "
+                  "first use of a GPU, or start another program");
+  }
 }
 
 const char* take_error() {
@@ -257,10 +271,18 @@ bool open(int index, char* why, size_t room) {
         : e == cudaErrorMemoryAllocation   ? "; other programs hold its memory, see nvidia-smi"
         : e == cudaErrorDevicesUnavailable ? "; another program has it for itself, see nvidia-smi"
                                            : "");
+    cudaFree(g.found);
+    cudaFreeHost(g.seen);
+#ifdef __CUDACC__
+    if (g.stream) cudaStreamDestroy(g.stream);
+#endif
+    g = {};
     cudaGetLastError();
     if (current >= 0) cudaSetDevice(current);
     return false;
   }
+  static const int watched = pthread_atfork(nullptr, nullptr, lose_all);
+  (void)watched;
   current = index;
   g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
   g.processors = p.multiProcessorCount;
@@ -295,8 +317,14 @@ void explain(cudaError_t e, char* why, size_t room) {
   else if (e == cudaSuccess || e == cudaErrorNoDevice)
     std::snprintf(why, room, "there is an NVIDIA driver, but no NVIDIA GPU that it can use");
   else
-    std::snprintf(why, room, "the NVIDIA driver does not work: %s (%s)", cudaGetErrorString(e),
-                  cudaGetErrorName(e));
+    std::snprintf(
+        why, room, "the NVIDIA driver does not work: %s (%s)%s", cudaGetErrorString(e),
+        cudaGetErrorName(e),
+        int(e) == 802   ? "; GPUs joined by NVSwitch need its service, start it: systemctl start "
+                          "nvidia-fabricmanager, of the driver's version"
+        : int(e) == 803 ? "; the driver was updated while its older module runs, start the "
+                          "machine again, or take another driver's libcuda.so off LD_LIBRARY_PATH"
+                        : "");
 }
 
 }  // namespace

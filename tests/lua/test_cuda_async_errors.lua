@@ -191,7 +191,37 @@ t.test('why there is no GPU', function()
     'build mtorch with CUDA 11')
   reason('100:13000', 'there is an NVIDIA driver, but no NVIDIA GPU that it can use')
   reason('100:13000 CUDA_VISIBLE_DEVICES=', "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES=''")
-  reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%)')
+  reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%); ' ..
+    '.*systemctl start .*')
+  reason('803:13000', 'the NVIDIA driver does not work: .* start the machine again, .*')
+end)
+
+t.test("'cuda' is the GPU of the local rank, modulo their number", function()
+  for rank, index in pairs{[0] = 0, 1, 0} do
+    local text = run('OMPI_COMM_WORLD_LOCAL_RANK=' .. rank, "print(mt.ones(1):cuda().device, mt.dist.local_rank())")
+    has(text, ('^cuda:%d\t%d\n$'):format(index, rank))
+  end
+  has(run('SLURM_LOCALID=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
+end)
+
+t.test('a worker and a process that was forked cannot use the GPU', function()
+  has(run('', [[
+    local set = {size = function() return 2 end, get = function() return mt.ones(1, {device = 'cuda'}) end}
+    for _, workers in ipairs{0, 1} do
+      local loader = mt.data.DataLoader(set, {batch_size = 1, workers = workers})
+      try(function() for b in loader:iter() do print(b.device) end end)
+    end]]), "^cuda:0\ncuda:0\n.*device 'cuda' cannot be used by a worker of a DataLoader")
+  has(run('', [[
+    local ffi = require 'ffi'
+    ffi.cdef 'int fork(); int wait(int*); void _exit(int);'
+    local x = mt.ones({2}, {device = 'cuda'})
+    if ffi.C.fork() == 0 then
+      try(function() return (x + 1):sum():item() end)
+      io.stdout:flush()
+      ffi.C._exit(0)
+    end
+    ffi.C.wait(nil)
+    print(x:sum():item())]]), '^[^\n]*a process that was forked cannot use the GPU of the one before.*\n2\n$')
 end)
 
 os.remove(script)

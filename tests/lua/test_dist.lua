@@ -108,6 +108,28 @@ if arg[1] == '--process' then -- one of several
   end
   raises(function() dist.parallel(perceptron(), {bufers = true}) end, 'bufers')
 
+  -- SyncBatchNorm of parts is BatchNorm of the whole, with its statistics and gradients
+  mt.manual_seed(9)
+  local rows, w = mt.randn(6, 3, 2, {dtype = 'float64'}), mt.randn(6, 3, 2, {dtype = 'float64'})
+  local function normed(make, from, n)
+    local norm = make(3):to 'float64'
+    local part = rows:narrow(1, from, n):clone():requires_grad_()
+    local out = norm(part)
+    local loss = (out * w:narrow(1, from, n)):sum()
+    loss:backward()
+    return norm, out, part.grad
+  end
+  local first, n = rank == 0 and 1 or rank + 2, rank == 0 and 2 or rank == size - 1 and 5 - rank or 1
+  local norm, out, gradient = normed(nn.BatchNorm1d, 1, 6)
+  local sync, my_out, my_gradient = normed(nn.SyncBatchNorm, first, n)
+  local function close(a, b) assert((a - b):abs():max():item() < 1e-12) end
+  close(my_out, out:narrow(1, first, n))
+  close(my_gradient, gradient:narrow(1, first, n))
+  close(sync.running_mean, norm.running_mean)
+  close(sync.running_var, norm.running_var)
+  close(dist.all_reduce_(sync.weight.grad), norm.weight.grad)
+  close(dist.all_reduce_(sync.bias.grad), norm.bias.grad)
+
   -- mt.grad does not average; a compiled step is run as it is
   eq(mt.grad(pair[1](mt.ones(1, 2)):sum() * (rank + 1), pair[1].bias):tolist(), {rank + 1})
   local compiled = task()
@@ -162,6 +184,12 @@ test('a world of one', function()
   dist.barrier()
   local net = nn.Linear(2, 1)
   assert(rawequal(dist.parallel(net), net))
+end)
+
+test('SyncBatchNorm of one process is BatchNorm', function()
+  local x = mt.randn(4, 3, 2, 2)
+  assert(nn.SyncBatchNorm(3)(x):equal(nn.BatchNorm2d(3)(x)))
+  raises(function() nn.SyncBatchNorm(3)(mt.ones(3)) end, 'expected 2 to 5 dimensions')
 end)
 
 test('what is refused', function()

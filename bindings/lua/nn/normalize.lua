@@ -18,12 +18,12 @@ local function channels(o)
     tracked and mt.zeros({}, 'int64')
 end
 
---- The input has one of these numbers of dimensions.
+--- The input has a number of dimensions from low to high.
 local function check_dims(self, x, low, high)
   local dims = is_tensor(x) and x:dim()
-  if dims == low or dims == high then return end
+  if dims and dims >= low and dims <= high then return end
   core.fail('%s: the input is %s; expected %d%s dimensions, batch and channels first', self.__name,
-    core.describe(x), low, low ~= high and ' or ' .. high or '')
+    core.describe(x), low, low ~= high and (high > low + 1 and ' to ' or ' or ') .. high or '')
 end
 
 --- Counts a batch, and gives the share of it in the running statistics: momentum, or of all batches alike.
@@ -74,6 +74,39 @@ for dims = 1, 3 do
       return alone and y:squeeze(1) or y
     end)
 end
+
+--- The sum of a tensor over all processes; each one's result depends on it, so gradients are summed as well.
+local function summed(x) return mt.dist.all_reduce_(x:clone()) end
+local sum_of_processes = mt.Function{name = 'SyncBatchNorm', forward = function(_, x) return summed(x) end,
+  backward = function(_, g) return summed(g) end}
+
+with_statistics('SyncBatchNorm', 2, 5, true,
+  'BatchNorm whose batch in training is that of all processes of mt.dist, which must make as many forward and ' ..
+    'backward passes; their parts of the batch may differ in size. With one process as BatchNorm.',
+  function(self, x, held, training)
+    local mean, var, momentum = held.running_mean, held.running_var, momentum_of(self, held)
+    if not training or mt.dist.size() == 1 then
+      return mt.batch_norm(x, mean, var, held.weight, held.bias, training, momentum, self.eps)
+    end
+    local dims, shape = {1}, {1, self.num_features}
+    for d = 3, x:dim() do dims[#dims + 1], shape[d] = d, 1 end
+    local wide = x.dtype == 'float64' and x or x:float()
+    local count = wide:new_full({1}, x:numel() / self.num_features)
+    local sums = sum_of_processes(mt.cat{wide:sum(dims), count})
+    local n = sums:detach():narrow(1, self.num_features + 1, 1):item()
+    local centre = sums:narrow(1, 1, self.num_features) / n
+    local far = wide - centre:view(shape)
+    local spread = sum_of_processes((far * far):sum(dims)) / n
+    if mean then
+      mt.no_grad(function()
+        mean:lerp_(centre:to(mean.dtype), momentum)
+        var:lerp_((spread * (n / math.max(n - 1, 1))):to(var.dtype), momentum)
+      end)
+    end
+    local y = far * (spread + self.eps):rsqrt():view(shape)
+    if held.weight then y = y * held.weight:view(shape) + held.bias:view(shape) end
+    return y:to(x.dtype)
+  end)
 
 -- ---- of each example alone ----------------------------------------------------------------------
 
