@@ -106,6 +106,9 @@ if arg[1] == '--process' then -- one of several
     local means = dist.all_gather(norm[2].running_mean)
     for r = 2, size do eq(means[r]:equal(means[1]), buffers) end
   end
+  local grown = dist.parallel(nn.Sequential(nn.Linear(3, 3)))
+  grown:append(nn.Linear(3, 1))
+  raises(function() grown(mt.ones(1, 3)) end, 'dist.parallel: 1.weight was added or given requires_grad later')
   raises(function() dist.parallel(perceptron(), {bufers = true}) end, 'bufers')
 
   -- SyncBatchNorm of parts is BatchNorm of the whole, with its statistics and gradients

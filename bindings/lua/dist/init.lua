@@ -15,10 +15,13 @@ dist.parallel = core.declare('parallel(net, buffers: bool = true)',
   function(net, buffers_too)
     if not class.is_module(net) then core.fail('dist.parallel: a module is needed, got %s', class.describe(net)) end
     if joined[net] then return net end
-    local tensors, parameters, buffers = {}, {}, {}
+    local tensors, parameters, buffers, averaged = {}, {}, {}, {}
     for _, p in net:named_parameters() do
       tensors[#tensors + 1] = p
-      if p.requires_grad then parameters[#parameters + 1] = p end
+      if p.requires_grad then
+        parameters[#parameters + 1] = p
+        averaged[p] = true
+      end
     end
     for _, b in net:named_buffers() do
       tensors[#tensors + 1] = b
@@ -26,8 +29,16 @@ dist.parallel = core.declare('parallel(net, buffers: bool = true)',
     end
     dist.broadcast_(tensors, 0)
     parts.average_gradients(parameters)
-    if buffers_too and #buffers > 0 and dist.size() > 1 then
-      net:register_forward_pre_hook(function() dist.broadcast_(buffers, 0) end)
+    if dist.size() > 1 then
+      net:register_forward_pre_hook(function()
+        for name, p in net:named_parameters() do
+          if p.requires_grad and not averaged[p] then
+            core.fail('dist.parallel: %s was added or given requires_grad later, so its gradient is not averaged; ' ..
+              'build the whole net first', name)
+          end
+        end
+        if buffers_too and #buffers > 0 then dist.broadcast_(buffers, 0) end
+      end)
     end
     joined[net] = true
     return net
