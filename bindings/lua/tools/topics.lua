@@ -347,7 +347,6 @@ topics.absent = {
   Dataset = dataset, IterableDataset = dataset,
   ASGD = 'mt.optim.swa.AveragedModel(net) averages what any optimizer makes', Rprop = 'mt.optim.RMSprop is for batches',
   SparseAdam = 'gradients of embeddings are dense; mt.optim.Adam', Muon = 'mt.optim.AdamW or mt.optim.Lion',
-  SyncBatchNorm = parallel,
   CIFAR10 = 'mt.data.folder(root) reads images, one folder for each class',
   CIFAR100 = 'mt.data.folder(root) reads images, one folder for each class',
   distributions = 'mt.normal, mt.bernoulli, mt.multinomial draw; losses are in mt.nn (KLDivLoss, GaussianNLLLoss)',
