@@ -208,11 +208,12 @@ TensorList StepReplay::finish() {
 TensorList StepReplay::results() {
   TensorList list, own;
   for (const Result& r : results_)
-    if (r.own) own.push_back(r.tensor);
+    if (r.own && !r.is_grad) own.push_back(r.tensor);
   if (uses_graphs_) own = copies_of(own);
   size_t next = 0;
   for (Result& r : results_) {
-    if (r.own) list.push_back(own[next++]);
+    if (r.is_grad) list.push_back(r.tensor);
+    else if (r.own) list.push_back(own[next++]);
     else if (r.input >= 0)
       list.push_back(on_arguments({r.tensor}, {inputs_[r.input].tensor}, {given_[r.input]})[0]);
     else if (r.grad.defined())

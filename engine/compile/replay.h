@@ -105,6 +105,7 @@ class StepReplay {
     int input = -1;  // of this argument
     int guard = -1;  // of the gradient that this leaf has before the step
     Tensor grad = {};
+    bool is_grad = false;  // it is one that the step made, or a view of it
   };
   /// Memory that is seen after the step. Results get a new one at each call, gradients where somebody
   /// beside the leaf still has the last one.

@@ -302,7 +302,10 @@ void StepRecorder::find_outgoing(StepReplay& made) {
         made.outgoing_[places[m->buffer]].grads.push_back(&g);
       else b.kept = true;
     }
-  for (StepReplay::Outgoing& o : made.outgoing_) o.count_own(made.results_);
+  for (StepReplay::Outgoing& o : made.outgoing_) {
+    for (size_t k : o.results) made.results_[k].is_grad = !o.grads.empty();
+    o.count_own(made.results_);
+  }
 }
 
 /// Numbers in memory of a GPU that nothing else writes are uploaded now.
