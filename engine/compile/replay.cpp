@@ -149,8 +149,7 @@ void StepReplay::start(const TensorList& inputs) {
   choose_graphs();
   for (size_t k = 0; k < inputs.size(); ++k) {
     Input& in = inputs_[k];
-    const bool copied = uses_graphs_ && (in.copied || inputs[k].data() != in.at);
-    in.copied |= copied;
+    const bool copied = uses_graphs_ && inputs[k].data() != in.at;
     if (copied) copy_(in.tensor, inputs[k]);
     void* const at = copied ? in.tensor.data() : inputs[k].data();
     if (at == in.at) continue;

@@ -96,7 +96,6 @@ class StepReplay {
   struct Input {
     Tensor tensor;  // of the recording
     std::vector<BufferUse> uses;
-    bool copied;  // into `tensor`, as CUDA graphs need it
     const void* at;
   };
   struct Result {

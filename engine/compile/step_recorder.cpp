@@ -38,7 +38,7 @@ bool on_stack(const void* p) {
 StepRecorder::StepRecorder(const TensorList& inputs, bool fuses) : fuses_(fuses) {
   if (step_recorder) fail("a step is being recorded already");
   replay_.reset(new StepReplay);
-  for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
+  for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
   stand_in(cpu_device());

@@ -200,19 +200,18 @@ std::vector<int> choose(const Names& names, const Names& wanted) {
   return place;
 }
 
-std::string_view trimmed(std::string_view s);
+std::string_view trimmed(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
+  return s;
+}
+
 /// Whether a number is one by its looks alone, and its digits matter: 00501, 9007199254740993.
 bool is_code(std::string_view s) {
   s = trimmed(s);
   if (!s.empty() && (s.front() == '-' || s.front() == '+')) s.remove_prefix(1);
   if (s.size() > 1 && s[0] == '0' && unsigned(s[1] - '0') <= 9) return true;
   return s.find_first_not_of("0123456789") == s.npos && !fits_double(s);
-}
-
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t')) s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t')) s.remove_suffix(1);
-  return s;
 }
 
 /// Whole lines of a text that are read together, and what came of them.

@@ -167,6 +167,8 @@ end
 --- them, and add others. And whether it may read an optimizer's options or states.
 local function visit_names(list, f)
   each_string(f, function(name)
+    if list.named[name] then return end
+    list.named[name] = true
     if name == 'param_groups' or name == 'state' or name == 'state_dict' then list.reads[name] = true end
     for library in pairs(libraries) do
       local value = rawget(library, name)
@@ -283,17 +285,17 @@ end
 --- globals that its functions read are added.
 function captured.watch(f)
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
-    optimizers = {}, functions = {}, reads = {}, watched = {}, seen = {}}
+    optimizers = {}, functions = {}, named = {}, reads = {}, watched = {}, seen = {}}
   visit(list, f, 'the step')
   list.watches = not list.why
   if list.watches then
-    for _, f in ipairs(list.functions) do setfenv(f.f, list.watched[f.env]) end
+    for _, of in ipairs(list.functions) do setfenv(of.f, list.watched[of.env]) end
   end
   return list
 end
 function captured.unwatch(list)
   if list.watches then
-    for _, f in ipairs(list.functions) do setfenv(f.f, f.env) end
+    for _, of in ipairs(list.functions) do setfenv(of.f, of.env) end
   end
   local reads = list.reads
   for optimizer, name in pairs(list.optimizers) do
@@ -302,7 +304,7 @@ function captured.unwatch(list)
       refuse(list, "it may read the state of '%s', which is other tensors when it is loaded", name)
     end
   end
-  list.watched, list.seen, list.watches = nil, nil, nil
+  list.named, list.watched, list.seen, list.watches = nil, nil, nil, nil
 end
 
 --- The tensors that are captured, a set.
@@ -358,8 +360,8 @@ function captured.changed(list)
   if s ~= of_strings or n ~= of_numbers or b ~= of_booleans or none ~= of_nil or f ~= of_functions then
     return 'strings, numbers, booleans, nil or functions have another metatable'
   end
-  for _, f in ipairs(list.functions) do
-    if getfenv(f.f) ~= f.env then return ("'%s' has another environment"):format(f.name) end
+  for _, of in ipairs(list.functions) do
+    if getfenv(of.f) ~= of.env then return ("'%s' has another environment"):format(of.name) end
   end
   for _, set in ipairs(list.sets) do
     if count_keys(set.t) ~= set.count then return ("'%s' has other fields"):format(set.name) end

@@ -118,7 +118,7 @@ local function share_memory(tensors, captures)
   for _, x in ipairs(tensors) do look(x, true) end
   for x in pairs(captures) do
     look(x)
-    if x.requires_grad or x.grad then look(x.grad) end
+    look(x.grad)
   end
   return shared
 end
@@ -427,7 +427,7 @@ local function slow_call(self, entry, ...)
   end
   if not entry.program then
     local results, program, why, wrote = record(self, entry, arguments)
-    entry.program, entry.wrote = program, wrote
+    entry.program = program
     if program then
       if entry.changed then tell_changed(self, entry.changed) end
     elseif why and not (wrote and entry.calls == 2) then -- what is made at the first use may be written then
