@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/device.h"
 #include "engine/dist/mpi.h"
 #include "engine/ops/ops.h"
 
