@@ -83,9 +83,6 @@ foreach(script ${lua_tests})
     add_test(NAME ${way}.${name} COMMAND mtorch tests/variant.lua ${way} ${script} CONFIGURATIONS nightly
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${way}.${name} PROPERTIES LABELS nightly TIMEOUT 7200)
-    if(way STREQUAL shuffled AND name STREQUAL compile_notices)  # its steps call pairs themselves
-      set_tests_properties(${way}.${name} PROPERTIES DISABLED ON)
-    endif()
     if(environment)
       set_tests_properties(${way}.${name} PROPERTIES ENVIRONMENT "${environment}")
     endif()

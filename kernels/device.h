@@ -304,11 +304,8 @@ struct Grid;
   V(void, launch_grid, Grid)
 // clang-format on
 
-/// A device: its name, its memory and the table of its verbs.
-struct Device {
-  uint32_t abi;
-  const char* name;              // "cpu", "cuda:0"
-  const char* model;             // what it is sold as; null for the CPU
+/// What a backend fills in: the functions behind those of Device.
+struct Verbs {
   void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
   void (*free)(void* data, size_t bytes);
   void (*sync)();
@@ -316,12 +313,96 @@ struct Device {
   /// `download` waits for all that was asked of the device before.
   void (*upload)(void* to, const void* from, size_t bytes);
   void (*download)(void* to, const void* from, size_t bytes);
-  /// What went wrong since this was asked last, or null: to be asked after waiting.
-  const char* (*take_error)();
 #define MT_FIELD(result, verb, Argument) result (*verb)(const Argument&);
   MT_VERBS(MT_FIELD)
   MT_CPU_VERBS(MT_FIELD)
 #undef MT_FIELD
+};
+
+#define MT_ENUMERATOR(result, verb, Argument) verb,
+/// A function of Device, or of Gpu (the last three): interceptors are told which is called.
+enum class Verb : uint8_t {
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) alloc,
+  free,
+  sync,
+  upload,
+  download,
+  map_numbers,
+  fill,
+  upload_later
+};
+#undef MT_ENUMERATOR
+/// The arguments of verbs that have no struct in the list.
+struct Allocation {
+  void** data;  // alloc: written; free: the block
+  size_t bytes;
+};
+struct Move {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+/// A GPU's map with operands in the CPU's memory: bit k of `numbers`.
+struct MapNumbers : Map {
+  unsigned numbers;
+};
+
+struct Device;
+/// How many interceptors there are (engine/core/interceptor.h). While there is one, calls go through `intercept`,
+/// which returns what the verb does, or true.
+extern int interceptors;
+bool intercept(const Device&, Verb, const void* argument);
+inline bool intercepted() { return __atomic_load_n(&interceptors, __ATOMIC_RELAXED) != 0; }
+
+/// A device: its name, its memory and its verbs.
+struct Device {
+  uint32_t abi;
+  const char* name;   // "cpu", "cuda:0"
+  const char* model;  // what it is sold as; null for the CPU
+  /// What went wrong since this was asked last, or null: to be asked after waiting.
+  const char* (*take_error)();
+  Verbs verbs;
+
+#define MT_CALL(result, verb, Argument)                             \
+  result verb(const Argument& a) const {                            \
+    if (intercepted()) [[unlikely]]                                 \
+      return static_cast<result>(intercept(*this, Verb::verb, &a)); \
+    return verbs.verb(a);                                           \
+  }
+  MT_VERBS(MT_CALL)
+  MT_CPU_VERBS(MT_CALL)
+#undef MT_CALL
+  void* alloc(size_t bytes) const {
+    if (!intercepted()) [[likely]]
+      return verbs.alloc(bytes);
+    void* data = nullptr;
+    const Allocation a{&data, bytes};
+    intercept(*this, Verb::alloc, &a);
+    return data;
+  }
+  void free(void* data, size_t bytes) const {
+    const Allocation a{&data, bytes};
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::free, &a);
+    else verbs.free(data, bytes);
+  }
+  void sync() const {
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::sync, nullptr);
+    else verbs.sync();
+  }
+  void upload(void* to, const void* from, size_t bytes) const {
+    const Move m{to, from, bytes};
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::upload, &m);
+    else verbs.upload(to, from, bytes);
+  }
+  void download(void* to, const void* from, size_t bytes) const {
+    const Move m{to, from, bytes};
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::download, &m);
+    else verbs.download(to, from, bytes);
+  }
 };
 
 extern const Device* the_cpu;

@@ -9,7 +9,7 @@
 namespace mt {
 
 /// What the engine and the plug-in must agree about.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 5;
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
 constexpr int kMostGpus = 16;  // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
@@ -41,14 +41,39 @@ struct Replay {
   uint64_t seed, offset;
 };
 
-struct Gpu : Device {
-  bool synchronous;                 // MTORCH_CUDA_SYNC: every verb is waited for
-  const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
+/// The functions behind those of Gpu with the same names.
+struct GpuVerbs {
   /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
   /// been read when the call returns.
   void (*map_numbers)(const Map&, unsigned numbers);
   /// As `copy` of one such element, of the same dtype, to all of `out`.
   void (*fill)(const Copy&);
+  /// As `upload` from page-locked memory, which must not be changed before somebody waits.
+  void (*upload_later)(void* to, const void* from, size_t bytes);
+};
+
+struct Gpu : Device {
+  GpuVerbs gpu_verbs;
+  void map_numbers(const Map& m, unsigned numbers) const {
+    if (!intercepted()) [[likely]]
+      return gpu_verbs.map_numbers(m, numbers);
+    const MapNumbers both{m, numbers};
+    intercept(*this, Verb::map_numbers, &both);
+  }
+  void fill(const Copy& c) const {
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::fill, &c);
+    else gpu_verbs.fill(c);
+  }
+  void upload_later(void* to, const void* from, size_t bytes) const {
+    const Move m{to, from, bytes};
+    if (intercepted()) [[unlikely]]
+      intercept(*this, Verb::upload_later, &m);
+    else gpu_verbs.upload_later(to, from, bytes);
+  }
+
+  bool synchronous;                 // MTORCH_CUDA_SYNC: every verb is waited for
+  const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
   /// Why the GPU cannot be used any more, or null: its verbs do nothing then.
   const char* (*lost)();
   /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
@@ -69,8 +94,6 @@ struct Gpu : Device {
   /// for the next of its size.
   void* (*pin)(size_t bytes);
   void (*unpin)(void*);
-  /// As `upload` from such memory, which must not be changed before somebody waits.
-  void (*upload_later)(void* to, const void* from, size_t bytes);
 
   /// Marks in the order of work; null when there is no memory.
   void* (*event)();

@@ -6,7 +6,7 @@
 #include "engine/autograd/function.h"
 #include "engine/core/deferral.h"
 #include "engine/core/device.h"
-#include "engine/core/host.h"
+#include "engine/core/interceptor.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
@@ -108,14 +108,13 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
     if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
   }
-  if (!is_cpu(device)) return host.run_on_gpu && host.run_on_gpu(r, device);
+  if (!is_cpu(device)) return run_verb(device, Verb::run, &r);
   Tensor scratch;
   if (p.by_rows) {
     scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
     r.scratch = static_cast<char*>(scratch.data());
   }
-  device.run(r);
-  return true;
+  return device.run(r), true;
 }
 
 /// The tensors of a run in a dtype.

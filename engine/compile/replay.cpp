@@ -177,7 +177,7 @@ void StepReplay::start(const TensorList& inputs) {
 bool StepReplay::call(const Call& c) const {
   if (c.random)
     c.random->seed = default_generator().initial_seed(), c.random->offset = begun_ + c.place;
-  const bool there = c.run(*c.device, c.argument);
+  const bool there = run_verb(*c.device, c.verb, c.argument);
   if (c.bound) defer_again(*c.device, *c.bound);
   return there;
 }

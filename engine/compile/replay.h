@@ -1,7 +1,7 @@
 // replay.h -- a step that was recorded: the verbs that it called, and the memory that they work on
 //
-// A StepRecorder stands in the tables of verbs while a step runs, the CPU's and that of the GPU that it
-// works on, and keeps each call with its argument. The step's own memory is then planned once, so that
+// A StepRecorder intercepts the calls of verbs while a step runs, on the CPU and on the GPU that it works on, and
+// keeps each with its argument. The step's own memory is then planned once, so that
 // the calls can be repeated without Lua, without a graph, without allocation. A replay is right where
 // the step would call the same verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
 #pragma once
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/compile/step_calls.h"
+#include "engine/core/interceptor.h"
 #include "engine/core/recording.h"
 #include "engine/core/tensor.h"
 
@@ -60,7 +61,7 @@ class StepReplay {
   friend class StepRecorder;
   struct Call {
     const Device* device;
-    StepCall::Run run;
+    Verb verb;
     void* argument;
     Random* random;
     uint64_t place;
@@ -173,7 +174,7 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
 /// Records this thread's calls while it lives, on the CPU and one GPU.
-class StepRecorder : public Recording {
+class StepRecorder : public Recording, public Interceptor {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls. `fuses`: calls are joined to programs.
   StepRecorder(const TensorList& inputs, bool fuses);
@@ -199,10 +200,7 @@ class StepRecorder : public Recording {
   void changes_requires_grad(const Tensor&) override;
   void checks(const IndexBound&) override;
   void reads_element(const std::string& by) override;
-  /// A verb is called with this argument.
-  void add(Verb, StepCall::Run, const Device&, const auto&);
-  /// The call of a program, a Run.
-  static bool run_program(const Device&, const void* run);
+  bool around(InterceptedCall&) override;
 
  private:
   struct Memory {
@@ -212,10 +210,7 @@ class StepRecorder : public Recording {
     int buffer;                     // its number
     std::byte* constant = nullptr;  // a copy of what was written without a verb
   };
-  /// The recorder's verbs into a device's table; false where a step on another GPU is being recorded.
-  static bool stand_in(const Device&);
-  static void leave(const Device&);
-  void leave_tables();
+  template <class A> void add(const InterceptedCall&, const A&);
   bool takes(const Device&);
   void stop();
   void keep_grads();

@@ -13,26 +13,6 @@ namespace mt {
 
 struct IndexBound;
 
-/// A GPU's map with operands in the CPU's memory: bit k of `numbers`.
-struct MapNumbers : Map {
-  unsigned numbers;
-};
-/// A copy from the CPU's memory to a GPU's, or back.
-struct Move {
-  void* to;
-  const void* from;
-  size_t bytes;
-};
-
-#define MT_ENUMERATOR(result, verb, Argument) verb,
-enum class Verb : uint8_t {
-  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) map_numbers,
-  fill,
-  upload,
-  download
-};
-#undef MT_ENUMERATOR
-
 /// A pointer inside a call's argument, and what it points to.
 struct BufferUse {
   std::byte* slot;
@@ -47,9 +27,7 @@ struct BufferUse {
 };
 
 struct StepCall {
-  using Run = bool (*)(const Device&, const void* argument);
   Verb verb;
-  Run run;
   const Device* device;
   std::byte* argument;
   Random* random;  // of a call that draws numbers: its place in the stream is set anew

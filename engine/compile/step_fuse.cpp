@@ -340,7 +340,6 @@ struct StepFuser {
   std::vector<size_t>& ends;
   std::vector<StepBuffer>& buffers;
   std::deque<std::vector<std::byte>>& kept;
-  const StepCall::Run run;
   std::vector<std::unique_ptr<Group>> open = {};
   std::map<size_t, StepCall> made = {};  // by the last call that they stand for
   std::vector<bool> gone = {};
@@ -443,7 +442,7 @@ bool StepFuser::emit(Group& g) {
   r.numbers = reinterpret_cast<const double*>(numbers);
   for (size_t k = 0; k < read.size(); ++k)
     std::memcpy(numbers + k * sizeof(double), &g.numbers[read[k]], sizeof(double));
-  StepCall c{Verb::run, run, g.device, argument, nullptr, 0, {}};
+  StepCall c{Verb::run, g.device, argument, nullptr, 0, {}};
   const auto place = [&](int k, const Operand& o, bool is_out) {
     BufferUse u = o.use;
     std::memcpy(&r.data[k], u.slot, sizeof(void*));
@@ -520,8 +519,8 @@ std::vector<std::string> StepFuser::all() {
 
 std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>& buffers,
-                                    std::deque<std::vector<std::byte>>& kept, StepCall::Run run) {
-  return StepFuser{calls, ends, buffers, kept, run}.all();
+                                    std::deque<std::vector<std::byte>>& kept) {
+  return StepFuser{calls, ends, buffers, kept}.all();
 }
 
 }  // namespace mt

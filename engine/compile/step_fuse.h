@@ -12,6 +12,6 @@ namespace mt {
 /// Arguments and numbers of new calls are kept in `kept`.
 std::vector<std::string> fuse_calls(std::vector<StepCall>&, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>&,
-                                    std::deque<std::vector<std::byte>>& kept, StepCall::Run);
+                                    std::deque<std::vector<std::byte>>& kept);
 
 }  // namespace mt

@@ -41,21 +41,16 @@ StepRecorder::StepRecorder(const TensorList& inputs, bool fuses) : fuses_(fuses)
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
-  stand_in(cpu_device());
   for (const Tensor& x : inputs) see(x);
+  add_interceptor(*this);
   resume();
 }
 StepRecorder::~StepRecorder() { stop(); }
 
 void StepRecorder::stop() {
   if (active_) pause();
-  leave_tables();
+  remove_interceptor(*this);
   replay_.reset();
-}
-void StepRecorder::leave_tables() {
-  if (!replay_) return;
-  leave(cpu_device());
-  if (gpu_) leave(*gpu_);
 }
 void StepRecorder::pause() {
   for (const auto& [at, m] : memory_)
@@ -92,7 +87,6 @@ void StepRecorder::refuse(std::string why) {
 bool StepRecorder::takes(const Device& d) {
   if (is_cpu(d) || &d == gpu_) return true;
   if (gpu_) return refuse(fmt::format("tensors lie on {} and {}", gpu_->name, d.name)), false;
-  if (!stand_in(d)) return refuse("a step on another GPU is being recorded"), false;
   gpu_ = &d;
   return true;
 }
@@ -323,7 +317,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
     made.kept_.push_back(Ref<Storage>::share(memory.impl()->storage));
     to.set(places[to.buffer] = static_cast<std::byte*>(memory.data()));
     b.kind = StepBuffer::Kind::constant;
-    c.done = c.run(*c.device, c.argument);
+    c.done = run_verb(*c.device, c.verb, c.argument);
   }
   for (const StepCall& c : calls_)
     for (const BufferUse& u : c.uses)
@@ -401,7 +395,7 @@ void StepRecorder::plan(StepReplay& made) {
 void StepRecorder::put_calls(StepReplay& made) {
   std::vector<size_t> places = {0};  // of the calls, without those that are done
   for (const StepCall& c : calls_) {
-    if (!c.done) made.calls_.push_back({c.device, c.run, c.argument, c.random, c.place, c.bound});
+    if (!c.done) made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound});
     places.push_back(made.calls_.size());
   }
   made.gpu_ = gpu_;
@@ -420,7 +414,7 @@ void StepRecorder::put_calls(StepReplay& made) {
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   pause();
-  leave_tables();
+  remove_interceptor(*this);
   std::unique_ptr<StepReplay> made = std::move(replay_);
   if (asked_) fail(kAsks);
   check_generator(default_generator().counter());
@@ -430,8 +424,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);
-  if (fuses_)
-    made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_, run_program);
+  if (fuses_) made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

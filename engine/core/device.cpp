@@ -128,7 +128,7 @@ const Device& device_named(std::string_view name) {
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   if (index < kMostGpus && !std::exchange(opened[index], d) && host.on_cuda_open)
-    host.on_cuda_open(*d);
+    host.on_cuda_open();
   gpus_synchronous |= d->synchronous;
   gpus_in_use = true;
   return *d;

@@ -8,11 +8,11 @@ namespace mt {
 
 /// Set before the first call; the Lua bindings do (open_lua). Without them messages name no place.
 struct Host {
-  int (*calls_under_way)() = nullptr;             // how many from Lua, on this thread
-  bool (*collect_garbage)() = nullptr;            // before "out of memory"; whether to try again
-  std::string (*where)() = nullptr;               // the script's line under way, "train.lua:12"
-  const char* (*function)() = nullptr;            // the function of it that is running, or null
-  void (*on_cuda_open)(const Device&) = nullptr;  // a GPU comes into use
+  int (*calls_under_way)() = nullptr;   // how many from Lua, on this thread
+  bool (*collect_garbage)() = nullptr;  // before "out of memory"; whether to try again
+  std::string (*where)() = nullptr;     // the script's line under way, "train.lua:12"
+  const char* (*function)() = nullptr;  // the function of it that is running, or null
+  void (*on_cuda_open)() = nullptr;     // a GPU comes into use
   bool (*run_on_gpu)(const Run&,
                      const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
   bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;

@@ -1,7 +1,7 @@
 // profile.h -- the profiler: what operations, kernels and launches take, summed up and as a trace
 //
-// While a recording is under way, or MTORCH_LOG=verbs is set, the tables of the devices hold verbs
-// that take their time (profile_devices.cpp).
+// While a recording is under way, or MTORCH_LOG=verbs is set, an interceptor of the process takes the
+// time of each call of a verb (profile_devices.cpp).
 #pragma once
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ int depth();
 
 // ---- between profile.cpp and profile_devices.cpp ----
 
-/// Puts verbs that take their time into the tables of all devices, and takes them out again.
+/// Takes the times of all devices' verbs from now on, and no longer.
 void watch_devices();
 void unwatch_devices();
 /// Waits for the GPUs until all that they ran so far has been told.

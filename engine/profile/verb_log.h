@@ -103,12 +103,11 @@ inline std::string describe(const Run& r) {
   return fmt::format("{} {} of {} operations{}", dtype_name(r.dtype), to_string(extent_of(r)),
                      operations, p.by_rows ? " by rows" : "");
 }
-inline std::string describe() { return ""; }
-inline std::string describe(size_t bytes) { return fmt::format("{} bytes", bytes); }
-inline std::string describe(const void*, size_t bytes) { return describe(bytes); }
-inline std::string describe(const void*, const void*, size_t bytes) { return describe(bytes); }
+inline std::string describe(std::nullptr_t) { return ""; }
+inline std::string describe(const Allocation& a) { return fmt::format("{} bytes", a.bytes); }
+inline std::string describe(const Move& m) { return fmt::format("{} bytes", m.bytes); }
 
-template <class... A> const Run* run_of(const A&...) { return nullptr; }
+const Run* run_of(const auto&) { return nullptr; }
 inline const Run* run_of(const Run& r) { return &r; }
 
 /// Writes its line when the call returns: `cpu map relu float32 (64 x 10) 1.3 us`. Of a GPU the time

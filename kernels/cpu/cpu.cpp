@@ -24,7 +24,7 @@ void cpu_sync() {}
 // Packs has a rest in vectors, and its own bits. Conversions of what is only stored gain by them.
 
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
-Device narrow, wide;
+Verbs narrow, wide;
 
 template <class All, class... Op> constexpr bool any_of(int op, op::List<Op...>) {
   return ((op == op::index_in<Op>(All{})) || ...);
@@ -52,12 +52,12 @@ void mixed_scan(const Scan& s) {
   (rows && slow ? narrow : wide).scan(s);
 }
 void mixed_matmul(const Matmul& m) { (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m); }
-void fill_mixed(Device& device) {
+void fill_mixed(Verbs& verbs) {
   isa_avx2::fill_verbs(narrow);
   isa_avx512::fill_verbs(wide);
-  isa_avx512::fill_verbs(device);
-  device.map = mixed_map, device.reduce = mixed_reduce, device.scan = mixed_scan;
-  device.matmul = mixed_matmul;
+  isa_avx512::fill_verbs(verbs);
+  verbs.map = mixed_map, verbs.reduce = mixed_reduce, verbs.scan = mixed_scan;
+  verbs.matmul = mixed_matmul;
 }
 #elif defined(MT_BUILT_AVX512)
 constexpr auto fill_mixed = isa_avx512::fill_verbs;
@@ -67,7 +67,7 @@ constexpr auto fill_mixed = isa_avx512::fill_verbs;
 
 struct Choice {
   const char* name;
-  void (*fill)(Device&);  // null: not in this build
+  void (*fill)(Verbs&);   // null: not in this build
   bool runs, by_default;  // on this machine
 };
 
@@ -126,10 +126,8 @@ Device make() {
   Device device{};
   device.abi = kDeviceAbi;
   device.name = "cpu";
-  device.alloc = cpu_alloc;
-  device.free = cpu_free;
-  device.sync = cpu_sync;
-  choose().fill(device);
+  choose().fill(device.verbs);
+  device.verbs.alloc = cpu_alloc, device.verbs.free = cpu_free, device.verbs.sync = cpu_sync;
   return device;
 }
 
@@ -139,7 +137,7 @@ const Device* the_cpu = nullptr;
 void (*run_tree_on_cpu)(const Tree&) = nullptr;
 
 const Device& start_cpu() {
-  static Device device = make();  // not const: the profiler writes into it
+  static const Device device = make();
   the_cpu = &device;
   return device;
 }

@@ -7,9 +7,9 @@ inline namespace MT_ISA {
 
 void run_tree(const Tree&);
 
-void fill_verbs(Device& device) {
+void fill_verbs(Verbs& verbs) {
   run_tree_on_cpu = run_tree;
-#define MT_FILL(result, verb, Argument) device.verb = verb;
+#define MT_FILL(result, verb, Argument) verbs.verb = mt::verb;
   MT_VERBS(MT_FILL)
   MT_CPU_VERBS(MT_FILL)
 #undef MT_FILL

@@ -4,12 +4,12 @@
 
 namespace mt {
 namespace isa_base {
-void fill_verbs(Device&);
+void fill_verbs(Verbs&);
 }
 namespace isa_avx2 {
-void fill_verbs(Device&);
+void fill_verbs(Verbs&);
 }
 namespace isa_avx512 {
-void fill_verbs(Device&);
+void fill_verbs(Verbs&);
 }
 }  // namespace mt

@@ -189,7 +189,7 @@ template <int I> GpuProperties properties() {
 /// Of struct Gpu what a function of the same name does.
 // clang-format off
 #define MT_GPU_VERBS(V) \
-  V(map_numbers) V(fill) V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
+  V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
   V(event_drop) V(event_record) V(event_wait) V(event_done) V(event_ms) V(capture) V(captured) \
   V(graph_numbers) V(write_numbers) V(replay) V(drop_graph)
 // clang-format on
@@ -198,11 +198,12 @@ template <int I> Gpu table() {
   d.abi = kDeviceAbi;
   d.name = gpus[I].name;
   d.model = gpus[I].model;
-  d.alloc = On<I, allocate>::call;
-  d.free = On<I, release>::call;
-  d.sync = On<I, wait>::call;
-  d.upload = On<I, upload>::call;
-  d.download = On<I, download>::call;
+  d.verbs.alloc = On<I, allocate>::call;
+  d.verbs.free = On<I, release>::call;
+  d.verbs.sync = On<I, wait>::call;
+  d.verbs.upload = On<I, upload>::call;
+  d.verbs.download = On<I, download>::call;
+  d.gpu_verbs = {On<I, map_numbers>::call, On<I, fill>::call, On<I, upload>::call};
   d.take_error = Of<I, take_error>::call;
   d.lost = Of<I, lost>::call;
   d.synchronous = synchronous();
@@ -211,17 +212,16 @@ template <int I> Gpu table() {
   d.properties = On<I, properties<I>>::call;
   d.products = Of<I, cublas_words>::call;
   d.convolutions = Of<I, cudnn_words>::call;
-  d.upload_later = On<I, upload>::call;
 #define MT_FILL(name) d.name = On<I, name>::call;
   MT_GPU_VERBS(MT_FILL)
 #undef MT_FILL
-#define MT_FILL(result, verb, Argument) d.verb = On<I, mt::verb>::call;
+#define MT_FILL(result, verb, Argument) d.verbs.verb = On<I, mt::verb>::call;
   MT_VERBS(MT_FILL)
 #undef MT_FILL
   return d;
 }
 template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>) {
-  static Gpu all[] = {table<I>()...};  // not const: the profiler writes into it
+  static const Gpu all[] = {table<I>()...};
   return &all[index];
 }
 template <int... I> Modules modules(int index, std::integer_sequence<int, I...>) {

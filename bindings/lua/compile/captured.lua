@@ -9,7 +9,8 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local records = require('mtorch.compile.map').records
 local getupvalue = debug.getupvalue
-local each_upvalue = require('mtorch.core.util').upvalues
+local util = require 'mtorch.core.util'
+local each_upvalue, sorted_keys = util.upvalues, util.sorted_keys
 
 local captured = {}
 
@@ -83,7 +84,8 @@ local visit
 
 --- The fields of a module's class: functions, which may capture values too, and defaults that modules share.
 local function visit_class(list, class)
-  for key, value in next, class do
+  for _, key in ipairs(sorted_keys(class)) do
+    local value = rawget(class, key)
     local is_function = type(value) == 'function'
     local is_default = not is_function and type(key) == 'string' and not key:find '^__'
     if is_default or is_function and not is_own(value) then
@@ -98,13 +100,15 @@ end
 local function visit_module(list, module, name)
   local fields, held = rawget(module, '__fields'), rawget(module, '__held')
   add_field(list, fields, #fields + 1, name .. "'s fields")
-  for key in pairs(held) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
+  for _, key in ipairs(sorted_keys(held)) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
-  for key, value in pairs(module) do
+  local keys = sorted_keys(module)
+  for k = #keys, 1, -1 do -- its own fields before its children's
+    local key = keys[k]
     if type(key) ~= 'string' or not key:find '^__' then
       local inner = ('%s.%s'):format(name, key_name(key))
       add_field(list, module, key, inner)
-      visit(list, value, inner)
+      visit(list, rawget(module, key), inner)
     end
   end
   local hooks = rawget(module, '__hooks')
@@ -126,8 +130,9 @@ local function visit_module(list, module, name)
 end
 
 local function visit_fields(list, t, name)
-  for key, value in next, t do
+  for _, key in ipairs(sorted_keys(t)) do
     if list.why then return end
+    local value = rawget(t, key)
     local inner = ('%s.%s'):format(name, key_name(key))
     add_field(list, t, key, inner)
     visit(list, key, inner)
@@ -254,7 +259,7 @@ end
 --- The options of its groups, where the step itself reads them.
 local function add_options(list, optimizer, name)
   for i, group in ipairs(optimizer.param_groups) do
-    for key in next, group do
+    for _, key in ipairs(sorted_keys(group)) do
       if key ~= 'params' then add_field(list, group, key, ('%s.param_groups.%d.%s'):format(name, i, key_name(key))) end
     end
   end

@@ -12,15 +12,18 @@ function util.hint(name, names)
   return ': known are ' .. table.concat(names, ', ')
 end
 
---- The keys of `t` as a list; numbers first in order, then the rest by their text.
+local rank = {number = 1, string = 2}
+--- The keys of `t` as a list; numbers first in order, then strings, then the rest as `next` has them.
 function util.sorted_keys(t)
   local keys = {}
-  for key in pairs(t) do keys[#keys + 1] = key end
+  for key in next, t do keys[#keys + 1] = key end
+  local place = {}
+  for k, key in ipairs(keys) do place[key] = k end
   table.sort(keys, function(a, b)
-    local a_number, b_number = type(a) == 'number', type(b) == 'number'
-    if a_number and b_number then return a < b end
-    if a_number ~= b_number then return a_number end
-    return tostring(a) < tostring(b)
+    local of_a, of_b = rank[type(a)] or 3, rank[type(b)] or 3
+    if of_a ~= of_b then return of_a < of_b end
+    if of_a == 3 then return place[a] < place[b] end
+    return a < b
   end)
   return keys
 end

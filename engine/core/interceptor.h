@@ -1,0 +1,78 @@
+// interceptor.h -- who sees the calls of devices' verbs: the recorder of steps, the profiler, the log of verbs
+#pragma once
+#include "kernels/gpu.h"
+
+namespace mt {
+
+class Interceptor;
+
+/// A call of a verb on its way to the device.
+class InterceptedCall {
+ public:
+  const Device& device;
+  const Verb verb;
+  const void* const argument;  // see with_argument
+
+  InterceptedCall(const Device& d, Verb v, const void* a, Interceptor* first)
+      : device(d),
+        verb(v),
+        argument(a),
+        next_(first) {}
+  /// Passes it on: to the next interceptor, in the end to the device. False where a position is not there, or the
+  /// device cannot run the program.
+  bool next();
+
+ private:
+  Interceptor* next_;
+};
+
+class Interceptor {
+ public:
+  /// Does the call by call.next(), and says what that says.
+  virtual bool around(InterceptedCall& call) = 0;
+
+ protected:
+  ~Interceptor() = default;
+
+ private:
+  friend class InterceptedCall;
+  friend void add_interceptor(Interceptor&);
+  friend void remove_interceptor(Interceptor&);
+  Interceptor* outer_ = nullptr;
+};
+
+/// Adds one that sees this thread's calls before all others, and takes it away.
+void add_interceptor(Interceptor&);
+void remove_interceptor(Interceptor&);
+/// Sets the one that sees the calls of all threads after those; null: none.
+void set_process_interceptor(Interceptor*);
+
+/// Calls the verb of the device itself, what a program runs on included.
+bool call_verb(const Device&, Verb, const void* argument);
+/// The same through the interceptors.
+inline bool run_verb(const Device& d, Verb verb, const void* argument) {
+  return intercepted() ? intercept(d, verb, argument) : call_verb(d, verb, argument);
+}
+
+/// f(the argument, as what it is): the struct that MT_VERBS names, Allocation, Move, Copy, MapNumbers or, of `sync`, a
+/// null pointer.
+template <class F> decltype(auto) with_argument(Verb verb, const void* argument, F&& f) {
+  switch (verb) {
+#define MT_CASE(result, verb, Argument) \
+  case Verb::verb: return f(*static_cast<const Argument*>(argument));
+    MT_VERBS(MT_CASE)
+    MT_CPU_VERBS(MT_CASE)
+#undef MT_CASE
+    case Verb::alloc:
+    case Verb::free: return f(*static_cast<const Allocation*>(argument));
+    case Verb::upload:
+    case Verb::upload_later:
+    case Verb::download: return f(*static_cast<const Move*>(argument));
+    case Verb::map_numbers: return f(*static_cast<const MapNumbers*>(argument));
+    case Verb::fill: return f(*static_cast<const Copy*>(argument));
+    case Verb::sync: break;
+  }
+  return f(nullptr);
+}
+
+}  // namespace mt
