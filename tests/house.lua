@@ -192,6 +192,17 @@ function rules.throws(path, _, text, tell)
   end
 end
 
+--- A tensor's elements are reached by data_as, which a recorded step hears of: Tensor::data() is for verbs.
+function rules.elements(path, lines, _, tell)
+  if not path:find('^engine/') and not path:find('^bindings/') then return end
+  if path:find('^engine/compile/') or path == 'engine/core/tensor.h' then return end
+  for number, line in ipairs(lines) do
+    if line:find('static_cast<[^<>]*%*>%([%w_.]*[%w_]%.data%(%)') then
+      tell(number, 'elements of a tensor are reached by data_as')
+    end
+  end
+end
+
 --- The library in bindings/lua requires its own modules and LuaJIT's, nothing of scripts or tests.
 function rules.requires(path, lines, _, tell)
   if not path:find('^bindings/lua/') then return end
@@ -292,6 +303,7 @@ local samples = {
   {'includes', 'engine/io/bad.cpp', '#include "engine/ops/views.h"\n'},
   {'includes', 'bindings/functions/bad.cpp', '#include "bindings/program/options.h"\n'},
   {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
+  {'elements', 'engine/ops/bad.cpp', 'float* p = static_cast<float*>(x.data());\n'},
   {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
   {'purpose', 'engine/bad.cpp', '#include "engine/core/shape.h"\n'},
   {'purpose', 'engine/bad.cpp', '// other.cpp -- the name of another file\n'},

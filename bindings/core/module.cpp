@@ -308,7 +308,7 @@ const Entry kLanguage[] = {
          fail("data: the tensor is not contiguous; use x:contiguous():data()");
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
-       lua_pushlightuserdata(a.L, x.data());
+       lua_pushlightuserdata(a.L, x.data_as<char>());
        lua_pushstring(a.L, dtype_ctype(x.dtype()));
        return 2;
      } | kWantsNumbers},

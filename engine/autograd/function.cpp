@@ -197,7 +197,7 @@ uint64_t digest_of(const Tensor& t) {
     if (t.stride(d) == 0 && size[d] > 1) size[d] = 1;
   }
   const Tensor x = contiguous(to(view_of(t.detach(), size, t.strides(), t.offset()), cpu_device()));
-  const char* bytes = static_cast<const char*>(x.data());
+  const char* bytes = x.data_as<const char>();
   const int64_t n = x.numel() * item_size(x.dtype());
   std::atomic<uint64_t> sum{digest_of(reinterpret_cast<const char*>(head.data()),
                                       int64_t(head.size() * sizeof(int64_t)), 0)};

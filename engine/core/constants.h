@@ -12,7 +12,7 @@ namespace mt {
 /// tensors only where those were asked for by `item`: a recorded step keeps the numbers.
 template <class T> Tensor constants(const Shape& shape, const auto& write) {
   const Tensor x = empty(shape, dtype_of<T>);
-  write(x.data_as<T>());
+  write(x.argument_as<T>());
   tell_constant(x);
   return x;
 }

@@ -134,7 +134,7 @@ void tell_constant(const Tensor& x) {
 Tensor scalar(double value, Dtype dtype, const Device& device) {
   Tensor t = empty({}, dtype, cpu_device());
   with_dtype(dtype, [&](auto zero) {
-    *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
+    *t.argument_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
   });
   tell_constant(t);
   if (is_cpu(device)) return t;
@@ -195,13 +195,13 @@ template <class T> T element(const Tensor& x, int64_t i) {
   check_interrupt();  // decisions are not taken by what is half done
   if (i < 0 || x.numel() <= i)
     fail("at: position {} is outside 0..{}, the tensor is {}", i, x.numel() - 1, x.shape());
-  if (!x.impl()->number) tell_beside();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&]<class E>(E) {
-    if (is_cpu(x.device())) return T(x.data_as<E>()[offset]);
+    if (is_cpu(x.device()))
+      return T((x.impl()->number ? x.argument_as<E>() : x.data_as<E>())[offset]);
     E value;
     check_may_wait(x.device());
-    x.device().download(&value, static_cast<const E*>(x.data()) + offset, sizeof value);
+    x.device().download(&value, x.data_as<E>() + offset, sizeof value);
     check_device(x.device());
     return T(value);
   });

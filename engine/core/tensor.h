@@ -5,6 +5,7 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/memory.h"
+#include "engine/core/recording.h"
 #include "engine/core/shape.h"
 
 namespace mt {
@@ -108,8 +109,14 @@ class Tensor {
     const TensorImpl& t = *given();
     return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
   }
-  /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked.
-  template <class T> T* data_as() const { return static_cast<T*>(data()); }
+  /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked. A compiled step that asks for it
+  /// runs as it is, since no replay could repeat what is done to elements beside the verbs of a device.
+  template <class T> T* data_as() const {
+    tell_beside();
+    return argument_as<T>();
+  }
+  /// The same for the argument of a verb, which alone looks at what is there.
+  template <class T> T* argument_as() const { return static_cast<T*>(data()); }
 
   bool requires_grad() const {
     sync_with_base();

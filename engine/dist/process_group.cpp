@@ -271,8 +271,7 @@ struct Buffer {
     const Dtype d = data.dtype();
     in_parts(data.numel(), [&](int64_t at, int n) {
       wait(operation,
-           start_reduce(operation, static_cast<char*>(data.data()) + at * item_size(d), n, d,
-                        kOps[int(how)]),
+           start_reduce(operation, data.data_as<char>() + at * item_size(d), n, d, kOps[int(how)]),
            most_seconds, data);
     });
     if (how == Reduction::mean) copy_(data, div(data, scalar(group().size, d)));
@@ -282,8 +281,8 @@ struct Buffer {
     const Dtype d = data.dtype();
     in_parts(data.numel(), [&](int64_t at, int n) {
       Mpi::Request request;
-      check(operation, mpi().broadcast(static_cast<char*>(data.data()) + at * item_size(d), n,
-                                       datatype(d), int(root), mpi().world, &request));
+      check(operation, mpi().broadcast(data.data_as<char>() + at * item_size(d), n, datatype(d),
+                                       int(root), mpi().world, &request));
       wait(operation, request, most_seconds, data);
     });
   }
@@ -378,7 +377,7 @@ void average_gradients(const TensorList& parameters) {
     for (const Tensor& g : gradients) computed.push_back(g.defined());
     const Buffer flags({tensor(computed.data(), {int64_t(computed.size())})});
     flags.reduce("backward", Reduction::max);
-    const auto* const anywhere = static_cast<const int64_t*>(flags.data.data());
+    const auto* const anywhere = flags.data.data_as<const int64_t>();
     for (int d = 0; d < kDtypes; ++d) {
       std::vector<size_t> places;
       TensorList some;

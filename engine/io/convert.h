@@ -55,7 +55,7 @@ inline const StoredType& stored_by(Dtype dtype) {
 
 /// The elements of a contiguous tensor of the CPU.
 inline std::string_view bytes_of(const Tensor& x) {
-  return {static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))};
+  return {x.data_as<const char>(), size_t(x.numel() * item_size(x.dtype()))};
 }
 
 /// Fills x, contiguous on the CPU, with the next bytes. `swapped`: they are big-endian. Throws where the

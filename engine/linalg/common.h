@@ -71,7 +71,6 @@ template <class Body, class... X>
 std::vector<int> each(const char* name, const Shape& batch, double work, const Body& body,
                       const Tensor& x, const X&... more) {
   const int64_t n = checked_count(name, batch);
-  tell_beside();
   std::vector<int> info(n, 0);
   if (n > 0) require_openblas(name);
   const auto run = [&]<class T>(T, int64_t i) {

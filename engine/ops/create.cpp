@@ -157,7 +157,7 @@ Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
   if (n * item != have)
     fail("frombuffer: {} {} needs {} bytes, the string has {}", size, dtype, n * item, have);
   Tensor out = empty(size, dtype);
-  uint8_t* const to = static_cast<uint8_t*>(out.data());
+  uint8_t* const to = out.data_as<uint8_t>();
   parallel_strips(have, [&](int64_t i, int64_t end) {
     std::memcpy(to + i, bytes.data() + i, end - i);
     for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // another bool is undefined

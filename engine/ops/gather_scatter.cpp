@@ -66,7 +66,7 @@ bool ravel_index(const Index& index, int64_t extent, int64_t* out, int64_t step,
     std::memcpy(l.size, at.impl()->size, bytes);
     std::memcpy(l.index_stride, at.impl()->stride, bytes);
   }
-  l.index = at.data_as<int64_t>();
+  l.index = at.argument_as<int64_t>();
   l.out = out, l.step = step, l.add = add;
   l.extent = extent, l.first = index.first, l.back = index.back(extent);
   return at.device().ravel_index(l);
@@ -133,7 +133,7 @@ Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) 
   g.in_stride[d] = 0;
   g.step = whole.stride(d);
   g.extent = whole.size(d), g.first = index.first, g.back = index.back(g.extent);
-  g.index = index.at.data_as<int64_t>();
+  g.index = index.at.argument_as<int64_t>();
   g.out = part.data(), g.in = whole.data();
   return g;
 }

@@ -50,7 +50,8 @@ Tensor offsets_in(const Tensor& x, const Key& key) {
   int row = 0;
   for (int d = 0; d < x.dim(); ++d) {
     if (!(key.dims >> d & 1)) continue;
-    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.data_as<int64_t>(), x.stride(d), row > 0);
+    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.argument_as<int64_t>(), x.stride(d),
+                row > 0);
     ++row;
   }
   return out;
@@ -84,7 +85,7 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
     ++others;
   }
   insert_block();
-  g.index = offsets.data_as<int64_t>();
+  g.index = offsets.argument_as<int64_t>();
   g.first = key.at.first, g.back = key.at.back(g.extent);
   if (several) {
     g.step = 1, g.extent = 1, g.first = g.back = 0;
@@ -328,7 +329,7 @@ Key Region::key(const char* name) const {
   for (int i = 0; i < n; ++i) {
     const Index row{expand(at[i].at.at, block), at[i].at.first};
     const int64_t extent = view_.size(at[i].dim);
-    found(ravel_index(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
+    found(ravel_index(row, extent, key.at.at.argument_as<int64_t>() + i * each), name, row, extent,
           at[i].shown, key.whole);
   }
   return key;

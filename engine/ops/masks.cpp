@@ -16,7 +16,7 @@ struct Counted {
   explicit Counted(const Tensor& wide) : set(contiguous(wide)) {
     const int64_t pieces = (set.numel() + kMaskPiece - 1) / kMaskPiece;
     before = empty({pieces + 1}, Dtype::i64, set.device());
-    mask = {set.numel(), set.data_as<bool>(), before.data_as<int64_t>()};
+    mask = {set.numel(), set.argument_as<bool>(), before.argument_as<int64_t>()};
     set.device().count_mask(mask);
     total = before.at_integer(pieces);
   }
@@ -102,7 +102,7 @@ Tensor nonzero_rows(const Tensor& x, int64_t first) {
   const Counted c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
   Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
   Nonzero z;
-  z.mask = c.mask, z.ndim = x.dim(), z.first = first, z.out = out.data_as<int64_t>();
+  z.mask = c.mask, z.ndim = x.dim(), z.first = first, z.out = out.argument_as<int64_t>();
   std::copy(x.impl()->size, x.impl()->size + x.dim(), z.size);
   if (c.total > 0) x.device().nonzero(z);
   return out;
@@ -140,7 +140,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
   call.dtype = s.dtype(), call.sorted = s.data(), call.value = v.data();
   call.sorted_size = s.size(-1), call.sorted_row = one ? 0 : call.sorted_size;
   call.values = one ? v.numel() : v.size(-1), call.rows = v.numel() / call.values;
-  call.out = out.data_as<int64_t>(), call.first = first, call.right = right;
+  call.out = out.argument_as<int64_t>(), call.first = first, call.right = right;
   out.device().search(call);
   return out;
 }

@@ -99,7 +99,7 @@ Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& r
                values = empty(index.shape(), data.dtype(), x.device());
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
-  m.values = values.data(), m.index = index.data_as<int64_t>();
+  m.values = values.data(), m.index = index.argument_as<int64_t>();
   const Window* axis[2] = {&h, &w};
   for (int d = 0; d < 2; ++d) {
     m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
@@ -162,7 +162,7 @@ Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
   m.dtype = from.dtype(), m.backward = true, m.planes = x.planes;
   m.size[0] = m.out[0] = 1;
   m.size[1] = sums.numel() / x.planes, m.out[1] = flat[1];
-  m.x = sums.data(), m.values = from.data(), m.index = index.data_as<int64_t>();
+  m.x = sums.data(), m.values = from.data(), m.index = index.argument_as<int64_t>();
   g.device().max_pool(m);
   const Tensor out = to(sums, g.dtype());
   if (wants_grad(g)) record_pool(kUnpool, out, g, index, x);

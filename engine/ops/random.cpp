@@ -99,7 +99,7 @@ Tensor randperm(int64_t n, const Device& device, Generator* g) {
     return to(out, device);
   }
   const Tensor words = draw(g, Distribution::integer, {n}, Dtype::i64, cpu_device(), 0, 0);
-  const uint64_t* word = static_cast<const uint64_t*>(words.data());
+  const uint64_t* word = words.data_as<const uint64_t>();
   count_up(p, n);
   in_strips(n - 1, [&](int64_t k, int64_t end) {  // Fisher and Yates
     for (int64_t i = n - 1 - k; i > n - 1 - end; --i) std::swap(p[i], p[word[i] % uint64_t(i + 1)]);
@@ -165,7 +165,6 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   checked_count("multinomial", shape);
   const Dtype dtype = weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
   const Tensor w = contiguous(to(to(weights.detach(), cpu_device()), dtype));
-  tell_beside();
   const Tensor wide = to(w, Dtype::f64);
   const double* row = wide.data_as<double>();
   for (int64_t r = 0; r < rows; ++r) {

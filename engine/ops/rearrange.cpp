@@ -195,8 +195,8 @@ namespace {
 void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
   const int64_t rows = to.size(-2), columns = to.size(-1);
   const int64_t item = item_size(to.dtype());
-  const char* in = static_cast<const char*>(from.data());
-  char* out = static_cast<char*>(to.data());
+  const char* in = from.data_as<const char>();
+  char* out = to.data_as<char>();
   const auto copy = [&](int64_t at, int64_t end) {
     std::memcpy(out + at * item, in + at * item, (end - at) * item);
   };

@@ -68,7 +68,7 @@ Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
   Scan s;
   s.op = how.op, s.dtype = x.dtype(), s.out = out.data(), s.in = x.data();
-  s.index = index ? index->data_as<int64_t>() : nullptr;
+  s.index = index ? index->argument_as<int64_t>() : nullptr;
   std::memcpy(s.param, how.param, sizeof s.param);
   s.lines = along_dim(x, out, how.d);
   if (how.backwards && x.numel() > 0) {

@@ -31,7 +31,7 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
     shape[line] = keep;
     p = {empty(shape, x), empty(shape, Dtype::i64, x.device())};
     Sort s{x.dtype(),       descending,
-           p.values.data(), p.index.data_as<int64_t>(),
+           p.values.data(), p.index.argument_as<int64_t>(),
            x.data(),        along_dim(x, p.values, line),
            first,           keep,
            nullptr};
@@ -284,7 +284,6 @@ Tensor order_of_rows(const Tensor& rows) {
     }
     return order;
   }
-  tell_beside();
   const Tensor data = contiguous(to_compute_dtype(rows));
   order = sort(pick(data, 1, 0), 0).index;
   int64_t* const at = order.data_as<int64_t>();

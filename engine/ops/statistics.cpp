@@ -192,7 +192,6 @@ Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   const Tensor out = zeros({bins}, Dtype::i64, at.device());
   if (!is_cpu(at.device()))
     return scatter_add(out, 0, at - double(first), ones({n}, Dtype::i64, at.device()));
-  tell_beside();
   const bool few = bins <= kSmall && n >= kTables * bins;
   const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
   int64_t* const c0 = tables.data_as<int64_t>();
@@ -310,12 +309,12 @@ Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Te
          show(high));
   if (high < low) fail("histogram: the range is {} to {}; its end must be larger", low, high);
   if (low == high) low -= 0.5, high += 0.5;
-  const Tensor edges = empty({bins + 1}, Dtype::f64);
   const double width = (high - low) / double(bins);
-  double* const edge = edges.data_as<double>();
-  parallel_strips(bins + 1, [&](int64_t k, int64_t end) {
-    for (; k < end; ++k)  // from the nearer end, so that whole ones stay whole
-      edge[k] = 2 * k < bins + 1 ? low + width * double(k) : high - width * double(bins - k);
+  const Tensor edges = constants<double>({bins + 1}, [&](double* edge) {
+    parallel_strips(bins + 1, [&](int64_t k, int64_t end) {
+      for (; k < end; ++k)  // from the nearer end, so that whole ones stay whole
+        edge[k] = 2 * k < bins + 1 ? low + width * double(k) : high - width * double(bins - k);
+    });
   });
   return histogram(x, to(to(edges, x.dtype()), x.device()), weight, density);
 }

@@ -46,7 +46,7 @@ Tensor part_of(WeightedPart part, const Tensor& x, const Tensor& at, const Tenso
   if (out.numel() == 0) return out;
   cpu_device().weighted_gather({part, out.dtype(), a.size(0), a.size(1), a.size(2), a.size(3),
                                 w.size(1), w.size(2), a.data(), w.data(), s.data(),
-                                places.data_as<int64_t>()});
+                                places.argument_as<int64_t>()});
   return out;
 }
 

@@ -57,6 +57,32 @@ local changes = {
   '%s[{{1, 1}}] = 0', '%s[{{}, 1}] = s', '%s:t():mul_(0.5)', '%s:select(1, 1):add_(c)', '%s:narrow(2, 1, 1):tanh_()',
   '%s[1] = %s[1] * 2', '%s:diagonal():fill_(s)', '%s[1][1] = s', '%s[1][1] = %s[1][1] * 2',
 }
+--- What a world turns on: a line of its steps that reads something, and a change of it between calls.
+local topics = {
+  {'loss = loss * rate', function() local k = between(1, 3) return function(v)
+    for _, set in ipairs(v.set_rate) do set(k) end
+  end end},
+  {'loss = loss * random_steps_k', function() local k = between(1, 3) return function()
+    rawset(_G, 'random_steps_k', k)
+  end end},
+  {'loss = loss * cfg.k', function() local k = between(1, 3) return function(v) v.cfg.k = k end end},
+  {'loss = loss * cfg.inner.k', function() local k = between(1, 3) return function(v) v.cfg.inner.k = k end end},
+  {'loss = loss * cfg.inner.k', function() local k = between(1, 3) return function(v) v.cfg.inner = {k = k} end end},
+  {'loss = loss * cfg:scale()', function() local k = between(1, 3) return function(v)
+    getmetatable(v.cfg).__index.scale = function() return k end
+  end end},
+  {'loss = loss * (cfg.more and 2 or 1)', function() local k = chance(50) or nil return function(v) v.cfg.more = k end
+  end},
+  {'loss = loss * net.width', function() local k = between(1, 3) return function(v) v.net_class.width = k end end},
+  {'loss = loss * opt.param_groups[1].lr', function() local lr = between(1, 3) / 100 return function(v)
+    v.opt.param_groups[1].lr = lr
+  end end},
+  {'loss = loss:clamp(1 / cfg.k)', function() local k = one_of{0, -0.0} return function(v) v.cfg.k = k end end},
+  {'loss = loss * (cfg.count or 1); cfg.count = (cfg.count or 0) + 1', function() return function() end end},
+  {'loss = loss + net(x):sum()', function() return function(v) v.net:train(not v.net.training) end end},
+  {'loss = loss * (c.grad and 3 or 1)', function() return function(v) v.c.grad = nil end end},
+}
+
 --- What a step does with the loss: the updates, in any order.
 local function add_updates(add)
   local zero = one_of{'opt:zero_grad()', 'opt:zero_grad()', 'opt:zero_grad()', 'p.w.grad = nil', 'p.b.grad = nil',
@@ -78,7 +104,7 @@ local function add_updates(add)
   for _, line in ipairs(one_of(orders)) do add(line) end
 end
 
-local function source_of()
+local function source_of(topic)
   local lines, names = {}, {'x', 'y', 'x'}
   local function add(...) if (...) ~= '' then lines[#lines + 1] = (...):format(select(2, ...)) end end
   for k = 1, between(2, 9) do
@@ -102,6 +128,7 @@ local function source_of()
   if chance(3) then add('cfg.count = (cfg.count or 0) + 1') end
   if chance(3) then add('p.b:requires_grad_(not p.b.requires_grad)') end
   add('local loss = (%s * %s):mean() + (p.w * p.w):mean() * s + p.b:sum() * 0.01 + c:mean()', last, one_of(names))
+  if topic then add((topic[1]:gsub('%%', '%%%%'))) end
   if chance(12) then add('if not loss.requires_grad then return loss end') end
   add('if loss.requires_grad then')
   add_updates(add)
@@ -115,29 +142,33 @@ end
 
 -- ---- worlds ----------------------------------------------------------------------------------------------
 
-local Net = nn.class 'RandomStepsNet'
-function Net:__init(n, kind)
-  self.layer = nn.Linear(n, n)
-  self.norm = kind == 'batch' and nn.BatchNorm1d(n) or kind == 'dropout' and nn.Dropout(0.25) or nn.Identity()
-  self.gain = 1
-end
-function Net:forward(x)
-  x = self.norm(self.layer(x))
-  return self.gain == 1 and x or x * self.gain
+local function new_class()
+  local Net = nn.class 'RandomStepsNet'
+  Net.width = 1
+  function Net:__init(n, kind)
+    self.layer = nn.Linear(n, n)
+    self.norm = kind == 'batch' and nn.BatchNorm1d(n) or kind == 'dropout' and nn.Dropout(0.25) or nn.Identity()
+    self.gain = 1
+  end
+  function Net:forward(x)
+    x = self.norm(self.layer(x))
+    return self.gain == 1 and x or x * self.gain
+  end
+  return Net
 end
 
-local Options = {}
-Options.__index = Options
-function Options:scale() return self.k * 2 end
+local function scale(options) return options.k * 2 end
 
 --- Two worlds of one seed are alike.
 local function world(spec)
   mt.manual_seed(spec.n)
   local n = spec.n
   local function parameter(shape) return mt.randn(shape, {dtype = spec.dtype}):mul_(0.3):requires_grad_() end
-  local v = {p = {w = parameter{n, n}, b = parameter{n}}, c = parameter{n}, buffer = mt.zeros(n, {dtype = spec.dtype}),
-    cfg = setmetatable({k = 1.25, flag = true, inner = {k = 2}}, Options), held = {}, steps = {}, set_rate = {}}
-  v.net = Net(n, spec.net):to(spec.dtype)
+  local v = {p = {w = parameter{n, n}, b = parameter{n}}, c = parameter{n},
+    buffer = mt.zeros(n, {dtype = spec.dtype}),
+    cfg = setmetatable({k = 1.25, flag = true, inner = {k = 2}}, {__index = {scale = scale}}), held = {}, steps = {}, set_rate = {}}
+  v.net_class = new_class()
+  v.net = v.net_class(n, spec.net):to(spec.dtype)
   v.leaves = {v.p.w, v.p.b, v.c, unpack(v.net:parameters())}
   v.opt = mt.optim[spec.kind](v.leaves, spec.options)
   local ids = (mt.range(1, n) * 7 % n + 1):long()
@@ -243,12 +274,13 @@ end
 --- Calls both worlds' steps, with changes between. Returns how many calls there were, and how many of them replayed.
 local function try(seed)
   draws.seed(seed)
+  local topic = chance(60) and one_of(topics) or nil
   local spec = {n = one_of{2, 3, 3, 5, 8, chance(10) and 46 or 4}, kind = one_of{'SGD', 'Adam', 'AdamW', 'RMSprop'},
-    dtype = one_of{'float32', 'float64'}, net = one_of{'batch', 'dropout', 'none'}, sources = {source_of()}}
+    dtype = one_of{'float32', 'float64'}, net = one_of{'batch', 'dropout', 'none'}, sources = {source_of(topic)}}
   spec.rows, spec.options = chance(50) and spec.n or between(2, 6), {lr = 0.01}
   if spec.kind == 'SGD' and chance(50) then spec.options.momentum = 0.9 end
-  if chance(30) then spec.sources[2] = source_of() end
-  spec.odd, spec.restless = one_of{0, 0, 5, 40}, one_of{0, 15, 25, 40}
+  if chance(30) then spec.sources[2] = source_of(chance(50) and topic or nil) end
+  spec.odd, spec.restless = one_of{0, 0, 5, 40}, topic and one_of{15, 25} or one_of{0, 15, 25, 40}
   rawset(_G, 'random_steps_k', 1)
   mt.set_num_threads(1)
   local one, two = world(spec), world(spec)
@@ -259,8 +291,9 @@ local function try(seed)
     local done = {}
     for _ = 1, chance(spec.restless) and between(1, 2) or 0 do
       local which = between(1, #between_calls)
-      local change = between_calls[which]()
-      done[#done + 1] = which
+      local by_topic = topic and chance(70)
+      local change = by_topic and topic[2]() or between_calls[which]()
+      done[#done + 1] = by_topic and 'topic' or which
       change(one)
       change(two)
     end
