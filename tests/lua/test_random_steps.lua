@@ -166,7 +166,8 @@ local function world(spec)
   local function parameter(shape) return mt.randn(shape, {dtype = spec.dtype}):mul_(0.3):requires_grad_() end
   local v = {p = {w = parameter{n, n}, b = parameter{n}}, c = parameter{n},
     buffer = mt.zeros(n, {dtype = spec.dtype}),
-    cfg = setmetatable({k = 1.25, flag = true, inner = {k = 2}}, {__index = {scale = scale}}), held = {}, steps = {}, set_rate = {}}
+    cfg = setmetatable({k = 1.25, flag = true, inner = {k = 2}}, {__index = {scale = scale}}), held = {},
+    steps = {}, set_rate = {}}
   v.net_class = new_class()
   v.net = v.net_class(n, spec.net):to(spec.dtype)
   v.leaves = {v.p.w, v.p.b, v.c, unpack(v.net:parameters())}
