@@ -35,6 +35,7 @@ constexpr int kMostInTile = 4096;
 template <class F> void with_tile(int64_t n, const F& body) {
   if (n <= 512) body(Tile<64, 8>{});
   else if (n <= 1024) body(Tile<128, 8>{});
+  else if (n <= 2048) body(Tile<256, 8>{});
   else body(Tile<256, 16>{});
 }
 
