@@ -3,7 +3,9 @@
 // Scatter joins values that meet in the order of their positions, whatever runs when. A "line" is
 // one place in the dimensions along which values cannot meet; the other dimensions are "inside" it.
 // Few values in a line: one thread joins them one by one. Many: what they go to is sorted, and one
-// thread joins a run of values for the same cell.
+// thread joins a run of values for the same cell; lines along memory that fit in a block's shared
+// memory are sorted there.
+#include "kernels/cuda/block_sort.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"
@@ -87,8 +89,11 @@ struct ScatterJob {
   MT_HD int64_t read() const { return shared ? inside : lines * inside; }
   __device__ int64_t index_at(int64_t i) const {
     const int64_t line = shared ? 0 : i / inside;
+    return index_at(line, i - line * inside);
+  }
+  __device__ int64_t index_at(int64_t line, int64_t m) const {
     return offset_of(line, outer, outer_size, outer_stride[2]) +
-           offset_of(i - line * inside, inner, inner_size, inner_stride[1]);
+           offset_of(m, inner, inner_size, inner_stride[1]);
   }
 };
 
@@ -193,24 +198,114 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
   }
 }
 
-template <ScatterReduce J, class T> bool by_lines(const ScatterJob& s) {
-  const cuda::BoundsCheck check = cuda::new_bounds_check();
+/// Whole lines as they fit in a tile of a block: `lines` of them, whose cells are numbered together.
+/// The places of a tile are the lowest `shift` bits of a word, cells the bits below `top`.
+struct InTiles {
+  int64_t lines;
+  int shift, top;
+};
+
+template <class T> __device__ T join_as(ScatterReduce how, T cell, T x) {
+  switch (how) {
+    case ScatterReduce::set: return join<ScatterReduce::set>(cell, x);
+    case ScatterReduce::add: return join<ScatterReduce::add>(cell, x);
+    case ScatterReduce::mul: return join<ScatterReduce::mul>(cell, x);
+    case ScatterReduce::max: return join<ScatterReduce::max>(cell, x);
+    default: return join<ScatterReduce::min>(cell, x);
+  }
+}
+
+template <class Tile, class T>
+__global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTiles t,
+                              ScatterReduce how, cuda::BoundsCheck check) {
+  uint32_t* const word = cuda::shared_memory<uint32_t>();
+  T* const value = reinterpret_cast<T*>(word + Tile::kWords);
+  const uint32_t inside = uint32_t(s.inside), extent = uint32_t(s.positions.extent),
+                 none = uint32_t(t.lines) * extent, below = (1u << t.shift) - 1;
+  for (int64_t first = blockIdx.x * t.lines; first < s.lines; first += gridDim.x * t.lines) {
+    const uint32_t n = uint32_t(smaller(t.lines, s.lines - first)) * inside;
+    for (uint32_t i = threadIdx.x; i < Tile::kWords; i += Tile::kThreads) {
+      uint32_t cell = none;
+      if (i < n) {
+        const uint32_t line = i / inside;
+        const int64_t given = s.index[s.index_at(first + line, i - line * inside)];
+        bool wrong = false;
+        const int64_t k = s.positions.read(given, wrong);
+        if (wrong) cuda::report_out_of_bounds(check, given);
+        else cell = line * extent + uint32_t(k);
+      }
+      word[i] = cell << t.shift | i;
+    }
+    cuda::sort_in_block<Tile>(word, t.shift, t.top);
+    for (uint32_t i = threadIdx.x; i < n; i += Tile::kThreads) {
+      const uint32_t line = i / inside;
+      value[i] = static_cast<const T*>(
+          s.in)[offset_of(first + line, s.outer, s.outer_size, s.outer_stride[1]) +
+                offset_of(i - line * inside, s.inner, s.inner_size, s.inner_stride[0])];
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += Tile::kThreads) {
+      const uint32_t cell = word[i] >> t.shift;
+      if (cell == none || (i > 0 && word[i - 1] >> t.shift == cell)) continue;
+      const uint32_t line = cell / extent;
+      T& out =
+          static_cast<T*>(s.out)[offset_of(first + line, s.outer, s.outer_size, s.outer_stride[0]) +
+                                 int64_t(cell - line * extent) * s.step];
+      T sum = out;
+      for (uint32_t j = i; j < n && word[j] >> t.shift == cell; ++j)
+        sum = join_as(how, sum, value[word[j] & below]);
+      out = sum;
+    }
+    __syncthreads();
+  }
+}
+
+/// False: the lines do not suit tiles.
+template <class T>
+bool start_tiles(const ScatterJob& s, ScatterReduce how, cuda::BoundsCheck check) {
+  const bool along = s.inner == 1 && s.inner_stride[0][0] == 1 && s.inner_stride[1][0] == 1;
+  if (!along || s.positions.extent == 0 || s.inside < 32 || s.inside > cuda::kMostInTile ||
+      (s.shared && s.lines > 1))
+    return false;
+  bool fits = false;
+  cuda::with_tile(s.inside, [&](auto tile) {
+    using Tile = decltype(tile);
+    InTiles t;
+    t.shift = cuda::bits_for(Tile::kWords);
+    const int64_t cells = ((int64_t(1) << (32 - t.shift)) - 1) / s.positions.extent;
+    t.lines = smaller(smaller(Tile::kWords / s.inside, cells), s.lines);
+    fits = t.lines > 0;
+    if (!fits) return;
+    t.top = t.shift + cuda::bits_for(t.lines * s.positions.extent + 1);
+    const int64_t blocks = (s.lines + t.lines - 1) / t.lines;
+    const size_t words = Tile::kWords * (sizeof(uint32_t) + sizeof(T)),
+                 room = Tile::template room<uint32_t>();
+    cuda::launch_blocks("scatter", scatter_tiles<Tile, T>,
+                        unsigned(smaller<int64_t>(blocks, 1 << 20)), Tile::kThreads,
+                        words > room ? words : room, s, t, how, check);
+  });
+  return fits;
+}
+
+template <ScatterReduce J, class T>
+bool by_lines(const ScatterJob& s, const cuda::BoundsCheck& check) {
   cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, check);
   return cuda::bounds_ok(check);
 }
 
 template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
+  const cuda::BoundsCheck check = cuda::new_bounds_check();
+  if (start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
   // In lines a value waits for the one before; the sort has its own price for each position.
-  if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s);
+  if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s, check);
   const int64_t n = s.read();
   int64_t cells = s.positions.extent;
-  if (!s.shared && __builtin_mul_overflow(s.lines, cells, &cells)) return by_lines<J, T>(s);
+  if (!s.shared && __builtin_mul_overflow(s.lines, cells, &cells)) return by_lines<J, T>(s, check);
   const int shift = cuda::bits_for(n), top = shift + cuda::bits_for(cells + 1);
-  if (shift > 63 || top > 64) return by_lines<J, T>(s);
+  if (shift > 63 || top > 64) return by_lines<J, T>(s, check);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
   if (!entry) return true;  // the error is noted
-  const cuda::BoundsCheck check = cuda::new_bounds_check();
   cuda::launch_each("scatter", list_cells, n, s, entry, shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,

@@ -1,8 +1,11 @@
 // matmul.cu -- the matrix product on CUDA: own kernels for everything, cuBLAS for large float ones
+//
+// Few elements that are long sums have a warp each: its lanes' sums are joined by a fixed tree.
 
 #include <type_traits>
 
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/team.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/verbs.h"
 
@@ -85,6 +88,30 @@ template <class P> __global__ void elements(const __grid_constant__ P p) {
     for (int64_t k = 0; k < p.k; ++k) sum = multiply_add(p.a(row, k), p.b(column, k), sum);
     p.write(entry, i, j, sum);
   }
+}
+
+/// One element of the result to a warp, each of whose lanes sums every 32nd product.
+template <class P> __global__ void long_elements(const __grid_constant__ P p) {
+  const cuda::Warp team;
+  for (const int64_t e : team.lines(p.entries * p.m * p.n)) {
+    int64_t i, j;
+    const int64_t rest = divide(e, p.n, &j), entry = divide(rest, p.m, &i);
+    const typename P::Row row = p.row(entry, i);
+    const typename P::Column column = p.column(entry, j);
+    typename P::Sum sum = 0;
+    for (int64_t k = team.number(); k < p.k; k += team.size())
+      sum = multiply_add(p.a(row, k), p.b(column, k), sum);
+    sum = team.total(sum);
+    if (team.number() == 0) p.write(entry, i, j, sum);
+  }
+}
+
+/// Whether warps suit it: few elements, and lanes that read side by side or nearly so.
+template <class P> bool by_warps(const P& p) {
+  constexpr int64_t near = 32, most = 4096;  // longer sums are cut: run_tiles
+  return p.k >= 128 && p.k <= most && p.entries <= most && p.m <= most && p.n <= most &&
+         p.entries * p.m * p.n <= most && (p.a_along_k || p.m <= near) &&
+         (p.b_along_k || p.n <= near);
 }
 
 // ---- cuBLAS, which sees our rows as columns -----------------------------------------------------
@@ -172,6 +199,8 @@ template <class T, class Sum> void run(const Matmul& call) {
     if (work >= cuda::kCublasEntry && work * double(p.entries) >= cuda::kCublasWork && by_cublas(p))
       return;
   }
+  if (by_warps(p))
+    return cuda::launch_teams<cuda::Warp>("matmul", long_elements<P>, p.entries * p.m * p.n, p);
   const bool thin = p.m < 16 || p.n < 16;
   if (p.k <= 32 || (thin && p.k <= 256)) {
     cuda::launch_each("matmul", elements<P>, p.entries * p.m * p.n, p);

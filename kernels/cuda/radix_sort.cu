@@ -1,4 +1,4 @@
-// radix_sort.cu -- the one place that CUB is compiled in; the emulation has a sort of the library's
+// radix_sort.cu -- CUB's sort of a whole array; the emulation has a sort of the library's
 #include "kernels/cuda/radix_sort.h"
 
 #ifdef __CUDACC__

@@ -1,14 +1,15 @@
 // sort.cu -- the sort verb on CUDA: short lines and few places in shared memory, the rest by radix
 //
 // A key (kernels/math/sort_keys.h) travels with its position, which decides between equal keys: no two items
-// are alike, so whatever sorts them is stable. Where few places are wanted, each tile passes on no
+// are alike, so whatever sorts them is stable. Lines of up to 4096 keys of 32 bits are sorted by radix
+// in a block's shared memory, shorter or wider ones by a network. Where few places are wanted, each tile passes on no
 // more items than that, until one tile holds them all; of long lines only those of a few groups come
 // so far. One place beyond is found digit by digit. Other lines longer than a tile are sorted all
 // together (radix_sort.h): words of a position and, above it, of as many bits of the key and the
 // line as there is room for, the lowest first; what did not fit is sorted by in another round.
 #include <utility>
 
-#include "kernels/cuda/load.h"
+#include "kernels/cuda/block_sort.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/cuda/team.h"
 #include "kernels/math/sort_keys.h"
@@ -19,6 +20,7 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int kTile = 1024, kEach = 4;            // items that a block sorts, a thread of it
+constexpr int kShort = 128;                       // a line that the network suits best
 constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
@@ -127,6 +129,21 @@ __global__ void __launch_bounds__(kTile / kEach, 4) sort_tiles(const __grid_cons
         Items<T, K>::put(j, line, i, key_in(sorted), at_in(sorted));
       }
     }
+    __syncthreads();
+  }
+}
+
+/// Whole lines by radix, a block for each.
+template <class Tile, class T> __global__ void sort_lines(const __grid_constant__ Job j) {
+  using K = uint32_t;
+  uint64_t* const word = cuda::shared_memory<uint64_t>();
+  for (int64_t line = blockIdx.x; line < j.lines; line += gridDim.x) {
+    const T* const in = Items<T, K>::in(j, line);
+    for (int i = threadIdx.x; i < Tile::kWords; i += Tile::kThreads)
+      word[i] = i < j.n ? Items<T, K>::element(j, in[i], i) : last_item<uint64_t>();
+    cuda::sort_in_block<Tile>(word, 32, 64);
+    for (int64_t i = threadIdx.x; i < j.s.keep; i += Tile::kThreads)
+      Items<T, K>::put(j, line, i, key_in(word[j.s.first + i]), at_in(word[j.s.first + i]));
     __syncthreads();
   }
 }
@@ -388,8 +405,17 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   Job j{};
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
-  if (l.n <= kTile) return launch_tiles<T, K>(j);
   const bool few = s.first + s.keep <= kTile / 2;
+  if constexpr (sizeof(K) == 4) {
+    if (l.n > kShort && l.n <= cuda::kMostInTile && (l.n <= kTile || !few))
+      return cuda::with_tile(l.n, [&](auto tile) {
+        using Tile = decltype(tile);
+        cuda::launch_blocks("sort", sort_lines<Tile, T>,
+                            unsigned(smaller<int64_t>(j.lines, 1 << 20)), Tile::kThreads,
+                            Tile::template room<uint64_t>(), j);
+      });
+  }
+  if (l.n <= kTile) return launch_tiles<T, K>(j);
   if (!few && s.keep == 1 && l.n >= kPart) return select<T>(j);
   if (few) {
     j.limit = s.first + s.keep;

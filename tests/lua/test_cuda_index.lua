@@ -92,6 +92,35 @@ t.test('scatter: sums of floats of every size come in the order of the positions
   end
 end)
 
+t.test('scatter along rows: one kernel, which sorts whole lines in shared memory, in the order of positions', function()
+  mt.manual_seed(7)
+  -- lines, cells of a line, values of a line: several lines in a tile, one, tiles of every size
+  for _, case in ipairs {{40, 50, 64}, {1, 9, 33}, {5, 1024, 1000}, {2, 20000, 300}, {2, 3, 4096}} do
+    local lines, cells, n = unpack(case)
+    local index = positions(cells, {lines, n})
+    local x = mt.randn({lines, n}) * mt.randn({lines, n}):exp():pow(4)
+    local function add(a, i, s) return a:scatter_add(2, i, s) end
+    same(add, mt.zeros(lines, cells), index, x)
+    same(add, mt.zeros(cells, lines):t(), index, x)
+    same(add, mt.zeros(lines, 1):expand(lines, cells):clone(), index[{{}, {1, n}}], mt.cat({x, x}, 2)[{{}, {2, n + 1}}])
+    for _, dtype in ipairs {'uint8', 'float16', 'float64'} do
+      same(function(a, i, s) return a:scatter(2, i, s) end, mt.zeros({lines, cells}, {dtype = dtype}), index,
+        x:clamp(-5, 5):abs():to(dtype))
+    end
+    local z, i, s = mt.zeros({lines, cells}, {device = 'cuda'}), index:to('cuda'), x:to('cuda')
+    local calls
+    for _, row in ipairs(mt.profile(function() z:scatter_add(2, i, s) end, {quiet = true})) do
+      if row.name == 'cuda: scatter' then calls = row.calls end
+    end
+    t.eq(calls, 1)
+    i[{lines, n}] = cells + 1
+    t.raises(function()
+      z:scatter_add(2, i, s)
+      mt.cuda.synchronize()
+    end, 'position ' .. cells + 1)
+  end
+end)
+
 t.test('index_select, index_add, index_copy, index_fill, take', function()
   mt.manual_seed(4)
   for _, case in ipairs {{{6, 5}, 1, 4}, {{40, 64}, 1, 1000}, {{40, 33}, 2, 500}, {{3, 48, 17}, 2, 400}} do

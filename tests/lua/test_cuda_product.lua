@@ -30,6 +30,21 @@ local sizes = {
   {65, 64, 63}, {64, 64, 64}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {130, 70, 300}, {7, 9, 1025},
 }
 
+T.test('few elements that are long sums: one kernel, the same bits each time', function()
+  for _, s in ipairs {{5, 784, 10}, {1, 128, 1}, {3, 4096, 17}, {40, 200, 100}} do
+    for _, dtype in ipairs {'float32', 'int32'} do
+      local a, b = made(dtype, s[1], s[2]), made(dtype, s[2], s[3])
+      local x, y = a:to('cuda'), b:to('cuda')
+      if s[3] > 32 then y = y:t():contiguous():t() end
+      local before = mt.cuda.memory_stats().launches
+      local z = x:matmul(y)
+      T.eq(mt.cuda.memory_stats().launches - before, 1)
+      same(z, a:matmul(b), tolerance[dtype])
+      T.eq(mt.equal(x:matmul(y):cpu(), z:cpu()), true)
+    end
+  end
+end)
+
 for _, dtype in ipairs{'float32', 'float64', 'int32', 'int64', 'uint8', 'int8', 'int16'} do
   local tol = tolerance[dtype]
   T.test('matmul of ' .. dtype .. ', plain and transposed', function()

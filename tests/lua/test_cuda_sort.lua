@@ -192,6 +192,27 @@ test('long lines sorted together: keys that do not fit beside their position, ti
   compare('float64 in columns', function(y) return mt.sort(y, 1) end, mt.randn({1030, 7}, {dtype = 'float64'}))
 end)
 
+test('rows of up to 4096 are sorted by one kernel: tiles of every size, whole and not, ties, NaN', function()
+  mt.manual_seed(6)
+  local launches = {}
+  local few = mt.tensor({1, 0 / 0, -0.0, 0, -math.huge, math.huge, 2, -1}):expand(600, 8):reshape(-1)
+  for i, n in ipairs {100, 129, 512, 1000, 1024, 1025, 2048, 2049, 4096} do
+    local x = mt.randn(2, n):to('cuda')
+    local before = mt.cuda.memory_stats().launches
+    local _ = mt.sort(x, 2)
+    launches[i] = mt.cuda.memory_stats().launches - before
+    local lines = mt.stack({few[{{1, n}}], mt.randn(n)})
+    for _, descending in ipairs {false, true} do
+      compare('float32', function(y) return mt.sort(y, 2, descending) end, lines)
+      compare('zeros', function(y) return 1 / (mt.sort(y, 2, descending)) end, lines)
+      compare('int16', function(y) return mt.sort(y, 2, descending) end, random({2, n}, 'int16'))
+      compare('some', function(y) return mt.topk(y, n - 9, 2, descending) end, lines)
+    end
+    compare('one', function(y) return mt.kthvalue(y, n - 9, 2) end, lines)
+  end
+  for _, count in ipairs(launches) do t.eq(count, launches[1]) end
+end)
+
 test('a long line takes no more passes than one half as long', function()
   local launches = {}
   for i, n in ipairs {70000, 140000} do
