@@ -1,4 +1,4 @@
-// conv_cudnn.cu -- convolutions by cuDNN, where it is asked for and has a way that suits
+// conv_cudnn.cu -- convolutions by cuDNN, where it is there and has a way that suits
 //
 // Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
 // every run, whose workspace is small enough, and that calculates as the own kernels do: float32
@@ -179,7 +179,7 @@ void tell_failure(const Conv& c, const char* status) {
   std::fprintf(stderr,
                "mtorch: a convolution of cuDNN failed (%s): %lld images, %lld channels of "
                "%lld x %lld, kernel %lld x %lld, %lld channels out; it and others that fail are "
-               "done without from here on; without MTORCH_CUDNN all are\n",
+               "done without from here on; with MTORCH_CUDNN=0 all are\n",
                status, n(c.batch), n(c.groups * c.inputs), n(c.size[0]), n(c.size[1]),
                n(c.kernel[0]), n(c.kernel[1]), n(c.groups * c.outputs));
 }
@@ -188,7 +188,7 @@ void tell_failure(const Conv& c, const char* status) {
 
 bool conv_by_cudnn(const Conv& c) {
   if (!can_be_said(c)) return false;
-  const cuda::CudnnInUse in_use = cuda::cudnn();
+  const cuda::CudnnInUse in_use = cuda::cudnn(work_of(c));
   if (!in_use.handle || cuda::stopped()) return false;
   Plan* const plan = plan_of(in_use, c);
   if (!plan || plan->algorithm < 0) return false;
