@@ -2,7 +2,7 @@
 //
 // Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
 // every run, whose workspace is small enough, and that calculates as the own kernels do: float32
-// without TF32, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
+// without TF32 unless that is let, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
 // What was chosen is kept by shape. While a graph is recorded nothing is chosen anew.
 #include "kernels/cuda/conv.h"
 
@@ -26,12 +26,12 @@ constexpr size_t kMostPlans = 1024;
 constexpr size_t kMostPlans = 32;  // small tests reach it
 #endif
 
-using Shape = std::array<int64_t, 18>;
+using Shape = std::array<int64_t, 19>;
 Shape shape_of(const Conv& c) {
   return {int64_t(c.part), int64_t(c.dtype), c.batch,     c.groups,    c.inputs,
           c.outputs,       c.size[0],        c.size[1],   c.kernel[0], c.kernel[1],
           c.out[0],        c.out[1],         c.stride[0], c.stride[1], c.dilation[0],
-          c.dilation[1],   c.offset[0],      c.offset[1]};
+          c.dilation[1],   c.offset[0],      c.offset[1], c.tf32};
 }
 
 /// Whether it can be said to cuDNN: the same padding on both sides, sizes that are ints. Planes
@@ -59,8 +59,9 @@ int type_of(Dtype dtype) {
     default: return dnn::kFloat;
   }
 }
-int math_of(Dtype dtype) {
-  return is_half(dtype) ? dnn::kTensor : dtype == Dtype::f32 ? dnn::kFma : dnn::kDefault;
+bool is_exact(const Conv& c) { return c.dtype == Dtype::f32 && !c.tf32; }
+int math_of(const Conv& c) {
+  return is_half(c.dtype) ? dnn::kTensor : is_exact(c) ? dnn::kFma : dnn::kDefault;
 }
 
 /// Whether results are as they have to be.
@@ -69,7 +70,7 @@ bool suits(const Conv& c, const dnn::Proposal& p) {
   if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
       p.workspace > most_workspace || p.math == dnn::kTensorConverting)
     return false;
-  if (c.dtype == Dtype::f32) return p.math != dnn::kTensor;
+  if (is_exact(c)) return p.math != dnn::kTensor;
   // By FFT and Winograd: those with higher numbers.
   return !is_half(c.dtype) || p.algorithm <= (c.part == ConvPart::output ? 3 : 1);
 }
@@ -112,7 +113,7 @@ struct Plan {
            good(lib.set_conv(conv, int(-c.offset[0]), int(-c.offset[1]), int(c.stride[0]),
                              int(c.stride[1]), int(c.dilation[0]), int(c.dilation[1]),
                              dnn::kCrossCorrelation, compute)) &&
-           good(lib.set_groups(conv, int(c.groups))) && good(lib.set_math(conv, math_of(c.dtype)));
+           good(lib.set_groups(conv, int(c.groups))) && good(lib.set_math(conv, math_of(c)));
   }
   void choose(dnn::Handle handle, const Conv& c) {
     dnn::Proposal all[16] = {};
@@ -122,8 +123,8 @@ struct Plan {
       return;
     for (int i = 0; i < count && algorithm < 0; ++i) {
       if (!suits(c, all[i])) continue;
-      // Its workspace is that of its own math; of float32 only the one that was set.
-      if (c.dtype != Dtype::f32 && !good(lib.set_math(conv, all[i].math))) continue;
+      // Its workspace is that of its own math; without TF32 only the one that was set.
+      if (!is_exact(c) && !good(lib.set_math(conv, all[i].math))) continue;
       algorithm = all[i].algorithm, workspace = all[i].workspace;
     }
   }

@@ -157,7 +157,7 @@ template <class T> class Products {
                 bool accumulate) const {
     if (cuda::stopped()) return true;
     return cuda::multiply(blas_, {a, b, to, ld, step, m, n, k, entries, cuda::kBlasType<T>,
-                                  cuda::kBlasType<S>, accumulate});
+                                  cuda::kBlasType<S>, accumulate, c_.tf32});
   }
   /// The columns of these images, gathered into `room` or as they lie.
   cuda::BlasProduct::Side columns(const Chunk& j, T* room) const {

@@ -5,6 +5,7 @@
 // needs too large a workspace, one that does not know the shape, float32 by TF32, 16-bit floats by
 // a transform. A convolution by one of those, or by another than the first that is left, ends the
 // program; so does one without its workspace, which is overwritten.
+// TF32 is calculated with where the mathematics of float32 is the default.
 //   MTORCH_EMULATED_CUDNN=2       the first two handles cannot be made
 //   MTORCH_EMULATED_CUDNN=none    only what must not be taken is proposed
 //   MTORCH_EMULATED_CUDNN=fails   every convolution fails
@@ -31,7 +32,8 @@ enum {
 };
 enum { kDefaultMath = 0, kTensorMath = 1, kFmaMath = 3 };
 enum { kOutput, kInput, kWeight };
-int64_t calls[5];  // output, input, weight; questions for an algorithm; descriptors that live
+// output, input, weight; questions for an algorithm; descriptors that live; in TF32
+int64_t calls[6];
 
 struct Handle {
   bool has_stream = false;
@@ -67,6 +69,7 @@ struct Job {
   double alpha, beta;
 };
 
+bool is_tf32(const Job& j) { return j.x.type == kFloat && j.conv.math != kFmaMath; }
 bool is_half(int type) { return type == kHalf || type == kBfloat16; }
 
 /// Whether the sizes and types belong together.
@@ -111,9 +114,9 @@ template <class T> void compute(const Job& j) {
   std::vector<double> sums(size_t(r.size[0]) * size_t(r.size[1]) * size_t(r.size[2]) *
                            size_t(r.size[3]));
   const T *const a = static_cast<const T*>(j.first), *const b = static_cast<const T*>(j.second);
-  const auto number = [](const T& t) {
+  const auto number = [tf32 = is_tf32(j)](const T& t) {
     if constexpr (std::is_same_v<T, double>) return t;
-    else return double(float(t));
+    else return double(tf32 ? emulation::rounded_to_tf32(float(t)) : float(t));
   };
   each(j, [&](int64_t x, int64_t w, int64_t y) {
     if (j.part == kOutput) sums[size_t(y)] += number(a[x]) * number(b[w]);
@@ -129,16 +132,19 @@ template <class T> void compute(const Job& j) {
 }
 
 /// What the heuristics propose, best first; the one that is to be taken stands at the end but one.
-std::vector<Proposal> proposals(int part, int type) {
+std::vector<Proposal> proposals(const Job& j) {
+  const int part = j.part, type = j.x.type;
   const int transform = part == kOutput ? 6 : part == kInput ? 4 : 5;
-  const int math = is_half(type) ? kTensorMath : type == kFloat ? kFmaMath : kDefaultMath;
+  const int math = is_half(type) || is_tf32(j) ? kTensorMath
+                   : type == kFloat            ? kFmaMath
+                                               : kDefaultMath;
   const auto proposal = [](int algorithm, int status, size_t workspace, bool repeats, int math) {
     return Proposal{algorithm, status, 1, workspace, repeats, math, {}};
   };
   std::vector<Proposal> all{proposal(0, kSuccess, 0, false, math),
                             proposal(1, kSuccess, (size_t(256) << 20) + 1, true, math),
                             proposal(1, kNotSupported, 0, true, math)};
-  if (type == kFloat) all.push_back(proposal(1, kSuccess, 0, true, kTensorMath));
+  if (math == kFmaMath) all.push_back(proposal(1, kSuccess, 0, true, kTensorMath));
   if (is_half(type)) all.push_back(proposal(transform, kSuccess, 0, true, kTensorMath));
   if (mode() == "none") return all;
   all.push_back(proposal(is_half(type) ? 1 : transform, kSuccess, 1000, true, math));
@@ -149,10 +155,12 @@ std::vector<Proposal> proposals(int part, int type) {
 int propose(const Job& j, int room, int* count, Proposal* to) {
   ++calls[3];
   if (!fits(j)) return kBadParam;
-  const int math = j.x.type == kFloat ? kFmaMath : is_half(j.x.type) ? kTensorMath : kDefaultMath;
-  if (j.conv.math != math) stop("the mathematics are not set");
+  const bool good = j.x.type == kFloat
+                        ? j.conv.math == kFmaMath || j.conv.math == kDefaultMath
+                        : j.conv.math == (is_half(j.x.type) ? kTensorMath : kDefaultMath);
+  if (!good) stop("the mathematics are not set");
   *count = 0;
-  for (const Proposal& p : proposals(j.part, j.x.type))
+  for (const Proposal& p : proposals(j))
     if (*count < room) to[(*count)++] = p;
   return kSuccess;
 }
@@ -161,7 +169,8 @@ int run(const Job& j, const Handle* handle, int algorithm, void* workspace, size
   ++calls[j.part];
   if (!fits(j)) return kBadParam;
   if (mode() == "fails") return kFailed;
-  const std::vector<Proposal> all = proposals(j.part, j.x.type);
+  calls[5] += is_tf32(j);
+  const std::vector<Proposal> all = proposals(j);
   const Proposal& right = all[all.size() - 2];
   if (!handle->has_stream) stop("the stream is not set");
   if (algorithm != right.algorithm || j.conv.math != right.math)

@@ -60,6 +60,13 @@ if not emulated then
       end
       -- Large enough to be done by cuDNN where MTORCH_CUDNN says nothing: 2^28 multiply-adds.
       compare(conv {padding = 1}, 3e-5, mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24)
+      local x, w = mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24
+      local exact = conv {padding = 1}(x:to 'cuda', w:to 'cuda')
+      mt.set_float32_matmul_precision 'high'
+      compare(conv {padding = 1}, 3e-3, x, w)
+      t.eq(mt.equal(conv {padding = 1}(x:to 'cuda', w:to 'cuda'), exact), false)
+      mt.set_float32_matmul_precision 'highest'
+      t.eq(mt.equal(conv {padding = 1}(x:to 'cuda', w:to 'cuda'), exact), true)
       t.eq(words():match '^cuDNN 9%.%d+%.%d+, .*, %d+ convolutions$' ~= nil, true)
     end)
   else
@@ -171,6 +178,17 @@ t.test('values and gradients of every order, of each dtype, with groups, strides
       end
     end
   end
+end)
+
+t.test('float32 by TF32 where that is let', function()
+  local x, w = mt.randn(2, 4, 7, 8), mt.randn(6, 4, 3, 3) / 4
+  local tf32 = t.counting(plugin, 'emulated_cudnn_calls', 6)
+  for precision, n in pairs {highest = 0, high = 14, medium = 14} do
+    mt.set_float32_matmul_precision(precision)
+    t.eq({precision, tf32(function() compare(conv {}, n > 0 and 3e-3 or 3e-5, x, w) end)[6]}, {precision, n})
+    t.eq(tf32(function() compare(conv {}, 1e-11, x:double(), w:double()) end)[6], 0)
+  end
+  mt.set_float32_matmul_precision 'highest'
 end)
 
 t.test('other convolutions: of one dimension, of three, transposed', function()
