@@ -3,7 +3,8 @@
 // Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
 // every run, whose workspace is small enough, and that calculates as the own kernels do: float32
 // without TF32 unless that is let, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
-// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew.
+// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew. Tensor cores
+// read channels side by side: 16-bit floats are laid so around the call, where there are enough.
 #include "kernels/cuda/conv.h"
 
 #include <array>
@@ -22,8 +23,10 @@ namespace dnn = cuda::dnn;
 
 #ifdef __CUDACC__
 constexpr size_t kMostPlans = 1024;
+constexpr int64_t kAligned = 8;  // channels in 16 bytes
 #else
 constexpr size_t kMostPlans = 32;  // small tests reach it
+constexpr int64_t kAligned = 2;
 #endif
 
 using Shape = std::array<int64_t, 19>;
@@ -59,6 +62,9 @@ int type_of(Dtype dtype) {
     default: return dnn::kFloat;
   }
 }
+bool prefers_nhwc(const Conv& c) {
+  return is_half(c.dtype) && c.inputs % kAligned == 0 && c.outputs % kAligned == 0;
+}
 bool is_exact(const Conv& c) { return c.dtype == Dtype::f32 && !c.tf32; }
 int math_of(const Conv& c) {
   return is_half(c.dtype) ? dnn::kTensor : is_exact(c) ? dnn::kFma : dnn::kDefault;
@@ -85,9 +91,15 @@ struct Plan {
   dnn::Descriptor of[3] = {}, conv = nullptr;  // of x, w, y
   int algorithm = -1;
   size_t workspace = 0;
+  bool nhwc = false;
 
   Plan(const cuda::CudnnInUse& in_use, const Conv& c) : lib(*in_use.library) {
-    if (describe(c)) choose(in_use.handle, c);
+    if (!create()) return;
+    for (const bool channels_last : {true, false}) {
+      if (algorithm >= 0 || (channels_last && !prefers_nhwc(c))) continue;
+      nhwc = channels_last;
+      if (describe(c)) choose(in_use.handle, c);
+    }
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -99,16 +111,19 @@ struct Plan {
   }
 
  private:
+  bool create() {
+    return good(lib.create_tensor(&of[kX])) && good(lib.create_tensor(&of[kY])) &&
+           good(lib.create_filter(&of[kW])) && good(lib.create_conv(&conv));
+  }
   bool describe(const Conv& c) {
+    const int format = nhwc ? dnn::kNhwc : dnn::kNchw;
     const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
     const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
-    return good(lib.create_tensor(&of[kX])) && good(lib.create_tensor(&of[kY])) &&
-           good(lib.create_filter(&of[kW])) && good(lib.create_conv(&conv)) &&
-           good(lib.set_tensor(of[kX], dnn::kNchw, type, int(c.batch), inputs, int(c.size[0]),
+    return good(lib.set_tensor(of[kX], format, type, int(c.batch), inputs, int(c.size[0]),
                                int(c.size[1]))) &&
-           good(lib.set_tensor(of[kY], dnn::kNchw, type, int(c.batch), outputs, int(c.out[0]),
+           good(lib.set_tensor(of[kY], format, type, int(c.batch), outputs, int(c.out[0]),
                                int(c.out[1]))) &&
-           good(lib.set_filter(of[kW], type, dnn::kNchw, outputs, int(c.inputs), int(c.kernel[0]),
+           good(lib.set_filter(of[kW], type, format, outputs, int(c.inputs), int(c.kernel[0]),
                                int(c.kernel[1]))) &&
            good(lib.set_conv(conv, int(-c.offset[0]), int(-c.offset[1]), int(c.stride[0]),
                              int(c.stride[1]), int(c.dilation[0]), int(c.dilation[1]),
@@ -144,18 +159,39 @@ Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
   return &plans.try_emplace(shape, in_use, c).first->second;
 }
 
-/// The weight as (groups * outputs, inputs, kernel), from one whose channels are exchanged.
-void exchange_channels(const Conv& c, void* to) {
+/// A copy of elements that lie `in` apart, of three or four dimensions, side by side.
+template <int N>
+void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const void* from,
+          void* to) {
   Copy e{};
-  e.to = e.from = c.dtype, e.out = to, e.in = c.w;
-  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps;
-  const int64_t size[4] = {c.groups, c.outputs, c.inputs, taps},
-                out[4] = {each, c.inputs * taps, taps, 1},
-                in[4] = {each, taps, c.outputs * taps, 1};
-  e.ndim = 4;
-  for (int d = 0; d < 4; ++d) e.size[d] = size[d], e.out_stride[d] = out[d], e.in_stride[d] = in[d];
+  e.to = e.from = dtype, e.out = to, e.in = from, e.ndim = N;
+  int64_t step = 1;
+  for (int d = N - 1; d >= 0; --d) {
+    e.size[d] = size[d], e.in_stride[d] = in[d], e.out_stride[d] = step;
+    step *= size[d];
+  }
   copy(e);
 }
+/// The weight as (groups * outputs, inputs, kernel), or with the inputs last, from one whose channels
+/// are exchanged.
+void exchange_channels(const Conv& c, bool nhwc, void* to) {
+  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps, row = c.outputs * taps;
+  if (nhwc) pack(c.dtype, {c.groups, c.outputs, taps, c.inputs}, {each, taps, 1, row}, c.w, to);
+  else pack(c.dtype, {c.groups, c.outputs, c.inputs, taps}, {each, taps, row, 1}, c.w, to);
+}
+
+/// A tensor as cuDNN is given it: batch, channels and places, the last two exchanged for NHWC.
+struct Laid {
+  void* at;
+  int64_t batch, channels, places;
+  int64_t count() const { return batch * channels * places; }
+  void to_nhwc(Dtype dtype, void* to) const {
+    pack(dtype, {batch, places, channels}, {channels * places, 1, places}, at, to);
+  }
+  void from_nhwc(Dtype dtype, const void* from) const {
+    pack(dtype, {batch, channels, places}, {channels * places, 1, channels}, from, at);
+  }
+};
 
 void add_bias(const Conv& c) {
   Map m{};
@@ -195,16 +231,27 @@ bool conv_by_cudnn(const Conv& c) {
   if (!plan || plan->algorithm < 0) return false;
 
   const cuda::Timed timed("conv");
+  const auto [a, b, result] = kOrder[int(c.part)];
   const bool exchange = c.part == ConvPart::input && c.inputs > 1 && c.outputs > 1;
-  const int64_t weights = c.groups * c.outputs * c.inputs * area(c.kernel);
-  const cuda::Scratch workspace(plan->workspace),
-      exchanged(exchange ? size_t(weights * item_size(c.dtype)) : 0);
+  const Laid laid[] = {{c.x, c.batch, c.groups * c.inputs, area(c.size)},
+                       {c.w, c.groups * c.outputs, c.inputs, area(c.kernel)},
+                       {c.y, c.batch, c.groups * c.outputs, area(c.out)}};
+  const auto room = [&](int role) {
+    const bool other = plan->nhwc || (role == kW && exchange);
+    return other ? size_t(laid[role].count() * item_size(c.dtype)) : 0;
+  };
+  const cuda::Scratch workspace(plan->workspace), other_x(room(kX)), other_w(room(kW)),
+      other_y(room(kY));
   if (cuda::stopped()) return true;
-  if (exchange) exchange_channels(c, exchanged.as<void>());
+  void* const other[] = {other_x.as<void>(), other_w.as<void>(), other_y.as<void>()};
+  void* data[3];
+  for (int role : {kX, kW, kY}) {
+    data[role] = room(role) > 0 ? other[role] : laid[role].at;
+    if (role == kW && exchange) exchange_channels(c, plan->nhwc, data[role]);
+    else if (plan->nhwc && role != result) laid[role].to_nhwc(c.dtype, data[role]);
+  }
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 
-  void* const data[] = {c.x, exchange ? exchanged.as<void>() : c.w, c.y};
-  const auto [a, b, result] = kOrder[int(c.part)];
   const bool is_double = c.dtype == Dtype::f64;
   const cuda::Factor one(is_double, 1), zero(is_double, 0);
   const int status = plan->lib.run[int(c.part)](
@@ -215,6 +262,7 @@ bool conv_by_cudnn(const Conv& c) {
     tell_failure(c, plan->lib.text(status));
     return false;
   }
+  if (plan->nhwc) laid[result].from_nhwc(c.dtype, data[result]);
   cuda::count_convolution();
   cuda::started("conv");
   if (c.bias) add_bias(c);

@@ -17,7 +17,7 @@ using Descriptor = struct DnnDescriptor*;  // of a tensor, a filter or a convolu
 enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 9 };
 /// What a convolution may multiply with. kDefault lets float32 be rounded to TF32; kFma does not.
 enum Math : int { kDefault = 0, kTensor = 1, kTensorConverting = 2, kFma = 3 };
-constexpr int kSuccess = 0, kNchw = 0, kCrossCorrelation = 1, kDeterministic = 1;
+constexpr int kSuccess = 0, kNchw = 0, kNhwc = 1, kCrossCorrelation = 1, kDeterministic = 1;
 /// An algorithm that it proposes.
 struct Proposal {
   int algorithm, status;

@@ -191,6 +191,30 @@ t.test('float32 by TF32 where that is let', function()
   mt.set_float32_matmul_precision 'highest'
 end)
 
+t.test('16-bit floats with channels side by side, where there are enough of them', function()
+  local nhwc = t.counting(plugin, 'emulated_cudnn_calls', 7)
+  for _, dtype in ipairs {'float16', 'bfloat16', 'float32'} do
+    for _, case in ipairs { -- images, the weight, groups, whether they are even for each group
+      {{2, 4, 7, 8}, {6, 4, 3, 3}, 1, true}, {{2, 4, 7, 8}, {6, 2, 3, 2}, 2, false},
+      {{3, 8, 9, 5}, {4, 4, 3, 3}, 2, true}, {{2, 3, 7, 8}, {6, 3, 3, 3}, 1, false},
+    } do
+      local x, w = mt.randn(case[1]):to(dtype), (mt.randn(case[2]) / 4):to(dtype)
+      local f = conv({groups = case[3], padding = 1}, mt.randn(case[2][1]))
+      local n = nhwc(function() compare(f, tolerances[dtype], x, w) end)[7]
+      t.eq({dtype, case[3], n}, {dtype, case[3], dtype ~= 'float32' and case[4] and 14 or 0})
+    end
+  end
+  local half = sum:gsub(':float%(%)', ':bfloat16()'):gsub("{3, 2, 3, 3}, {", "{4, 2, 3, 3}, {dtype = 'bfloat16', ")
+  local counted = half .. [[
+local ffi = require 'ffi'
+ffi.cdef 'int64_t emulated_cudnn_calls(int which);'
+print(tonumber(ffi.load(os.getenv 'MTORCH_CUDNN').emulated_cudnn_calls(6)))]]
+  for mode, n in pairs {nchw = 0, all = 2} do
+    local text = t.run(('MTORCH_EMULATED_CUDNN=%s MTORCH_CUDNN=%s'):format(mode, plugin), counted)
+    t.eq(text, ('4736\t4736\ncuDNN 9.19.0, %s, 2 convolutions\n%d\n'):format(plugin, n))
+  end
+end)
+
 t.test('other convolutions: of one dimension, of three, transposed', function()
   local function by_cudnn(f, x, w)
     t.eq(calls(function() compare(f, 3e-5, x, w) end)[4] > 0, true)
