@@ -20,6 +20,7 @@ struct Conv {
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
   void *x, *w, *y;
   const void* bias;         // of outputs, or null; for `output` alone
+  bool tf32 = false;        // a GPU may round factors of float32 to 11 bits
   void* scratch = nullptr;  // on a CPU: conv_scratch() bytes, or null for the slowest way
 };
 

@@ -14,7 +14,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 11;
+constexpr uint32_t kDeviceAbi = 12;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its

@@ -86,7 +86,7 @@ struct Gpu : Device {
   GpuUse (*use)();
   /// What large products run on: the library and its file, or why there is none. `open`: looks now.
   const char* (*products)(bool open);
-  /// The same of convolutions, which MTORCH_CUDNN asks for.
+  /// The same of convolutions (MTORCH_CUDNN).
   const char* (*convolutions)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and gives what is kept for reuse back to the driver

@@ -17,6 +17,7 @@ struct Matmul {
   int batch_dims;  // leading dimensions, 0 for a plain product
   int64_t batch_size[kMaxDims], a_batch[kMaxDims], b_batch[kMaxDims], c_batch[kMaxDims];
   bool accumulate;
+  bool tf32 = false;  // a GPU may round factors of float32 to 11 bits
 };
 
 }  // namespace mt

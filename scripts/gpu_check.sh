@@ -50,7 +50,7 @@ if [ $emulated = yes ]; then
 else
   cudnn=1
 fi
-# Off by default: the parts of group cudnn alone ask for it.
+# Others than the parts of group cudnn have it for large convolutions, as users do.
 export cudnn="${MTORCH_CUDNN:-$cudnn}"
 unset MTORCH_CUDNN
 [ -n "$minutes" ] || { if [ $emulated = yes ]; then minutes=60; else minutes=9; fi; }
@@ -210,8 +210,8 @@ case $cudnn_words in
       done
     fi
     parts "$out/parts"
-    if [ $quick$emulated = nono ]; then # beside those of group bench, which are without
-      part cudnn bench 90 "MTORCH_CUDNN=\"\$cudnn\" \"\$program\" scripts/bench.lua --device cuda --only '^net_conv'"
+    if [ $quick$emulated = nono ]; then # beside those of group bench, which are with it
+      part cudnn bench 90 "MTORCH_CUDNN=0 \"\$program\" scripts/bench.lua --device cuda --only '^net_conv'"
     fi
     ;;
   *)

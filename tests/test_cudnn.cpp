@@ -60,6 +60,7 @@ static_assert(dnn::kDefault == int(CUDNN_DEFAULT_MATH) &&
               dnn::kTensorConverting == int(CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) &&
               dnn::kFma == int(CUDNN_FMA_MATH));
 static_assert(dnn::kSuccess == int(CUDNN_STATUS_SUCCESS) && dnn::kNchw == int(CUDNN_TENSOR_NCHW) &&
+              dnn::kNhwc == int(CUDNN_TENSOR_NHWC) &&
               dnn::kCrossCorrelation == int(CUDNN_CROSS_CORRELATION) &&
               dnn::kDeterministic == int(CUDNN_DETERMINISTIC));
 // Algorithms with higher numbers than these transform tiles, or change their bits from run to run.
@@ -115,6 +116,10 @@ TEST_CASE("the library of cuDNN has every function in use, and takes our sizes",
   for (const int type : {dnn::kFloat, dnn::kDouble, dnn::kHalf, dnn::kBfloat16}) {
     CHECK(lib.set_tensor(x, dnn::kNchw, type, 2, 6, 8, 9) == dnn::kSuccess);
     CHECK(lib.set_filter(w, type, dnn::kNchw, 4, 3, 2, 3) == dnn::kSuccess);
+  }
+  for (const int type : {dnn::kHalf, dnn::kBfloat16}) {
+    CHECK(lib.set_tensor(x, dnn::kNhwc, type, 2, 16, 8, 9) == dnn::kSuccess);
+    CHECK(lib.set_filter(w, type, dnn::kNhwc, 8, 16, 2, 3) == dnn::kSuccess);
   }
   CHECK(lib.set_tensor(x, dnn::kNchw, dnn::kFloat, 2, -6, 8, 9) != dnn::kSuccess);
   CHECK(lib.set_conv(conv, 1, 0, 2, 1, 1, 3, dnn::kCrossCorrelation, dnn::kFloat) == dnn::kSuccess);

@@ -98,6 +98,14 @@ const Entry kMethods[] = {
     {"matrix_power(x, n, {out=})",
      "The n-th power of square matrices; of their inverses for negative n.",
      bind<linalg::matrix_power>},
+    {"set_float32_matmul_precision(precision)",
+     "How float32 products and convolutions of a GPU are calculated: 'highest' as they are, 'high' and "
+     "'medium' with factors rounded to TF32 (11 bits), in which an H100 multiplies several times "
+     "faster. On the CPU they stay as they are.",
+     bind<[](MatmulPrecision p) { thread_state.matmul_precision = p; }>},
+    {"get_float32_matmul_precision()", "How float32 products of a GPU are calculated.", bind<[] {
+       return std::string(names_of(MatmulPrecision())[int(thread_state.matmul_precision)]);
+     }>},
     {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",
      bind<[](const Tensor& x, const Tensor& weight, const Tensor& bias) {
        check_same_dtype(x, weight);

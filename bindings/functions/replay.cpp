@@ -24,8 +24,8 @@ TensorList rest(const Args& a) {
   return list;
 }
 
-/// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the default dtype
-/// and device. Null while a graph records, or with set_debug: then a step runs as it is.
+/// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the precision of
+/// products, the default dtype and device. Null while a graph records, or with set_debug: then a step runs as it is.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
   if (capturing || t.debugging) return lua_pushnil(a.L), 1;
@@ -33,6 +33,7 @@ int mode_of_thread(Args& a) {
   int64_t mode = is_cpu(d) ? 0 : 1 + std::atoi(d.name + sizeof "cuda:" - 1);
   for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
     mode = mode * 32 + int(dtype);
+  mode = mode * 4 + int(t.matmul_precision);
   return a.push(mode * 2 + t.grad_enabled);
 }
 

@@ -1,5 +1,6 @@
 // thread.h -- what operations depend on beside their arguments: one state for each thread
 #pragma once
+#include <array>
 #include <type_traits>
 #include <utility>
 
@@ -34,12 +35,19 @@ struct Autocast {
   bool on() const { return cpu != Dtype::none || cuda != Dtype::none; }
 };
 
+/// How products of float32 are calculated: as they are, or with factors that a GPU rounds to TF32's 11 bits.
+enum class MatmulPrecision { highest, high, medium };
+constexpr std::array<const char*, 3> names_of(MatmulPrecision) {
+  return {"highest", "high", "medium"};
+}
+
 /// What a thread hands on to those that it starts (`inheriting`). Other threads start with these.
 struct ThreadDefaults {
   Dtype dtype = Dtype::f32;  // default_dtype()
   bool grad_enabled = true;  // operations are recorded
   bool debugging = false;    // .. remember their lines, and stop at the first NaN
   Autocast autocast;
+  MatmulPrecision matmul_precision = MatmulPrecision::highest;
   const Device* device = nullptr;  // default_device(); null: the CPU
 };
 

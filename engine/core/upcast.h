@@ -1,8 +1,9 @@
-// upcast.h -- dtypes that are only stored, where a verb calculates: float32 or int32 before it, converted back after it
+// upcast.h -- what a verb calculates in: dtypes that are only stored are float32 or int32 around it
 //
 // Every call of a verb that does not take them (kernels/device.h) goes through one of these, so
 // that gradients, which call the same verbs, need nothing of their own.
 #pragma once
+#include "engine/core/device.h"
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -16,6 +17,12 @@ inline Tensor to_compute_dtype(const Tensor& x) {
 }
 /// Converts `wide` into the elements of `out`, outside the graph.
 void round_into(const Tensor& out, const Tensor& wide);
+
+/// Whether a product of this dtype may be one of TF32 there.
+inline bool lets_tf32(Dtype dtype, const Device& device) {
+  return dtype == Dtype::f32 && !is_cpu(device) &&
+         thread_state.matmul_precision != MatmulPrecision::highest;
+}
 
 /// `f(out)` for an `out` that is read and written, in the dtype that is calculated in.
 void in_compute_dtype(const Tensor& out, const auto& f) {

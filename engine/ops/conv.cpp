@@ -55,7 +55,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   held[result] = out;
   Conv c = g;
   constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
-  c.part = kPart[result], c.dtype = out.dtype();
+  c.part = kPart[result], c.dtype = out.dtype(), c.tf32 = lets_tf32(c.dtype, out.device());
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
   const Tensor b = contiguous(bias);
   c.bias = bias.defined() ? b.data() : nullptr;

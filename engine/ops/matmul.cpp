@@ -54,7 +54,7 @@ Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accum
     m.batch_size[d] = out.size(d);
     m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
   }
-  m.accumulate = accumulate;
+  m.accumulate = accumulate, m.tf32 = lets_tf32(m.dtype, out.device());
   return m;
 }
 

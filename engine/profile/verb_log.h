@@ -86,15 +86,17 @@ inline std::string describe(const Copy& c) {
 inline std::string describe(const Matmul& p) {
   std::string batch;
   if (p.batch_dims > 0) batch = to_string(Shape(p.batch_size, p.batch_dims)) + " of ";
-  return fmt::format("{} {}({} x {}) by ({} x {})", dtype_name(p.dtype), batch, p.m, p.k, p.k, p.n);
+  return fmt::format("{} {}({} x {}) by ({} x {}){}", dtype_name(p.dtype), batch, p.m, p.k, p.k,
+                     p.n, p.tf32 ? ", TF32" : "");
 }
 inline std::string describe(const Conv& c) {
   const char* const part[] = {"", " for the input", " for the weight"};
   const Shape x{c.batch, c.groups * c.inputs, c.size[0], c.size[1]},
       w{c.groups * c.outputs, c.inputs, c.kernel[0], c.kernel[1]};
   const std::string kernel = c.scratch ? onednn::convolution_kernel(c) : "";  // null on a GPU
-  return fmt::format("{} {} by {}{}{}{}", dtype_name(c.dtype), to_string(x), to_string(w),
-                     part[int(c.part)], kernel.empty() ? "" : ", oneDNN's ", kernel);
+  return fmt::format("{} {} by {}{}{}{}{}", dtype_name(c.dtype), to_string(x), to_string(w),
+                     part[int(c.part)], kernel.empty() ? "" : ", oneDNN's ", kernel,
+                     c.tf32 ? ", TF32" : "");
 }
 inline std::string describe(const Run& r) {
   const Program& p = *r.program;

@@ -361,7 +361,8 @@ template <class T> void max_pool_as(const MaxPool& c) {
 }  // namespace
 
 void conv(const Conv& c) {
-  if (conv_by_cudnn(c) || conv_by_products(c)) return;
+  // cuDNN is slower than one product.
+  if ((is_plain(c) && conv_by_products(c)) || conv_by_cudnn(c) || conv_by_products(c)) return;
   switch (c.dtype) {
     case Dtype::f64: return conv_as<double>(c);
     case Dtype::f16: return conv_as<Float16>(c);

@@ -10,11 +10,24 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// By cuDNN; false where it is not asked for, not there, or has no way that suits. Then y, x or w
-/// hold anything.
+/// By cuDNN; false where it is for larger ones, off, not there, or has no way that suits. Then y, x
+/// or w hold anything.
 bool conv_by_cudnn(const Conv& c);
 /// By cuBLAS; false where the own kernels are better, or it is not there. Then y, x or w hold anything.
 bool conv_by_products(const Conv& c);
+
+/// Multiplications, the same for its three parts.
+inline double work_of(const Conv& c) {
+  return double(c.batch) * double(c.groups * c.outputs) * double(c.inputs * area(c.kernel)) *
+         double(area(c.out));
+}
+/// Whether the kernel is of 1 x 1 and takes every place: a product on the images as they lie.
+inline bool is_plain(const Conv& c) {
+  for (int d = 0; d < 2; ++d)
+    if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
+      return false;
+  return true;
+}
 
 namespace {
 

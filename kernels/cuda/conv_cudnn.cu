@@ -1,9 +1,10 @@
-// conv_cudnn.cu -- convolutions by cuDNN, where it is asked for and has a way that suits
+// conv_cudnn.cu -- convolutions by cuDNN, where it is there and has a way that suits
 //
 // Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
 // every run, whose workspace is small enough, and that calculates as the own kernels do: float32
-// without TF32, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
-// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew.
+// without TF32 unless that is let, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
+// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew. Tensor cores
+// read channels side by side: 16-bit floats are laid so around the call, where there are enough.
 #include "kernels/cuda/conv.h"
 
 #include <array>
@@ -22,16 +23,18 @@ namespace dnn = cuda::dnn;
 
 #ifdef __CUDACC__
 constexpr size_t kMostPlans = 1024;
+constexpr int64_t kAligned = 8;  // channels in 16 bytes
 #else
 constexpr size_t kMostPlans = 32;  // small tests reach it
+constexpr int64_t kAligned = 2;
 #endif
 
-using Shape = std::array<int64_t, 18>;
+using Shape = std::array<int64_t, 19>;
 Shape shape_of(const Conv& c) {
   return {int64_t(c.part), int64_t(c.dtype), c.batch,     c.groups,    c.inputs,
           c.outputs,       c.size[0],        c.size[1],   c.kernel[0], c.kernel[1],
           c.out[0],        c.out[1],         c.stride[0], c.stride[1], c.dilation[0],
-          c.dilation[1],   c.offset[0],      c.offset[1]};
+          c.dilation[1],   c.offset[0],      c.offset[1], c.tf32};
 }
 
 /// Whether it can be said to cuDNN: the same padding on both sides, sizes that are ints. Planes
@@ -59,8 +62,12 @@ int type_of(Dtype dtype) {
     default: return dnn::kFloat;
   }
 }
-int math_of(Dtype dtype) {
-  return is_half(dtype) ? dnn::kTensor : dtype == Dtype::f32 ? dnn::kFma : dnn::kDefault;
+bool prefers_nhwc(const Conv& c) {
+  return is_half(c.dtype) && c.inputs % kAligned == 0 && c.outputs % kAligned == 0;
+}
+bool is_exact(const Conv& c) { return c.dtype == Dtype::f32 && !c.tf32; }
+int math_of(const Conv& c) {
+  return is_half(c.dtype) ? dnn::kTensor : is_exact(c) ? dnn::kFma : dnn::kDefault;
 }
 
 /// Whether results are as they have to be.
@@ -69,7 +76,7 @@ bool suits(const Conv& c, const dnn::Proposal& p) {
   if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
       p.workspace > most_workspace || p.math == dnn::kTensorConverting)
     return false;
-  if (c.dtype == Dtype::f32) return p.math != dnn::kTensor;
+  if (is_exact(c)) return p.math != dnn::kTensor;
   // By FFT and Winograd: those with higher numbers.
   return !is_half(c.dtype) || p.algorithm <= (c.part == ConvPart::output ? 3 : 1);
 }
@@ -84,9 +91,15 @@ struct Plan {
   dnn::Descriptor of[3] = {}, conv = nullptr;  // of x, w, y
   int algorithm = -1;
   size_t workspace = 0;
+  bool nhwc = false;
 
   Plan(const cuda::CudnnInUse& in_use, const Conv& c) : lib(*in_use.library) {
-    if (describe(c)) choose(in_use.handle, c);
+    if (!create()) return;
+    for (const bool channels_last : {true, false}) {
+      if (algorithm >= 0 || (channels_last && !prefers_nhwc(c))) continue;
+      nhwc = channels_last;
+      if (describe(c)) choose(in_use.handle, c);
+    }
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -98,21 +111,24 @@ struct Plan {
   }
 
  private:
+  bool create() {
+    return good(lib.create_tensor(&of[kX])) && good(lib.create_tensor(&of[kY])) &&
+           good(lib.create_filter(&of[kW])) && good(lib.create_conv(&conv));
+  }
   bool describe(const Conv& c) {
+    const int format = nhwc ? dnn::kNhwc : dnn::kNchw;
     const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
     const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
-    return good(lib.create_tensor(&of[kX])) && good(lib.create_tensor(&of[kY])) &&
-           good(lib.create_filter(&of[kW])) && good(lib.create_conv(&conv)) &&
-           good(lib.set_tensor(of[kX], dnn::kNchw, type, int(c.batch), inputs, int(c.size[0]),
+    return good(lib.set_tensor(of[kX], format, type, int(c.batch), inputs, int(c.size[0]),
                                int(c.size[1]))) &&
-           good(lib.set_tensor(of[kY], dnn::kNchw, type, int(c.batch), outputs, int(c.out[0]),
+           good(lib.set_tensor(of[kY], format, type, int(c.batch), outputs, int(c.out[0]),
                                int(c.out[1]))) &&
-           good(lib.set_filter(of[kW], type, dnn::kNchw, outputs, int(c.inputs), int(c.kernel[0]),
+           good(lib.set_filter(of[kW], type, format, outputs, int(c.inputs), int(c.kernel[0]),
                                int(c.kernel[1]))) &&
            good(lib.set_conv(conv, int(-c.offset[0]), int(-c.offset[1]), int(c.stride[0]),
                              int(c.stride[1]), int(c.dilation[0]), int(c.dilation[1]),
                              dnn::kCrossCorrelation, compute)) &&
-           good(lib.set_groups(conv, int(c.groups))) && good(lib.set_math(conv, math_of(c.dtype)));
+           good(lib.set_groups(conv, int(c.groups))) && good(lib.set_math(conv, math_of(c)));
   }
   void choose(dnn::Handle handle, const Conv& c) {
     dnn::Proposal all[16] = {};
@@ -122,8 +138,8 @@ struct Plan {
       return;
     for (int i = 0; i < count && algorithm < 0; ++i) {
       if (!suits(c, all[i])) continue;
-      // Its workspace is that of its own math; of float32 only the one that was set.
-      if (c.dtype != Dtype::f32 && !good(lib.set_math(conv, all[i].math))) continue;
+      // Its workspace is that of its own math; without TF32 only the one that was set.
+      if (!is_exact(c) && !good(lib.set_math(conv, all[i].math))) continue;
       algorithm = all[i].algorithm, workspace = all[i].workspace;
     }
   }
@@ -143,18 +159,39 @@ Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
   return &plans.try_emplace(shape, in_use, c).first->second;
 }
 
-/// The weight as (groups * outputs, inputs, kernel), from one whose channels are exchanged.
-void exchange_channels(const Conv& c, void* to) {
+/// A copy of elements that lie `in` apart, of three or four dimensions, side by side.
+template <int N>
+void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const void* from,
+          void* to) {
   Copy e{};
-  e.to = e.from = c.dtype, e.out = to, e.in = c.w;
-  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps;
-  const int64_t size[4] = {c.groups, c.outputs, c.inputs, taps},
-                out[4] = {each, c.inputs * taps, taps, 1},
-                in[4] = {each, taps, c.outputs * taps, 1};
-  e.ndim = 4;
-  for (int d = 0; d < 4; ++d) e.size[d] = size[d], e.out_stride[d] = out[d], e.in_stride[d] = in[d];
+  e.to = e.from = dtype, e.out = to, e.in = from, e.ndim = N;
+  int64_t step = 1;
+  for (int d = N - 1; d >= 0; --d) {
+    e.size[d] = size[d], e.in_stride[d] = in[d], e.out_stride[d] = step;
+    step *= size[d];
+  }
   copy(e);
 }
+/// The weight as (groups * outputs, inputs, kernel), or with the inputs last, from one whose channels
+/// are exchanged.
+void exchange_channels(const Conv& c, bool nhwc, void* to) {
+  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps, row = c.outputs * taps;
+  if (nhwc) pack(c.dtype, {c.groups, c.outputs, taps, c.inputs}, {each, taps, 1, row}, c.w, to);
+  else pack(c.dtype, {c.groups, c.outputs, c.inputs, taps}, {each, taps, row, 1}, c.w, to);
+}
+
+/// A tensor as cuDNN is given it: batch, channels and places, the last two exchanged for NHWC.
+struct Laid {
+  void* at;
+  int64_t batch, channels, places;
+  int64_t count() const { return batch * channels * places; }
+  void to_nhwc(Dtype dtype, void* to) const {
+    pack(dtype, {batch, places, channels}, {channels * places, 1, places}, at, to);
+  }
+  void from_nhwc(Dtype dtype, const void* from) const {
+    pack(dtype, {batch, channels, places}, {channels * places, 1, channels}, from, at);
+  }
+};
 
 void add_bias(const Conv& c) {
   Map m{};
@@ -179,7 +216,7 @@ void tell_failure(const Conv& c, const char* status) {
   std::fprintf(stderr,
                "mtorch: a convolution of cuDNN failed (%s): %lld images, %lld channels of "
                "%lld x %lld, kernel %lld x %lld, %lld channels out; it and others that fail are "
-               "done without from here on; without MTORCH_CUDNN all are\n",
+               "done without from here on; with MTORCH_CUDNN=0 all are\n",
                status, n(c.batch), n(c.groups * c.inputs), n(c.size[0]), n(c.size[1]),
                n(c.kernel[0]), n(c.kernel[1]), n(c.groups * c.outputs));
 }
@@ -188,22 +225,33 @@ void tell_failure(const Conv& c, const char* status) {
 
 bool conv_by_cudnn(const Conv& c) {
   if (!can_be_said(c)) return false;
-  const cuda::CudnnInUse in_use = cuda::cudnn();
+  const cuda::CudnnInUse in_use = cuda::cudnn(work_of(c));
   if (!in_use.handle || cuda::stopped()) return false;
   Plan* const plan = plan_of(in_use, c);
   if (!plan || plan->algorithm < 0) return false;
 
   const cuda::Timed timed("conv");
+  const auto [a, b, result] = kOrder[int(c.part)];
   const bool exchange = c.part == ConvPart::input && c.inputs > 1 && c.outputs > 1;
-  const int64_t weights = c.groups * c.outputs * c.inputs * area(c.kernel);
-  const cuda::Scratch workspace(plan->workspace),
-      exchanged(exchange ? size_t(weights * item_size(c.dtype)) : 0);
+  const Laid laid[] = {{c.x, c.batch, c.groups * c.inputs, area(c.size)},
+                       {c.w, c.groups * c.outputs, c.inputs, area(c.kernel)},
+                       {c.y, c.batch, c.groups * c.outputs, area(c.out)}};
+  const auto room = [&](int role) {
+    const bool other = plan->nhwc || (role == kW && exchange);
+    return other ? size_t(laid[role].count() * item_size(c.dtype)) : 0;
+  };
+  const cuda::Scratch workspace(plan->workspace), other_x(room(kX)), other_w(room(kW)),
+      other_y(room(kY));
   if (cuda::stopped()) return true;
-  if (exchange) exchange_channels(c, exchanged.as<void>());
+  void* const other[] = {other_x.as<void>(), other_w.as<void>(), other_y.as<void>()};
+  void* data[3];
+  for (int role : {kX, kW, kY}) {
+    data[role] = room(role) > 0 ? other[role] : laid[role].at;
+    if (role == kW && exchange) exchange_channels(c, plan->nhwc, data[role]);
+    else if (plan->nhwc && role != result) laid[role].to_nhwc(c.dtype, data[role]);
+  }
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 
-  void* const data[] = {c.x, exchange ? exchanged.as<void>() : c.w, c.y};
-  const auto [a, b, result] = kOrder[int(c.part)];
   const bool is_double = c.dtype == Dtype::f64;
   const cuda::Factor one(is_double, 1), zero(is_double, 0);
   const int status = plan->lib.run[int(c.part)](
@@ -214,6 +262,7 @@ bool conv_by_cudnn(const Conv& c) {
     tell_failure(c, plan->lib.text(status));
     return false;
   }
+  if (plan->nhwc) laid[result].from_nhwc(c.dtype, data[result]);
   cuda::count_convolution();
   cuda::started("conv");
   if (c.bias) add_bias(c);

@@ -120,21 +120,13 @@ template <class T> class Products {
         depth_(c.inputs * taps_),
         places_(area(c.out)),
         plain_(is_plain(c)) {}
-  static bool is_plain(const Conv& c) {
-    for (int d = 0; d < 2; ++d)
-      if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
-        return false;
-    return true;
-  }
 
   /// Whether it pays, by counting.
   bool pays() const {
     if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels)
       return false;
-    const double work = double(c_.batch) * double(c_.groups * c_.outputs) * double(depth_);
-    return places_ >= kPlaces && work * double(places_) >= kWork &&
-           places_ <= kMostColumns / depth_ && c_.outputs <= INT32_MAX &&
-           double(depth_) * double(c_.outputs) <= double(kMostColumns) &&
+    return places_ >= kPlaces && work_of(c_) >= kWork && places_ <= kMostColumns / depth_ &&
+           c_.outputs <= INT32_MAX && double(depth_) * double(c_.outputs) <= double(kMostColumns) &&
            c_.groups * ((c_.batch + chunk(depth_) - 1) / chunk(depth_)) <= kMostCalls;
   }
   bool run() {
@@ -165,7 +157,7 @@ template <class T> class Products {
                 bool accumulate) const {
     if (cuda::stopped()) return true;
     return cuda::multiply(blas_, {a, b, to, ld, step, m, n, k, entries, cuda::kBlasType<T>,
-                                  cuda::kBlasType<S>, accumulate});
+                                  cuda::kBlasType<S>, accumulate, c_.tf32});
   }
   /// The columns of these images, gathered into `room` or as they lie.
   cuda::BlasProduct::Side columns(const Chunk& j, T* room) const {

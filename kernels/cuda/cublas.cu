@@ -95,7 +95,9 @@ bool multiply(const CublasInUse& blas, const BlasProduct& p) {
   if (capturing()) keep(&p, sizeof p);
   const bool wide = p.type == blas::kDouble;
   const Factor one(wide, 1), beta(wide, p.accumulate);
-  const int sum = wide ? blas::kInDouble : blas::kInFloat, any = blas::kDefaultAlgorithm;
+  const bool tf32 = p.tf32 && p.type == blas::kFloat;
+  const int sum = wide ? blas::kInDouble : tf32 ? blas::kInTf32 : blas::kInFloat;
+  const int any = blas::kDefaultAlgorithm;
   const auto op = [](const BlasProduct::Side& s) {
     return s.transposed ? blas::kTransposed : blas::kPlain;
   };

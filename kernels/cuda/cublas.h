@@ -15,9 +15,9 @@ namespace blas {
 using Handle = struct BlasHandle*;
 enum Operation : int { kPlain = 0, kTransposed = 1 };
 enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 14 };
-enum Compute : int { kInFloat = 68, kInDouble = 70 };
+enum Compute : int { kInFloat = 68, kInDouble = 70, kInTf32 = 77 };
 constexpr int kSuccess = 0, kDefaultAlgorithm = -1;
-constexpr int kMathMode = 16;  // no reduced precision where partial sums meet; no TF32
+constexpr int kMathMode = 16;  // no reduced precision where partial sums meet
 }  // namespace blas
 
 /// The functions in use, by the names of the library.
@@ -39,7 +39,7 @@ struct Cublas {
 };
 
 /// The handle of the GPU in use, on the plug-in's stream, and its library; null where there is none.
-/// A workspace of its own makes the bits independent of what ran before; TF32 stays off.
+/// A workspace of its own makes the bits independent of what ran before.
 using CublasInUse = InUse<Cublas, blas::Handle>;
 CublasInUse cublas();
 /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; opens it if asked to.
@@ -66,6 +66,7 @@ struct BlasProduct {
   int64_t m, n, k, entries;
   blas::Type type, c_type;
   bool accumulate;
+  bool tf32;  // float32 may be rounded to that
 };
 /// Whether it has been queued.
 bool multiply(const CublasInUse& blas, const BlasProduct& p);

@@ -1,4 +1,4 @@
-// cudnn.cu -- finds cuDNN where it is asked for, opens it, and makes a handle for each GPU
+// cudnn.cu -- finds cuDNN, opens it, and makes a handle for each GPU
 #include "kernels/cuda/cudnn.h"
 
 #include "kernels/cuda/opened.h"
@@ -7,35 +7,33 @@ namespace mt::cuda {
 namespace {
 
 #ifdef __CUDACC__
-constexpr bool kSearch = true;
+constexpr const char* kFile = kCudnnName;
 #else
-constexpr bool kSearch = false;  // in the emulation: where MTORCH_CUDNN names it
+constexpr const char* kFile = "libcudnn_emulated.so.9";
 #endif
 
-/// Empty where cuDNN is not asked for.
 const std::string& wish() {
-  static const std::string text = [] {
-    const std::string s = setting("MTORCH_CUDNN");
-    return s == "0" ? std::string() : s;
-  }();
+  static const std::string text = setting("MTORCH_CUDNN");
   return text;
 }
+bool is_off() { return wish() == "0"; }
+bool is_default() { return wish().empty(); }
 
 struct Kind {
   using Functions = Cudnn;
   using Handle = dnn::Handle;
   static constexpr const char *kName = "cuDNN", *kWanted = "cuDNN 9";
   static constexpr const char* kLoss =
-      "convolutions on the GPU are done without, as if MTORCH_CUDNN were not set; install cuDNN 9, "
-      "or name libcudnn.so.9 in MTORCH_CUDNN";
+      "convolutions on the GPU are done without, as with MTORCH_CUDNN=0; install cuDNN 9, or name "
+      "libcudnn.so.9 in MTORCH_CUDNN";
 
   static std::vector<std::string> files() {
-    if (wish() != "1") return {wish()};
-    std::vector<std::string> all;
-    if (kSearch) all = cudnn_files(), all.push_back(kCudnnName);
+    if (!is_default() && wish() != "1") return {wish()};
+    std::vector<std::string> all = cudnn_files(kFile);
+    all.push_back(kFile);
     return all;
   }
-  static bool expected(bool) { return true; }
+  static bool expected(bool) { return !is_default() || !cudnn_files(kFile).empty(); }
   static bool functions_of(void* library, Cudnn& lib) { return cuda::functions_of(library, lib); }
   static dnn::Handle handle_of(const Cudnn& lib, std::string& why) {
     dnn::Handle handle = nullptr;
@@ -67,28 +65,22 @@ OfGpu& of_gpu() {
   return all[current_device()];
 }
 
-/// What the doctor says where cuDNN is not asked for: nothing has been opened.
-std::string unasked() {
-  const std::vector<std::string> files = kSearch ? cudnn_files() : std::vector<std::string>();
-  return files.empty()
-             ? std::string("not asked for (MTORCH_CUDNN=1), and libcudnn.so.9 was not found")
-             : "not asked for; MTORCH_CUDNN=1 does convolutions by " + files[0];
-}
-
 }  // namespace
 
-CudnnInUse cudnn() { return wish().empty() ? CudnnInUse{nullptr, nullptr} : opened().use(); }
+CudnnInUse cudnn(double work) {
+  if (is_off() || (is_default() && work < kCudnnWork)) return {nullptr, nullptr};
+  return opened().use();
+}
 
 void count_convolution() { ++of_gpu().convolutions; }
 
 const char* cudnn_words(bool open) {
   OfGpu& g = of_gpu();
-  if (wish().empty()) {
-    if (g.words.empty()) g.words = unasked();
-    return g.words.c_str();
-  }
-  if (open) cudnn();
+  if (is_off()) return "off (MTORCH_CUDNN=0)";
+  if (open) opened().use();
   g.words = opened().words();
+  if (open && is_default() && opened().use().handle)
+    g.words += ", for large convolutions (MTORCH_CUDNN=1: all, 0: none)";
   if (g.convolutions > 0) g.words += ", " + std::to_string(g.convolutions) + " convolutions";
   return g.words.c_str();
 }

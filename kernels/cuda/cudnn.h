@@ -1,9 +1,9 @@
-// cudnn.h -- cuDNN 9, opened where MTORCH_CUDNN asks for it; never needed
+// cudnn.h -- cuDNN 9, opened when the first large convolution is asked for; never needed
 //
-// MTORCH_CUDNN=1 looks for it where cuBLAS is looked for, another value names the file; unset,
-// empty or 0 opens nothing. Its functions and numbers are declared here, so that building needs no
-// cuDNN; tests/test_cudnn.cpp compares them with its own header where that is there. The
-// emulation's cuDNN is tests/cuda/cudnn.cpp.
+// It is looked for where cuBLAS is. MTORCH_CUDNN=0 opens nothing, 1 takes it for small convolutions
+// too, another value names the file and does the same. Its functions and numbers are declared here,
+// so that building needs no cuDNN; tests/test_cudnn.cpp compares them with its own header where that
+// is there. The emulation's cuDNN is tests/cuda/cudnn.cpp.
 #pragma once
 #include <cstddef>
 
@@ -17,7 +17,7 @@ using Descriptor = struct DnnDescriptor*;  // of a tensor, a filter or a convolu
 enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 9 };
 /// What a convolution may multiply with. kDefault lets float32 be rounded to TF32; kFma does not.
 enum Math : int { kDefault = 0, kTensor = 1, kTensorConverting = 2, kFma = 3 };
-constexpr int kSuccess = 0, kNchw = 0, kCrossCorrelation = 1, kDeterministic = 1;
+constexpr int kSuccess = 0, kNchw = 0, kNhwc = 1, kCrossCorrelation = 1, kDeterministic = 1;
 /// An algorithm that it proposes.
 struct Proposal {
   int algorithm, status;
@@ -81,12 +81,22 @@ inline bool functions_of(void* library, Cudnn& lib) {
 }
 constexpr const char* kCudnnName = "libcudnn.so.9";
 /// The files of that name, with pip's.
-inline std::vector<std::string> cudnn_files() { return library_files(kCudnnName, {"cudnn"}); }
+inline std::vector<std::string> cudnn_files(const char* name = kCudnnName) {
+  return library_files(name, {"cudnn"});
+}
 
-/// The handle of the GPU in use, on the plug-in's stream; null where cuDNN is not asked for or not
-/// there.
+/// From how many multiplications on a convolution is cuDNN's where MTORCH_CUDNN says nothing:
+/// loading takes a second. By the shape alone, so that bits do not depend on what ran before.
+#ifdef __CUDACC__
+constexpr double kCudnnWork = 1 << 28;
+#else  // small tests reach it
+constexpr double kCudnnWork = 1 << 12;
+#endif
+
+/// The handle of the GPU in use, on the plug-in's stream, for a convolution of so many
+/// multiplications; null where that is too few, or cuDNN is off or not there.
 using CudnnInUse = InUse<Cudnn, dnn::Handle>;
-CudnnInUse cudnn();
+CudnnInUse cudnn(double work);
 /// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not in use;
 /// opens it if asked to.
 const char* cudnn_words(bool open);

@@ -211,7 +211,7 @@ double* graph_numbers(int64_t n) {
 bool capture() {
   State& g = state();
   cublas();  // not in the recording: its products would be done without it for ever
-  cudnn();
+  cudnn(0);
   trim();  // the arena takes memory of its own from the driver, which the pool may hold
   if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph"))
     return false;

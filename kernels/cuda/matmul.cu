@@ -27,7 +27,7 @@ template <class Element, class Total> struct Product {
   int64_t a_row, a_col, b_row, b_col, c_row, c_col;
   int dims;
   int64_t size[kMaxDims], batch[3][kMaxDims];  // strides of c, a, b
-  bool accumulate;
+  bool accumulate, tf32;
 
   __device__ int64_t start(int64_t entry, int side) const {
     return entry == 0 ? 0 : offset_of(entry, dims, size, batch[side]);
@@ -51,7 +51,7 @@ template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
   p.c_at = static_cast<T*>(call.c);
   p.a_row = call.a_row, p.a_col = call.a_col, p.b_row = call.b_row, p.b_col = call.b_col;
   p.c_row = call.c_row, p.c_col = call.c_col;
-  p.accumulate = call.accumulate;
+  p.accumulate = call.accumulate, p.tf32 = call.tf32;
   p.dims = call.batch_dims;
   // Entries that share b and follow each other in a and c are rows of one larger product.
   for (; p.dims > 0 && call.b_batch[p.dims - 1] == 0; --p.dims) {
@@ -175,7 +175,8 @@ template <class P> bool by_cublas(const P& p) {
                             entries,
                             cuda::kBlasType<E>,
                             cuda::kBlasType<E>,
-                            p.accumulate};
+                            p.accumulate,
+                            p.tf32};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];
     for (int side = 0; side < 3; ++side) at[side] = offset_of(i, inner, p.size, p.batch[side]);

@@ -17,7 +17,13 @@ namespace {
 using mt::Bfloat16, mt::Float16;
 enum { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 14 };
 enum { kSuccess = 0, kAllocFailed = 3, kInvalidValue = 7 };
-int64_t calls[4];  // single, batched, of 16-bit floats, with a beta
+int64_t calls[5];  // single, batched, of 16-bit floats, with a beta, in TF32
+
+/// A factor of TF32: the nearest float with 11 bits.
+struct Tf32 {
+  float x;
+  operator float() const { return emulation::rounded_to_tf32(x); }
+};
 
 struct Product {
   bool ta, tb;
@@ -91,7 +97,7 @@ MT_SHOWN int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int
                   c,       lda,     ldb, ldc, a_step, b_step,        c_step,       count};
   const bool half = a_type == kHalf || a_type == kBfloat16;
   if (wrong(p) || b_type != a_type || !(c_type == a_type || (half && c_type == kFloat)) ||
-      compute != (is_double ? 70 : 68)) {
+      !(compute == (is_double ? 70 : 68) || (compute == 77 && a_type == kFloat))) {
     std::fprintf(stderr, "emulated cuBLAS: a wrong call: m %d n %d k %d ld %d %d %d\n", m, n, k,
                  lda, ldb, ldc);
     std::abort();
@@ -99,8 +105,10 @@ MT_SHOWN int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int
   ++calls[count > 1 ? 1 : 0];
   calls[2] += half;
   calls[3] += p.beta != 0;
+  calls[4] += compute == 77;
   emulation::start("cuBLAS", false, 1, 1, 0, [=] {
     if (a_type == kDouble) multiply<double, double>(p);
+    else if (compute == 77) multiply<Tf32, float, float>(p);
     else if (a_type == kFloat) multiply<float, float>(p);
     else if (a_type == kHalf && c_type == kFloat) multiply<Float16, float, float>(p);
     else if (a_type == kHalf) multiply<Float16, float>(p);

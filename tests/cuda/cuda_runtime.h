@@ -88,6 +88,15 @@ template <class T> T from_lane(unsigned mask, T value, int from) {
   return answer;
 }
 
+/// The nearest float with the 11 bits of TF32.
+inline float rounded_to_tf32(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  bits = (bits + 0x1000) & ~uint32_t(0x1fff);
+  std::memcpy(&x, &bits, sizeof bits);
+  return x;
+}
+
 }  // namespace emulation
 
 inline void __syncthreads() { emulation::barrier(); }

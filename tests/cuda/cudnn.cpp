@@ -5,8 +5,10 @@
 // needs too large a workspace, one that does not know the shape, float32 by TF32, 16-bit floats by
 // a transform. A convolution by one of those, or by another than the first that is left, ends the
 // program; so does one without its workspace, which is overwritten.
+// TF32 is calculated with where the mathematics of float32 is the default.
 //   MTORCH_EMULATED_CUDNN=2       the first two handles cannot be made
 //   MTORCH_EMULATED_CUDNN=none    only what must not be taken is proposed
+//   MTORCH_EMULATED_CUDNN=nchw    nothing is proposed for NHWC
 //   MTORCH_EMULATED_CUDNN=fails   every convolution fails
 #include <cuda_runtime.h>
 
@@ -31,14 +33,15 @@ enum {
 };
 enum { kDefaultMath = 0, kTensorMath = 1, kFmaMath = 3 };
 enum { kOutput, kInput, kWeight };
-int64_t calls[5];  // output, input, weight; questions for an algorithm; descriptors that live
+// output, input, weight; questions for an algorithm; descriptors that live; in TF32; of NHWC
+int64_t calls[7];
 
 struct Handle {
   bool has_stream = false;
 };
 struct Descriptor {
   enum { tensor, filter, convolution } kind;
-  int type = -1, size[4] = {};
+  int type = -1, format = 0, size[4] = {};
   int pad[2] = {}, stride[2] = {}, dilation[2] = {}, groups = 1, math = kDefaultMath;
 };
 struct Proposal {
@@ -67,6 +70,7 @@ struct Job {
   double alpha, beta;
 };
 
+bool is_tf32(const Job& j) { return j.x.type == kFloat && j.conv.math != kFmaMath; }
 bool is_half(int type) { return type == kHalf || type == kBfloat16; }
 
 /// Whether the sizes and types belong together.
@@ -74,9 +78,9 @@ bool fits(const Job& j) {
   const Descriptor &x = j.x, &w = j.w, &y = j.y, &c = j.conv;
   if (x.kind != Descriptor::tensor || y.kind != Descriptor::tensor ||
       w.kind != Descriptor::filter || c.kind != Descriptor::convolution || x.type != w.type ||
-      x.type != y.type || c.type != (x.type == kDouble ? kDouble : kFloat) ||
-      x.size[0] != y.size[0] || x.size[1] != c.groups * w.size[1] || y.size[1] != w.size[0] ||
-      w.size[0] % c.groups != 0)
+      x.type != y.type || x.format != w.format || x.format != y.format ||
+      c.type != (x.type == kDouble ? kDouble : kFloat) || x.size[0] != y.size[0] ||
+      x.size[1] != c.groups * w.size[1] || y.size[1] != w.size[0] || w.size[0] % c.groups != 0)
     return false;
   for (int d = 0; d < 2; ++d) {
     const int span = c.dilation[d] * (w.size[2 + d] - 1) + 1;
@@ -85,6 +89,11 @@ bool fits(const Job& j) {
   return true;
 }
 
+/// Where an element lies.
+int64_t index(const Descriptor& d, int64_t n, int64_t c, int64_t h, int64_t w) {
+  return d.format == 0 ? ((n * d.size[1] + c) * d.size[2] + h) * d.size[3] + w
+                       : ((n * d.size[2] + h) * d.size[3] + w) * d.size[1] + c;
+}
 /// Calls f(index in x, in w, in y) for each product of the sum.
 template <class F> void each(const Job& j, const F& f) {
   const Descriptor &x = j.x, &w = j.w, &y = j.y, &c = j.conv;
@@ -99,10 +108,8 @@ template <class F> void each(const Job& j, const F& f) {
                 const int h = p * c.stride[0] - c.pad[0] + k * c.dilation[0];
                 const int v = q * c.stride[1] - c.pad[1] + l * c.dilation[1];
                 if (h < 0 || h >= x.size[2] || v < 0 || v >= x.size[3]) continue;
-                const int64_t channel = int64_t(n) * x.size[1] + o / outputs * inputs + i;
-                f((channel * x.size[2] + h) * x.size[3] + v,
-                  ((int64_t(o) * inputs + i) * w.size[2] + k) * w.size[3] + l,
-                  ((int64_t(n) * y.size[1] + o) * y.size[2] + p) * y.size[3] + q);
+                f(index(x, n, o / outputs * inputs + i, h, v), index(w, o, i, k, l),
+                  index(y, n, o, p, q));
               }
 }
 
@@ -111,9 +118,9 @@ template <class T> void compute(const Job& j) {
   std::vector<double> sums(size_t(r.size[0]) * size_t(r.size[1]) * size_t(r.size[2]) *
                            size_t(r.size[3]));
   const T *const a = static_cast<const T*>(j.first), *const b = static_cast<const T*>(j.second);
-  const auto number = [](const T& t) {
+  const auto number = [tf32 = is_tf32(j)](const T& t) {
     if constexpr (std::is_same_v<T, double>) return t;
-    else return double(float(t));
+    else return double(tf32 ? emulation::rounded_to_tf32(float(t)) : float(t));
   };
   each(j, [&](int64_t x, int64_t w, int64_t y) {
     if (j.part == kOutput) sums[size_t(y)] += number(a[x]) * number(b[w]);
@@ -129,18 +136,21 @@ template <class T> void compute(const Job& j) {
 }
 
 /// What the heuristics propose, best first; the one that is to be taken stands at the end but one.
-std::vector<Proposal> proposals(int part, int type) {
+std::vector<Proposal> proposals(const Job& j) {
+  const int part = j.part, type = j.x.type;
   const int transform = part == kOutput ? 6 : part == kInput ? 4 : 5;
-  const int math = is_half(type) ? kTensorMath : type == kFloat ? kFmaMath : kDefaultMath;
+  const int math = is_half(type) || is_tf32(j) ? kTensorMath
+                   : type == kFloat            ? kFmaMath
+                                               : kDefaultMath;
   const auto proposal = [](int algorithm, int status, size_t workspace, bool repeats, int math) {
     return Proposal{algorithm, status, 1, workspace, repeats, math, {}};
   };
   std::vector<Proposal> all{proposal(0, kSuccess, 0, false, math),
                             proposal(1, kSuccess, (size_t(256) << 20) + 1, true, math),
                             proposal(1, kNotSupported, 0, true, math)};
-  if (type == kFloat) all.push_back(proposal(1, kSuccess, 0, true, kTensorMath));
+  if (math == kFmaMath) all.push_back(proposal(1, kSuccess, 0, true, kTensorMath));
   if (is_half(type)) all.push_back(proposal(transform, kSuccess, 0, true, kTensorMath));
-  if (mode() == "none") return all;
+  if (mode() == "none" || (mode() == "nchw" && j.x.format != 0)) return all;
   all.push_back(proposal(is_half(type) ? 1 : transform, kSuccess, 1000, true, math));
   all.push_back(proposal(1, kSuccess, 0, true, math));
   return all;
@@ -149,10 +159,12 @@ std::vector<Proposal> proposals(int part, int type) {
 int propose(const Job& j, int room, int* count, Proposal* to) {
   ++calls[3];
   if (!fits(j)) return kBadParam;
-  const int math = j.x.type == kFloat ? kFmaMath : is_half(j.x.type) ? kTensorMath : kDefaultMath;
-  if (j.conv.math != math) stop("the mathematics are not set");
+  const bool good = j.x.type == kFloat
+                        ? j.conv.math == kFmaMath || j.conv.math == kDefaultMath
+                        : j.conv.math == (is_half(j.x.type) ? kTensorMath : kDefaultMath);
+  if (!good) stop("the mathematics are not set");
   *count = 0;
-  for (const Proposal& p : proposals(j.part, j.x.type))
+  for (const Proposal& p : proposals(j))
     if (*count < room) to[(*count)++] = p;
   return kSuccess;
 }
@@ -161,7 +173,8 @@ int run(const Job& j, const Handle* handle, int algorithm, void* workspace, size
   ++calls[j.part];
   if (!fits(j)) return kBadParam;
   if (mode() == "fails") return kFailed;
-  const std::vector<Proposal> all = proposals(j.part, j.x.type);
+  calls[5] += is_tf32(j), calls[6] += j.x.format != 0;
+  const std::vector<Proposal> all = proposals(j);
   const Proposal& right = all[all.size() - 2];
   if (!handle->has_stream) stop("the stream is not set");
   if (algorithm != right.algorithm || j.conv.math != right.math)
@@ -222,8 +235,9 @@ MT_SHOWN int cudnnDestroyConvolutionDescriptor(Descriptor* d) {
 
 MT_SHOWN int cudnnSetTensor4dDescriptor(Descriptor* d, int format, int type, int n, int c, int h,
                                         int w) {
-  if (format != 0 || n < 1 || c < 1 || h < 1 || w < 1) return kBadParam;
-  d->type = type, d->size[0] = n, d->size[1] = c, d->size[2] = h, d->size[3] = w;
+  if ((format != 0 && format != 1) || n < 1 || c < 1 || h < 1 || w < 1) return kBadParam;
+  d->type = type, d->format = format, d->size[0] = n, d->size[1] = c, d->size[2] = h,
+  d->size[3] = w;
   return kSuccess;
 }
 MT_SHOWN int cudnnSetFilter4dDescriptor(Descriptor* d, int type, int format, int k, int c, int h,

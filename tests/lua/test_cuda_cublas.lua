@@ -5,14 +5,69 @@ local run = t.run
 t.needs_cuda()
 
 local plugin = os.getenv 'MTORCH_CUDA_PLUGIN' or ''
+local by_cublas = not plugin:find 'emulated' or os.getenv 'MTORCH_CUBLAS' == plugin
 if not plugin:find 'emulated' then
   t.test('cuBLAS is there', function()
     local x = mt.rand({256, 256}, {device = 'cuda'})
     local _ = x:matmul(x)
     t.eq(mt.cuda.memory_stats().products:match('^cuBLAS %d+%.%d+%.%d+, ') ~= nil, true)
   end)
-  return t.finish()
 end
+
+--- The largest difference of two tensors, of the largest element.
+local function apart(x, exact) return (x:cpu():double() - exact):abs():max():item() / exact:abs():max():item() end
+
+t.test('products of float32 are TF32 where that is let, gradients too, and others never', function()
+  if not by_cublas then return end
+  mt.manual_seed(1)
+  for precision, tf32 in pairs {highest = false, high = true, medium = true} do
+    mt.set_float32_matmul_precision(precision)
+    t.eq(mt.get_float32_matmul_precision(), precision)
+    for _, dtype in ipairs {'float32', 'float64'} do
+      local function check(x, y)
+        x, y = x:to(dtype), y:to(dtype)
+        local exact = x:double():matmul(y:double())
+        local function check_one(got, of)
+          local most = apart(got, of)
+          local is_exact = not (tf32 and dtype == 'float32')
+          t.eq({precision, dtype, most < 3e-3, most < 3e-5}, {precision, dtype, true, is_exact})
+        end
+        local a, b = x:to('cuda'):requires_grad_(), y:to('cuda'):requires_grad_()
+        local c = a:matmul(b)
+        local da, db = unpack(mt.grad(c, {a, b}, {grad_outputs = c:detach()}))
+        check_one(c:detach(), exact)
+        check_one(da, exact:matmul(y:double():transpose(-2, -1)))
+        check_one(db, x:double():transpose(-2, -1):matmul(exact))
+        t.near(apart(x:matmul(y), exact), 0, 1e-5) -- on the CPU
+      end
+      check(mt.randn(128, 256), mt.randn(256, 192))
+      check(mt.randn(3, 128, 256), mt.randn(3, 256, 192))
+    end
+  end
+  mt.set_float32_matmul_precision 'highest'
+  t.raises(function() mt.set_float32_matmul_precision 'low' end, "'highest', 'high' or 'medium'")
+end)
+
+t.test('a compiled step is recorded anew for another precision, a graph is not replayed', function()
+  if not by_cublas then return end
+  local x = mt.randn({128, 128}, {device = 'cuda'})
+  local function product(v) return v:matmul(v) end
+  local step, graph = mt.compile(product), mt.cuda.graph(function() return product(x) end)
+  local exact = product(x):clone()
+  for _ = 1, 3 do
+    mt.set_float32_matmul_precision 'highest'
+    for _ = 1, 4 do t.eq(mt.equal(step(x), exact), true) end
+    t.eq(mt.equal(graph(), exact), true)
+    mt.set_float32_matmul_precision 'high'
+    local rounded = product(x)
+    t.eq(mt.equal(rounded, exact), false)
+    for _ = 1, 4 do t.eq(mt.equal(step(x), rounded), true) end
+    t.raises(graph, "recorded with mt.set_float32_matmul_precision%('highest'%), which is 'high' now")
+  end
+  mt.set_float32_matmul_precision 'highest'
+end)
+
+if not plugin:find 'emulated' then return t.finish() end
 
 local product = [[
 local x = mt.range(1, 6):float():reshape(2, 3):to('cuda')

@@ -4,7 +4,7 @@ local t = require 'testing'
 t.needs_cuda()
 
 local plugin, wish = os.getenv 'MTORCH_CUDA_PLUGIN' or '', os.getenv 'MTORCH_CUDNN' or ''
-local asked = wish ~= '' and wish ~= '0'
+local emulated = plugin:find 'emulated' ~= nil
 
 --- What convolutions run on.
 local function words() return mt.cuda.memory_stats().convolutions end
@@ -36,18 +36,20 @@ local function conv(options, bias)
   end
 end
 
-if not asked then
-  t.test('where it is not asked for, nothing is opened', function()
-    local _ = mt.conv2d(mt.ones({1, 4, 8, 8}, {device = 'cuda'}), mt.ones({4, 4, 3, 3}, {device = 'cuda'}))
-    t.eq(words():find '^not asked for' ~= nil, true)
+if wish == '' then
+  t.test('a small convolution opens nothing, a graph of one neither', function()
+    local x, w = mt.ones({1, 4, 8, 8}, {device = 'cuda'}), mt.ones({4, 4, 3, 3}, {device = 'cuda'})
+    local _ = mt.conv2d(x, w):sum():item()
+    mt.cuda.graph(function() return mt.conv2d(x, w) end)()
+    t.eq(words(), emulated and words() or 'cuDNN: not asked for yet')
     local maps = io.open '/proc/self/maps'
     t.eq(maps and maps:read '*a':find 'libcudnn', nil)
     if maps then maps:close() end
   end)
 end
 
-if not plugin:find 'emulated' then
-  if asked then
+if not emulated then
+  if wish ~= '0' then
     t.test('cuDNN does convolutions, as the CPU does them and with the same bits each time', function()
       mt.manual_seed(1)
       for dtype, tolerance in pairs(tolerances) do
@@ -56,10 +58,19 @@ if not plugin:find 'emulated' then
             (mt.randn(32, 64 / (options.groups or 1), 3, 3) / 24):to(dtype))
         end
       end
+      -- Large enough to be done by cuDNN where MTORCH_CUDNN says nothing: 2^28 multiply-adds.
+      compare(conv {padding = 1}, 3e-5, mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24)
+      local x, w = mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24
+      local exact = conv {padding = 1}(x:to 'cuda', w:to 'cuda')
+      mt.set_float32_matmul_precision 'high'
+      compare(conv {padding = 1}, 3e-3, x, w)
+      t.eq(mt.equal(conv {padding = 1}(x:to 'cuda', w:to 'cuda'), exact), false)
+      mt.set_float32_matmul_precision 'highest'
+      t.eq(mt.equal(conv {padding = 1}(x:to 'cuda', w:to 'cuda'), exact), true)
       t.eq(words():match '^cuDNN 9%.%d+%.%d+, .*, %d+ convolutions$' ~= nil, true)
     end)
   else
-    print('skipped: the convolutions; MTORCH_CUDNN=1 runs them')
+    print('skipped: the convolutions; MTORCH_CUDNN is 0')
   end
   return t.finish()
 end
@@ -79,7 +90,7 @@ end)
 
 t.test('a loss is told once, convolutions go on, and later ones ask again', function()
   local lost = 'no cuDNN %(.* does not start %(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED%)%): ' ..
-    'convolutions on the GPU are done without, as if MTORCH_CUDNN were not set; install cuDNN 9, or name ' ..
+    'convolutions on the GPU are done without, as with MTORCH_CUDNN=0; install cuDNN 9, or name ' ..
     'libcudnn.so.9 in MTORCH_CUDNN\n'
   local text = t.run('MTORCH_EMULATED_CUDNN=2 MTORCH_CUDNN=' .. plugin, sum)
   t.eq(text:find('^mtorch: ' .. lost .. answer .. 'cuDNN 9.*, 1 convolutions\n$') ~= nil, true)
@@ -91,12 +102,34 @@ t.test('a library that is none, or none at all, is told', function()
   local cure = ': convolutions on the GPU are done without, .*MTORCH_CUDNN\n' .. answer
   t.eq(t.run('MTORCH_CUDNN=/nowhere.so', sum):find('^mtorch: no cuDNN %(/nowhere.so: .*%)' .. cure) ~= nil, true)
   t.eq(t.run('MTORCH_CUDNN=libm.so.6', sum):find('^mtorch: no cuDNN %(libm.so.6 is no cuDNN 9%)' .. cure) ~= nil, true)
-  -- The emulation does not search.
-  t.eq(t.run('MTORCH_CUDNN=1', sum):find('^mtorch: no cuDNN %(it was not found%)' .. cure) ~= nil, true)
-  local off = answer .. 'not asked for %(MTORCH_CUDNN=1%), and libcudnn.so.9 was not found\n'
-  for _, no in ipairs {'MTORCH_CUDNN=0', 'MTORCH_CUDNN=', 'env -u MTORCH_CUDNN'} do
-    t.eq(t.run(no, sum):find('^' .. off .. '$') ~= nil, true)
+  -- The emulation searches a name of its own.
+  t.eq(t.run('MTORCH_CUDNN=1', sum):find('^mtorch: no cuDNN %(libcudnn_emulated.so.9: .*%)' .. cure) ~= nil, true)
+end)
+
+t.test('by default large convolutions are its own where it is found, and none is missed where it is not', function()
+  local sums = sum .. [[
+local y = mt.conv2d(x:expand(8, 2, 4, 4), mt.ones({8, 2, 3, 3}, {device = 'cuda'})) -- 4608 multiply-adds
+print(y:sum():item(), mt.cuda.memory_stats().convolutions)
+local plain = mt.conv2d(x:expand(64, 2, 4, 4), mt.ones({8, 2, 1, 1}, {device = 'cuda'})) -- a product
+print(plain:sum():item(), mt.cuda.memory_stats().convolutions)
+]]
+  local small, large, plain = 'cuDNN: not asked for yet\n', '76032\t', '270336\t'
+  for _, no in ipairs {'MTORCH_CUDNN=', 'env -u MTORCH_CUDNN'} do
+    local none = 'no cuDNN %(.*%): convolutions on the GPU are done without, .*'
+    t.eq(t.run(no, sums):find('^' .. answer .. small .. large .. none .. '\n' .. plain .. none .. '\n$') ~= nil, true)
   end
+  local off = 'off (MTORCH_CUDNN=0)\n'
+  local folder = os.tmpname() .. '.d'
+  t.eq(os.execute(('mkdir "%s" && ln -s "%s" "%s/libcudnn_emulated.so.9"'):format(folder, plugin, folder)), 0)
+  local there = ('LD_LIBRARY_PATH="%s" MTORCH_CUBLAS="%s" MTORCH_CUDNN='):format(folder, plugin)
+  t.eq(t.run(there .. 0, sums), answer .. off .. large .. off .. plain .. off)
+  local one = ('cuDNN 9.19.0, %s/libcudnn_emulated.so.9, 1 convolutions\n'):format(folder)
+  t.eq(t.run(there, sums), answer .. small .. large .. one .. plain .. one)
+  t.eq(t.run(there .. 1, sums), answer .. one:gsub('1 conv', '2 conv') .. large .. one:gsub('1 conv', '3 conv') ..
+    plain .. one:gsub('1 conv', '3 conv'))
+  local said = t.run(there, "io.write(io.popen(arg[-1] .. ' doctor'):read '*a')"):match 'cudnn +ok +([^\n]*)'
+  t.eq(said, (one:gsub('1 conv.*', 'for large convolutions (MTORCH_CUDNN=1: all, 0: none)')))
+  os.execute(('rm -r "%s"'):format(folder))
 end)
 
 t.test('convolutions that fail are told once, and done without', function()
@@ -105,8 +138,8 @@ local ffi = require 'ffi'
 ffi.cdef 'int64_t emulated_cudnn_calls(int which);'
 print(tonumber(ffi.load(os.getenv 'MTORCH_CUDNN').emulated_cudnn_calls(0)))]])
   t.eq(text, 'mtorch: a convolution of cuDNN failed (CUDNN_STATUS_EXECUTION_FAILED): 1 images, 2 channels of ' ..
-    '4 x 4, kernel 3 x 3, 3 channels out; it and others that fail are done without from here on; without ' ..
-    'MTORCH_CUDNN all are\n' .. answer .. 'cuDNN 9.19.0, ' .. plugin .. '\n1\n') -- that shape is not tried again
+    '4 x 4, kernel 3 x 3, 3 channels out; it and others that fail are done without from here on; with ' ..
+    'MTORCH_CUDNN=0 all are\n' .. answer .. 'cuDNN 9.19.0, ' .. plugin .. '\n1\n') -- that shape is not tried again
 end)
 
 t.test('no algorithm is taken that does not repeat its bits, or needs too large a workspace', function()
@@ -144,6 +177,41 @@ t.test('values and gradients of every order, of each dtype, with groups, strides
         t.eq({dtype, i, n[1], n[2], n[3]}, {dtype, i, 6, 4, 4})
       end
     end
+  end
+end)
+
+t.test('float32 by TF32 where that is let', function()
+  local x, w = mt.randn(2, 4, 7, 8), mt.randn(6, 4, 3, 3) / 4
+  local tf32 = t.counting(plugin, 'emulated_cudnn_calls', 6)
+  for precision, n in pairs {highest = 0, high = 14, medium = 14} do
+    mt.set_float32_matmul_precision(precision)
+    t.eq({precision, tf32(function() compare(conv {}, n > 0 and 3e-3 or 3e-5, x, w) end)[6]}, {precision, n})
+    t.eq(tf32(function() compare(conv {}, 1e-11, x:double(), w:double()) end)[6], 0)
+  end
+  mt.set_float32_matmul_precision 'highest'
+end)
+
+t.test('16-bit floats with channels side by side, where there are enough of them', function()
+  local nhwc = t.counting(plugin, 'emulated_cudnn_calls', 7)
+  for _, dtype in ipairs {'float16', 'bfloat16', 'float32'} do
+    for _, case in ipairs { -- images, the weight, groups, whether they are even for each group
+      {{2, 4, 7, 8}, {6, 4, 3, 3}, 1, true}, {{2, 4, 7, 8}, {6, 2, 3, 2}, 2, false},
+      {{3, 8, 9, 5}, {4, 4, 3, 3}, 2, true}, {{2, 3, 7, 8}, {6, 3, 3, 3}, 1, false},
+    } do
+      local x, w = mt.randn(case[1]):to(dtype), (mt.randn(case[2]) / 4):to(dtype)
+      local f = conv({groups = case[3], padding = 1}, mt.randn(case[2][1]))
+      local n = nhwc(function() compare(f, tolerances[dtype], x, w) end)[7]
+      t.eq({dtype, case[3], n}, {dtype, case[3], dtype ~= 'float32' and case[4] and 14 or 0})
+    end
+  end
+  local half = sum:gsub(':float%(%)', ':bfloat16()'):gsub("{3, 2, 3, 3}, {", "{4, 2, 3, 3}, {dtype = 'bfloat16', ")
+  local counted = half .. [[
+local ffi = require 'ffi'
+ffi.cdef 'int64_t emulated_cudnn_calls(int which);'
+print(tonumber(ffi.load(os.getenv 'MTORCH_CUDNN').emulated_cudnn_calls(6)))]]
+  for mode, n in pairs {nchw = 0, all = 2} do
+    local text = t.run(('MTORCH_EMULATED_CUDNN=%s MTORCH_CUDNN=%s'):format(mode, plugin), counted)
+    t.eq(text, ('4736\t4736\ncuDNN 9.19.0, %s, 2 convolutions\n%d\n'):format(plugin, n))
   end
 end)
 

@@ -179,7 +179,9 @@ local function record(self, entry, arguments)
   local list, which, same_as, plain = sort_results(out, given, captures)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not do: ' .. wrote end
-  if parts.step_mode() ~= mode then why = why or 'it leaves another gradient mode, default dtype or device behind' end
+  if parts.step_mode() ~= mode then
+    why = why or 'it leaves another gradient mode, default dtype, device or precision behind'
+  end
   if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
   if not step then take_back(inputs, tensors) end
   local now = parts.step_on_arguments(list, inputs, tensors)

@@ -1,5 +1,6 @@
 -- init.lua -- mt.cuda's events and graphs: a step recorded once on a GPU and replayed
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local parts = core.cuda()
 
 local cuda = {get_device_properties = parts.get_device_properties, memory_stats = parts.memory_stats,
@@ -50,6 +51,11 @@ local pack = core.pack
 --- optimizers' steps count, and take the options of now.
 function Graph:replay()
   if not self.handle then core.fail('replay: this graph was released') end
+  local precision = mt.get_float32_matmul_precision()
+  if precision ~= self.precision then
+    core.fail("replay: this graph was recorded with mt.set_float32_matmul_precision('%s'), which is '%s' now; " ..
+      'record it again, or set it back', self.precision, precision)
+  end
   for optimizer in pairs(self.optimizers) do core.optimizer_options(optimizer.handle, optimizer.param_groups) end
   parts.graph_replay(self.handle)
   self.replays = self.replays + 1
@@ -73,7 +79,7 @@ function cuda.graph(fn, warmup, device)
   local optimizers = {}
   local handle = parts.graph_record(device)
   core.stepped = optimizers
-  local results = pack(pcall(fn))
+  local precision, results = mt.get_float32_matmul_precision(), pack(pcall(fn))
   core.stepped = false
   local finished, why = pcall(parts.graph_finish, handle, results[1])
   if not results[1] or not finished then
@@ -82,7 +88,7 @@ function cuda.graph(fn, warmup, device)
     collectgarbage()
     error(results[1] and why or results[2], 0)
   end
-  return setmetatable({handle = handle, optimizers = optimizers, replays = 0, fn = fn,
+  return setmetatable({handle = handle, optimizers = optimizers, replays = 0, fn = fn, precision = precision,
     results = {n = results.n - 1, unpack(results, 2, results.n)}}, Graph)
 end
 
