@@ -26,7 +26,7 @@ struct Move {
 
 #define MT_ENUMERATOR(result, verb, Argument) verb,
 enum class Verb : uint8_t {
-  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) map_numbers,
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) MT_GPU_VERBS(MT_ENUMERATOR) map_numbers,
   fill,
   upload,
   download

@@ -146,9 +146,14 @@ bool run_on_gpu(const Run& r, const Device& d) {
 
 template <int T> void put(Device& table) {
 #define MT_RECORD(result, verb, Argument) \
-  table.verb = Recorded<decltype(&Device::verb)>::call<T, &Device::verb, Verb::verb>;
+  if (table.verb)                         \
+    table.verb = Recorded<decltype(&Device::verb)>::call<T, &Device::verb, Verb::verb>;
   MT_VERBS(MT_RECORD)
-  if constexpr (T == 0) { MT_CPU_VERBS(MT_RECORD) }
+  if constexpr (T == 0) {
+    MT_CPU_VERBS(MT_RECORD)
+  } else {
+    MT_GPU_VERBS(MT_RECORD)
+  }
 #undef MT_RECORD
 }
 bool stands(const Table& t) {

@@ -68,12 +68,13 @@ enum class Verb : int {
   sync,
   upload,
   download,
-  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR)
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) MT_GPU_VERBS(MT_ENUMERATOR)
 };
 #undef MT_ENUMERATOR
 #define MT_NAME(result, verb, Argument) #verb,
-constexpr const char* kNames[] = {"alloc",  "free",     "sync",
-                                  "upload", "download", MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)};
+constexpr const char* kNames[] = {
+    "alloc",  "free",     "sync",
+    "upload", "download", MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME) MT_GPU_VERBS(MT_NAME)};
 #undef MT_NAME
 
 constexpr uint64_t key_of(int device, Verb verb, const What& w) {
@@ -132,9 +133,14 @@ bool tell_program(const Run& r, const Device& device) {
 }
 
 template <int D> void take_time(Device& table) {
-#define MT_TIME(result, verb, Argument) table.verb = Timed<&Device::verb, Verb::verb>::call<D>;
+#define MT_TIME(result, verb, Argument) \
+  if (table.verb) table.verb = Timed<&Device::verb, Verb::verb>::call<D>;
   MT_VERBS(MT_TIME)
-  if constexpr (D == 0) { MT_CPU_VERBS(MT_TIME) }
+  if constexpr (D == 0) {
+    MT_CPU_VERBS(MT_TIME)
+  } else {
+    MT_GPU_VERBS(MT_TIME)
+  }
 #undef MT_TIME
   // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
   if (D > 0 || watched()) {
