@@ -5,7 +5,8 @@
 // one of the inputs (in place).
 //
 // Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
-// that sets, reduce of a CPU, matmul, conv and flash_attention of a GPU. For all others the engine converts (engine/core/upcast.h).
+// that sets, reduce of a CPU, matmul, conv and flash_attention of a GPU. For all others the engine
+// converts (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"

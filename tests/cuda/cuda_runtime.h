@@ -191,7 +191,8 @@ template <class T> MT_ATOMIC T atomicCAS(T* at, T expected, T v) {
 //   MTORCH_EMULATED_FAULT=5:700        the 5th launch fails with error 700; those from 700 on, and
 //                                      214 and 220, are seen by the next call that waits, and stay
 //   MTORCH_EMULATED_MEMORY=1048576     as many bytes there are
-//   MTORCH_EMULATED_GPU=nopools,pageable   it has no memory pools; it reads the host's pageable memory
+//   MTORCH_EMULATED_GPU=nopools,pageable,turing   it has no memory pools; it reads the host's pageable memory;
+//                                      its compute capability is 7.5, not 9.0
 //   MTORCH_EMULATED_RUNTIME=12080      the version of CUDA that the plug-in was built with
 //   MTORCH_EMULATED_COUNT=35:12000     cudaGetDeviceCount answers 35, the driver is CUDA 12.0
 
