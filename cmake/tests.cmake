@@ -58,7 +58,7 @@ foreach(script ${lua_tests})
     set_tests_properties(${name} PROPERTIES
       ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
   endif()
-  if(name MATCHES "^lua.cuda_(half|operations|scan|softmax|sort)$")
+  if(name MATCHES "^lua.cuda_(attention|half|operations|scan|softmax|sort)$")
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MTORCH_EMULATION=races,shuffle)
   endif()
   if(name MATCHES "^lua.cuda_(index|softmax)$")  # wrong positions are told at their line

@@ -5,7 +5,8 @@
 // one of the inputs (in place).
 //
 // Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
-// that sets, reduce of a CPU, matmul and conv of a GPU. For all others the engine converts (engine/core/upcast.h).
+// that sets, reduce of a CPU, matmul, conv and flash_attention of a GPU. For all others the engine
+// converts (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"
@@ -106,6 +107,29 @@ struct Softmax {
   const void *in, *grad;
   int64_t outer, n, inner;
 };
+
+/// A [batch x heads x rows x features] side of attention: features lie side by side, every row begins at
+/// 16 bytes.
+struct AttentionSide {
+  void* data;
+  int64_t batch, head, row;  // strides
+};
+/// out = softmax(scale q k^T) v of 16-bit floats for each head of each batch, scale > 0, and the way
+/// back: of `grad`, the gradient of out, to those of q, k and v. `causal`: query i sees the keys 0 .. i.
+/// Heads of q in a row share one of k and v. `log_sums` and `delta` are [batch x heads x
+/// attention_rows(queries)]: the first is made forwards (base 2, of scaled scores) and read backwards,
+/// the second is room for the way back. Features are multiples of 8, at most kAttentionFeatures.
+struct FlashAttention {
+  Dtype dtype;
+  bool causal, backward;
+  float scale;
+  int64_t batch;
+  int heads, shared_heads, queries, keys, features, value_features;  // shared_heads: of k and v
+  AttentionSide q, k, v, out, grad, q_grad, k_grad, v_grad;
+  float *log_sums, *delta;
+};
+constexpr int kAttentionFeatures = 128;
+MT_HD constexpr int64_t attention_rows(int64_t queries) { return (queries + 127) / 128 * 128; }
 
 /// x seen as contiguous [outer, batch, groups, channels_per_group, spatial], with a mean and a biased
 /// variance for each row [batch, groups]: out = (x - mean) * rate * weight + bias, where weight and
@@ -302,6 +326,8 @@ struct Grid;
   V(void, run, Run)                           \
   V(void, weighted_gather, WeightedGather)    \
   V(void, launch_grid, Grid)
+/// Verbs of a GPU alone: null on the CPU, and on a GPU that has no units for it.
+#define MT_GPU_VERBS(V) V(void, flash_attention, FlashAttention)
 // clang-format on
 
 /// What a backend fills in: the functions behind those of Device.
@@ -316,13 +342,14 @@ struct Verbs {
 #define MT_FIELD(result, verb, Argument) result (*verb)(const Argument&);
   MT_VERBS(MT_FIELD)
   MT_CPU_VERBS(MT_FIELD)
+  MT_GPU_VERBS(MT_FIELD)
 #undef MT_FIELD
 };
 
 #define MT_ENUMERATOR(result, verb, Argument) verb,
 /// A function of Device, or of Gpu (the last three): interceptors are told which is called.
 enum class Verb : uint8_t {
-  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) alloc,
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) MT_GPU_VERBS(MT_ENUMERATOR) alloc,
   free,
   sync,
   upload,
@@ -371,6 +398,7 @@ struct Device {
   }
   MT_VERBS(MT_CALL)
   MT_CPU_VERBS(MT_CALL)
+  MT_GPU_VERBS(MT_CALL)
 #undef MT_CALL
   void* alloc(size_t bytes) const {
     if (!intercepted()) [[likely]]

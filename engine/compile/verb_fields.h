@@ -37,6 +37,11 @@ void fields(Normalize& c, auto& f) {
   f.pointer(c.mean, !reads), f.pointer(c.variance, !reads), f.pointer(c.rate, !c.grad);
   f.out(c.out, c.weight_grad, c.bias_grad);
 }
+void fields(FlashAttention& a, auto& f) {
+  f.in(a.q.data, a.k.data, a.v.data, a.grad.data),
+      f.out(a.q_grad.data, a.k_grad.data, a.v_grad.data, a.delta);
+  f.pointer(a.out.data, !a.backward), f.pointer(a.log_sums, !a.backward);
+}
 void fields(Cell& c, auto& f) {
   f.pointer(c.gates, !c.backward), f.in(c.state, c.h_before, c.c_before);
   f.pointer(c.h, !c.backward), f.pointer(c.c, !c.backward), f.in(c.h_grad, c.c_grad);

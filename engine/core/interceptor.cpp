@@ -50,6 +50,7 @@ bool call_verb(const Device& d, Verb verb, const void* argument) {
 #define MT_CASE(result, verb, Argument) \
   case Verb::verb: return call(v.verb, *static_cast<const Argument*>(argument));
       MT_VERBS(MT_CASE)
+      MT_GPU_VERBS(MT_CASE)
     case Verb::weighted_gather:
       return call(v.weighted_gather, *static_cast<const WeightedGather*>(argument));
     case Verb::launch_grid: return call(v.launch_grid, *static_cast<const Grid*>(argument));

@@ -62,6 +62,7 @@ template <class F> decltype(auto) with_argument(Verb verb, const void* argument,
   case Verb::verb: return f(*static_cast<const Argument*>(argument));
     MT_VERBS(MT_CASE)
     MT_CPU_VERBS(MT_CASE)
+    MT_GPU_VERBS(MT_CASE)
 #undef MT_CASE
     case Verb::alloc:
     case Verb::free: return f(*static_cast<const Allocation*>(argument));

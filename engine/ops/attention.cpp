@@ -7,6 +7,7 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/async_errors.h"
+#include "engine/ops/flash_attention.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
 
@@ -238,6 +239,44 @@ Tensor for_heads(const Tensor& q, const Tensor& x) {
   return heads == given ? x : repeat_interleave(x, heads / given, -3);
 }
 
+/// By the device's own verb, in four dimensions, with heads that may be shared; else undefined.
+Tensor by_flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
+  const FlashInputs in{q, k, v, scale, causal};
+  if (!takes_flash_attention(in)) return {};
+  TensorList made;
+  {
+    NoGrad off;
+    made = flash_attention(in);
+  }
+  if (!wants_grad(q, k, v)) return made[0];
+  const auto way_back = [causal, scale](const TensorList& g) -> TensorList {
+    const TensorList saved = saved_tensors();
+    const FlashInputs of{saved[0], saved[1], saved[2], scale, causal};
+    if (!grad_enabled()) return flash_attention_backward(of, saved[3], saved[4], g[0]);
+    return recorded_gradients(
+        [&](const TensorList& x) {
+          const Attention whole{
+              x[0], for_heads(x[0], x[1]), for_heads(x[0], x[2]), {}, scale, 0, causal, 0, 0};
+          return TensorList{composed(whole)};
+        },
+        {of.q, of.k, of.v}, g);
+  };
+  return record_function(kAttention, {q, k, v}, {made[0]}, {false}, {q, k, v, made[0], made[1]},
+                         way_back)[0];
+}
+/// The same for any number of leading sizes that are equal.
+Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale, bool shared) {
+  if (!q.device().verbs.flash_attention || q.dim() > 4 || q.dim() < 2) return {};
+  const int dims = q.dim();
+  if (k.dim() != dims || v.dim() != dims ||
+      (dims > 2 ? !shared && k.size(-3) != q.size(-3) : shared))
+    return {};
+  for (int d = dims; d < 4; ++d) q = unsqueeze(q, 0), k = unsqueeze(k, 0), v = unsqueeze(v, 0);
+  Tensor out = by_flash(q, k, v, causal, scale ? *scale : 1 / std::sqrt(double(q.size(-1))));
+  for (int d = dims; d < 4 && out.defined(); ++d) out = squeeze(out, 0);
+  return out;
+}
+
 /// x with these sizes before its last two, as [batch x heads x ..].
 Tensor in_four(const Tensor& x, const Shape& lead) {
   const int last = std::max(lead.size() - 1, 0);
@@ -288,6 +327,10 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& mask, double dropout_p, bool causal,
                                     std::optional<double> scale, bool gqa) {
+  if (!mask.defined() && dropout_p == 0) {
+    const Tensor out = flash(q, k, v, causal, scale, gqa);
+    if (out.defined()) return out;
+  }
   if (gqa)
     return scaled_dot_product_attention(q, for_heads(q, k), for_heads(q, v), mask, dropout_p,
                                         causal, scale);

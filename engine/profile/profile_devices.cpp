@@ -59,7 +59,8 @@ What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 // ---- verbs that take their time -------------------------------------------------------------------
 
 #define MT_NAME(result, verb, Argument) #verb,
-constexpr const char* kNames[] = {MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME) "alloc",
+constexpr const char* kNames[] = {MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)
+                                      MT_GPU_VERBS(MT_NAME) "alloc",
                                   "free",
                                   "sync",
                                   "upload",

@@ -66,6 +66,8 @@ Shape extent_of(const auto& a) {
     shape = {a.mask.n};
   } else if constexpr (requires { a.rows, a.values; }) {
     shape = {a.rows, a.values};
+  } else if constexpr (requires { a.shared_heads; }) {
+    shape = {a.batch, a.heads, a.queries, a.keys, a.features};
   } else if constexpr (requires { a.n; }) {
     shape = {a.n};
   }

@@ -103,6 +103,9 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
   const Timed timed(name);
 #ifdef __CUDACC__
   (void)together;
+  if (shared > 48 << 10)  // more must be asked for
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)),
+          name);
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);
 #else
   emulation::start(

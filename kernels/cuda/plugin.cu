@@ -188,7 +188,7 @@ template <int I> GpuProperties properties() {
 }
 /// Of struct Gpu what a function of the same name does.
 // clang-format off
-#define MT_GPU_VERBS(V) \
+#define MT_GPU_FUNCTIONS(V) \
   V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
   V(event_drop) V(event_record) V(event_wait) V(event_done) V(event_ms) V(capture) V(captured) \
   V(graph_numbers) V(write_numbers) V(replay) V(drop_graph)
@@ -213,15 +213,17 @@ template <int I> Gpu table() {
   d.products = Of<I, cublas_words>::call;
   d.convolutions = Of<I, cudnn_words>::call;
 #define MT_FILL(name) d.name = On<I, name>::call;
-  MT_GPU_VERBS(MT_FILL)
+  MT_GPU_FUNCTIONS(MT_FILL)
 #undef MT_FILL
 #define MT_FILL(result, verb, Argument) d.verbs.verb = On<I, mt::verb>::call;
   MT_VERBS(MT_FILL)
+  MT_GPU_VERBS(MT_FILL)
 #undef MT_FILL
   return d;
 }
 template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>) {
-  static const Gpu all[] = {table<I>()...};
+  static Gpu all[] = {table<I>()...};
+  if (!gpus[index].has_mma) all[index].verbs.flash_attention = nullptr;
   return &all[index];
 }
 template <int... I> Modules modules(int index, std::integer_sequence<int, I...>) {
@@ -285,7 +287,7 @@ bool open(int index, char* why, size_t room) {
   (void)watched;
   current = index;
   g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
-  g.processors = p.multiProcessorCount;
+  g.processors = p.multiProcessorCount, g.has_mma = p.major >= 8;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
   g.open = true;

@@ -26,6 +26,7 @@ struct State {
   cudaMemPool_t pool = nullptr;
   bool has_pools = true;        // else memory comes from cudaMalloc, which waits
   bool reads_pageable = false;  // the GPU reads the host's memory itself, and later
+  bool has_mma = false;         // its tensor cores take what kernels/cuda/mma.h gives them
   int processors = 1;
   char name[16], model[256];
 

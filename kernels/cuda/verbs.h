@@ -8,6 +8,9 @@ inline namespace MT_ISA {
 
 void map_numbers(const Map&, unsigned numbers);
 void fill(const Copy&);
+#define MT_DECLARE(result, verb, Argument) result verb(const Argument&);
+MT_GPU_VERBS(MT_DECLARE)
+#undef MT_DECLARE
 
 }  // namespace MT_ISA
 }  // namespace mt

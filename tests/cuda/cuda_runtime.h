@@ -56,6 +56,15 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
 int lane();
 /// The lanes of the mask whose `predicate` holds.
 unsigned vote(unsigned mask, bool predicate);
+/// What each lane of the warp gives, of at most 32 bytes; it stays until the lane's next call but one.
+struct Given {
+  alignas(16) unsigned char bytes[32];
+};
+const Given* gather(const void* value, size_t bytes);
+/// cp.async of 16 bytes, of zeros where `from` is null: they come when the thread waits. Until then
+/// others may not touch `to`, where there is rubbish.
+void copy_later(void* to, const void* from);
+void copies_done();
 /// A meeting that orders the memory accesses of the mask's lanes; the others need not.
 void meet_in_order(unsigned mask);
 
@@ -95,6 +104,40 @@ inline float rounded_to_tf32(float x) {
   bits = (bits + 0x1000) & ~uint32_t(0x1fff);
   std::memcpy(&x, &bits, sizeof bits);
   return x;
+}
+
+/// ldmatrix: four of 8 x 8 elements of 16 bits, whose rows begin where the lanes say.
+inline void load_matrices(uint32_t (&m)[4], const void* row, bool across) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) stop_launch("a row for ldmatrix is not aligned");
+  const Given* const rows = gather(&row, sizeof row);
+  const int l = lane();
+  for (int i = 0; i < 4; ++i) {
+    uint16_t two[2];
+    for (int k = 0; k < 2; ++k) {
+      const int of_row = across ? l % 4 * 2 + k : l / 4, column = across ? l / 4 : l % 4 * 2 + k;
+      const uint16_t* at;
+      std::memcpy(&at, rows[i * 8 + of_row].bytes, sizeof at);
+      two[k] = at[column];
+    }
+    std::memcpy(&m[i], two, sizeof two);
+  }
+}
+/// mma.sync.m16n8k16 of elements T, row by column, summed in float.
+template <class T> void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  const Given* const all = gather(mine, sizeof mine);
+  const auto element = [&](int of_lane, int word, int half) {
+    T x;
+    std::memcpy(&x, all[of_lane].bytes + word * 4 + half * 2, 2);
+    return float(x);
+  };
+  const int l = lane();
+  for (int i = 0; i < 4; ++i) {
+    const int row = l / 4 + i / 2 * 8, column = l % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k)
+      c[i] += element(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k % 2) *
+              element(column * 4 + k % 8 / 2, 4 + k / 8, k % 2);
+  }
 }
 
 }  // namespace emulation
@@ -157,7 +200,8 @@ template <class T> MT_ATOMIC T atomicCAS(T* at, T expected, T v) {
 //   MTORCH_EMULATED_FAULT=5:700        the 5th launch fails with error 700; those from 700 on, and
 //                                      214 and 220, are seen by the next call that waits, and stay
 //   MTORCH_EMULATED_MEMORY=1048576     as many bytes there are
-//   MTORCH_EMULATED_GPU=nopools,pageable   it has no memory pools; it reads the host's pageable memory
+//   MTORCH_EMULATED_GPU=nopools,pageable,turing   it has no memory pools; it reads the host's pageable memory;
+//                                      its compute capability is 7.5, not 9.0
 //   MTORCH_EMULATED_RUNTIME=12080      the version of CUDA that the plug-in was built with
 //   MTORCH_EMULATED_COUNT=35:12000     cudaGetDeviceCount answers 35, the driver is CUDA 12.0
 

@@ -168,6 +168,7 @@ void Memory::report_touches() {
 
 struct Warp {
   alignas(16) unsigned char slot[32][16];
+  Given given[2][32];
   unsigned here = 0;  // lanes that have come to the meeting
   unsigned votes = 0;
   uint64_t meetings = 0, ordered = 0;  // meetings at all; the last that orders memory accesses
@@ -183,6 +184,8 @@ struct Fiber {
   bool started = false, done = false;
   dim3 index;
   int number = 0;
+  unsigned gathered = 0;  // how often
+  std::vector<std::pair<void*, const void*>> copies;
   void* frames = nullptr;  // AddressSanitizer's
 };
 
@@ -332,7 +335,7 @@ void launch(const char* name, bool together, dim3 grid, dim3 size, size_t shared
     stop("a block has 1 to 1024 threads");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535)
     stop("a grid has 1 to 65535 blocks in y and z");
-  if (shared_size > 48 << 10) stop("a block has 48 KiB of shared memory");
+  if (shared_size > 99 << 10) stop("a block has 99 KiB of shared memory");
   blockDim = size, gridDim = grid;
   const Memory::Open open(memory());
   static Order blocks, threads;
@@ -391,6 +394,32 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
   if (mask >> from & 1)
     std::memcpy(answer, block->warps[size_t(block->current->number / 32)].slot[from], bytes);
   meet(mask, [](Warp&, unsigned) {});  // nobody gives anew before all have read
+}
+
+const Given* gather(const void* value, size_t bytes) {
+  const unsigned which = block ? block->current->gathered++ % 2 : 0;
+  meet(~0u, [&](Warp& w, unsigned) { std::memcpy(w.given[which][lane()].bytes, value, bytes); });
+  return block->warps[size_t(block->current->number / 32)].given[which];
+}
+
+void touch_if_asked(const void* at) {
+  static const bool races = asked("races");
+  if (races) touch_shared(at, 16, true);
+}
+void copy_later(void* to, const void* from) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16 != 0)
+    stop("what cp.async copies is not aligned");
+  touch_if_asked(to);
+  std::memset(to, 0xff, 16);  // NaN
+  block->current->copies.emplace_back(to, from);
+}
+void copies_done() {
+  for (const auto& [to, from] : block->current->copies) {
+    touch_if_asked(to);
+    if (from) std::memcpy(to, from, 16);
+    else std::memset(to, 0, 16);
+  }
+  block->current->copies.clear();
 }
 
 void meet_in_order(unsigned mask) {

@@ -198,11 +198,16 @@ cudaError_t cudaRuntimeGetVersion(int* v) {
   *v = text ? std::atoi(text) : 13000;
   return cudaSuccess;
 }
+/// Whether MTORCH_EMULATED_GPU has the word.
+static bool is_said(const char* word) {
+  const char* const text = std::getenv("MTORCH_EMULATED_GPU");
+  return text && std::string_view(text).find(word) != std::string_view::npos;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {"an emulation on the CPU",
         4,
-        9,
-        0,
+        is_said("turing") ? 7 : 9,
+        is_said("turing") ? 5 : 0,
         orders().memory,
         32,
         1024,
@@ -213,10 +218,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   return answer();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  const char* const text = std::getenv("MTORCH_EMULATED_GPU");
-  const std::string_view all = text ? text : "";
-  *value = which == cudaDevAttrMemoryPoolsSupported ? all.find("nopools") == all.npos
-                                                    : all.find("pageable") != all.npos;
+  *value = which == cudaDevAttrMemoryPoolsSupported ? !is_said("nopools") : is_said("pageable");
   return answer();
 }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {

@@ -1,0 +1,81 @@
+// flash_attention.cpp -- attention of 16-bit floats by a GPU's own verb, without a mask or dropout
+#include "engine/ops/flash_attention.h"
+
+#include <climits>
+
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// x, or a copy whose features lie side by side and whose rows begin at 16 bytes.
+Tensor in_rows(const Tensor& x) {
+  bool good = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && x.stride(3) == 1;
+  for (int d = 0; d < 3; ++d) good = good && (x.size(d) == 1 || x.stride(d) % 8 == 0);
+  return good ? x : clone(x);
+}
+FlashInputs in_rows(const FlashInputs& in) {
+  return {in_rows(in.q), in_rows(in.k), in_rows(in.v), in.scale, in.causal};
+}
+
+/// Uninitialised, with heads inside where they are in x.
+Tensor laid_out_as(const Tensor& x, int64_t features) {
+  const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
+  if (x.stride(1) >= x.stride(2)) return empty({b, h, n, features}, x);
+  return transpose(empty({b, n, h, features}, x), 1, 2);
+}
+
+AttentionSide side(const Tensor& x) { return {x.data(), x.stride(0), x.stride(1), x.stride(2)}; }
+
+FlashAttention call(const FlashInputs& in, const Tensor& out, const Tensor& log_sums) {
+  FlashAttention a{};
+  a.dtype = in.q.dtype(), a.causal = in.causal, a.scale = float(in.scale);
+  a.batch = in.q.size(0), a.heads = int(in.q.size(1)), a.shared_heads = int(in.k.size(1));
+  a.queries = int(in.q.size(2)), a.keys = int(in.k.size(2));
+  a.features = int(in.q.size(3)), a.value_features = int(in.v.size(3));
+  a.q = side(in.q), a.k = side(in.k), a.v = side(in.v), a.out = side(out);
+  a.log_sums = log_sums.data_as<float>();
+  return a;
+}
+Tensor sums_for(const Tensor& q) {
+  return empty({q.size(0), q.size(1), attention_rows(q.size(2))}, Dtype::f32, q.device());
+}
+
+}  // namespace
+
+bool takes_flash_attention(const FlashInputs& in) {
+  const Tensor &q = in.q, &k = in.k, &v = in.v;
+  if (!q.device().verbs.flash_attention || !is_half(q.dtype()) ||
+      !(in.scale > 1e-30 && in.scale < 1e30))
+    return false;
+  for (const Tensor* x : {&q, &k, &v}) {
+    if (x->dim() != 4 || x->dtype() != q.dtype() || &x->device() != &q.device()) return false;
+    if (x->numel() == 0 || x->size(0) != q.size(0) || x->size(3) % 8 != 0) return false;
+    if (x->size(3) > kAttentionFeatures || x->size(2) > INT_MAX / 2) return false;
+  }
+  const int64_t blocks = q.size(0) * q.size(1) * ((std::max(q.size(2), k.size(2)) + 63) / 64);
+  return k.size(1) == v.size(1) && q.size(1) % k.size(1) == 0 && k.size(2) == v.size(2) &&
+         q.size(3) == k.size(3) && blocks < INT_MAX;
+}
+
+TensorList flash_attention(const FlashInputs& given) {
+  const FlashInputs in = in_rows(given);
+  const Tensor out = laid_out_as(in.q, in.v.size(3)), log_sums = sums_for(in.q);
+  in.q.device().flash_attention(call(in, out, log_sums));
+  return {out, log_sums};
+}
+
+TensorList flash_attention_backward(const FlashInputs& given, const Tensor& out,
+                                    const Tensor& log_sums, const Tensor& slope) {
+  const FlashInputs in = in_rows(given);
+  const Tensor grad = in_rows(slope), delta = sums_for(in.q);
+  const Tensor dq = laid_out_as(in.q, in.q.size(3)), dk = laid_out_as(in.k, in.k.size(3)),
+               dv = laid_out_as(in.v, in.v.size(3));
+  FlashAttention a = call(in, out, log_sums);
+  a.backward = true, a.delta = delta.data_as<float>();
+  a.grad = side(grad), a.q_grad = side(dq), a.k_grad = side(dk), a.v_grad = side(dv);
+  in.q.device().flash_attention(a);
+  return {dq, dk, dv};
+}
+
+}  // namespace mt
