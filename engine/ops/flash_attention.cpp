@@ -34,7 +34,7 @@ FlashAttention call(const FlashInputs& in, const Tensor& out, const Tensor& log_
   a.queries = int(in.q.size(2)), a.keys = int(in.k.size(2));
   a.features = int(in.q.size(3)), a.value_features = int(in.v.size(3));
   a.q = side(in.q), a.k = side(in.k), a.v = side(in.v), a.out = side(out);
-  a.log_sums = log_sums.data_as<float>();
+  a.log_sums = log_sums.argument_as<float>();
   return a;
 }
 Tensor sums_for(const Tensor& q) {
@@ -72,7 +72,7 @@ TensorList flash_attention_backward(const FlashInputs& given, const Tensor& out,
   const Tensor dq = laid_out_as(in.q, in.q.size(3)), dk = laid_out_as(in.k, in.k.size(3)),
                dv = laid_out_as(in.v, in.v.size(3));
   FlashAttention a = call(in, out, log_sums);
-  a.backward = true, a.delta = delta.data_as<float>();
+  a.backward = true, a.delta = delta.argument_as<float>();
   a.grad = side(grad), a.q_grad = side(dq), a.k_grad = side(dk), a.v_grad = side(dv);
   in.q.device().flash_attention(a);
   return {dq, dk, dv};
