@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "kernels/cuda/load.h"
-#include "kernels/cuda/trial.h"
 #include "kernels/cuda/verbs.h"
 #include "kernels/math/number.h"
 
@@ -65,16 +64,6 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
 using Line = cuda::Group<uint64_t, 2>;
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
   for (const int64_t i : cuda::turns(n)) out[i] = in[i];
-}
-
-__global__ void stream_lines(Line* out, const Line* in, int64_t n) {
-  for (const int64_t i : cuda::turns(n)) {
-#ifdef __CUDACC__
-    __stcs(reinterpret_cast<uint4*>(out) + i, __ldcs(reinterpret_cast<const uint4*>(in) + i));
-#else
-    out[i] = in[i];
-#endif
-  }
 }
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -186,9 +175,8 @@ void copy(const Copy& call) {
          uintptr_t(bytes)) %
             16 ==
         0)
-      return cuda::launch_tried("copy", cuda::tried('s') ? stream_lines : copy_lines, bytes / 16,
-                                static_cast<Line*>(c.out), static_cast<const Line*>(c.in),
-                                bytes / 16);
+      return cuda::launch_each("copy", copy_lines, bytes / 16, static_cast<Line*>(c.out),
+                               static_cast<const Line*>(c.in), bytes / 16);
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
     const cuda::Timed timed("copy");

@@ -7,7 +7,6 @@
 // memory are sorted there.
 #include "kernels/cuda/block_sort.h"
 #include "kernels/cuda/radix_sort.h"
-#include "kernels/cuda/trial.h"
 #include "kernels/math/index_math.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
@@ -296,7 +295,7 @@ bool by_lines(const ScatterJob& s, const cuda::BoundsCheck& check) {
 
 template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  if (!cuda::tried('o') && start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
+  if (start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
   // In lines a value waits for the one before; the sort has its own price for each position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s, check);
   const int64_t n = s.read();

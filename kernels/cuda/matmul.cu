@@ -7,7 +7,6 @@
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/team.h"
 #include "kernels/cuda/tiles.h"
-#include "kernels/cuda/trial.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -201,7 +200,7 @@ template <class T, class Sum> void run(const Matmul& call) {
     if (work >= cuda::kCublasEntry && work * double(p.entries) >= cuda::kCublasWork && by_cublas(p))
       return;
   }
-  if (!cuda::tried('o') && by_warps(p))
+  if (by_warps(p))
     return cuda::launch_teams<cuda::Warp>("matmul", long_elements<P>, p.entries * p.m * p.n, p);
   const bool thin = p.m < 16 || p.n < 16;
   if (p.k <= 32 || (thin && p.k <= 256)) {

@@ -12,7 +12,6 @@
 #include "kernels/cuda/block_sort.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/cuda/team.h"
-#include "kernels/cuda/trial.h"
 #include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
 
@@ -408,7 +407,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   const bool few = s.first + s.keep <= kTile / 2;
   if constexpr (sizeof(K) == 4) {
-    if (!cuda::tried('o') && l.n > kShort && l.n <= cuda::kMostInTile && (l.n <= kTile || !few))
+    if (l.n > kShort && l.n <= cuda::kMostInTile && (l.n <= kTile || !few))
       return cuda::with_tile(l.n, [&](auto tile) {
         using Tile = decltype(tile);
         cuda::launch_blocks("sort", sort_lines<Tile, T>,
