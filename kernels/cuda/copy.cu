@@ -175,8 +175,8 @@ void copy(const Copy& call) {
          uintptr_t(bytes)) %
             16 ==
         0)
-      return cuda::launch_each("copy", copy_lines, bytes / 16, static_cast<Line*>(c.out),
-                               static_cast<const Line*>(c.in), bytes / 16);
+      return cuda::launch_one_turn("copy", copy_lines, bytes / 16, static_cast<Line*>(c.out),
+                                   static_cast<const Line*>(c.in), bytes / 16);
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
     const cuda::Timed timed("copy");

@@ -20,7 +20,7 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int kTile = 1024, kEach = 4;            // items that a block sorts, a thread of it
-constexpr int kShort = 128;                       // a line that the network suits best
+constexpr int kShort = 256;                       // a line that the network suits best
 constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
