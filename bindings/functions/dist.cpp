@@ -21,7 +21,7 @@ const Entry kDist[] = {
      bind<[] { return int64_t(dist::rank()); }>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
-     "number, modulo the number of GPUs.",
+     "number, modulo the number of GPUs, or what MTORCH_DEVICE_INDEX says.",
      bind<[] { return int64_t(local_rank()); }>},
     {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
     {"all_reduce_([x], op='sum')",

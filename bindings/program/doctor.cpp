@@ -9,6 +9,7 @@
 #include "bindings/core/luajit.h"
 #include "bindings/program/program.h"
 #include "engine/core/device.h"
+#include "engine/core/error.h"
 #include "engine/gpu/nvrtc.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
@@ -86,12 +87,16 @@ int doctor() {
       "normal forms and lower case are missing: apt-get install libutf8proc-dev");
   row("mpi", there("libmpi.so.40"), "libmpi.so.40 (Open MPI)",
       "mt.dist is a world of one process: apt-get install openmpi-bin");
-  const std::string trouble = cuda_unavailable_reason();
-  row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
-  if (trouble.empty()) {
-    const std::string products = gpu_of(device_named("cuda")).products(true);
+  const Gpu* gpu = nullptr;
+  std::string why = cuda_unavailable_reason();
+  try {
+    if (why.empty()) gpu = &gpu_of(device_named("cuda"));
+  } catch (const Error& e) { why = e.what(); }
+  row("cuda", gpu, gpu ? fmt::format("usable; 'cuda' is {}, {}", gpu->name, gpu->model) : why);
+  if (gpu) {
+    const std::string products = gpu->products(true);
     row("cublas", products.starts_with("cuBLAS"), products);
-    const std::string convolutions = gpu_of(device_named("cuda")).convolutions(true);
+    const std::string convolutions = gpu->convolutions(true);
     row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
   }
   const std::string compiler = nvrtc_unavailable_reason(), folder = code_cache().folder();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -107,10 +108,22 @@ int local_rank() {
   return 0;
 }
 
+/// The GPU that 'cuda' is: MTORCH_DEVICE_INDEX, or that of the local rank, modulo their number.
+int own_gpu() {
+  const char* const wish = std::getenv("MTORCH_DEVICE_INDEX");
+  if (!wish || !*wish) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
+  int index = -1;
+  const char* const end = wish + std::strlen(wish);
+  const auto [at, error] = std::from_chars(wish, end, index);
+  if (error != std::errc() || at != end || index < 0)
+    fail("device 'cuda': MTORCH_DEVICE_INDEX={} is no number of a GPU; set 0, 1, ..", wish);
+  return index;
+}
+
 const Device& device_named(std::string_view name) {
   if (name == "cpu") return cpu_device();
   bool known = name == "cuda";
-  int index = known && cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
+  int index = known ? own_gpu() : 0;
   if (name.substr(0, 5) == "cuda:") {
     const char* const end = name.data() + name.size();
     const auto [at, error] = std::from_chars(name.data() + 5, end, index);

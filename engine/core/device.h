@@ -8,8 +8,8 @@
 
 namespace mt {
 
-/// The device called 'cpu', 'cuda' or 'cuda:0'; 'cuda' is the GPU of the local rank, modulo their number. Throws Error
-/// with one sentence when it is not usable.
+/// The device called 'cpu', 'cuda' or 'cuda:0'; 'cuda' is the GPU that MTORCH_DEVICE_INDEX says, or else that of the
+/// local rank, modulo their number. Throws Error with one sentence when it is not usable.
 const Device& device_named(std::string_view name);
 /// Which of the processes that mpirun or srun started on this machine this one is, from 0.
 int local_rank();

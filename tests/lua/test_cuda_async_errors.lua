@@ -201,6 +201,9 @@ t.test("'cuda' is the GPU of the local rank, modulo their number", function()
     local text = run('OMPI_COMM_WORLD_LOCAL_RANK=' .. rank, "print(mt.ones(1):cuda().device, mt.dist.local_rank())")
     has(text, ('^cuda:%d\t%d\n$'):format(index, rank))
   end
+  has(run('MTORCH_DEVICE_INDEX=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
+  has(run('MTORCH_DEVICE_INDEX=1x', "try(function() return mt.ones(1, {device = 'cuda'}) end)"),
+    "device 'cuda': MTORCH_DEVICE_INDEX=1x is no number of a GPU; set 0, 1, ..")
   has(run('SLURM_LOCALID=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
 end)
 
