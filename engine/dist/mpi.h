@@ -21,10 +21,12 @@ struct Mpi : Library {
   Call<int, char*, int*>* error_string = find<Call<int, char*, int*>>("MPI_Error_string");
   using Request = void*;
   Call<Request*, int*, void*>* test = find<Call<Request*, int*, void*>>("MPI_Test");
-  using Reduce = Call<const void*, void*, int, Object, Object, Object, Request*>;
-  Reduce* all_reduce = find<Reduce>("MPI_Iallreduce");
-  using Broadcast = Call<void*, int, Object, int, Object, Request*>;
-  Broadcast* broadcast = find<Broadcast>("MPI_Ibcast");
+  using StartReduce = Call<const void*, void*, int, Object, Object, Object, Request*>;
+  StartReduce* start_all_reduce = find<StartReduce>("MPI_Iallreduce");
+  using Reduce = Call<const void*, void*, int, Object, Object, Object>;
+  Reduce* all_reduce = find<Reduce>("MPI_Allreduce");
+  using Broadcast = Call<void*, int, Object, int, Object>;
+  Broadcast* broadcast = find<Broadcast>("MPI_Bcast");
   using Send = Call<const void*, int, Object, int, int, Object, Request*>;
   Send* send = find<Send>("MPI_Isend");
   struct Status {

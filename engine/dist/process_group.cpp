@@ -89,12 +89,8 @@ double since(Clock::time_point start) {
 
 double most_seconds = 600;  // that a call waits for the other processes
 int64_t calls = 0;          // agreements so far: the same number in all processes
-/// Why the group cannot be used any more: a call was given up, which MPI has not done. `data` is what MPI may still
-/// write.
-struct {
-  std::string why;
-  Tensor data;
-} lost;
+std::string
+    lost;  // why the group cannot be used any more: an agreement was given up, which MPI has not done
 
 /// Processes that wait tell the others so when one of them has waited for too long.
 struct Alarm {
@@ -133,8 +129,8 @@ struct Alarm {
   }
 };
 
-/// Waits until MPI has done what was started, for at most `seconds`, and not beyond Ctrl-C.
-void wait(const char* operation, Mpi::Request request, double seconds, const Tensor& data = {}) {
+/// Waits until all processes have come to an agreement, for at most `seconds`, and not beyond Ctrl-C.
+void wait(const char* operation, Mpi::Request request, double seconds) {
   constexpr double kBusy = 0.01, kAnswer = 1;  // seconds: without a nap; for the others' answers
   const auto start = Clock::now();
   const auto done = [&] {
@@ -148,7 +144,7 @@ void wait(const char* operation, Mpi::Request request, double seconds, const Ten
   bool interrupted = false;
   while (!(interrupted = mt_interrupted) && !alarm.heard() && since(start) < seconds) {
     if (done()) return;
-    if (data.defined() || since(start) < kBusy) std::this_thread::yield();
+    if (since(start) < kBusy) std::this_thread::yield();
     else std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   const double waited = since(start);
@@ -159,8 +155,7 @@ void wait(const char* operation, Mpi::Request request, double seconds, const Ten
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  lost.data = data;
-  lost.why = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
+  lost = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
   if (interrupted) check_interrupt();
   fail(
       "{}: process {} has waited for {:.1f} s, but {} did not come; find out what it does meanwhile, or let all "
@@ -168,20 +163,13 @@ void wait(const char* operation, Mpi::Request request, double seconds, const Ten
       operation, group().rank, waited, alarm.missing(), 10 * most_seconds);
 }
 
-/// MPI counts elements in an int: calls part(first, count) for at most 2^30 at a time.
+/// Calls part(first, count) for pieces of 4 MB and so on, which Open MPI moves twice as fast as 64 MB at once.
 void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
-  constexpr int64_t kMost = int64_t(1) << 30;
+  constexpr int64_t kMost = int64_t(1) << 20;
   for (int64_t at = 0; at < count; at += kMost) part(at, int(std::min(kMost, count - at)));
 }
 
-/// Starts to combine elements with those of all processes by an operation of MPI.
-Mpi::Request start_reduce(const char* operation, void* data, int count, Dtype d, const char* op) {
-  constexpr intptr_t kInPlace = 1;  // MPI_IN_PLACE
-  Mpi::Request request;
-  check(operation, mpi().all_reduce(reinterpret_cast<const void*>(kInPlace), data, count,
-                                    datatype(d), mpi().object(op), mpi().world, &request));
-  return request;
-}
+const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 
 /// What all processes call now. One all-reduce of always three numbers, as MPI forbids other counts.
 struct Calls {
@@ -191,13 +179,15 @@ struct Calls {
 Calls compare(const char* operation, const std::string& call, bool ended) {
   const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
   static int64_t numbers[3];  // MPI may still write into them where the wait is given up
-  if (!lost.why.empty())
+  if (!lost.empty())
     fail("{}: the processes cannot work together any more, since {}; start them again", operation,
-         lost.why);
+         lost);
   numbers[0] = hash, numbers[1] = -hash, numbers[2] = ended ? group().rank : -1;
   ++calls;
-  wait(operation, start_reduce(operation, numbers, 3, Dtype::i64, "ompi_mpi_op_max"),
-       ended ? HUGE_VAL : most_seconds);
+  Mpi::Request request;
+  check(operation, mpi().start_all_reduce(kInPlace, numbers, 3, datatype(Dtype::i64),
+                                          mpi().object("ompi_mpi_op_max"), mpi().world, &request));
+  wait(operation, request, ended ? HUGE_VAL : most_seconds);
   return {numbers[0] == -numbers[1], numbers[2]};
 }
 
@@ -264,15 +254,16 @@ struct Buffer {
   void copy_to(const TensorList& list) const {
     if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(x, part); });
   }
+  // All processes have agreed on the call when its elements move: MPI's calls that wait are 1.7 to 2.5 times as fast
+  // as those that can be given up.
   /// Elements become those of all processes, combined.
   void reduce(const char* operation, Reduction how) const {
     constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
                                     "ompi_mpi_op_min"};
     const Dtype d = data.dtype();
     in_parts(data.numel(), [&](int64_t at, int n) {
-      wait(operation,
-           start_reduce(operation, data.data_as<char>() + at * item_size(d), n, d, kOps[int(how)]),
-           most_seconds, data);
+      check(operation, mpi().all_reduce(kInPlace, data.data_as<char>() + at * item_size(d), n,
+                                        datatype(d), mpi().object(kOps[int(how)]), mpi().world));
     });
     if (how == Reduction::mean) copy_(data, div(data, scalar(group().size, d)));
   }
@@ -280,10 +271,8 @@ struct Buffer {
   void broadcast(const char* operation, int64_t root) const {
     const Dtype d = data.dtype();
     in_parts(data.numel(), [&](int64_t at, int n) {
-      Mpi::Request request;
       check(operation, mpi().broadcast(data.data_as<char>() + at * item_size(d), n, datatype(d),
-                                       int(root), mpi().world, &request));
-      wait(operation, request, most_seconds, data);
+                                       int(root), mpi().world));
     });
   }
 };
