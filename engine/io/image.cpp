@@ -32,7 +32,7 @@ struct Png : Library {
   MT_SYMBOL(png_error)
   MT_SYMBOL(png_read_info)
   MT_SYMBOL(png_set_expand)
-  MT_SYMBOL(png_set_scale_16)
+  MT_SYMBOL(png_set_strip_16)
   MT_SYMBOL(png_set_interlace_handling)
   MT_SYMBOL(png_read_update_info)
   MT_SYMBOL(png_get_image_width)
@@ -129,14 +129,14 @@ class PngReader {
   ~PngReader() { png().png_destroy_read_struct(&png_, &info_, nullptr); }
 
   /// The size of the image, with the transformations that make its samples bytes: palettes become RGB, transparent
-  /// colours alpha, fewer bits are repeated and 16 scaled. Gamma and profiles change nothing.
+  /// colours alpha, fewer bits are repeated, of 16 the high byte stays (as Pillow reads colours). Gamma and profiles change nothing.
   void read_header() {
     try_to([](PngReader& r) {
       png().png_set_benign_errors(r.png_, 1);
       png().png_set_read_fn(r.png_, &r, read);
       png().png_read_info(r.png_, r.info_);
       png().png_set_expand(r.png_);
-      png().png_set_scale_16(r.png_);
+      png().png_set_strip_16(r.png_);
       png().png_set_interlace_handling(r.png_);
       png().png_read_update_info(r.png_, r.info_);
     });

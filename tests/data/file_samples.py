@@ -37,7 +37,7 @@ pictures = {
     "bits.png": picture(rgba.convert("1"), "PNG", lambda i: i.convert("L")),
     "palette.png": picture(rgba.convert("RGB").quantize(11), "PNG", lambda i: i.convert("RGB")),
     "sixteen.png": (picture(Image.fromarray(sixteen), "PNG")[0],
-                    np.round(sixteen / 257).astype(np.uint8)[None]),
+                    (sixteen >> 8).astype(np.uint8)[None]),
     "rgb.jpg": picture(rgb, "JPEG"),
     "fine.jpg": picture(rgb, "JPEG", quality=97, subsampling=0),
     "gray.jpg": picture(rgb.convert("L"), "JPEG"),
