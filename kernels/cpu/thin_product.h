@@ -24,7 +24,6 @@ __attribute__((noinline)) void stream_rows(const Product<T>& q, int64_t p, int64
   constexpr int W = kWidth<T>;
   T x[M][R];
   const T* b[R];
-  const int64_t ahead = 2 * R * q.b.row;
   MT_UNROLL for (int r = 0; r < R; ++r) {
     b[r] = q.b(p + r, j);
     MT_UNROLL for (int i = 0; i < M; ++i) x[i][r] = *q.a(i, p + r);
@@ -32,10 +31,8 @@ __attribute__((noinline)) void stream_rows(const Product<T>& q, int64_t p, int64
   for (int64_t at = 0; at < columns; at += W) {
     const int rest = int(at_most(columns - at, W));
     Vector<T> y[R];
-    MT_UNROLL for (int r = 0; r < R; ++r) {
-      y[r] = rest == W ? load(b[r] + at) : load_first(b[r] + at, rest);
-      __builtin_prefetch(b[r] + ahead + at);
-    }
+    MT_UNROLL for (int r = 0; r < R; ++r) y[r] =
+        rest == W ? load(b[r] + at) : load_first(b[r] + at, rest);
     MT_UNROLL for (int i = 0; i < M; ++i) {
       Vector<T> sum = first ? broadcast(T(0)) : load(sums + i * row + at);
       MT_UNROLL for (int r = 0; r < R; ++r) sum = fma(broadcast(x[i][r]), y[r], sum);
