@@ -6,6 +6,7 @@
 // that one of them points into is held until the graph goes, as a careful collector would.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -70,14 +71,35 @@ SizeClass class_of(size_t bytes) {
 
 namespace {
 
+/// Where the graphs of a GPU lie and point to: a freed block asks here, not each of them.
+struct Index {
+  std::map<uintptr_t, Graph*> chunks;      // by their first byte
+  std::multimap<uintptr_t, Graph*> words;  // of those that are replayed
+
+  Graph* owner(const void* data) const {
+    auto at = chunks.upper_bound(reinterpret_cast<uintptr_t>(data));
+    return at != chunks.begin() && (--at)->second->owns(data) ? at->second : nullptr;
+  }
+  Graph* user(const void* data, size_t bytes) const {
+    const uintptr_t from = reinterpret_cast<uintptr_t>(data), end = from + (bytes ? bytes : 1);
+    auto at = words.lower_bound(from);
+    while (at != words.end() && at->first < end && at->second->dropped) ++at;
+    return at != words.end() && at->first < end ? at->second : nullptr;
+  }
+};
+Index indices[kMostGpus];
+Index& index() { return indices[current_device()]; }
+
 void destroy(State& g, Graph* graph) {
   for (Graph** at = &g.graphs; *at; at = &(*at)->next)
     if (*at == graph) {
       *at = graph->next;
       break;
     }
-  for (const Chunk& c : graph->chunks)
+  for (const Chunk& c : graph->chunks) {
+    index().chunks.erase(reinterpret_cast<uintptr_t>(c.data));
     if (!g.device_lost) check(cudaFree(c.data), "freeing a graph's memory");
+  }
   delete graph;
 }
 /// While something is recorded nothing can go.
@@ -108,6 +130,7 @@ void end(State& g, Graph* graph) {
   if (graph->exec) check(cudaGraphExecDestroy(graph->exec), "dropping a graph");
   graph->exec = nullptr;
   graph->dropped = true;
+  std::erase_if(index().words, [graph](const auto& word) { return word.second == graph; });
   settle(g, graph, true);
   destroy_if_unused(g, graph);
 }
@@ -147,6 +170,7 @@ void* arena_take(size_t bytes, bool fresh) {
       return nullptr;
     }
     last = &graph->chunks.emplace_back(Chunk{static_cast<char*>(data), size, 0});
+    index().chunks.emplace(reinterpret_cast<uintptr_t>(data), graph);
   }
   void* const block = last->data + last->used;
   last->used += c.bytes;
@@ -156,17 +180,14 @@ void* arena_take(size_t bytes, bool fresh) {
 
 bool graph_gives(void* data, size_t bytes, bool pinned) {
   State& g = state();
-  for (Graph* graph = g.graphs; graph && !pinned; graph = graph->next) {
-    if (!graph->owns(data)) continue;
+  if (Graph* const graph = pinned ? nullptr : index().owner(data)) {
     --graph->live;
     if (graph == g.recording) graph->idle[class_of(bytes).index].push_back(data);
     else destroy_if_unused(g, graph);
     return true;
   }
   const Held block{data, bytes, pinned ? Kind::pinned : Kind::memory};
-  Graph* user = g.recording;
-  for (Graph* graph = g.graphs; graph && !user; graph = graph->next)
-    if (!graph->dropped && graph->points_into(data, bytes)) user = graph;
+  Graph* const user = g.recording ? g.recording : index().user(data, bytes);
   if (user) user->held.push_back(block);
   return user != nullptr;
 }
@@ -245,6 +266,7 @@ void* captured(bool keep) {
         graph->held.push_back({other, 0, Kind::graph});
         ++other->live;
       }
+    for (const uintptr_t word : words) index().words.emplace(word, graph);
     settle(g, graph, false);
   }
   // Graphs and arenas that were dropped meanwhile could not go then.
