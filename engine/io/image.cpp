@@ -129,7 +129,8 @@ class PngReader {
   ~PngReader() { png().png_destroy_read_struct(&png_, &info_, nullptr); }
 
   /// The size of the image, with the transformations that make its samples bytes: palettes become RGB, transparent
-  /// colours alpha, fewer bits are repeated, of 16 the high byte stays (as Pillow reads colours). Gamma and profiles change nothing.
+  /// colours alpha, fewer bits are repeated, of 16 the high byte stays (as Pillow reads colours). Gamma and profiles
+  /// change nothing.
   void read_header() {
     try_to([](PngReader& r) {
       png().png_set_benign_errors(r.png_, 1);
