@@ -8,7 +8,7 @@
 # takes too long or comes too late is one line, not the end. Status: 0 if all that ran passed, or if
 # there is no GPU ("skipped"); 1 if not. --emulated runs the same parts with the kernels on the CPU:
 # sizes are cut, and what only hardware can do is "not run: emulated". --quick: a few parts, small
-# sizes. --only: of the groups here, bench, large, cuda, device, waiting, cpu, cudnn, sanitizer, races,
+# sizes. --only: of the groups here, bench, models, large, cuda, device, waiting, cpu, cudnn, sanitizer, races,
 # script. MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
@@ -127,17 +127,22 @@ part here first_operation 120 "\"\$program\" -e \"
 # ---- benchmarks: ours first ----
 rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^matmul_bf16,^bmm,^conv2d,^net_,^split_epoch,^chain,^add/,^relu/'
 rows="$rows,^sum/,^softmax,^layer_norm,^cumsum,^sort,^gather,^scatter_add,^add_row,^add_col"
-flags=''
+flags='' models='^model_'
 if [ $quick = yes ] || [ $emulated = yes ]; then
+  models='^model_sdpa,^model_gpt2'
   rows='^launch/add,^relu/64Mi,^add_row/64Mi,^to_half/64Mi,^conv2d,^net_adam,^net_graph' flags=--quick
 fi
-part bench mtorch 150 "\"\$program\" scripts/bench.lua --device cuda $flags --only '$rows' --save \"\$out/mtorch.tsv\""
+bench="\"\$program\" scripts/bench.lua --device cuda $flags --only"
+part bench mtorch 150 "$bench '$rows' --save \"\$out/mtorch.bench.tsv\""
+part models mtorch 90 "$bench '$models' --save \"\$out/mtorch.models.tsv\""
 python=${MTORCH_PEER_PYTHON:-python3}
 cat >"$out/peer.sh" <<'END'
 "$2" -c 'import torch; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA ($2)" && exit 77; }
-MTORCH_PEER_PYTHON=$2 "$1" scripts/bench.lua --device cuda --alone --peer torch --only "$3" $4 --save "$out/torch.tsv"
+MTORCH_PEER_PYTHON=$2 "$1" scripts/bench.lua --device cuda --alone --peer torch --only "$3" $5 \
+  --save "$out/torch.$4.tsv"
 END
-hardware bench torch 170 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' $flags"
+hardware bench torch 170 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' bench $flags"
+hardware models torch 90 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$models' models $flags"
 
 # ---- large, and whole grids ----
 if [ $emulated = yes ] || [ $quick = yes ]; then

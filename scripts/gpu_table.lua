@@ -30,16 +30,17 @@ for line in read(folder .. '/parts.tsv'):gmatch('[^\n]+') do
 end
 
 --- Rows of the benchmark: name, ours and the peer's microseconds.
-local function column(file)
+local function column(who)
   local times, names = {}, {}
-  for line in read(folder .. '/' .. file):gmatch('[^\n]+') do
+  local text = read(('%s/%s.bench.tsv'):format(folder, who)) .. '\n' .. read(('%s/%s.models.tsv'):format(folder, who))
+  for line in text:gmatch('[^\n]+') do
     local name, us = line:match('^([%w_/]+)\t([%d.]+)$')
     if name then names[#names + 1], times[name] = name, tonumber(us) end
   end
   return times, names
 end
-local ours, names = column 'mtorch.tsv'
-local theirs, rows = column 'torch.tsv', {}
+local ours, names = column 'mtorch'
+local theirs, rows = column 'torch', {}
 for i, name in ipairs(names) do rows[i] = {name = name, us = ours[name], torch_us = theirs[name]} end
 
 --- What the parts of group 'here' printed: the driver and its clocks, the libraries.
