@@ -135,11 +135,7 @@ local function filled(texts, values)
   return list
 end
 
-return function(row, o)
-  local function model(name, texts, values, call, call_of_torch)
-    local list = filled(texts, values)
-    row('models', 'model_' .. name, '', {{list[1], call}, torch = {list[2], call_of_torch or call}})
-  end
+local function attention_and_losses(model, o)
   for _, s in ipairs{{16, 12, 1024, 64}, {1, 16, 8192, 128}} do
     if o.quick then s = {1, 2, 40, s[4]} end
     local of = {shape = table.concat(s, ', ')}
@@ -161,6 +157,9 @@ return function(row, o)
     {n = o.quick and 8 or 8192, v = o.quick and 50 or 50257, dtype = dtype}, 'mt.grad(mt.cross_entropy(x, to), {x})',
       'torch.autograd.grad(F.cross_entropy(x, to), x)')
   end
+end
+
+local function convolutions(model, o)
   local images = o.quick and 1 or 32
   for _, c in ipairs{{64, 56, 3, 1, 1}, {256, 14, 3, 1, 1}, {128, 56, 3, 2, 1}} do
     local of = {n = images, c = c[1], s = o.quick and 8 or c[2], k = c[3], stride = c[4], pad = c[5]}
@@ -175,6 +174,9 @@ return function(row, o)
     model(('conv%dx%ds%d_bf16_train/%dx%dx%d'):format(c[3], c[3], c[4], images, c[1], c[2]), texts, of, calls[1],
       calls[2])
   end
+end
+
+local function norms_and_networks(model, o)
   for _, of in ipairs{{'layer_norm', 'mt.layer_norm(x, {1024}, w, b)', 'F.layer_norm(x, (1024,), w, b)'},
     {'rms_norm', 'mt.rms_norm(x, {1024}, w)', 'F.rms_norm(x, (1024,), w)'}, {'gelu', 'mt.gelu(x)', 'F.gelu(x)'}} do
     local leaves = of[1] == 'gelu' and 'x' or of[1] == 'rms_norm' and 'x, w' or 'x, w, b'
@@ -198,4 +200,14 @@ return function(row, o)
   end
   model('gpt2_124m_train_bf16/8x1024', setups.gpt, o.quick and {D = 16, H = 2, L = 1, V = 50, T = 8, B = 2} or
     {D = 768, H = 12, L = 12, V = 50257, T = 1024, B = 8}, 'step()')
+end
+
+return function(row, o)
+  local function model(name, texts, values, call, call_of_torch)
+    local list = filled(texts, values)
+    row('models', 'model_' .. name, '', {{list[1], call}, torch = {list[2], call_of_torch or call}})
+  end
+  attention_and_losses(model, o)
+  convolutions(model, o)
+  norms_and_networks(model, o)
 end
