@@ -129,7 +129,7 @@ rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^matmul_bf16,^bmm,^conv2d
 rows="$rows,^sum/,^softmax,^layer_norm,^cumsum,^sort,^gather,^scatter_add,^add_row,^add_col"
 flags='' models='^model_'
 if [ $quick = yes ] || [ $emulated = yes ]; then
-  models='^model_sdpa,^model_gpt2'
+  models='^model_gpt2'
   rows='^launch/add,^relu/64Mi,^add_row/64Mi,^to_half/64Mi,^conv2d,^net_adam,^net_graph' flags=--quick
 fi
 bench="\"\$program\" scripts/bench.lua --device cuda $flags --only"

@@ -51,7 +51,7 @@ end
 function Contender:ask(...)
   if not self.to then return 'none', 'it has ended' end
   local fields = {...}
-  for i, field in ipairs(fields) do fields[i] = tostring(field):gsub('\n', '\\n'):gsub('%s+', ' ') end
+  for i, field in ipairs(fields) do fields[i] = tostring(field):gsub('\n', '\\n'):gsub('\t', ' ') end
   self.to:write(table.concat(fields, '\t'), '\n')
   self.to:flush()
   return self:answer()
