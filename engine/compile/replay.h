@@ -243,9 +243,10 @@ class StepRecorder : public Recording, public Interceptor {
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<TensorImpl*, std::pair<Tensor, bool>>
       flags_;  // requires_grad at first, where it changed
-  std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
-  std::map<Storage*, bool> touched_;                         // storages that verbs were given
-  bool asked_ = false;                                       // for an element
+  // With the version at first, in a pause how often it was changed before.
+  std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;
+  std::map<Storage*, bool> touched_;  // storages that verbs were given
+  bool asked_ = false;                // for an element
   const bool fuses_;
   const Device* gpu_ = nullptr;                // that the step works on
   uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came

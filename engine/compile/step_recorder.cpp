@@ -56,6 +56,7 @@ void StepRecorder::pause() {
   for (const auto& [at, m] : memory_)
     if (!m.outside) paused_.push_back(Ref<Storage>::share(m.storage));
   step_recorder = nullptr, active_ = false;
+  for (auto& [storage, seen] : outside_) seen.second = storage->version - seen.second;
   replay_->ends_.push_back(calls_.size());
   keep_grads();
 }
@@ -70,6 +71,8 @@ void StepRecorder::keep_grads() {
 }
 void StepRecorder::resume() {
   step_recorder = this, active_ = true;
+  // What is changed in the pause is changed, and counted, by each replay too.
+  for (auto& [storage, seen] : outside_) seen.second = storage->version - seen.second;
   paused_.clear();
 }
 
@@ -258,8 +261,7 @@ void StepRecorder::make_guards(StepReplay& made) {
     const auto leaf = gradients.find(storage);
     const bool of_grad = leaf != gradients.end();
     if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
-      made.changes_.push_back(
-          {of_grad ? leaf->second : seen.first, storage->version - seen.second, of_grad});
+      made.changes_.push_back({of_grad ? leaf->second : seen.first, seen.second, of_grad});
     if (!of_grad) made.kept_.push_back(Ref<Storage>::share(storage));
   }
 }

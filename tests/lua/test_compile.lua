@@ -1200,4 +1200,27 @@ test('a compiled module inside another step; an environment that is exchanged; a
   end)
 end)
 
+t.test('what an optimizer changes between the parts of a step is counted once', function()
+  local function version(compiles)
+    mt.manual_seed(1)
+    local w = mt.randn(3, 3):requires_grad_()
+    local opt = mt.optim.SGD({w}, {lr = 0.01})
+    local function step(x)
+      local y = x:matmul(w:t())
+      mt.no_grad(function() w[1][1] = 0.5 end)
+      opt:zero_grad()
+      local loss = y:mean() + (w * w):mean()
+      loss:backward()
+      opt:step()
+    end
+    local f = compiles and mt.compile(step, {verify = 0}) or step
+    for _ = 1, 5 do pcall(f, mt.ones(2, 3)) end
+    local loss = (w * w):sum()
+    mt.no_grad(function() w:add_(1) end)
+    local _, why = pcall(function() loss:backward() end)
+    return why:match 'version %d+'
+  end
+  t.eq(version(true), version(false))
+end)
+
 t.finish()
