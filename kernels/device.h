@@ -296,9 +296,10 @@ struct Cell {
 struct Grid;
 
 /// Every verb: its result, its name, its argument. Each backend defines all of them; the fields of
-/// `Device`, their declarations (kernels/verbs.h), the tables of the CPU and of the CUDA plug-in, and
-/// the profiler's rows come from this list. A bool is false where a position is not there: then `out`
-/// of gather and ravel_index holds anything, and scatter has passed it over.
+/// `Verbs`, the functions of `Device`, their declarations (kernels/verbs.h), the tables of the CPU
+/// and of the CUDA plug-in, and the profiler's rows come from this list. A bool is false where a
+/// position is not there: then `out` of gather and ravel_index holds anything, and scatter has
+/// passed it over.
 // clang-format off
 #define MT_VERBS(V) \
   V(void, map, Map)                \

@@ -30,7 +30,7 @@ int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
   if (capturing || t.debugging) return lua_pushnil(a.L), 1;
   const Device& d = default_device();
-  int64_t mode = is_cpu(d) ? 0 : 1 + std::atoi(d.name + sizeof "cuda:" - 1);
+  int64_t mode = 1 + cuda_index(d);
   for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
     mode = mode * 32 + int(dtype);
   mode = mode * 4 + int(t.matmul_precision);

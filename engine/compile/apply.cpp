@@ -108,13 +108,12 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
     if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
   }
-  if (!is_cpu(device)) return run_verb(device, Verb::run, &r);
   Tensor scratch;
-  if (p.by_rows) {
+  if (p.by_rows && is_cpu(device)) {
     scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
     r.scratch = static_cast<char*>(scratch.data());
   }
-  return device.run(r), true;
+  return run_verb(device, Verb::run, &r);
 }
 
 /// The tensors of a run in a dtype.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -92,13 +91,14 @@ const Modules* modules_of(const Device& d) {
   static std::map<int, Modules> known;
   static std::mutex guard;
   if (is_cpu(d)) return nullptr;
-  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const int index = cuda_index(d);
   const std::lock_guard lock(guard);
   auto at = known.find(index);
   if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
   return &at->second;
 }
 
+int cuda_index(const Device& d) { return is_cpu(d) ? -1 : std::atoi(d.name + sizeof "cuda:" - 1); }
 int cuda_devices() { return plugin().devices; }
 std::string cuda_unavailable_reason() { return plugin().devices > 0 ? "" : plugin().why; }
 
@@ -108,14 +108,18 @@ int local_rank() {
   return 0;
 }
 
+/// Whether the text is a whole number from 0, then in `n`.
+bool read_number(std::string_view text, int& n) {
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, n);
+  return error == std::errc() && at == end && n >= 0;
+}
 /// The GPU that 'cuda' is: MTORCH_DEVICE_INDEX, or that of the local rank, modulo their number.
 int own_gpu() {
   const char* const wish = std::getenv("MTORCH_DEVICE_INDEX");
   if (!wish || !*wish) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
-  int index = -1;
-  const char* const end = wish + std::strlen(wish);
-  const auto [at, error] = std::from_chars(wish, end, index);
-  if (error != std::errc() || at != end || index < 0)
+  int index = 0;
+  if (!read_number(wish, index))
     fail("device 'cuda': MTORCH_DEVICE_INDEX={} is no number of a GPU; set 0, 1, ..", wish);
   return index;
 }
@@ -124,11 +128,7 @@ const Device& device_named(std::string_view name) {
   if (name == "cpu") return cpu_device();
   bool known = name == "cuda";
   int index = known ? own_gpu() : 0;
-  if (name.substr(0, 5) == "cuda:") {
-    const char* const end = name.data() + name.size();
-    const auto [at, error] = std::from_chars(name.data() + 5, end, index);
-    known = error == std::errc() && at == end && index >= 0;
-  }
+  if (name.substr(0, 5) == "cuda:") known = read_number(name.substr(5), index);
   if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
   if (thread_state.is_worker)
     fail(

@@ -15,6 +15,8 @@ const Device& device_named(std::string_view name);
 int local_rank();
 /// Whether it is the CPU, of which there is one.
 inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
+/// The N of 'cuda:N', -1 of the CPU.
+int cuda_index(const Device&);
 /// Where Lua's constructors make tensors when nothing is said: the CPU, unless set_default_device
 /// said otherwise on this thread. The engine's own functions always start from the CPU.
 inline const Device& default_device() {

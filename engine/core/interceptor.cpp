@@ -31,6 +31,8 @@ bool call_verb(const Device& d, Verb verb, const void* argument) {
     const Move& m = *static_cast<const Move*>(argument);
     return call(by, m.to, m.from, m.bytes);
   };
+  if (verb == Verb::run && !is_cpu(d))
+    return host.run_on_gpu && host.run_on_gpu(*static_cast<const Run*>(argument), d);
   switch (verb) {
     case Verb::alloc: *allocation().data = v.alloc(allocation().bytes); return true;
     case Verb::free: return call(v.free, *allocation().data, allocation().bytes);
@@ -43,17 +45,11 @@ bool call_verb(const Device& d, Verb verb, const void* argument) {
       const MapNumbers& m = *static_cast<const MapNumbers*>(argument);
       return call(gpu_of(d).gpu_verbs.map_numbers, m, m.numbers);
     }
-    case Verb::run:
-      if (!is_cpu(d))
-        return host.run_on_gpu && host.run_on_gpu(*static_cast<const Run*>(argument), d);
-      return call(v.run, *static_cast<const Run*>(argument));
 #define MT_CASE(result, verb, Argument) \
   case Verb::verb: return call(v.verb, *static_cast<const Argument*>(argument));
       MT_VERBS(MT_CASE)
+      MT_CPU_VERBS(MT_CASE)
       MT_GPU_VERBS(MT_CASE)
-    case Verb::weighted_gather:
-      return call(v.weighted_gather, *static_cast<const WeightedGather*>(argument));
-    case Verb::launch_grid: return call(v.launch_grid, *static_cast<const Grid*>(argument));
 #undef MT_CASE
   }
   return true;

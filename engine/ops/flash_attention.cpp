@@ -45,9 +45,7 @@ Tensor sums_for(const Tensor& q) {
 
 bool takes_flash_attention(const FlashInputs& in) {
   const Tensor &q = in.q, &k = in.k, &v = in.v;
-  if (!q.device().verbs.flash_attention || !is_half(q.dtype()) ||
-      !(in.scale > 1e-30 && in.scale < 1e30))
-    return false;
+  if (!is_half(q.dtype()) || !(in.scale > 1e-30 && in.scale < 1e30)) return false;
   for (const Tensor* x : {&q, &k, &v}) {
     if (x->dim() != 4 || x->dtype() != q.dtype() || &x->device() != &q.device()) return false;
     if (x->numel() == 0 || x->size(0) != q.size(0) || x->size(3) % 8 != 0) return false;

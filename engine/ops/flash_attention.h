@@ -10,7 +10,7 @@ struct FlashInputs {
   double scale;
   bool causal;
 };
-/// Whether the device has the verb and takes these; heads of q may be a multiple of those of k and v.
+/// Whether the verb takes these, where the device has it; heads of q may be a multiple of those of k and v.
 bool takes_flash_attention(const FlashInputs&);
 /// The result and the sums that the way back reads.
 TensorList flash_attention(const FlashInputs&);

@@ -71,8 +71,7 @@ constexpr const char* kNames[] = {MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)
 #undef MT_NAME
 
 uint64_t key_of(const Device& d, Verb verb, const What& w) {
-  const int device = is_cpu(d) ? 0 : 1 + std::atoi(d.name + sizeof "cuda:" - 1);
-  return uint64_t(device) << 40 | (uint64_t(verb) + 1) << 32 | w.detail;
+  return uint64_t(1 + cuda_index(d)) << 40 | (uint64_t(verb) + 1) << 32 | w.detail;
 }
 std::string name_of(Verb verb, const What& w) {
   return w.name ? w.name(kNames[int(verb)], w.detail) : kNames[int(verb)];

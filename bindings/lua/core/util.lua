@@ -12,19 +12,19 @@ function util.hint(name, names)
   return ': known are ' .. table.concat(names, ', ')
 end
 
-local rank = {number = 1, string = 2}
 --- The keys of `t` as a list; numbers first in order, then strings, then the rest as `next` has them.
 function util.sorted_keys(t)
-  local keys = {}
-  for key in next, t do keys[#keys + 1] = key end
-  local place = {}
-  for k, key in ipairs(keys) do place[key] = k end
-  table.sort(keys, function(a, b)
-    local of_a, of_b = rank[type(a)] or 3, rank[type(b)] or 3
-    if of_a ~= of_b then return of_a < of_b end
-    if of_a == 3 then return place[a] < place[b] end
-    return a < b
-  end)
+  local keys, strings, rest = {}, {}, {}
+  local of = {number = keys, string = strings}
+  for key in next, t do
+    local list = of[type(key)] or rest
+    list[#list + 1] = key
+  end
+  table.sort(keys)
+  table.sort(strings)
+  for _, list in ipairs{strings, rest} do
+    for _, key in ipairs(list) do keys[#keys + 1] = key end
+  end
   return keys
 end
 
