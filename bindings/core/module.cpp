@@ -40,6 +40,7 @@ const Entry kCore[] = {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
      }>},
+    {"interrupted()", "Whether Ctrl-C ends what runs.", bind<[] { return mt_interrupted != 0; }>},
     {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
      bind<[] {
        rusage use{};

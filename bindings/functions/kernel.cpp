@@ -232,6 +232,14 @@ const Entry kParts[] = {
        if (a.boolean(2)) compile_grid(k, 90);
        return a.push(grid::cuda_text(k));
      }},
+    {"grid_misfit(kernel)",
+     "Of a launch that failed: how many values a call gave, which tensor was to take a boolean, or nil.",
+     [](Args& a) {
+       const grid::GridMisfit& m = Held<LuaKernel>::at(a, kHandle).kernel.misfit();
+       m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);
+       m.boolean < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.boolean + 1);
+       return 2;
+     }},
     {"grid_name(kernel)", "The name of a kernel.",
      [](Args& a) { return a.push(Held<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},
 };

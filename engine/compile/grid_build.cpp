@@ -209,9 +209,11 @@ void Builder::bind(int local, Item it, int line) {
 void Builder::local(const ast::Statement& s) {
   std::vector<Item> values = items(s.right, s.variables.size());
   if (values.size() < s.variables.size() && !s.right.empty() &&
-      s.right.back()->kind == Expr::call && s.right.size() == 1)
+      s.right.back()->kind == Expr::call && s.right.size() == 1) {
+    p_.misfit.values = int(values.size());
     refuse(s.line, "{} names, but the call gives {} value{}", s.variables.size(), values.size(),
            values.size() == 1 ? "" : "s");
+  }
   values.resize(s.variables.size());
   if (values.size() > 1)
     for (Item& it : values)

@@ -85,6 +85,12 @@ struct LaunchScalar {
   bool operator==(const LaunchScalar&) const = default;
 };
 
+/// Two errors of a kernel that its maker may mend: a call gives other than the named number of
+/// `values`, a `boolean` is stored in the tensor at this index, which is none of bools. Else -1.
+struct GridMisfit {
+  int values = -1, boolean = -1;
+};
+
 struct Kernel {
   std::string name;
   std::vector<std::string> chunks;  // of the functions whose lines are named: function << 20 | line
@@ -99,6 +105,7 @@ struct Kernel {
   bool in_blocks = false;  // a tile must be a block
   bool in_order = false;   // and threads and blocks come one after the other
   bool by_thread = false;  // lanes in the order of threads
+  GridMisfit misfit;       // why it could not be built
 };
 
 /// What a name stands for that is no local, or an argument of the kernel.

@@ -121,9 +121,14 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& scrip
     }
   auto v = std::make_shared<Variant>();
   Recorder recorder(script);
-  grid::build(v->program, recorder, arguments);
-  grid::infer_types(v->program);
-  if (!slopes_.empty()) grid::differentiate(v->program, slopes_);
+  try {
+    grid::build(v->program, recorder, arguments);
+    grid::infer_types(v->program);
+    if (!slopes_.empty()) grid::differentiate(v->program, slopes_);
+  } catch (...) {
+    misfit_ = v->program.misfit;
+    throw;
+  }
   grid::find_needs(v->program);
   v->arguments = arguments;
   v->looked = std::move(recorder.looked), v->numbers = std::move(recorder.numbers);

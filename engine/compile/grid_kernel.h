@@ -47,6 +47,8 @@ class GridKernel {
   ~GridKernel();
   /// The CUDA C that the last launch's types lead to.
   const grid::Kernel& last() const;
+  /// Why the last launch could not be built.
+  const grid::GridMisfit& misfit() const { return misfit_; }
   /// Checks everything, then runs the kernel on the device of its tensors.
   void launch(KernelScript&, const LaunchSize&, const std::vector<GridArgument>&);
 
@@ -55,6 +57,7 @@ class GridKernel {
   struct Run;
   std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::Outer>&);
   bool check_;
+  grid::GridMisfit misfit_;
   const std::vector<grid::Slope> slopes_;
   std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
 };

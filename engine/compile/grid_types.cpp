@@ -253,9 +253,11 @@ class Checker {
       refuse(s.line, "atomic_add: '{}' is a bool tensor", t.name);
     if (wanted == T::boolean && given != T::boolean)
       refuse(s.line, "'{}' is a bool tensor and takes a boolean, as x > 0, not a number", t.name);
-    if (wanted != T::boolean && given == T::boolean)
+    if (wanted != T::boolean && given == T::boolean) {
+      p_.misfit.boolean = s.tensor;
       refuse(s.line, "'{}' is a tensor of {} and takes a number, not a boolean: write x and 1 or 0",
              t.name, dtype_name(t.dtype));
+    }
     if (wanted == T::integer && given == T::real)
       refuse(s.line,
              "'{}' is a tensor of {} and takes whole numbers, not a float: use math.floor(..)",

@@ -65,4 +65,7 @@ local kernel = core.declare('kernel(fn: function, check: bool = false)',
   'what a GPU would do runs on the CPU for it.',
   function(fn, check) return make(fn, check) end)
 
-return {kernel = kernel, make = make}
+--- Of a launch that failed: how many values a call gave in place of those named, which tensor was to take a boolean.
+local function misfit(k) return parts.grid_misfit(rawget(k, HANDLE)) end
+
+return {kernel = kernel, make = make, misfit = misfit}

@@ -1,17 +1,28 @@
 -- loops.lua -- mt.map of functions whose loops depend on an element: as a grid kernel with a thread for each element
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local source = require 'mtorch.compile.source'
+local kernels = require 'mtorch.compile.kernel'
 
 local loops = {}
 
 -- What a kernel calculates in: float32, or float64 where one of its tensors has it.
 local rank = setmetatable({float32 = 1, float64 = 2}, {__index = function() return 0 end})
 
---- Whether a trace of f failed for a loop, or for too many ways through it, and its source says more.
-function loops.are_why(trouble, f)
-  return source.is_kept(f) and (trouble:find "'for' %a+ must be a number" or trouble:find "'for' initial value" or
-    trouble:find 'decides more than' or trouble:find 'ways through')
+--- What LuaJIT says of a loop from, to or by what is no number.
+local bounds, no_number = {}, {}
+for _, loop in ipairs{
+  function() for _ = no_number, 1 do break end end,
+  function() for _ = 1, no_number do break end end,
+  function() for _ = 1, 1, no_number do break end end,
+} do
+  local _, message = pcall(loop)
+  bounds[#bounds + 1] = message:match ':%d+: (.*)$'
+end
+--- Whether this error of a trace says that an element is a loop's bound.
+function loops.is_bound(message)
+  for _, text in ipairs(bounds) do
+    if message:sub(-#text) == text then return true end
+  end
 end
 
 --- Raises what the kernel's compiler said, at the function's own line, which is the last place in it.
@@ -38,7 +49,7 @@ local function kernel_of(f, kinds, count, written, by)
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, slopes)
+  return kernels.make(assert(loadstring(text))(f), false, slopes)
 end
 local function all_of(count)
   local list = {}
@@ -68,10 +79,9 @@ local function launch(name, k, kinds, shape, options, arguments)
   local ok, trouble = pcall(call, k.kernel, results, arguments)
   if ok then return results end
   k.slopes = {}
-  local count = tostring(trouble):match "but the call gives (%d+) value"
-  local number = tonumber(tostring(trouble):match "'result(%d+)' is a tensor of %w+ and takes a number, not a boolean")
-  if count and k.count > most_results and tonumber(count) > 0 then
-    k.count = tonumber(count)
+  local count, number = kernels.misfit(k.kernel)
+  if count and k.count > most_results and count > 0 then
+    k.count = count
     k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
   elseif number and not k.is_bool[number] then k.is_bool[number] = true
   else loops.refuse(name, trouble) end

@@ -1,6 +1,7 @@
 -- refuse.lua -- what a traced function cannot call, and LuaJIT's errors in words for the function's author
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
+local parts = core.compile()
 
 local refuse = {}
 local instead = 'a fixed number of steps and if, or a grid kernel (mt.kernel)'
@@ -80,7 +81,10 @@ local texts = {
   {"^'for' step must be a number", 'the step of a loop depends on an element; use ' .. instead},
   {"^'.-' has no '__(i?pairs)' metamethod", '%1 goes over tables, and an element is a number'},
   {'^attempt to get length of', 'a number has no length; give the function sizes as numbers'},
-  {"^attempt to call .- '([^']+)' %(a nil value%)", "'%1' is nil, no function; is it spelled right?"},
+  {"^attempt to call .- '([^']+)' %(a nil value%)", function(name)
+    return ("'%s' is nil, no function; %s"):format(name, parts.operation(name) and ('mt.%s is one'):format(name) or
+      'is it spelled right?')
+  end},
   {'^attempt to call a nil value', 'nil is called as a function'},
   {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, no function"},
   {"^attempt to index .- '([^']+)' %(a (%w+) value%)", "'%1' is %2 and has no fields"},
@@ -102,6 +106,7 @@ function refuse.in_words(message)
   for _, t in ipairs(texts) do
     if message:find(t[1]) and not (t[3] and message:find(t[3])) then
       local captures = {message:match(t[1])}
+      if type(t[2]) == 'function' then return t[2](captures[1]) end
       return (t[2]:gsub('%%(%d)', function(k) return captures[tonumber(k)] end))
     end
   end

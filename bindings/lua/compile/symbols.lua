@@ -70,6 +70,7 @@ local function decide(condition)
   if known ~= nil then return known end
   s.position = s.position + 1
   if s.position > most_decisions then
+    s.is_branchy = true
     core.fail('it decides more than %d times on one path, at last in line %d; a loop must not end where an element ' ..
       'says so: use %s', most_decisions, line(), refuse.instead)
   end

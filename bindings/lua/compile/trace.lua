@@ -8,6 +8,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local loops = require 'mtorch.compile.loops'
 local refuse = require 'mtorch.compile.refuse'
+local source = require 'mtorch.compile.source'
 local symbols = require 'mtorch.compile.symbols'
 local parts = core.compile()
 local Symbol, Captured, is_symbol = symbols.Symbol, symbols.Captured, symbols.is_symbol
@@ -188,6 +189,7 @@ function Session:explore(f, arguments)
     leaves[#leaves + 1] = {results = results, conditions = self.conditions, choices = {unpack(self.choices, 1,
       self.position)}, n = self.position}
     if #leaves > most_paths then
+      self.is_branchy = true
       core.fail('it has more than %d ways through it; math.max, math.min and mt.clamp choose without a new one, or ' ..
         'use a grid kernel (mt.kernel)', most_paths)
     end
@@ -291,7 +293,7 @@ function trace.compile(f, kinds, name)
     found = #captured > 0 and attempt(f, kinds, captured[i] or true)
     if found then return found end
   end
-  if loops.are_why(tostring(trouble), f) then
+  if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(trouble))) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
       return {kernel = kernel, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0}
@@ -300,10 +302,6 @@ function trace.compile(f, kinds, name)
   end
   local place, message = s:place_of(tostring(trouble), f)
   message = refuse.in_words(message)
-  local missing = message:match "^'([%w_]+)' is nil, no function"
-  if missing and operations[missing] then
-    message = message:gsub('is it spelled right%?', ('mt.%s is one'):format(missing))
-  end
   local info = getinfo(f, 'u')
   if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then
     message = ('%s (the function takes %d arguments and got %d)'):format(message, info.nparams, #kinds)

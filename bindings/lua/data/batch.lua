@@ -53,7 +53,7 @@ local function maker(set, collate)
     parts.leave(source, random)
     if ok then return ... end
     local trouble = ...
-    if type(trouble) ~= 'string' or trouble:find 'interrupted!$' then error(trouble, 0) end
+    if type(trouble) ~= 'string' or core.interrupted() then error(trouble, 0) end
     core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or whole and 'get_batch' or 'collate',
       trouble)
   end

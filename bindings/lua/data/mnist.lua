@@ -89,7 +89,7 @@ local function fetch(name, source, root, mirrors)
       local ok, reason = pcall(parts.download, mirror .. packed, root .. '/' .. packed, '', file[2], true, 2 ^ 27)
       done = ok
       if ok then break end
-      if reason:find 'interrupted!$' then error(reason, 0) end
+      if core.interrupted() then error(reason, 0) end
       reasons[#reasons + 1] = reason:gsub('^.-download: ', '')
     end
     if not done then

@@ -31,7 +31,7 @@ local function fetcher(loader, iteration, job)
     loader.served, tickets[k] = iteration, nil
     if good then return ... end
     local trouble = ...
-    if trouble:find 'interrupted!$' then error(trouble, 0) end
+    if core.interrupted() then error(trouble, 0) end
     core.fail(trouble)
   end
   return function(k)
