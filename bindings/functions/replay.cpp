@@ -41,10 +41,10 @@ const Entry kReplay[] = {
     {"step_mode()",
      "What operations depend on beside their arguments; nil while a graph records, or with set_debug.",
      mode_of_thread},
-    {"step_record([inputs], fuses)",
-     "Begins a recording with copies of the arguments, without Lua's collector. fuses: calls are joined to programs.",
+    {"step_record([inputs])",
+     "Begins a recording with copies of the arguments, without Lua's collector.",
      [](Args& a) {
-       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), lua_toboolean(a.L, 2)));
+       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},

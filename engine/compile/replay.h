@@ -176,8 +176,8 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 /// Records this thread's calls while it lives, on the CPU and one GPU.
 class StepRecorder : public Recording, public Interceptor {
  public:
-  /// `inputs` are copies of the arguments, which stand for those of later calls. `fuses`: calls are joined to programs.
-  StepRecorder(const TensorList& inputs, bool fuses);
+  /// `inputs` are copies of the arguments, which stand for those of later calls.
+  explicit StepRecorder(const TensorList& inputs);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
@@ -245,9 +245,8 @@ class StepRecorder : public Recording, public Interceptor {
       flags_;  // requires_grad at first, where it changed
   // With the version at first, in a pause how often it was changed before.
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;
-  std::map<Storage*, bool> touched_;  // storages that verbs were given
-  bool asked_ = false;                // for an element
-  const bool fuses_;
+  std::map<Storage*, bool> touched_;           // storages that verbs were given
+  bool asked_ = false;                         // for an element
   const Device* gpu_ = nullptr;                // that the step works on
   uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came
   std::string why_;

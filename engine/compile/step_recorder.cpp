@@ -35,7 +35,7 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const TensorList& inputs, bool fuses) : fuses_(fuses) {
+StepRecorder::StepRecorder(const TensorList& inputs) {
   if (step_recorder) fail("a step is being recorded already");
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
@@ -426,7 +426,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   make_guards(*made);
   if (!why_.empty()) return nullptr;
   find_outgoing(*made);
-  if (fuses_) made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
+  made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

@@ -52,7 +52,7 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
       call.random = &a, call.place = a.offset - begun_;
     }
     if constexpr (std::is_base_of_v<Map, A> || std::is_same_v<A, Reduce>)
-      if (host.where && fuses_) call.where = host.where();
+      if (host.where) call.where = host.where();
     calls_.push_back(std::move(call));
   }
 }

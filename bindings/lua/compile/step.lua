@@ -143,8 +143,8 @@ end
 
 --- Runs self.f with copies of its arguments, recorded. Returns the handle, what it reads, its results; an error of the
 --- step is raised.
-local function run_recorded(self, entry, reads, inputs, given, tensors)
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, not entry.unfused)}, Recording)
+local function run_recorded(self, reads, inputs, given, tensors)
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs)}, Recording)
   core.step_recording = recording
   local routine = coroutine.create(self.f) -- what yields would leave the recording under way
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
@@ -162,7 +162,7 @@ end
 
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason; then what the
 --- step changed of what it captures.
-local function record(self, entry, arguments)
+local function record(self, arguments)
   local inputs, tensors = {}, {}
   local given = map_tensors(arguments, function(x)
     inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
@@ -175,7 +175,7 @@ local function record(self, entry, arguments)
     captured.unwatch(reads)
     return pack(self.f(unpack(arguments, 1, arguments.n))), nil, reads.why
   end
-  local recording, out = run_recorded(self, entry, reads, inputs, given, tensors)
+  local recording, out = run_recorded(self, reads, inputs, given, tensors)
   local list, which, same_as, plain = sort_results(out, given, captures)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not do: ' .. wrote end
@@ -414,7 +414,7 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', self.place, why)
 end
 
---- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
+--- A call that is not a plain replay: the first, the one that is recorded, those of `verify`.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
   local arguments, why_not = pack(...), nil
@@ -428,7 +428,7 @@ local function slow_call(self, entry, ...)
     return self.f(...)
   end
   if not entry.program then
-    local results, program, why, wrote = record(self, entry, arguments)
+    local results, program, why, wrote = record(self, arguments)
     entry.program = program
     if program then
       if entry.changed then tell_changed(self, entry.changed) end
@@ -439,25 +439,20 @@ local function slow_call(self, entry, ...)
   end
   local results, differs = try(self, entry.program, arguments)
   collect() -- gradients that garbage holds would have to move
-  if differs and not entry.unfused and #parts.step_fused(entry.program.step) > 0 then
-    entry.program, entry.unfused = nil, true -- recorded again at the next call
-    return unpack(results, 1, results.n)
-  end
   if differs then
     entry.program = nil
     give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
       :format(differs))
   end
-  entry.tried, self.unused = true, 0
   return unpack(results, 1, results.n)
 end
 
---- Whether the program runs alone: it was tried, and is not to be tried again now.
+--- Whether the program runs without the step beside it.
 local function runs_alone(self, entry)
-  return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
+  return self.verify == 0 or entry.replays % self.verify ~= self.verify - 1
 end
 local function run(self, entry, ...)
-  entry.replays = entry.replays + 1
+  entry.replays, self.unused = entry.replays + 1, 0
   if not replay(entry.program) then return self.f(...) end
   return results_of(entry.program, ...)
 end
@@ -479,7 +474,7 @@ local function call(self, ...)
     if changes_argument then return self.f(...) end
     if not fits then
       tell_changed(self, moved_away)
-      entry.program, entry.tried, entry.moved = nil, false, entry.moved + 1
+      entry.program, entry.moved = nil, entry.moved + 1
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
       end
@@ -499,15 +494,15 @@ local steps = setmetatable({}, {__mode = 'k'})
 
 local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
-  'the fourth on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
+  'the third on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
   'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
-  'a list runs as it is, and one line says why. The third call is tried against the step itself; verify=N does so ' ..
-  'every N calls. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 ' ..
-  'elements and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are ' ..
-  'compiled while the step is recorded.',
+  'a list runs as it is, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
+  'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements ' ..
+  'and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled ' ..
+  'while the step is recorded.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local is_function = type(f) == 'function'
@@ -526,7 +521,6 @@ local function describe_program(text, entry)
     explain.bytes_text(planned))
   if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
   for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
-  if entry.unfused then text:line('    not fused: the bits of a program were others') end
 end
 
 explain.describers[#explain.describers + 1] = function(f, text, _, ...)
@@ -534,7 +528,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
   if not self then return end
   text:line('compiled step, %s%s', type(self.step) == 'function' and 'the function at ' or '', self.place)
   local entry_now = self.entries[1]
-  for _ = 1, select('#', ...) > 0 and not (entry_now and entry_now.tried) and 3 or 0 do f(...) end
+  for _ = 1, select('#', ...) > 0 and not (entry_now and entry_now.program) and 2 or 0 do f(...) end
   for _, entry in ipairs(self.entries) do
     local kinds = {}
     for i = 1, entry.n do
