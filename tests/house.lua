@@ -368,6 +368,38 @@ for _, path in ipairs{'CMakeLists.txt', 'cmake/embed.cpp'} do
   end
 end
 print(('%-10s %4d files %7d lines'):format('all', total_files, total_lines))
+
+-- Documents: paths that they name exist, the README is short, variables of the environment are listed.
+local function tell_document(path, ...) faults[#faults + 1] = {text = path .. ': ' .. (...):format(select(2, ...))} end
+local function lines_with(what, folders)
+  local pipe = io.popen(("cd '%s' && grep -rhoE '%s' %s"):format(root, what, folders))
+  local list = {}
+  for line in pipe:lines() do list[#list + 1] = line end
+  pipe:close()
+  return list
+end
+local top = {docs = true, cmake = true}
+for _, room in ipairs(rooms) do top[room] = true end
+for _, path in ipairs{'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/scope.md',
+  'docs/environment.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md', 'docs/guide/cpp.md'} do
+  local text = read(root .. '/' .. path) or ''
+  if text == '' then tell_document(path, 'it is missing') end
+  for named in text:gmatch '`([%w_./-]+)`' do
+    if top[named:match '^(%w+)/'] and not exists(root .. '/' .. named) then
+      tell_document(path, '%s does not exist', named)
+    end
+  end
+end
+local readme, variables = read(root .. '/README.md') or '', read(root .. '/docs/environment.md') or ''
+if #lines_of(readme) > 150 or #readme > 8192 then
+  tell_document('README.md', 'it has %d lines and %d bytes, at most 150 and 8192', #lines_of(readme), #readme)
+end
+for _, found in ipairs(lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')) do
+  local name = found:match 'MTORCH_[A-Z_]+'
+  if not variables:find(name, 1, true) and not name:find '^MTORCH_EMULATED_' then
+    tell_document('docs/environment.md', '%s is not listed', name)
+  end
+end
 for _, fault in ipairs(faults) do print(fault.text) end
 print(('%d samples, %d not found; %d faults'):format(#samples, broken, #faults))
 if broken + #faults > 0 then os.exit(1) end

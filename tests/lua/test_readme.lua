@@ -1,12 +1,22 @@
--- test_readme.lua -- every Lua example of the README runs, and its C++ functions exist in the engine
+-- test_readme.lua -- every Lua example of the README and of the guide runs
 local t = require 'testing'
 
-local file = assert(io.open('README.md'))
-local text = file:read('*a')
-file:close()
-
+local function read(path)
+  local file = assert(io.open(path))
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+local text = read 'README.md'
 local examples = {}
-for code in text:gmatch('```lua\n(.-)```') do examples[#examples + 1] = code end
+for _, path in ipairs{'README.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md'} do
+  local count = 0
+  for code in read(path):gmatch('```lua\n(.-)```') do
+    count = count + 1
+    examples[#examples + 1] = {name = ('%s, example %d'):format(path, count), code = code}
+  end
+  assert(count > 0, path .. ' has no example')
+end
 
 -- What examples write goes with the folder that they run in.
 local ffi = require 'ffi'
@@ -15,12 +25,10 @@ local home = ffi.string(ffi.C.getcwd(ffi.new('char[4096]'), 4096))
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-readme-XXXXXX')))
 ffi.C.chdir(folder)
 
-t.test('there are examples', function() assert(#examples > 0) end)
-
-for i, code in ipairs(examples) do
-  t.test('example ' .. i, function()
+for _, example in ipairs(examples) do
+  t.test(example.name, function()
     local printed = {}
-    local chunk = assert(loadstring(code)) -- named by its text, which kernels are read from
+    local chunk = assert(loadstring(example.code)) -- named by its text, which kernels are read from
     setfenv(chunk, setmetatable({print = function(...) printed[#printed + 1] = {...} end}, {__index = _G}))
     chunk()
     assert(#printed > 0, 'it prints nothing')
