@@ -381,7 +381,8 @@ end
 local top = {docs = true, cmake = true}
 for _, room in ipairs(rooms) do top[room] = true end
 for _, path in ipairs{'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/scope.md',
-  'docs/environment.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md', 'docs/guide/cpp.md'} do
+  'docs/environment.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md',
+  'docs/guide/cpp.md'} do
   local text = read(root .. '/' .. path) or ''
   if text == '' then tell_document(path, 'it is missing') end
   for named in text:gmatch '`([%w_./-]+)`' do
@@ -394,7 +395,8 @@ local readme, variables = read(root .. '/README.md') or '', read(root .. '/docs/
 if #lines_of(readme) > 150 or #readme > 8192 then
   tell_document('README.md', 'it has %d lines and %d bytes, at most 150 and 8192', #lines_of(readme), #readme)
 end
-for _, found in ipairs(lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')) do
+local asked = lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')
+for _, found in ipairs(asked) do
   local name = found:match 'MTORCH_[A-Z_]+'
   if not variables:find(name, 1, true) and not name:find '^MTORCH_EMULATED_' then
     tell_document('docs/environment.md', '%s is not listed', name)
