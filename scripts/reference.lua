@@ -5,7 +5,7 @@
 -- The build writes the stubs (stubs/mtorch.lua); a test compares docs/reference.md with what this makes.
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
-local objects = require 'mtorch.tools.object_methods'
+local objects = require 'mtorch.help.object_methods'
 
 local reference = {}
 
@@ -165,8 +165,8 @@ local function keys(t)
 end
 
 local modules = {}
-for _, name in ipairs(require('mtorch.tools.modules').names) do
-  local module = require('mtorch.tools.modules').at(name)
+for _, name in ipairs(require('mtorch.help.modules').names) do
+  local module = require('mtorch.help.modules').at(name)
   if module then modules[#modules + 1] = {name = name, module = module} end
 end
 

@@ -211,6 +211,10 @@ function rules.requires(path, lines, _, tell)
     local fine = not wanted or wanted == 'mtorch' or wanted:find('^mtorch%.') or wanted == 'ffi' or
       wanted == 'bit' or wanted == 'jit' or wanted:find('^jit%.') or wanted:find('^table%.')
     if not fine then tell(number, 'the library requires ' .. wanted) end
+    if wanted and path:find '^bindings/lua/extras/' and wanted:find '^mtorch%.' and
+      not wanted:find '^mtorch%.extras%.' then
+      tell(number, 'extras use the names of mt and mt.extend alone, not ' .. wanted)
+    end
   end
 end
 
@@ -305,6 +309,7 @@ local samples = {
   {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
   {'elements', 'engine/ops/bad.cpp', 'float* p = static_cast<float*>(x.data());\n'},
   {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
+  {'requires', 'bindings/lua/extras/bad.lua', "local class = require 'mtorch.nn.class'\n"},
   {'purpose', 'engine/bad.cpp', '#include "engine/core/shape.h"\n'},
   {'purpose', 'engine/bad.cpp', '// other.cpp -- the name of another file\n'},
   {'purpose', 'tests/bad.sh', '#!/bin/sh\nset -eu\n'},

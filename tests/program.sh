@@ -373,7 +373,7 @@ run '{1, {2, x = "y"}, n = mt.ones(2)}\nt = {} t.t = t t.f = 1\nt\n{}, 1, "s"\nm
 (2, 3)"
 run 't = {} for i = 1, 1e5 do t[i] = {t, ("x"):rep(1e4), 1, 2, 3, {4, 5}} end t.deep = t\nt\n' -i &&
   [ "$(wc -c <out)" -lt 9000 ] && ok 'in brief' || not_ok 'in brief' "$(wc -c <out) bytes"
-modules=$("$program" -e "print(table.concat(require('mtorch.tools.modules').names, ' '))")
+modules=$("$program" -e "print(table.concat(require('mtorch.help.modules').names, ' '))")
 run 'optim.SGD({nn.Parameter(mt.ones(2))}, {lr = 0.5})\nmt\nsetmetatable({1}, {})\nnn.Linear(1, 1)\n' -i &&
   expect 'what tables with a metatable are' 0 "SGD(1 tensor, lr=0.5, momentum=0, dampening=0, weight_decay=0)
 mt has the modules $modules and the functions that mt.help() lists
@@ -388,7 +388,7 @@ for word in quit exit 'quit()' ' exit '; do run "1\n$word\n2\n" -i && expect "$w
 run 'quit = 5\nquit\n2\n' -i && expect 'unless it is a variable' 0 '5
 2'
 run 'help\nhelp()\n' -i && has 'help says where help is' out "mt.help('matmul')"
-complete() { run "table.concat(require('mtorch.tools.prompt').complete('$1'), ' ')\n" -i -e \
+complete() { run "table.concat(require('mtorch.help.prompt').complete('$1'), ' ')\n" -i -e \
   'x, l = mt.ones(2), nn.Linear(1, 1) o = optim.SGD(l:parameters())' && expect "$1 completes" 0 "$2"; }
 complete mt.nn.Li mt.nn.Linear
 complete x:matm x:matmul

@@ -1,4 +1,4 @@
-// profile.cpp -- the profiler for bindings/lua/tools/profile.lua: recordings as Lua tables
+// profile.cpp -- the profiler for bindings/lua/script/profile.lua: recordings as Lua tables
 #include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"

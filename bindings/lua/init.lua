@@ -125,17 +125,20 @@ end
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
   local lazy = {}
-  for _, name in ipairs {'nn', 'onnx', 'optim', 'data', 'dist', 'plot'} do
-    lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
+  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.onnx', 'extras.plot'} do
+    local short = name:match '%w+$'
+    lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end
-  lazy.metrics = function() return core.strict(require 'mtorch.tools.metrics', 'mt.metrics') end
+  lazy.extend = function() return require 'mtorch.core.extend' end
+  lazy.metrics = function() return core.strict(require 'mtorch.script.metrics', 'mt.metrics') end
   lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
   lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
-  lazy.time = function() return require('mtorch.tools.timeit').time end
-  lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
-  for _, name in ipairs {'args', 'progress', 'profile', 'help'} do
-    lazy[name] = function() return require('mtorch.tools.' .. name) end
+  lazy.time = function() return require('mtorch.script.timeit').time end
+  lazy.timeit = function() return require('mtorch.script.timeit').timeit end
+  for _, name in ipairs {'args', 'progress', 'profile'} do
+    lazy[name] = function() return require('mtorch.script.' .. name) end
   end
+  lazy.help = function() return require 'mtorch.help' end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
@@ -150,9 +153,9 @@ local function library()
   lazy.compile = function() return require 'mtorch.compile.step' end
   lazy.kernel = function() return require('mtorch.compile.kernel').kernel end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
-  lazy.report = function() return require('mtorch.tools.report').report end
-  lazy.Report = function() return require('mtorch.tools.report_run').Report end
-  lazy.SummaryWriter = function() return require('mtorch.io.summary_writer').SummaryWriter end
+  lazy.report = function() return require('mtorch.extras.report').report end
+  lazy.Report = function() return require('mtorch.extras.report.run').Report end
+  lazy.SummaryWriter = function() return require('mtorch.extras.tensorboard').SummaryWriter end
   lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy

@@ -67,7 +67,7 @@ bool says_where(lua_State* L, const std::string& message) {
 }
 
 /// What mtorch.core says of a field that Lua found nil, "attempt to call method 'NAME' (a nil value)",
-/// or mtorch.tools.missing of a global.
+/// or mtorch.help.missing of a global.
 void hint_missing(lua_State* L, const std::string& message) {
   const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
   if (end == std::string::npos || begin == std::string::npos) return;
@@ -75,7 +75,7 @@ void hint_missing(lua_State* L, const std::string& message) {
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   if (begin >= 7 && message.compare(begin - 7, 7, " global") == 0) {
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "mtorch.tools.missing");
+    lua_pushliteral(L, "mtorch.help.missing");
     if (lua_pcall(L, 1, 1, 0) != 0) lua_pushnil(L);
   } else {
     lua_getfield(L, -1, "mtorch.core");
@@ -384,7 +384,7 @@ int apply(lua_State* L, const Options& o) {
 constexpr char kEndProfile[] = "mtorch.end_profile";
 int begin_profile(lua_State* L, const std::string& path) {
   static const char code[] =
-      "local path = ... require 'mtorch.tools.profile' "
+      "local path = ... require 'mtorch.script.profile' "
       "return require('mtorch.core').profile_program(path ~= 'true' and path or nil)";
   load_own(L, code);
   lua_pushstring(L, path.c_str());

@@ -19,7 +19,7 @@ namespace {
 /// Calls a function of prompt.lua with what lies above the stack index `base`.
 int call_prompt(lua_State* L, const char* name, int base, int results) {
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "mtorch.tools.prompt");
+  lua_pushliteral(L, "mtorch.help.prompt");
   if (call(L, 1, 1) != 0) return 1;
   lua_getfield(L, -1, name);
   lua_insert(L, base + 1);

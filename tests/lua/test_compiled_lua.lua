@@ -210,13 +210,13 @@ function cases.wrap() return util.wrap(('word '):rep(below(40)), '  ', between(2
 function cases.truncate() return util.truncate(('long'):rep(below(20)), between(5, 30)) end
 function cases.ticks()
   local lo = random_numbers(1)[1]
-  return require('mtorch.plot.scale').ticks(lo, lo + between(1, 1000) / 8, between(2, 9))
+  return require('mtorch.extras.plot.scale').ticks(lo, lo + between(1, 1000) / 8, between(2, 9))
 end
-function cases.extent() return {require('mtorch.plot.scale').extent({random_numbers(between(1, 20))})} end
+function cases.extent() return {require('mtorch.extras.plot.scale').extent({random_numbers(between(1, 20))})} end
 function cases.polyline()
   local n = between(2, 200)
   local function same(x) return x end
-  return {require('mtorch.plot.scale').polyline(mt.range(1, n):tolist(), random_numbers(n), same, same, 1, 50)}
+  return {require('mtorch.extras.plot.scale').polyline(mt.range(1, n):tolist(), random_numbers(n), same, same, 1, 50)}
 end
 function cases.packed() return require('mtorch.data.copy').pack{set = random_table(3)}.values end
 function cases.batches()

@@ -3,9 +3,10 @@ local here = debug.getinfo(1, 'S').source:match('^@(.*/)') or './'
 package.path = here .. '?.lua;' .. package.path
 local t = require 'testing'
 
-local plot, report, progress, util, scale, contour = require 'mtorch.plot', require('mtorch.tools.report').report,
-  require 'mtorch.tools.progress', require 'mtorch.core.util', require 'mtorch.plot.scale',
-  require 'mtorch.plot.contour'
+local plot, report, progress, util, scale, contour = require 'mtorch.extras.plot',
+  require('mtorch.extras.report').report, require 'mtorch.script.progress',
+  require 'mtorch.core.util', require 'mtorch.extras.plot.scale',
+  require 'mtorch.extras.plot.contour'
 
 local core = require 'mtorch.core'
 local nan, inf = 0 / 0, math.huge
@@ -652,7 +653,7 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
 end)
 
 t.test('letters with accents, Greek and signs of formulas have strokes of their own', function()
-  local strokes = require 'mtorch.plot.font'.strokes
+  local strokes = require 'mtorch.extras.plot.font'.strokes
   local unknown, seen = #strokes '日', 0
   t.eq(strokes '日', strokes '?')
   for sign in ('äéîõůčŻçøßĞ αβγδεζηθικλμνξπρστυφχψω ΓΔΘΛΞΠΣΦΨΩ ≤≥≈≠→∞√∂∇°²·±‖€'):gmatch '[\194-\244][\128-\191]+' do

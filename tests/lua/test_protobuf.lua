@@ -1,6 +1,6 @@
 -- test_protobuf.lua -- The wire format of Protocol Buffers, byte by byte.
 local t = require 'testing'
-local protobuf = require 'mtorch.io.protobuf'
+local protobuf = require 'mtorch.extras.protobuf'
 
 local function hex(text) return (text:gsub('.', function(c) return ('%02x'):format(c:byte()) end)) end
 

@@ -85,7 +85,7 @@ t.test('every function is declared: it has a signature and help', function()
   for name, value in pairs(mt) do look('mt.', name, value) end
   for name, value in pairs(core.methods) do look('x:', name, value) end
   for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg'} do
-    local at = require('mtorch.tools.modules').at(module)
+    local at = require('mtorch.help.modules').at(module)
     for _, name in ipairs(core.names(at)) do look('mt.' .. module .. '.', name, at[name]) end
   end
   table.sort(bare)
@@ -136,9 +136,9 @@ t.test('the methods of objects have help, and no other names have', function()
               Metric = mt.metrics.Mean(),
               Hook = (leaf * 2):register_hook(print),
               DataLoader = mt.data.DataLoader(mt.data.xor(4), 2)}
-  of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.io.summary_writer').Writer
+  of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.extras.tensorboard').Writer
   of.Report, of.Bar = mt.Report{}, mt.progress(1)
-  for _, object in ipairs(require 'mtorch.tools.object_methods') do
+  for _, object in ipairs(require 'mtorch.help.object_methods') do
     local listed = {}
     for _, entry in ipairs(object) do
       local name = entry[1]:match('^[%w_]+')
@@ -162,7 +162,7 @@ t.test('the methods of objects have help, and no other names have', function()
 end)
 
 t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
-  for word in pairs(require('mtorch.tools.topics').absent) do
+  for word in pairs(require('mtorch.help.topics').absent) do
     assert(helped(word):find(("'%s' is not there yet: "):format(word), 1, true), word)
     for _, module in ipairs{mt, mt.nn, mt.optim, mt.data} do
       assert(not pcall(function() return module[word] end), word .. ' is there')

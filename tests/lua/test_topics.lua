@@ -1,7 +1,7 @@
 -- test_topics.lua -- The samples that mt.help shows of its topics run as they stand, in a folder of their own
 local mt = require 'mtorch'
 local t = require 'testing'
-local topics = require 'mtorch.tools.topics'
+local topics = require 'mtorch.help.topics'
 local folder = os.tmpname()
 os.remove(folder)
 os.execute('mkdir -p ' .. folder)

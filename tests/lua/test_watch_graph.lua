@@ -1,7 +1,7 @@
 -- test_watch_graph.lua -- Tests of mt.plot.graph: nodes, shapes, names, layout, SVG, DOT, text
 local mt = require 'mtorch'
 local t = require 'testing'
-local graph, layered = require 'mtorch.plot.graph', require 'mtorch.plot.layered'
+local graph, layered = require 'mtorch.extras.plot.graph', require 'mtorch.extras.plot.layered'
 local nn = mt.nn
 local path = os.tmpname()
 

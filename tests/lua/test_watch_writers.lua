@@ -4,7 +4,7 @@ local bit = require 'bit'
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
-local events = require 'mtorch.io.events'
+local events = require 'mtorch.extras.tensorboard.events'
 local python = os.getenv 'MTORCH_PEER_PYTHON'
 local folder = os.tmpname()
 os.remove(folder)

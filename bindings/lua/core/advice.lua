@@ -15,7 +15,7 @@ local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') 
 
 --- "mt.data.DataLoader", where one of the library's tables has the name.
 local function elsewhere(owner, key)
-  local modules = require 'mtorch.tools.modules'
+  local modules = require 'mtorch.help.modules'
   if owner ~= 'mt' and not owner:find '^mt%.' then return nil end
   for _, name in ipairs(places) do
     local module = modules.at(name)
@@ -30,7 +30,7 @@ end
 --- there are.
 return function(owner, key, names)
   key = tostring(key)
-  local topics, full = require 'mtorch.tools.topics', strip(owner, key)
+  local topics, full = require 'mtorch.help.topics', strip(owner, key)
   local general = owner == 'tensor' or owner == 'mt' or owner:find '^mt%.'
   local here = topics.renamed[full] or general and topics.renamed[key]
   if here then return '; ' .. ((here:find '^see ' or here:find '^not ') and '' or 'here it is ') .. here end

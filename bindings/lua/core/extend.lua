@@ -1,0 +1,20 @@
+-- extend.lua -- mt.extend: what libraries on top of mtorch are written with; the library's own extras use nothing else
+local core = require 'mtorch.core'
+
+local extend = {util = require 'mtorch.core.util', object = require 'mtorch.core.object'}
+for _, name in ipairs{'check_options', 'check_writable', 'columns', 'declare', 'describe', 'fail', 'identity',
+  'is_callable', 'json_text', 'make_folders', 'operations', 'strict', 'time', 'write_pieces'} do
+  extend[name] = core[name]
+end
+
+local lazy = {
+  encode_png = function() return core.formats().encode_png end,
+  is_module = function() return require('mtorch.nn.class').is_module end,
+  program_text = function() return core.compile().text end,
+  recorder = function() return require 'mtorch.core.record' end,
+}
+for _, name in ipairs{'describe_graph', 'serve', 'publish', 'idle', 'wait_fetched', 'wall_time', 'process_id'} do
+  lazy[name] = function() return core.watch()[name] end
+end
+
+return core.strict(extend, 'mt.extend', nil, lazy)

@@ -1,0 +1,206 @@
+-- axes.lua -- dynamic axes: a program recorded with other sizes of the inputs, and which of its numbers follow them
+local mt = require 'mtorch'
+local extend = mt.extend
+local util = extend.util
+local Size = require 'mtorch.extras.onnx.size'
+local record = extend.recorder
+local Value = record.Value
+
+local axes = {}
+
+local function wrong(...) extend.fail('onnx.export: dynamic_axes: ' .. select(1, ...), select(2, ...)) end
+
+--- {batch = {size =, places = {{input, dim}..}}..} of what the user says: {x = {[1] = 'batch'}} or {x = {1}}. Axes
+--- without a name are one where dimension and size are equal. Names of outputs' axes come second.
+function axes.read(dynamic_axes, inputs, input_names, output_names)
+  local found, named_outputs, index = {}, {}, {}
+  for i, name in ipairs(input_names) do index[name] = i end
+  for name, list in pairs(dynamic_axes or {}) do
+    local i = index[name]
+    if type(name) ~= 'string' then
+      wrong("dimensions stand under the name of their input, {%s = {1}}, got the key %s", input_names[1],
+        extend.describe(name))
+    end
+    if type(list) ~= 'table' then wrong("'%s' must have a table of dimensions, got %s", name, extend.describe(list)) end
+    for key, value in pairs(list) do
+      local dim, axis = key, value
+      if type(value) == 'number' then dim, axis = value, nil end
+      if dim == 0 then wrong("of '%s' has 0; dimensions count from 1, and from -1 at the end", name) end
+      if type(dim) ~= 'number' or dim % 1 ~= 0 or dim == 0 or (axis ~= nil and type(axis) ~= 'string') then
+        wrong("of '%s' must be a list of dimensions, {1}, or {[1] = 'batch'}", name)
+      end
+      if i then
+        local x = inputs[i]
+        if math.abs(dim) > x:dim() then wrong("dimension %d of '%s', which has %d", dim, name, x:dim()) end
+        if dim < 0 then dim = dim + x:dim() + 1 end
+        axis = axis or (dim == 1 and 'batch' or 'axis_' .. dim)
+        local known = found[axis]
+        if known and known.size ~= x:size(dim) and type(value) == 'number' then
+          axis = ('%s_%d'):format(name, dim)
+          known = nil
+        end
+        found[axis] = known or {size = x:size(dim), places = {}}
+        if found[axis].size ~= x:size(dim) then
+          wrong("'%s' is %d and %d; axes of one name have one size", axis, found[axis].size, x:size(dim))
+        end
+        table.insert(found[axis].places, {i, dim})
+      else
+        named_outputs[name] = named_outputs[name] or {}
+        if axis then named_outputs[name][dim] = axis end
+      end
+    end
+    if not i then
+      local known = false
+      for _, output in ipairs(output_names or {'output'}) do known = known or output == name end
+      if not known and not name:find('^output') then
+        wrong("'%s' is no input; they are %s", name, table.concat(input_names, ', '))
+      end
+    end
+  end
+  return found, named_outputs
+end
+
+--- The axes' names in order.
+axes.names = util.sorted_keys
+
+--- Sizes to record with, multiples of `step` away: each axis changed alone, then all at once. Smaller ones, where
+--- positions may be limited.
+function axes.points(found, step)
+  local points, all = {}, {}
+  local function other(size, by) return size > by + 2 and size - by or size + by end
+  for k, name in ipairs(axes.names(found)) do
+    points[k] = {[name] = other(found[name].size, step)}
+    all[name] = other(found[name].size, (1 + k) * step)
+  end
+  points[#points + 1] = all
+  return points
+end
+
+--- The inputs with other sizes: what is there again and again.
+function axes.resized(inputs, found, point)
+  local made = {}
+  for i, x in ipairs(inputs) do made[i] = x end
+  for name, size in pairs(point) do
+    for _, place in ipairs(found[name].places) do
+      local i, dim = place[1], place[2]
+      local n = math.max(made[i]:size(dim), 1)
+      local index = (mt.range(1, size, {dtype = 'int64'}) - 1) % n + 1
+      made[i] = made[i]:index_select(dim, index:to(made[i].device))
+    end
+  end
+  return made
+end
+
+--- The inputs with the same values elsewhere, some with the other sign: what is picked by value has another size then.
+function axes.shuffled(inputs, seed)
+  local made = {}
+  for i, x in ipairs(inputs) do
+    local n = x:numel()
+    local k = mt.range(1, n, {dtype = 'int64', device = x.device})
+    local y = x:reshape(-1)[(k * (2 * seed + 1) + seed) % math.max(n, 1) + 1]:reshape(x.shape)
+    if x.dtype:find 'float' then y = mt.where((k % (seed + 1)):eq(0):reshape(x.shape), -y, y) end
+    made[i] = y
+  end
+  return made
+end
+
+-- Operations whose result has a size that depends on values.
+local picks = {masked_select = true, nonzero = true, argwhere = true, unique = true, bincount = true}
+
+--- Whether the program has sizes that depend on values of the inputs.
+function axes.picks_by_value(program)
+  local function is_mask(value) return value.dtype == 'bool' and value.tensor == nil end
+  for _, call in ipairs(program.calls) do
+    local indexes = call.op == 'index' or call.op == 'assign' or call.op == 'index_put'
+    if call.depends and (picks[call.op] or indexes and record.any_value(call.args[2], 2, is_mask)) then return true end
+  end
+  return false
+end
+
+local function differ(call, what)
+  extend.fail('onnx.export: with other sizes of the dynamic axes %s at %s %s; leave dynamic_axes out, or write it ' ..
+    'so that the operations are the same for all sizes', call.op, call.line or '?', what)
+end
+
+--- An argument with sizes in place of numbers that follow the axes.
+local function merged(call, args)
+  local first = args[1]
+  for i = 2, #args do
+    if type(args[i]) ~= type(first) then differ(call, 'has other arguments') end
+  end
+  if type(first) == 'number' then return Size.of(args) end
+  if type(first) ~= 'table' or getmetatable(first) == Value then return first end
+  local out = {}
+  for i = 2, #args do
+    for key in pairs(args[i]) do
+      if first[key] == nil then differ(call, 'has other arguments') end
+    end
+  end
+  for key in pairs(first) do
+    local inner = {}
+    for i, arg in ipairs(args) do
+      if arg[key] == nil then differ(call, 'has other arguments') end
+      inner[i] = arg[key]
+    end
+    out[key] = merged(call, inner)
+  end
+  return out
+end
+
+local function merge_value(values, call)
+  local first, shape = values[1], {}
+  for i = 2, #values do
+    if #values[i].shape ~= #first.shape then differ(call, 'has a result of another rank') end
+  end
+  for d = 1, #first.shape do
+    local samples = {}
+    for i, value in ipairs(values) do samples[i] = value.shape[d] end
+    shape[d] = Size.of(samples)
+  end
+  first.shape = shape
+  for i = 2, #values do
+    local other = values[i]
+    if first.call and first.tensor and not first.varies and not rawequal(first.tensor, other.tensor) then
+      local same = other.tensor and first.tensor:size() == other.tensor:size() and
+        mt.allclose(first.tensor:double(), other.tensor:double(), {rtol = 0, atol = 0, equal_nan = true})
+      if not same then first.varies = true end
+    end
+  end
+end
+
+--- Puts into the first of several programs of one function which of its numbers follow the axes.
+function axes.merge(programs)
+  local first = programs[1]
+  for i = 2, #programs do
+    local n = math.min(#first.calls, #programs[i].calls)
+    for k = 1, n do
+      if first.calls[k].op ~= programs[i].calls[k].op then
+        differ(first.calls[k], 'is ' .. programs[i].calls[k].op)
+      end
+    end
+    if #first.calls ~= #programs[i].calls then
+      local more = #first.calls > n and first or programs[i]
+      differ(more.calls[n + 1], 'is called another number of times')
+    end
+  end
+  for k, call in ipairs(first.calls) do
+    local args = {}
+    for i, program in ipairs(programs) do args[i] = program.calls[k].args end
+    call.args = merged(call, args)
+    for j in ipairs(call.results) do
+      local values = {}
+      for i, program in ipairs(programs) do
+        values[i] = program.calls[k].results[j]
+        if not values[i] then differ(call, 'has another number of results') end
+      end
+      merge_value(values, call)
+    end
+  end
+  for j in ipairs(first.inputs) do
+    local values = {}
+    for i, program in ipairs(programs) do values[i] = program.inputs[j] end
+    merge_value(values)
+  end
+end
+
+return axes

@@ -1,0 +1,447 @@
+-- graph.lua -- the ONNX graph under construction: nodes, constants, sizes that are known when the file runs
+--
+-- A handle stands for one value of the file: {name =, dtype =, shape = (where it is known), tensor = (of a constant),
+-- positions = true (whole numbers that count from 0 in the file, and from 1 in Lua)}. `g.Relu(x)` adds a node; numbers
+-- among the inputs become constants of the first handle's dtype. The last argument may hold attributes, and
+-- `dtype` (of the result, else the first input's), `outputs` (how many).
+local mt = require 'mtorch'
+local extend = mt.extend
+local messages = require 'mtorch.extras.onnx.messages'
+local Size = require 'mtorch.extras.onnx.size'
+
+local Handle = {}
+Handle.__index = Handle
+local Graph = {}
+
+local results = {Shape = 'int64', ArgMax = 'int64', ArgMin = 'int64', NonZero = 'int64', Size = 'int64'}
+for name in ('Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor Not IsNaN IsInf'):gmatch('%S+') do
+  results[name] = 'bool'
+end
+
+-- Which result of an operator has positions.
+local finds = {ArgMax = 1, ArgMin = 1, NonZero = 1, TopK = 2, MaxPool = 2, Unique = 3}
+
+local function is_handle(x) return getmetatable(x) == Handle end
+Graph.is_handle = is_handle
+
+--- A name that no other value has.
+function Graph:unique(name)
+  local n, base = 1, name
+  while self.taken[name] do
+    n = n + 1
+    name = ('%s_%d'):format(base, n)
+  end
+  self.taken[name] = true
+  return name
+end
+
+--- The name under which a node reads a handle; a constant enters the file now.
+function Graph:reference(h)
+  if h.name then return h.name end
+  local key, text = h.key
+  if not key and h.tensor:numel() <= 64 then
+    text = messages.tensor(h.tensor)
+    key = text.data_type .. ':' .. table.concat(text.dims, ',') .. ':' .. text.raw_data
+  end
+  if key and not h.label and self.constants[key] then
+    h.name = self.constants[key]
+    return h.name
+  end
+  h.name = self:unique(h.label or 'constant')
+  if key and not h.label then self.constants[key] = h.name end
+  table.insert(self.initializers, messages.tensor(h.tensor, h.name))
+  return h.name
+end
+
+local function handle(self, fields)
+  fields.graph = self
+  return setmetatable(fields, Handle)
+end
+
+--- A constant: a tensor, under `label` where it has a name.
+function Graph:constant(tensor, label)
+  return handle(self, {tensor = tensor, label = label, dtype = tensor.dtype, shape = tensor:size()})
+end
+--- An input or the result of a node.
+function Graph:value(name, dtype, shape) return handle(self, {name = name, dtype = dtype, shape = shape}) end
+
+--- What a node reads: handles, numbers as constants, false for an optional input that is left out.
+local function input_names(self, inputs)
+  local names, first = {}, nil
+  for _, x in ipairs(inputs) do first = first or (is_handle(x) and x) end
+  for i, x in ipairs(inputs) do
+    names[i] = x and self:reference(is_handle(x) and x or self:cast(x, first.dtype)) or ''
+  end
+  while names[#names] == '' do names[#names] = nil end
+  return names, first
+end
+
+-- ---- positions -----------------------------------------------------------------------------------------
+
+-- Operators that move elements and leave them what they are: which inputs hold them.
+local moves = {Where = {2, 3}, ScatterElements = {1, 3}, ScatterND = {1, 3}, Concat = 'all', Max = 'all', Min = 'all'}
+for name in ('Reshape Transpose Squeeze Unsqueeze Slice Gather GatherElements GatherND Expand Split Tile Identity ' ..
+    'Pad Flatten Compress TopK ReduceMax ReduceMin Unique'):gmatch('%S+') do
+  moves[name] = {1}
+end
+local neutral = {Shape = true, Size = true}
+
+local function is_whole(dtype) return dtype:find('int') ~= nil end
+
+--- The same value as plain whole numbers for a node.
+function Handle:bare()
+  if not self.positions and not self.origins then return self end
+  local copy = setmetatable({}, Handle)
+  for key, value in pairs(self) do copy[key] = value end
+  copy.positions, copy.origins = nil, nil
+  return copy
+end
+
+--- Notes that an input's whole numbers are used as positions or as numbers.
+function Graph:used(h, as)
+  for input in pairs(h.origins or {}) do
+    local uses = self.uses[input] or {}
+    self.uses[input] = uses
+    uses[as] = uses[as] or self.under_way
+  end
+end
+
+--- Whole numbers from 1 (from -1 at the end; other negative ones stay) as positions from 0.
+function Graph:to_positions(x)
+  self:used(x, 'positions')
+  if x.positions then return x:bare() end
+  if x.tensor then return self:constant(mt.where(x.tensor:gt(0), x.tensor - 1, x.tensor)) end
+  local y = x:bare()
+  return self.Where(self.Greater(y, 0), y - 1, y)
+end
+--- Positions as the numbers that Lua has.
+function Graph:to_numbers(x)
+  self:used(x, 'numbers')
+  return x.positions and x:bare() + 1 or x:bare()
+end
+
+--- The inputs of an operator as it takes them, and what its result is: {positions =, origins =}.
+local function sort_kinds(self, op, inputs)
+  local moved, is_data, kind, sorted = moves[op], {}, {}, {}
+  for i = 1, #inputs do is_data[i] = moved == 'all' end
+  for _, i in ipairs(moved ~= 'all' and moved or {}) do is_data[i] = true end
+  for i, x in ipairs(inputs) do
+    if is_data[i] and is_handle(x) and is_whole(x.dtype) then
+      kind.positions = kind.positions or x.positions
+      for input in pairs(x.origins or {}) do
+        kind.origins = kind.origins or {}
+        kind.origins[input] = true
+      end
+    end
+  end
+  for i, x in ipairs(inputs) do
+    sorted[i] = x
+    if is_handle(x) and is_whole(x.dtype) then
+      if is_data[i] and kind.positions then sorted[i] = self:to_positions(x)
+      elseif is_data[i] or neutral[op] then sorted[i] = x:bare()
+      elseif x.positions or x.origins then sorted[i] = self:to_numbers(x) end
+    elseif is_data[i] and kind.positions and type(x) == 'number' and x > 0 then
+      sorted[i] = x - 1
+    end
+  end
+  return sorted, kind
+end
+
+--- Adds a node; its results. An equal node that is there already is used again.
+function Graph:node(op, inputs, attributes, dtype, count)
+  local kind
+  inputs, kind = sort_kinds(self, op, inputs)
+  local names, first = input_names(self, inputs)
+  local list, keys = {}, {}
+  for name, value in pairs(attributes) do
+    if value ~= nil then keys[#keys + 1] = name end
+  end
+  table.sort(keys)
+  local text = {op, table.concat(names, ','), dtype or '', count}
+  for i, name in ipairs(keys) do
+    local value = attributes[name]
+    list[i] = messages.attribute(name, value)
+    text[#text + 1] = name .. '=' .. (mt.is_tensor(value) and list[i].t.data_type .. list[i].t.raw_data or
+      type(value) == 'table' and table.concat(value, ',') or tostring(value))
+  end
+  local key = table.concat(text, ';')
+  local made = self.nodes_by_key[key]
+  if not made then
+    made = {}
+    for k = 1, count do
+      made[k] = handle(self, {name = self:unique(op:lower()),
+        dtype = k > 1 and finds[op] and 'int64' or dtype or results[op] or first.dtype})
+    end
+    local outputs = {}
+    for k, h in ipairs(made) do outputs[k] = h.name end
+    self.nodes_by_key[key] = made
+    table.insert(self.nodes, {input = names, output = outputs, name = made[1].name, op_type = op, attribute = list})
+  end
+  local copies = {}
+  for k, h in ipairs(made) do
+    copies[k] = handle(self, {name = h.name, dtype = h.dtype, positions = finds[op] == k or nil})
+    if k == 1 and kind.positions then copies[k].positions = true end
+    if k == 1 then copies[k].origins = kind.origins end
+  end
+  return unpack(copies)
+end
+
+--- `g.Softmax(x, {axis = 1})`.
+local function operator(self, op)
+  return function(...)
+    local inputs, n, attributes = {...}, select('#', ...), {}
+    local last = inputs[n]
+    if type(last) == 'table' and not is_handle(last) and not Size.is(last) then
+      inputs[n] = nil
+      for name, value in pairs(last) do attributes[name] = value end
+    end
+    local dtype, outputs = attributes.dtype, attributes.outputs or 1
+    attributes.dtype, attributes.outputs = nil, nil
+    if op == 'Where' then
+      dtype = (is_handle(inputs[2]) and inputs[2] or inputs[3]).dtype
+      for i = 2, 3 do inputs[i] = self:cast(inputs[i], dtype) end
+      if dtype == 'bool' then -- which onnxruntime lacks
+        local mask, x, y = unpack(inputs)
+        return self.Or(self.And(mask, x), self.And(self.Not(mask), y))
+      end
+    end
+    return self:node(op, inputs, attributes, dtype, outputs)
+  end
+end
+
+-- ---- arithmetic of handles -----------------------------------------------------------------------------
+
+for event, op in pairs{__add = 'Add', __sub = 'Sub', __mul = 'Mul', __div = 'Div', __pow = 'Pow'} do
+  Handle[event] = function(x, y)
+    local g = (is_handle(x) and x or y).graph
+    return g[op](x, y)
+  end
+end
+function Handle:__unm() return self.graph.Neg(self) end
+function Handle:times(factor) return factor == 1 and self or self * factor end
+
+local largest = {int8 = 2 ^ 7, uint8 = 2 ^ 8, int16 = 2 ^ 15, int32 = 2 ^ 31, int64 = 2 ^ 63}
+--- Floats as whole numbers: beyond the range the last one there, NaN as 0, which ONNX leaves open.
+local function to_whole(self, x, dtype)
+  local most = largest[dtype]
+  x = x.dtype == 'float16' and self:cast(x, 'float32') or x
+  local function cast(h) return self:node('Cast', {h}, {to = messages.types[dtype]}, dtype, 1) end
+  if most < 2 ^ 31 then return cast(self.Clip(x, dtype == 'uint8' and 0 or -most, most - 1)) end
+  local last = self:constant(mt.tensor(math.huge, 'float64'):to(dtype)) -- below the range processors give the first
+  return self.Where(self.GreaterOrEqual(x, most), last, self.Where(self.IsNaN(x), 0, cast(x)))
+end
+
+--- A handle, a number, a boolean or a size as a handle of the dtype; what is no handle is 0-d.
+function Graph:cast(x, dtype)
+  if Size.is(x) then x = self.Squeeze(self:size(x), self:ints{0}) end
+  if type(x) == 'boolean' or type(x) == 'number' and dtype == 'bool' then
+    return self:constant(mt.tensor(x and x ~= 0, {dtype = 'bool'}):to(dtype))
+  end
+  if type(x) == 'number' then return self:constant(mt.full({}, x, {dtype = dtype})) end
+  if x.dtype == dtype then return x end
+  if x.tensor then return self:constant(x.tensor:to(dtype)) end
+  local whole = is_whole(dtype) and is_whole(x.dtype)
+  local y = is_whole(dtype) and x.dtype:find 'float' and to_whole(self, x, dtype) or
+    self:node('Cast', {whole and x:bare() or x}, {to = messages.types[dtype]}, dtype, 1)
+  y.shape = x.shape
+  if whole then y.positions, y.origins = x.positions, x.origins end
+  return y
+end
+
+-- ---- axes and sizes ------------------------------------------------------------------------------------
+
+--- A dimension of Lua's as an axis from 0.
+function Graph.axis(dim, rank) return dim > 0 and dim - 1 or dim + rank end
+function Handle:axis(dim) return Graph.axis(dim, #self.shape) end
+--- The axes of a dimension or a list of them, of a handle or of the result of a call; of nil none.
+function Graph.axes(x, dims)
+  local axes = {}
+  for i, dim in ipairs(type(dims) == 'table' and dims or {dims}) do axes[i] = Graph.axis(dim, #x.shape) end
+  return axes
+end
+Handle.axes = Graph.axes
+
+--- The tensors of a call that takes several, or a list of them.
+function Graph.operands(a) return is_handle(a[1]) and a or a[1] end
+
+--- A constant list of int64.
+function Graph:ints(list)
+  return self:constant(mt.tensor(#list > 0 and list or mt.empty({0}), {dtype = 'int64'}))
+end
+
+--- Notes where sizes can be read that the file learns only when it runs.
+function Graph:note_sizes(h)
+  for axis, size in ipairs(h.shape) do
+    if Size.is(size) and not self.sizes[size.key] then
+      local place = {h, axis - 1, size}
+      self.sizes[size.key] = place
+      table.insert(self.known_sizes, place)
+    end
+  end
+end
+
+local function size_at(self, place)
+  if self.opset >= 15 then return self.Shape(place[1], {start = place[2], ['end'] = place[2] + 1}) end
+  return self.Gather(self.Shape(place[1]), self:ints{place[2]}, {axis = 0})
+end
+
+--- A size that depends on the inputs', as one int64: read where it is one of a value, or calculated from such.
+function Graph:size(x)
+  if not Size.is(x) then return self:ints{x} end
+  local place = self.sizes[x.key]
+  if place then return size_at(self, place) end
+  for _, known in ipairs(self.known_sizes) do
+    local scale, offset = x:linear_in(known[3])
+    if scale and scale % 1 == 0 then
+      local y = scale == 1 and size_at(self, known) or size_at(self, known) * scale
+      return offset == 0 and y or y + offset
+    end
+    if scale and (1 / scale) % 1 == 0 and offset == 0 then return size_at(self, known) / (1 / scale) end
+  end
+  for _, a in ipairs(self.known_sizes) do
+    for _, b in ipairs(self.known_sizes) do
+      local scale = x:product_of(a[3], b[3])
+      if scale and scale % 1 == 0 then return size_at(self, a) * size_at(self, b) * scale end
+    end
+  end
+  extend.fail("onnx.export: %s is %s for sizes %s of the dynamic axes, which is no multiple of them; leave " ..
+    "dynamic_axes out, or take the number from a shape", self.under_way, tostring(x),
+    table.concat(self.size_names, ', '))
+end
+
+--- A list of sizes as a tensor of int64.
+function Graph:size_list(list)
+  local parts, run = {}, {}
+  for _, x in ipairs(list) do
+    if Size.is(x) then
+      if #run > 0 then parts[#parts + 1] = self:ints(run) end
+      parts[#parts + 1], run = self:size(x), {}
+    else
+      run[#run + 1] = x
+    end
+  end
+  if #run > 0 or #parts == 0 then parts[#parts + 1] = self:ints(run) end
+  return #parts == 1 and parts[1] or self:concat(parts, 0)
+end
+--- The numbers from 0 to n - 1, n a number, a size or an int64.
+function Graph:arange(n) return self.Range(self:cast(0, 'int64'), self:cast(n, 'int64'), self:cast(1, 'int64')) end
+
+-- ---- operators with the arguments that are usual here ----------------------------------------------------
+
+--- x in another shape of as many elements; one size that is not known becomes -1.
+function Graph:reshape(x, shape)
+  local varying, zero, list = 0, false, {}
+  for i, size in ipairs(shape) do
+    if Size.is(size) then varying = varying + 1 end
+    zero = zero or size == 0
+    list[i] = Size.is(size) and -1 or size
+  end
+  local target = (varying > 1 or zero and varying > 0) and self:size_list(shape) or self:ints(list)
+  local y = self.Reshape(x, target, {allowzero = zero and 1 or nil})
+  y.shape = shape
+  return y
+end
+
+function Graph:flat(x) return self.Reshape(x, self:ints{-1}) end
+--- A vector of a number for each channel in the place of the channels, before `after` other dimensions.
+function Graph:per_channel(x, after)
+  local shape = {x.shape[1]}
+  for i = 1, after do shape[i + 1] = 1 end
+  return after > 0 and self:reshape(x, shape) or x
+end
+
+--- x with sizes of 1, and new dimensions before, grown to the shape.
+function Graph:expand(x, shape)
+  local y = self.Expand(x, self:size_list(shape))
+  y.shape = shape
+  return y
+end
+
+--- x[first, first + step ..] before `last` along axes, all from 0; lists.
+function Graph:slice(x, axes, first, last, step)
+  return self.Slice(x, self:size_list(first), self:size_list(last), self:ints(axes), step and self:ints(step) or false)
+end
+
+--- The dimensions in another order, from 0.
+function Graph:transpose(x, order) return self.Transpose(x, {perm = order}) end
+--- Two axes exchanged; the rank is that of the shape where it is known.
+function Graph:swap(x, i, j, rank)
+  local order = {}
+  for k = 1, rank or #x.shape do order[k] = k - 1 end
+  order[i + 1], order[j + 1] = j, i
+  return self:transpose(x, order)
+end
+function Graph:squeeze(x, axes) return self.Squeeze(x, self:ints(axes)) end
+function Graph:unsqueeze(x, axes) return self.Unsqueeze(x, self:ints(axes)) end
+function Graph:concat(list, axis)
+  local arguments = {unpack(list)}
+  arguments[#list + 1] = {axis = axis}
+  return self.Concat(unpack(arguments))
+end
+
+--- A reduction along axes (a list from 0; empty: all).
+function Graph:reduce(op, x, axes, keep)
+  local attributes = {keepdims = keep and 1 or 0}
+  if #axes == 0 then return self:node(op, {x}, attributes, nil, 1) end
+  if op == 'ReduceSum' or self.opset >= 18 then return self:node(op, {x, self:ints(axes)}, attributes, nil, 1) end
+  attributes.axes = axes
+  return self:node(op, {x}, attributes, nil, 1)
+end
+--- The p-norm along axes.
+function Graph:norm(x, p, axes, keep)
+  if p == 2 then return self:reduce('ReduceL2', x, axes, keep) end
+  if p == 1 then return self:reduce('ReduceL1', x, axes, keep) end
+  if p == math.huge then return self:reduce('ReduceMax', self.Abs(x), axes, keep) end
+  if p == -math.huge then return self:reduce('ReduceMin', self.Abs(x), axes, keep) end
+  if p == 0 then return self:reduce('ReduceSum', self:cast(self:cast(x, 'bool'), x.dtype), axes, keep) end
+  return self:reduce('ReduceSum', self.Abs(x) ^ p, axes, keep) ^ (1 / p)
+end
+--- log(1 + x), exact where 1 + x rounds (Kahan).
+function Graph:log1p(x)
+  local u = x + 1
+  local gap = u - 1
+  local exact = self.Where(self.Equal(gap, x), self.Log(u), self.Log(u) * (x / gap)) -- gap is x also where both are inf
+  return self.Where(self.Equal(gap, 0), x, exact)
+end
+--- log(1 + exp(x)); onnxruntime has the operator in float32.
+function Graph:softplus(x)
+  if x.dtype ~= 'float64' then return self.Softplus(x) end
+  return self.Max(x, 0) + self:log1p(self.Exp(-self.Abs(x)))
+end
+--- 1 where a new dimension's index is the position, else 0.
+function Graph:one_hot(places, depth, axis, dtype)
+  local known = (dtype == 'int64' or dtype == 'float32') and dtype or 'float32' -- to onnxruntime
+  local y = self.OneHot(self:cast(places, 'int64'), self:cast(depth, 'int64'),
+    self:constant(mt.tensor({0, 1}, known)), {axis = axis, dtype = known})
+  return self:cast(y, dtype)
+end
+
+--- The positions of x's elements in their order, from 0: int64, in the shape of x.
+function Graph:numbered(x)
+  local count = Size.product(x.shape)
+  local flat = Size.is(count) and self:arange(self.Size(x)) or
+    self:constant(mt.range(1, count, {dtype = 'int64'}) - 1)
+  return self:reshape(flat, x.shape)
+end
+
+--- base with `value` (spread to the shape of `places`) where `places`, positions in the flat base, say; `reduce`
+--- ('add') joins it with what is there.
+function Graph:write_places(base, places, value, reduce)
+  local spread = self:flat(self.Expand(self:cast(value, base.dtype), self.Shape(places)))
+  local flat = self.ScatterElements(self:flat(base), self:flat(places), spread, {axis = 0, reduction = reduce})
+  return self:reshape(flat, base.shape)
+end
+
+--- An empty graph; methods in lower case, ONNX's operators by their names.
+function Graph.new(opset)
+  return setmetatable({opset = opset, taken = {}, constants = {}, nodes = {}, nodes_by_key = {}, initializers = {},
+    sizes = {}, uses = {}, known_sizes = {}, size_names = {}}, {__index = function(self, key)
+      local method = Graph[key]
+      if method ~= nil or not key:find('^%u') then return method end
+      local made = operator(self, key)
+      rawset(self, key, made)
+      return made
+    end})
+end
+
+return Graph

@@ -1,0 +1,130 @@
+-- product.lua -- matrix products as ONNX operators
+local extend = require('mtorch').extend
+local Graph = require 'mtorch.extras.onnx.graph'
+
+local entries = {}
+
+--- Entries of products of x and y in the result's dtype.
+local function product(names, f)
+  for name in names:gmatch('%S+') do
+    entries[name] = function(g, a, call)
+      local dtype = call.dtype
+      return f(g, g:cast(a.x, dtype), g:cast(a.y, dtype), a)
+    end
+  end
+end
+
+product('matmul mm bmm mv dot vdot', function(g, x, y) return g.MatMul(x, y) end)
+product('inner', function(g, x, y, a)
+  if #a.x.shape == 0 or #a.y.shape == 0 then return x * y end
+  local rank = #a.y.shape
+  if rank == 1 then return g.MatMul(x, y) end
+  if rank == 2 then return g.MatMul(x, g:swap(y, 0, 1)) end
+  local letters = 'abcdefgh'
+  local left, right = letters:sub(1, #a.x.shape - 1), ('ijklmnop'):sub(1, rank - 1)
+  return g.Einsum(x, y, {equation = ('%sz,%sz->%s%s'):format(left, right, left, right)})
+end)
+product('outer ger', function(g, x, y) return g:unsqueeze(x, {1}) * g:unsqueeze(y, {0}) end)
+product('tensordot', function(g, x, y, a)
+  local dims, left, right = a.dims, {}, {}
+  if type(dims) == 'number' then
+    for i = 1, dims do left[i], right[i] = #a.x.shape - dims + i, i end
+  else
+    for i, d in ipairs(dims[1]) do left[i], right[i] = d > 0 and d or d + #a.x.shape + 1, nil end
+    for i, d in ipairs(dims[2]) do right[i] = d > 0 and d or d + #a.y.shape + 1 end
+  end
+  local letters, used, xs, ys, out = 'abcdefghijklmnopqrstuvwxyz', 0, {}, {}, {}
+  for i in ipairs(a.x.shape) do
+    used = used + 1
+    xs[i] = letters:sub(used, used)
+  end
+  for i, d in ipairs(left) do ys[right[i]], out[d] = xs[d], false end
+  local text = ''
+  for i in ipairs(a.x.shape) do text = text .. (out[i] == nil and xs[i] or '') end
+  for i = 1, #a.y.shape do
+    if not ys[i] then
+      used = used + 1
+      ys[i] = letters:sub(used, used)
+      text = text .. ys[i]
+    end
+  end
+  return g.Einsum(x, y, {equation = table.concat(xs) .. ',' .. table.concat(ys) .. '->' .. text})
+end)
+product('kron', function(g, x, y, a)
+  local rank = math.max(#a.x.shape, #a.y.shape)
+  local xs, ys, shape = {}, {}, {}
+  for i = 1, rank do
+    local m, n = a.x.shape[i - rank + #a.x.shape] or 1, a.y.shape[i - rank + #a.y.shape] or 1
+    xs[2 * i - 1], xs[2 * i], ys[2 * i - 1], ys[2 * i] = m, 1, 1, n
+    shape[i] = m * n
+  end
+  return g:reshape(g:reshape(x, xs) * g:reshape(y, ys), shape)
+end)
+product('cross', function(g, x, y, a)
+  local dim = a.dim
+  for i = #a.x.shape, 1, -1 do
+    if not a.dim and a.x.shape[i] == 3 then dim = i end
+  end
+  local axis = dim > 0 and dim - 1 or dim
+  local function turned(h, order) return g.Gather(h, g:ints(order), {axis = axis}) end
+  return turned(x, {1, 2, 0}) * turned(y, {2, 0, 1}) - turned(x, {2, 0, 1}) * turned(y, {1, 2, 0})
+end)
+
+function entries.einsum(g, a)
+  local list = {unpack(Graph.operands(a))}
+  list[#list + 1] = {equation = a.equation:gsub('%s', '')}
+  return g.Einsum(unpack(list))
+end
+
+--- beta x + alpha product, either ignored where its factor is 0.
+for _, name in ipairs{'addmm', 'addmv', 'baddbmm', 'addbmm'} do
+  entries[name] = function(g, a, call)
+    local x = a.beta == 0 and g:cast(0, a.x.dtype) or a.x:times(a.beta)
+    if a.alpha == 0 then return g:expand(x, call.shape) end
+    local product = g.MatMul(a.a, a.b)
+    if name == 'addbmm' then product = g:reduce('ReduceSum', product, {0}) end
+    return a.beta == 0 and product:times(a.alpha) or x + product:times(a.alpha)
+  end
+end
+
+--- x . weight' + bias.
+function entries.linear(g, a)
+  local x, weight, bias = a.x, a.weight, a.bias
+  if #x.shape == 2 and #weight.shape == 2 then
+    return g.Gemm(x, weight, bias or false, {transB = 1})
+  end
+  local y = g.MatMul(x, #weight.shape == 2 and g:transpose(weight, {1, 0}) or weight)
+  return bias and y + bias or y
+end
+function entries.bilinear(g, a)
+  local y = g.Einsum(a.input1, a.weight, a.input2, {equation = '...i,oij,...j->...o'})
+  return a.bias and y + a.bias or y
+end
+
+function entries.det(g, a) return g.Det(a.x) end
+entries['linalg.det'] = function(g, a) return g.Det(a.A) end
+entries['linalg.norm'] = function(g, a)
+  local x = a.A
+  if type(a.ord) == 'string' or (a.dim ~= nil and type(a.dim) == 'table' and #a.dim > 1) then
+    extend.fail('onnx.export: linalg.norm is known for vectors')
+  end
+  return g:norm(x, a.ord or 2, x:axes(a.dim), a.keepdim)
+end
+function entries.logdet(g, a) return g.Log(g.Det(a.x)) end
+function entries.slogdet(g, a)
+  local det = g.Det(a.x)
+  return g.Sign(det), g.Log(g.Abs(det))
+end
+function entries.matrix_power(g, a)
+  if a.n < 1 then extend.fail('onnx.export: matrix_power is known from 1, not %d', a.n) end
+  local y = a.x
+  for _ = 2, a.n do y = g.MatMul(y, a.x) end
+  return y
+end
+
+--- Distances of rows, by differences: exact for rows that are close.
+product('cdist', function(g, x, y, a)
+  return g:norm(g:unsqueeze(x, {#x.shape - 1}) - g:unsqueeze(y, {#y.shape - 2}), a.p, {-1})
+end)
+
+return entries

@@ -1,0 +1,361 @@
+-- shape.lua -- tensors that are made, and operations that move elements, as ONNX operators
+local mt = require 'mtorch'
+local extend = mt.extend
+local Graph = require 'mtorch.extras.onnx.graph'
+local Size = require 'mtorch.extras.onnx.size'
+
+local entries, operands = {}, Graph.operands
+
+--- Entries for several names.
+local function define(names, f)
+  for name in names:gmatch('%S+') do entries[name] = f end
+end
+
+-- ---- copies and dtypes (the result's dtype is given by what calls the entry) ---------------------------------
+
+define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
+  custom_function]], function(_, a) return a.x end)
+function entries.copy(g, a) return g:expand(a.source, a.x.shape) end
+function entries.fill(g, a, call) return g:expand(g:cast(a.value, call.dtype), a.x.shape) end
+function entries.zero(g, a, call) return g:expand(g:cast(0, call.dtype), a.x.shape) end
+
+-- ---- new tensors -----------------------------------------------------------------------------------------
+
+local function filled(g, value, call) return g:expand(g:cast(value, call.dtype), call.shape) end
+define('zeros zeros_like new_zeros empty empty_like new_empty', function(g, _, call) return filled(g, 0, call) end)
+define('ones ones_like new_ones', function(g, _, call) return filled(g, 1, call) end)
+define('full full_like new_full', function(g, a, call) return filled(g, a.value, call) end)
+
+--- first, first + step .. of n numbers, n a size.
+function entries.range(g, a, call)
+  local y = g:cast(g:arange(call.shape[1]), call.dtype)
+  if a.step ~= 1 then y = y * g:cast(a.step, y.dtype) end
+  return y + g:cast(a.first, y.dtype)
+end
+function entries.eye(g, _, call)
+  local rows, columns = g:arange(call.shape[1]), g:arange(call.shape[2])
+  return g:cast(g.Equal(g:unsqueeze(rows, {1}), g:unsqueeze(columns, {0})), call.dtype)
+end
+function entries.tensor(g, a, call)
+  local data = a.data
+  if Graph.is_handle(data) then return data end
+  if Size.is(data) then return g:cast(data, call.dtype) end
+  for _, x in ipairs(data) do
+    if Size.is_list(x) then
+      extend.fail('onnx.export: a tensor of nested lists changes with the dynamic axes')
+    end
+  end
+  return g:size_list(data)
+end
+
+-- ---- other shapes ------------------------------------------------------------------------------------------
+
+define('view reshape view_as reshape_as flatten unflatten ravel atleast_1d atleast_2d atleast_3d', function(g, a, call)
+  return g:reshape(a.x, call.shape)
+end)
+function entries.squeeze(g, a, call)
+  local axes, wanted = {}, a.x:axes(a.dim)
+  for i in ipairs(a.dim == nil and a.x.shape or {}) do wanted[i] = i - 1 end
+  for _, axis in ipairs(wanted) do
+    if a.x.shape[axis + 1] == 1 then axes[#axes + 1] = axis end
+  end
+  return #axes > 0 and g:squeeze(a.x, axes) or a.x
+end
+function entries.unsqueeze(g, a, call) return g:unsqueeze(a.x, Graph.axes(call, a.dim)) end
+define('expand broadcast_to expand_as', function(g, a, call) return g:expand(a.x, call.shape) end)
+define('broadcast_tensors meshgrid', function(g, a, call)
+  local list, made, grid = operands(a), {}, call.op == 'meshgrid'
+  local options = grid and (list.indexing or (type(a[#a]) == 'table' and a[#a].indexing) or a[#a])
+  for k, result in ipairs(call.results) do
+    local x, shape = list[k], result.shape
+    if grid then
+      local along = {}
+      for i = 1, #shape do along[i] = 1 end
+      local place = options == 'xy' and k <= 2 and 3 - k or k
+      along[place] = shape[place]
+      x = g:reshape(x, along)
+    end
+    made[k] = g:expand(x, shape)
+  end
+  return unpack(made)
+end)
+
+-- ---- order of dimensions ---------------------------------------------------------------------------------
+
+define('transpose swapaxes swapdims', function(g, a) return g:swap(a.x, a.x:axis(a.dim1), a.x:axis(a.dim2)) end)
+define('t T', function(g, a) return #a.x.shape == 2 and g:swap(a.x, 0, 1) or a.x end)
+function entries.mT(g, a) return g:swap(a.x, #a.x.shape - 2, #a.x.shape - 1) end
+function entries.permute(g, a) return g:transpose(a.x, a.x:axes(a.dims)) end
+function entries.movedim(g, a)
+  local from, to, order, taken, rest = a.x:axes(a.source), a.x:axes(a.destination), {}, {}, 1
+  for i, place in ipairs(to) do order[place + 1], taken[from[i]] = from[i], true end
+  for axis = 0, #a.x.shape - 1 do
+    if not taken[axis] then
+      while order[rest] do rest = rest + 1 end
+      order[rest] = axis
+    end
+  end
+  return g:transpose(a.x, order)
+end
+
+-- ---- joining and cutting -----------------------------------------------------------------------------------
+
+local function joined(g, list, axis, call)
+  local parts = {}
+  for i, x in ipairs(list) do parts[i] = g:cast(x, call.dtype) end
+  return g:concat(parts, axis)
+end
+define('cat concat concatenate', function(g, a, call)
+  local list = {}
+  for _, x in ipairs(a.tensors) do
+    if not (#x.shape == 1 and x.shape[1] == 0 and #call.shape > 1) then list[#list + 1] = x end
+  end
+  return joined(g, list, g.axis(a.dim, #call.shape), call)
+end)
+function entries.stack(g, a, call)
+  local list, axis = {}, g.axis(a.dim, #call.shape)
+  for i, x in ipairs(a.tensors) do list[i] = g:unsqueeze(x, {axis}) end
+  return joined(g, list, axis, call)
+end
+--- The operands, reshaped, along an axis.
+local function stacked(axis_for, shape_for)
+  return function(g, a, call)
+    local list = {}
+    for i, x in ipairs(a.tensors) do list[i] = g:reshape(x, shape_for(x.shape)) end
+    return joined(g, list, axis_for(#call.shape), call)
+  end
+end
+local function rows(shape) return #shape == 0 and {1, 1} or #shape == 1 and {1, shape[1]} or shape end
+entries.vstack = stacked(function() return 0 end, rows)
+entries.hstack = stacked(function(rank) return rank == 1 and 0 or 1 end, function(s) return #s == 0 and {1} or s end)
+entries.column_stack = stacked(function() return 1 end,
+  function(shape) return #shape < 2 and {shape[1] or 1, 1} or shape end)
+entries.dstack = stacked(function() return 2 end, function(shape)
+  shape = rows(shape)
+  return #shape == 2 and {shape[1], shape[2], 1} or shape
+end)
+
+--- Matrices along a diagonal.
+function entries.block_diag(g, a, call)
+  local parts, before = {}, 0
+  for i, x in ipairs(operands(a)) do
+    local m = rows(x.shape)
+    local after = call.shape[2] - before - m[2]
+    local block = g:reshape(g:cast(x, call.dtype), m)
+    parts[i] = g.Pad(block, g:size_list{0, before, 0, after}, {mode = 'constant'})
+    before = before + m[2]
+  end
+  return g:concat(parts, 0)
+end
+function entries.cartesian_prod(g, a, call)
+  local list, parts, shape = operands(a), {}, {}
+  for i, x in ipairs(list) do shape[i] = x.shape[1] end
+  for i, x in ipairs(list) do
+    local along = {}
+    for k = 1, #list do along[k] = k == i and shape[k] or 1 end
+    parts[i] = g:reshape(g:expand(g:reshape(x, along), shape), {call.shape[1], 1})
+  end
+  if #parts == 1 then return list[1] end
+  return g:concat(parts, 1)
+end
+
+--- Which elements go together is found by the operation on their positions.
+function entries.combinations(g, a)
+  local n = a.x.shape[1]
+  if Size.is(n) then extend.fail('onnx.export: combinations of a dynamic axis have no ONNX form') end
+  local places = mt.combinations(mt.range(1, n, {dtype = 'int64'}), a.r, a.with_replacement)
+  return g.Gather(a.x, g:constant(places - 1), {axis = 0})
+end
+
+--- x in parts along an axis, as large as the results, that begin one behind the other or at listed positions.
+local function parted(g, x, axis, call, begins)
+  local first, made = 0, {}
+  for k, result in ipairs(call.results) do
+    local size = result.shape[axis + 1]
+    if k > 1 and Size.is_list(begins) then
+      first = begins[k - 1] > 0 and begins[k - 1] - 1 or begins[k - 1] + x.shape[axis + 1]
+    end
+    made[k] = g:slice(x, {axis}, {first}, {first + size})
+    first = first + size
+  end
+  return unpack(made)
+end
+define('split split_with_sizes tensor_split chunk', function(g, a, call)
+  return parted(g, a.x, a.x:axis(a.dim), call, a.parts)
+end)
+function entries.hsplit(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
+function entries.vsplit(g, a, call) return parted(g, a.x, 0, call, a.parts) end
+function entries.dsplit(g, a, call) return parted(g, a.x, 2, call, a.parts) end
+function entries.unbind(g, a, call)
+  local made = {}
+  for k in ipairs(call.results) do
+    made[k] = g.Gather(a.x, g:cast(k - 1, 'int64'), {axis = a.x:axis(a.dim)})
+  end
+  return unpack(made)
+end
+
+-- ---- repeated, turned, masked ------------------------------------------------------------------------------
+
+define('tile repeat', function(g, a, call)
+  local rank, repeats = #call.shape, {}
+  local given = Size.is_list(a.repeats) and a.repeats or {a.repeats}
+  local shape = {}
+  for i = 1, rank do
+    repeats[i] = given[i - rank + #given] or 1
+    shape[i] = a.x.shape[i - rank + #a.x.shape] or 1
+  end
+  return g.Tile(#a.x.shape == rank and a.x or g:reshape(a.x, shape), g:size_list(repeats))
+end)
+function entries.repeat_interleave(g, a, call)
+  if Graph.is_handle(a.repeats) then
+    extend.fail('onnx.export: repeat_interleave with a tensor of repeats has a size that depends on the data')
+  end
+  local x, shape = a.x, {}
+  local axis = a.dim and x:axis(a.dim) or 0
+  if type(a.repeats) == 'table' and #a.repeats == 1 then a.repeats = a.repeats[1] end
+  if Size.is_list(a.repeats) then
+    local places = {}
+    for i, times in ipairs(a.repeats) do
+      for _ = 1, times do places[#places + 1] = i - 1 end
+    end
+    return g.Gather(a.dim and x or g:flat(x), g:ints(places), {axis = axis})
+  end
+  if not a.dim then
+    x = g:flat(x)
+    x.shape = {call.shape[1] / a.repeats}
+  end
+  for i, size in ipairs(x.shape) do
+    shape[#shape + 1] = size
+    if i == axis + 1 then shape[#shape + 1] = a.repeats end
+  end
+  return g:reshape(g:expand(g:unsqueeze(x, {axis + 1}), shape), call.shape)
+end
+
+local function flipped(g, x, axes)
+  local first, last, step = {}, {}, {}
+  for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
+  return #axes > 0 and g:slice(x, axes, first, last, step) or x
+end
+function entries.flip(g, a) return flipped(g, a.x, a.x:axes(a.dims)) end
+function entries.fliplr(g, a) return flipped(g, a.x, {1}) end
+function entries.flipud(g, a) return flipped(g, a.x, {0}) end
+function entries.rot90(g, a)
+  local rank, k = #a.x.shape, a.k % 4
+  local i, j = unpack(a.x:axes(a.dims or {1, 2}))
+  if k == 0 then return a.x end
+  if k == 2 then return flipped(g, a.x, {i, j}) end
+  if k == 1 then return g:swap(flipped(g, a.x, {j}), i, j, rank) end
+  return flipped(g, g:swap(a.x, i, j), {j})
+end
+function entries.roll(g, a, call)
+  local x, axes = a.dims and a.x or g:flat(a.x), a.x:axes(a.dims)
+  for k, shift in ipairs(type(a.shifts) == 'table' and a.shifts or {a.shifts}) do
+    local axis = axes[k] or 0
+    local size = a.dims and a.x.shape[axis + 1]
+    local by = size and not Size.is(size) and shift % math.max(size, 1) or shift
+    if by ~= 0 then x = g:concat({g:slice(x, {axis}, {-by}, {2 ^ 31}), g:slice(x, {axis}, {0}, {-by})}, axis) end
+  end
+  return a.dims and x or g:reshape(x, call.shape)
+end
+for name, upper in pairs{tril = 0, triu = 1} do
+  entries[name] = function(g, a)
+    local x = a.x
+    if g.opset >= 14 and (x.dtype:find 'float' or x.dtype == 'int64') then
+      return g.Trilu(x, g:cast(a.diagonal, 'int64'), {upper = upper})
+    end
+    local rank = #x.shape
+    local gap = g:unsqueeze(g:arange(x.shape[rank]), {0}) - g:unsqueeze(g:arange(x.shape[rank - 1]), {1})
+    local kept = upper == 1 and g.GreaterOrEqual(gap, a.diagonal) or g.LessOrEqual(gap, a.diagonal)
+    return x.dtype == 'bool' and g.And(x, kept) or g.Where(kept, x, 0)
+  end
+end
+
+--- The elements of two dimensions that lie on a diagonal, as the last dimension.
+local function diagonal(g, x, offset, i, j)
+  local rank, order = #x.shape, {}
+  for axis = 0, rank - 1 do
+    if axis ~= i and axis ~= j then order[#order + 1] = axis end
+  end
+  order[rank - 1], order[rank] = i, j
+  local m, n = x.shape[i + 1], x.shape[j + 1]
+  if Size.is(m) or Size.is(n) then
+    extend.fail('onnx.export: diagonal of dimensions whose sizes follow the dynamic axes has no ONNX form')
+  end
+  local shape = {}
+  for k = 1, rank - 2 do shape[k] = x.shape[order[k] + 1] end
+  shape[#shape + 1] = m * n
+  local places = {}
+  local length = math.max(math.min(m - math.max(-offset, 0), n - math.max(offset, 0)), 0)
+  for k = 0, length - 1 do places[k + 1] = (k + math.max(-offset, 0)) * n + k + math.max(offset, 0) end
+  return g.Gather(g:reshape(g:transpose(x, order), shape), g:ints(places), {axis = rank - 2})
+end
+--- The last dimension of x on a diagonal of two new last dimensions.
+local function embedded(g, x, offset)
+  local n = x.shape[#x.shape]
+  local size = n + math.abs(offset)
+  local places, on = mt.ones({size, size}, 'int64'), mt.zeros({size, size}, 'bool')
+  for k = 1, n do
+    local i, j = k + math.max(-offset, 0), k + math.max(offset, 0)
+    places[{i, j}], on[{i, j}] = k, true
+  end
+  return g.Where(g:constant(on), g.Gather(x, g:constant(places - 1), {axis = #x.shape - 1}), 0)
+end
+function entries.diagonal(g, a)
+  return diagonal(g, a.x, a.offset, a.x:axis(a.dim1), a.x:axis(a.dim2))
+end
+function entries.diag(g, a)
+  if #a.x.shape == 1 then return embedded(g, a.x, a.diagonal) end
+  return diagonal(g, a.x, a.diagonal, 0, 1)
+end
+function entries.diag_embed(g, a, call)
+  local rank = #call.shape
+  if g.axis(a.dim1, rank) ~= rank - 2 or g.axis(a.dim2, rank) ~= rank - 1 then
+    extend.fail('onnx.export: diag_embed is known for the last two dimensions')
+  end
+  return embedded(g, a.x, a.offset)
+end
+function entries.trace(g, a, call)
+  return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype), {}, false)
+end
+
+-- ---- borders and windows -----------------------------------------------------------------------------------
+
+local modes = {constant = 'constant', reflect = 'reflect', replicate = 'edge'}
+function entries.pad(g, a)
+  local rank, x, before, after = #a.x.shape, a.x, {}, {}
+  for i = 1, rank do before[i], after[i] = 0, 0 end
+  for k = 1, #a.sides, 2 do
+    local axis = rank - (k - 1) / 2
+    before[axis], after[axis] = a.sides[k], a.sides[k + 1]
+  end
+  if a.mode == 'circular' then
+    for i = 1, rank do
+      local parts = {}
+      if before[i] < 0 or after[i] < 0 then -- cropped first
+        x = g:slice(x, {i - 1}, {math.max(-before[i], 0)}, {after[i] < 0 and after[i] or 2 ^ 31})
+      end
+      if before[i] > 0 then parts[#parts + 1] = g:slice(x, {i - 1}, {-before[i]}, {2 ^ 31}) end
+      parts[#parts + 1] = x
+      if after[i] > 0 then parts[#parts + 1] = g:slice(x, {i - 1}, {0}, {after[i]}) end
+      if #parts > 1 then x = g:concat(parts, i - 1) end
+    end
+    return x
+  end
+  for i = 1, rank do before[rank + i] = after[i] end
+  return g.Pad(x, g:size_list(before), a.value and g:cast(a.value, x.dtype) or false, {mode = modes[a.mode]})
+end
+
+--- Windows of x along a dimension, as a new last dimension; of [n x c x h x w] as columns (im2col).
+function entries.unfold(g, a, call)
+  if a.input then return require('mtorch.extras.onnx.convolution').im2col(g, a, call) end
+  local axis, order = a.x:axis(a.dim), {}
+  local starts = g:unsqueeze(g:arange(call.shape[axis + 1]) * a.step, {1})
+  local y = g.Gather(a.x, starts + g:unsqueeze(g:arange(a.size), {0}), {axis = axis})
+  for i = 0, #a.x.shape do
+    if i ~= axis + 1 then order[#order + 1] = i end
+  end
+  order[#order + 1] = axis + 1
+  return g:transpose(y, order)
+end
+
+return entries

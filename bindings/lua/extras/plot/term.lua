@@ -1,0 +1,520 @@
+-- term.lua -- Draws a figure of plot.lua as text for a terminal or a log: braille or ASCII.
+local extend = require('mtorch').extend
+local util = extend.util
+local scale = require 'mtorch.extras.plot.scale'
+
+local term = {}
+
+local floor, ceil, min, max, abs = math.floor, math.ceil, math.min, math.max, math.abs
+local concat, rep = table.concat, string.rep
+local bor = require('bit').bor
+
+-- Colours -----------------------------------------------------------------------------------------
+
+-- The nearest of xterm's 256: a cube with the levels 0 95 135 175 215 255, and grays 8 18 .. 238.
+local function nearest_of_256(r, g, b)
+  local function level(v) return v < 48 and 0 or v < 115 and 1 or floor((v - 35) / 40) end
+  local function distance(x, y, z) return (r - x) ^ 2 + (g - y) ^ 2 + (b - z) ^ 2 end
+  local function value(k) return k == 0 and 0 or 55 + 40 * k end
+  local i, j, k = level(r), level(g), level(b)
+  local gray = max(min(floor(((r + g + b) / 3 - 3) / 10), 23), 0)
+  local v = 8 + 10 * gray
+  if distance(v, v, v) < distance(value(i), value(j), value(k)) then return 232 + gray end
+  return 16 + 36 * i + 6 * j + k
+end
+
+-- What makes the text (ground 38) or what is behind it (48) red, green and blue.
+local function colour_code(t, ground, r, g, b)
+  if t.colours > 256 then return ('\27[%d;2;%d;%d;%dm'):format(ground, r, g, b) end
+  return ('\27[%d;5;%dm'):format(ground, nearest_of_256(r, g, b))
+end
+
+local function series_code(t, colour)
+  local text = scale.dark_palette[(colour - 1) % 8 + 1]
+  local function part(i) return tonumber(text:sub(i, i + 1), 16) end
+  return colour_code(t, 38, part(2), part(4), part(6))
+end
+
+local function paint(t, colour, text)
+  if t.colours == 0 or text == '' then return text end
+  return series_code(t, colour) .. text .. '\27[0m'
+end
+
+-- Text --------------------------------------------------------------------------------------------
+
+local function pad_left(text, width) return rep(' ', width - util.length(text)) .. text end
+
+local function pad_right(text, width) return text .. rep(' ', width - util.length(text)) end
+
+local function cut(t, text, width) return util.truncate(text, width, not t.utf8 and '~' or nil) end
+
+-- Centred over `width` columns; a longer text starts at their left.
+local function centred(t, text, width)
+  text = cut(t, tostring(text), max(width, t.columns - 12, 20))
+  return rep(' ', floor((width - util.length(text)) / 2)) .. text
+end
+
+-- The canvas: cells of 2 x 4 braille dots, or of one glyph per series -----------------------------
+
+local glyphs = {'*', '+', 'o', 'x', '#', '@', '%', '&', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'}
+
+local function glyph_of(colour) return glyphs[(colour - 1) % #glyphs + 1] end
+
+local function braille(bits)
+  return string.char(226, 160 + floor(bits / 64), 128 + bits % 64)
+end
+
+local dot_bits = {[0] = 1, 2, 4, 64, 8, 16, 32, 128} -- column 0 top to bottom, then column 1
+
+local function new_canvas(t, wide, high, dotted)
+  local w, h = dotted and 2 or 1, dotted and 4 or 1
+  local canvas = {t = t, wide = wide, high = high, dotted = dotted, w = wide * w, h = high * h,
+                  bits = {}, colour = {}}
+  -- Sets the dot in column x, row y (0-based, row 0 on top).
+  function canvas.set(x, y, colour)
+    if x < 0 or y < 0 or x >= canvas.w or y >= canvas.h then return end
+    local at = floor(y / h) * wide + floor(x / w)
+    local bit_of = dotted and dot_bits[x % 2 * 4 + y % 4] or 1
+    canvas.bits[at], canvas.colour[at] = bor(canvas.bits[at] or 0, bit_of), colour
+  end
+  return canvas
+end
+
+local function canvas_row(canvas, row)
+  local out = {}
+  for col = 0, canvas.wide - 1 do
+    local at = row * canvas.wide + col
+    local bits, colour = canvas.bits[at], canvas.colour[at]
+    if not bits then
+      out[#out + 1] = ' '
+    else
+      local glyph = canvas.dotted and braille(bits) or glyph_of(colour)
+      out[#out + 1] = paint(canvas.t, colour, glyph)
+    end
+  end
+  return (concat(out):gsub(' +$', ''))
+end
+
+local function segment(canvas, x0, y0, x1, y1, colour)
+  local steps = max(abs(x1 - x0), abs(y1 - y0), 1)
+  for k = 0, steps do
+    canvas.set(floor(x0 + (x1 - x0) * k / steps + 0.5), floor(y0 + (y1 - y0) * k / steps + 0.5),
+               colour)
+  end
+end
+
+-- A point; one braille dot by itself is hard to see.
+local function point(canvas, x, y, colour, small)
+  local size = canvas.dotted and not small and 1 or 0
+  for dx = 0, size do
+    for dy = 0, size do canvas.set(x + dx, y + dy, colour) end
+  end
+end
+
+local function draw_line(canvas, s, sx, sy)
+  local xs, ys = scale.polyline(s.x, s.y, sx, sy, 1, 4 * canvas.w)
+  for i = 1, #xs do
+    if xs[i] then
+      local x, y = floor(xs[i] + 0.5), floor(ys[i] + 0.5)
+      if i > 1 and xs[i - 1] then
+        segment(canvas, floor(xs[i - 1] + 0.5), floor(ys[i - 1] + 0.5), x, y, s.colour)
+      else
+        point(canvas, x, y, s.colour, xs[i + 1])
+      end
+    end
+  end
+end
+
+local function draw_dots(canvas, s, sx, sy)
+  for i = 1, #s.x do
+    local x, y = sx(s.x[i]), sy(s.y[i])
+    if x and y then point(canvas, floor(x + 0.5), floor(y + 0.5), s.colour, #s.x > 400) end
+  end
+end
+
+-- Frame: rows of text with tick texts to the left and below ---------------------------------------
+
+local function frame_signs(t)
+  if t.utf8 then return {v = '│', tick = '┤', corner = '└', h = '─', mark = '┬'} end
+  return {v = '|', tick = '+', corner = '+', h = '-', mark = '+'}
+end
+
+-- The line of x tick texts, each centred under its column, those that would touch left out.
+local function x_labels(columns, texts, left, wide)
+  local line, stop = '', -1
+  for i, text in ipairs(texts) do
+    local start = floor(left + columns[i] - util.length(text) / 2 + 0.5)
+    start = max(min(start, left + wide - util.length(text) + 1), 0)
+    if start > stop then
+      line = pad_right(line, start) .. text
+      stop = start + util.length(text)
+    end
+  end
+  return line
+end
+
+-- Appends the lines that name the series, as many per line as the terminal is wide.
+local function add_legend(t, fig, dotted, out)
+  local line, width = nil, 0
+  for i, s in ipairs(fig.series) do
+    if s.label and i <= 24 then
+      local text = cut(t, s.label, 30)
+      local sign = t.utf8 and dotted and '●' or glyph_of(s.colour)
+      width = width + util.length(text) + 5
+      if not line or width > t.columns then
+        out[#out + 1], width = line, util.length(text) + 5
+        line = ''
+      end
+      line = line .. (line == '' and '' or '   ') .. paint(t, s.colour, sign) .. ' ' .. text
+    end
+  end
+  out[#out + 1] = line
+end
+
+-- Puts rows of text into the frame; y_at: row -> tick text.
+local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
+  local sign, out, left = frame_signs(t), {}, 0
+  for _, text in pairs(y_at) do left = max(left, util.length(text)) end
+  local indent = rep(' ', left + 2)
+  if fig.title then out[1] = indent .. centred(t, fig.title, wide) end
+  if fig.ylabel then out[#out + 1] = cut(t, tostring(fig.ylabel), wide) end
+  for row = 0, high - 1 do
+    local text = y_at[row]
+    out[#out + 1] = pad_left(text or '', left) .. ' ' .. (text and sign.tick or sign.v) ..
+                    row_text(row)
+  end
+  local base = {}
+  for col = 0, wide - 1 do base[col + 1] = sign.h end
+  for _, col in ipairs(x_columns) do base[col + 1] = sign.mark end
+  out[#out + 1] = rep(' ', left + 1) .. sign.corner .. concat(base)
+  out[#out + 1] = x_labels(x_columns, x_texts, left + 2, wide)
+  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, wide) end
+  return out
+end
+
+-- Tick rows and columns of a scale from lo at p0 to hi at p1 (cell positions).
+local function ticks_at(lo, hi, p0, p1, n, log, whole)
+  local values, texts = scale.ticks(lo, hi, n, log, whole)
+  local at, cells = scale.map(lo, hi, p0, p1, log), {}
+  for i, v in ipairs(values) do cells[i] = floor(at(v) + 0.5) end
+  return cells, texts
+end
+
+local function widest(texts) return scale.widest(texts, util.length) end
+
+local function width_of(t, fig, spare) return max(floor(min(fig.width or 100, t.columns)) - spare, 10) end
+
+local function y_axis(fig, high)
+  local rows, texts = ticks_at(fig.y_lo, fig.y_hi, high - 1, 0, max(2, floor(high / 3)), fig.logy)
+  local y_at = {}
+  for i, row in ipairs(rows) do y_at[row] = texts[i] end
+  return y_at, widest(texts)
+end
+
+local function x_axis(fig, wide)
+  local n = max(2, floor(wide / 8))
+  local columns, texts
+  repeat -- as many ticks as stand apart
+    columns, texts = ticks_at(fig.x_lo, fig.x_hi, 0, wide - 1, n, fig.logx, fig.whole)
+    n = n - 1
+  until n < 1 or (widest(texts) + 2) * #texts <= wide
+  return columns, texts
+end
+
+-- The columns and rows of axes: with aspect='equal' a unit is as long on both; a cell is twice as high as it is wide.
+local function size_of(t, fig, default_high, most)
+  local high = max(floor(fig.height or default_high), 4)
+  local wide = min(width_of(t, fig, select(2, y_axis(fig, high)) + 3), floor(fig.width or most or math.huge))
+  if fig.aspect ~= 'equal' then return wide, high end
+  local ratio = 2 * (fig.x_hi - fig.x_lo) / (fig.y_hi - fig.y_lo)
+  local fitting = min(wide, high * ratio)
+  return max(floor(fitting + 0.5), 10), max(floor(fitting / ratio + 0.5), 4)
+end
+
+local draw = {}
+
+-- Several series without colours are told apart by glyphs, so they give up braille.
+function draw.line(t, fig)
+  local wide, high = size_of(t, fig, 18)
+  local dotted = t.utf8 and (t.colours > 0 or #fig.series == 1)
+  local canvas = new_canvas(t, wide, high, dotted)
+  local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx)
+  local sy = scale.map(fig.y_lo, fig.y_hi, canvas.h - 1, 0, fig.logy)
+  for _, s in ipairs(fig.series) do
+    if s.low then -- a band: its two ends
+      draw_line(canvas, {x = s.x, y = s.low, colour = s.colour}, sx, sy)
+      draw_line(canvas, {x = s.x, y = s.high, colour = s.colour}, sx, sy)
+    end
+    if s.y and s.kind ~= 'scatter' then draw_line(canvas, s, sx, sy) end
+  end
+  for _, s in ipairs(fig.series) do -- dots lie on lines
+    if s.kind == 'scatter' then draw_dots(canvas, s, sx, sy) end
+  end
+  local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
+                     x_axis(fig, wide))
+  add_legend(t, fig, dotted, out)
+  return out
+end
+
+draw.scatter = draw.line
+
+-- Bars --------------------------------------------------------------------------------------------
+
+local eighths = {'▏', '▎', '▍', '▌', '▋', '▊', '▉'}
+
+local function bar_text(t, cells)
+  if not t.utf8 then return rep('#', max(floor(cells + 0.5), cells > 0 and 1 or 0)) end
+  local eighth = floor(cells * 8 + 0.5)
+  if cells > 0 and eighth == 0 then eighth = 1 end
+  return rep('█', floor(eighth / 8)) .. (eighths[eighth % 8] or '')
+end
+
+-- Rows of (name, value): bars to the right of zero, negative ones to its left. The axes change places: xlabel stands
+-- above the names, ylabel below the bars.
+local function draw_bars(t, fig, names, values)
+  local left, number, lo, hi = 0, 0, 0, 0
+  local shown = {}
+  for i, v in ipairs(values) do
+    names[i] = cut(t, names[i], 24)
+    shown[i] = util.number_text(v, 5)
+    left, number = max(left, util.length(names[i])), max(number, #shown[i])
+    if scale.finite(v) then lo, hi = min(lo, v), max(hi, v) end
+  end
+  local wide = width_of(t, fig, left + number + 3)
+  local out, per_cell = {}, (hi > lo) and wide / (hi - lo) or 0
+  local zero = floor(-lo * per_cell + 0.5)
+  if fig.title then out[1] = centred(t, fig.title, left + wide) end
+  if fig.xlabel then out[#out + 1] = cut(t, tostring(fig.xlabel), left + wide) end
+  for i, v in ipairs(values) do
+    local cells = scale.finite(v) and v * per_cell or 0
+    local text = cells < 0 and rep(t.utf8 and '█' or '#', max(floor(-cells + 0.5), 1))
+                 or bar_text(t, cells)
+    local room = cells < 0 and zero - util.length(text) or zero
+    local after = cells < 0 and rep(' ', zero - util.length(text) - max(room, 0)) or ''
+    out[#out + 1] = pad_left(names[i], left) .. ' ' .. rep(' ', room) .. paint(t, 1, text) ..
+                    after .. ' ' .. shown[i]
+  end
+  if fig.ylabel then out[#out + 1] = centred(t, fig.ylabel, left + wide) end
+  return out
+end
+
+function draw.bar(t, fig)
+  local names, values = {}, {}
+  for i = 1, min(#fig.values, 60) do
+    names[i], values[i] = fig.labels and fig.labels[i] or tostring(i), fig.values[i]
+  end
+  local out = draw_bars(t, fig, names, values)
+  if #fig.values > 60 then out[#out + 1] = ('and %d more bars'):format(#fig.values - 60) end
+  return out
+end
+
+function draw.hist(t, fig)
+  local names, width = {}, (fig.x_hi - fig.x_lo) / #fig.values
+  local whole = width == 1 and fig.x_lo % 1 == 0.5
+  local step = whole and 1 or scale.step(width, 1) / 10
+  for b = 1, #fig.values do
+    names[b] = scale.tick_text(fig.x_lo + (b - 0.5) * width, step,
+                               max(abs(fig.x_lo), abs(fig.x_hi)))
+  end
+  return (draw_bars(t, fig, names, fig.values))
+end
+
+-- Surfaces: t.split rows of cells for each line of text, as half blocks; without colours one shade for each cell ------
+
+local unicode_shades = {'·', '░', '▒', '▓', '█'}
+local ascii_shades = {'.', ':', '-', '=', '+', '*', '#', '%', '@'}
+
+-- shade(col, row) gives red, green, blue (0..255) and brightness (0..1) of a cell, or nothing.
+local function surface_row(t, wide, row, shade, overlay)
+  local out = {}
+  local function code(ground, r, g, b) return r and colour_code(t, ground, r, g, b) or '' end
+  for col = 0, wide - 1 do
+    local mark = overlay and overlay[row * wide + col]
+    if t.colours == 0 then
+      local v, n = select(4, shade(col, row)), #t.shades
+      out[#out + 1] = mark or (v and t.shades[min(floor(v * n) + 1, n)]) or ' '
+    else
+      local upper = code(t.split == 2 and not mark and 38 or 48, shade(col, t.split * row))
+      local lower = t.split == 2 and not mark and code(48, shade(col, 2 * row + 1)) or ''
+      out[#out + 1] = lower .. upper .. (mark and '\27[1;38;5;16m' .. mark or
+        t.split == 2 and upper ~= '' and '▀' or ' ') .. '\27[0m'
+    end
+  end
+  return concat(out)
+end
+
+local function key_line(t, fig)
+  local out, n = {}, t.colours > 0 and 16 or #t.shades
+  for k = 1, n do
+    out[k] = t.colours > 0 and colour_code(t, 48, scale.colour(fig.map, (k - 0.5) / n)) .. ' ' or t.shades[k]
+  end
+  return util.number_text(fig.z_lo, 3) .. ' ' .. concat(out) .. (t.colours > 0 and '\27[0m ' or ' ') ..
+    util.number_text(fig.z_hi, 3)
+end
+
+-- A cell of level v in 0..1.
+local function shaded(fig, v)
+  local r, g, b = scale.colour(fig.map, v)
+  return r, g, b, v
+end
+
+-- A surface in its frame, and the key of its colours.
+local function draw_surface(t, fig, wide, high, shade, marks, ...)
+  local out = framed(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
+  out[#out + 1] = key_line(t, fig)
+  return out
+end
+
+-- A matrix that fits as numbers: each with its shade beside it, or upon it. Nothing where it does not fit.
+local function number_table(t, fig, left)
+  local names = {}
+  for j = 1, #fig.z[1] do names[j] = cut(t, fig.cols and fig.cols[j] or tostring(j), 12) end
+  local room = floor((t.columns - left - 1) / #names) - 2
+  local texts, width = scale.cell_texts(fig.z, room, util.length)
+  local cell = max(width or 0, widest(names)) + 2
+  if not texts or cell > room + 2 then return nil end
+  local out, indent = {fig.title and centred(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
+  if fig.ylabel then out[#out + 1] = tostring(fig.ylabel) end
+  for i, row in ipairs(fig.z) do
+    local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
+    for j, v in ipairs(row) do
+      local text, lit = pad_left(texts[i][j], cell - 1), scale.level(fig, v)
+      if t.colours > 0 and lit then
+        line[j + 1] = colour_code(t, 48, scale.colour(fig.map, lit)) ..
+                      (scale.bright(fig.map, lit) and '\27[30m' or '\27[97m') .. text .. ' \27[0m'
+      else
+        line[j + 1] = text .. (lit and t.shades[floor(min(max(lit, 0), 1) * (#t.shades - 1) + 0.5) + 1] or ' ')
+      end
+    end
+    out[#out + 1] = concat(line)
+  end
+  for j, name in ipairs(names) do names[j] = pad_left(name, cell - 1) end
+  out[#out + 1] = indent .. concat(names, ' ')
+  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, cell * #names) end
+  return out
+end
+
+-- Ticks at 1..count laid over `cells` rows or columns: the names, or round numbers.
+local function index_ticks(names, count, cells, n)
+  local values, texts = scale.ticks(1, count, n, false, true)
+  if names or count == 1 then
+    values, texts = {}, {}
+    for i = 1, count, max(1, ceil(count / n)) do
+      values[#values + 1], texts[#texts + 1] = i, names and names[i] or '1'
+    end
+  end
+  local at = {}
+  for i, v in ipairs(values) do at[i] = floor((v - 0.5) / count * cells) end
+  return at, texts
+end
+
+function draw.heatmap(t, fig)
+  local z, rows, cols = fig.z, #fig.z, #fig.z[1]
+  local left = widest(fig.rows or {tostring(rows)})
+  local numbers = rows <= 24 and number_table(t, fig, left)
+  if numbers then return numbers end
+  local high = min(floor(fig.height or 24), ceil(rows / t.split))
+  local wide = min(width_of(t, fig, left + 3), cols * (cols <= 32 and 2 or 1))
+  local function shade(col, row)
+    local i = min(floor((row + 0.5) / (high * t.split) * rows) + 1, rows)
+    local v = scale.level(fig, z[i][floor((col + 0.5) / wide * cols) + 1])
+    if v then return shaded(fig, v) end
+  end
+  local y_at, y_rows, y_texts = {}, index_ticks(fig.rows, rows, high, fig.rows and high or max(2, floor(high / 3)))
+  for i, row in ipairs(y_rows) do y_at[row] = y_texts[i] end
+  return draw_surface(t, fig, wide, high, shade, nil, y_at,
+    index_ticks(fig.cols, cols, wide, max(2, floor(wide / (fig.cols and widest(fig.cols) + 1 or 10)))))
+end
+
+-- The band of v as t in 0..1: the middle of the thresholds around it.
+local function band_shade(fig, v)
+  local lo, hi = fig.z_lo, fig.z_hi
+  for _, threshold in ipairs(fig.thresholds) do
+    if v < threshold then hi = threshold break end
+    lo = threshold
+  end
+  return (scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre))
+end
+
+local function mark_of(k) return ({'o', 'x', '^', 's', 'v', 'd'})[(k - 1) % 6 + 1] end
+
+local function marks_of(fig, wide, high)
+  local marks = {}
+  local sx = scale.map(fig.x_lo, fig.x_hi, 0, wide - 1)
+  local sy = scale.map(fig.y_lo, fig.y_hi, high - 1, 0)
+  for k, s in ipairs(fig.points or {}) do
+    local glyph = mark_of(k)
+    for i = 1, #s.x do
+      local x, y = sx(s.x[i]), sy(s.y[i])
+      if x and y and x >= 0 and x <= wide - 1 and y >= 0 and y <= high - 1 then
+        marks[floor(y + 0.5) * wide + floor(x + 0.5)] = glyph
+      end
+    end
+  end
+  return marks
+end
+
+function draw.contour(t, fig)
+  local z, default_high = fig.z, 22
+  local wide, high = size_of(t, fig, default_high, (fig.height or default_high) * 2.5)
+  local function shade(col, row)
+    local i = (1 - row / max(high * t.split - 1, 1)) * (#z - 1) + 1
+    local v = z[floor(i + 0.5)][floor(col / max(wide - 1, 1) * (#z[1] - 1) + 1.5)]
+    if scale.finite(v) then return shaded(fig, band_shade(fig, v)) end
+  end
+  local out = draw_surface(t, fig, wide, high, shade, marks_of(fig, wide, high), y_axis(fig, high), x_axis(fig, wide))
+  for k, s in ipairs(fig.points or {}) do
+    if s.label then out[#out] = out[#out] .. '   ' .. mark_of(k) .. ' ' .. cut(t, s.label, 20) end
+  end
+  return out
+end
+
+-- Images: one row of tiles after the other, each pixel two columns wide at most.
+local function tile_rows(t, fig, first, last, wide, high)
+  local tile, out = fig.tiles[1][1], {}
+  for row = 0, high - 1 do
+    local parts = {}
+    for k = first, last do
+      parts[#parts + 1] = surface_row(t, wide, row, function(col, line)
+        local i = min(floor((line + 0.5) / (high * t.split) * #tile) + 1, #tile)
+        return scale.pixel(fig, fig.tiles[k], i, min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1]))
+      end)
+    end
+    out[#out + 1] = concat(parts, ' ')
+  end
+  return out
+end
+
+function draw.images(t, fig)
+  local tile = fig.tiles[1][1]
+  local least = min(10, 2 * #tile[1]) -- columns for each
+  local per_line = min(fig.cols, max(1, floor((t.columns + 1) / (least + 1))))
+  local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
+  local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
+  local out = {fig.title and centred(t, fig.title, per_line * (wide + 1))}
+  for first = 1, #fig.tiles, per_line do
+    local last = min(first + per_line - 1, #fig.tiles)
+    for _, line in ipairs(tile_rows(t, fig, first, last, wide, high)) do out[#out + 1] = line end
+    if fig.labels then
+      local names = {}
+      for k = first, last do names[#names + 1] = pad_right(cut(t, fig.labels[k], wide), wide) end
+      out[#out + 1] = (concat(names, ' '):gsub(' +$', ''))
+    end
+  end
+  return out
+end
+
+draw.image = draw.images
+
+--- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
+function term.draw(fig)
+  local t = {utf8 = util.utf8(), colours = util.colours(1)}
+  t.columns = tonumber(os.getenv 'COLUMNS' or '') or extend.columns()
+  t.split = t.colours > 0 and t.utf8 and 2 or 1
+  t.shades = t.utf8 and unicode_shades or ascii_shades
+  local lines = draw[fig.kind](t, fig)
+  if fig.note then lines[#lines + 1] = '(' .. fig.note .. ')' end
+  return concat(lines, '\n') .. '\n'
+end
+
+return term

@@ -1,0 +1,199 @@
+-- init.lua -- mt.report: one self-contained HTML page of a run: figures, tables, no scripts.
+local extend = require('mtorch').extend
+local util = extend.util
+local plot = require 'mtorch.extras.plot'
+local parts = require 'mtorch.extras.report.parts'
+local style = require 'mtorch.extras.report.style'
+
+local concat = table.concat
+local escape, need_table = plot.escape, parts.need_table
+
+local report = {}
+
+local known = {path = 'text', title = 'text', config = 'list', curves = 'list', runs = 'list', surface = 'list',
+               figures = 'list', timing = 'list', table = 'list', notes = 'text', images = 'any', filters = 'any',
+               confusion = 'any', network = 'any', graph = 'any'}
+local total_bytes = 150000 -- what all figures may take together
+
+local function pictures() return require 'mtorch.extras.report.pictures' end
+
+-- Curves -----------------------------------------------------------------------------------------
+
+local function tile(value, name)
+  return ('<div class="tile"><b>%s</b><span>%s</span></div>'):format(escape(value), escape(name))
+end
+
+-- The last drawable value of each series of a figure, as tiles.
+local function add_tiles(tiles, fig)
+  for _, s in ipairs(fig.series) do
+    local last
+    for i = #(s.y or {}), 1, -1 do
+      last = last or (s.y[i] == s.y[i] and math.abs(s.y[i]) < math.huge) and s.y[i] or nil
+    end
+    local name = s.label or fig.title
+    if s.label and fig.title and #fig.series > 1 then name = fig.title .. ' ' .. s.label end
+    if last and name and #tiles < 8 then
+      tiles[#tiles + 1] = tile(util.number_text(last, 4), tostring(name) .. ', last')
+    end
+  end
+end
+
+local line_options = {x = true, y = true, label = true, labels = true, title = true, xlabel = true,
+                      ylabel = true, logx = true, logy = true, aspect = true, width = true, height = true}
+
+-- A chart of plot.line's arguments out of a named curve: a list, plot.line's arguments, or {name = list, ..}.
+local function named_chart(name, value)
+  local list = need_table('report: curves.' .. name, util.plain(value),
+    'a list of numbers or a table of arguments for plot.line')
+  if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and util.is_list(list) then
+    return {y = list, title = name}
+  end
+  local chart, series = {title = name}, {}
+  for _, key in ipairs(util.sorted_keys(list)) do
+    if type(key) == 'number' or line_options[key] then chart[key] = list[key]
+    else series[#series + 1] = {y = list[key], label = key} end
+  end
+  for _, entry in ipairs(series) do chart[#chart + 1] = entry end
+  return chart
+end
+
+-- All charts as {op=, args=}: those of the list first, then the named ones in order of their names.
+local function charts_of(curves)
+  local list = need_table('report: curves', util.plain(curves), 'a table')
+  if list.y ~= nil then return {{op = 'report: curves', args = list}} end
+  if type(util.scalar(list[1])) == 'number' then return {{op = 'report: curves', args = {y = list}}} end
+  local charts = {}
+  for _, key in ipairs(util.sorted_keys(list)) do
+    local value, op = list[key], ('report: curves[%s]'):format(key)
+    if type(key) ~= 'number' then
+      op, value = 'report: curves.' .. tostring(key), named_chart(tostring(key), value)
+    else
+      need_table(op, util.plain(value), 'a table of arguments for plot.line')
+    end
+    charts[#charts + 1] = {op = op, args = type(value) == 'table' and value or {y = value}}
+  end
+  return charts
+end
+
+-- Charts out of {run = {curve = list or {x=, y=}}}: one for each curve, a series for each run.
+local function add_runs(charts, runs)
+  local by_name, names = {}, {}
+  for _, run in ipairs(util.sorted_keys(need_table('report: runs', runs, 'tables by name'))) do
+    local where = 'report: runs.' .. tostring(run)
+    for _, curve in ipairs(util.sorted_keys(need_table(where, runs[run], 'a table {curve = list}'))) do
+      local value = runs[run][curve]
+      local list = need_table(('%s.%s'):format(where, tostring(curve)), util.plain(value), 'a list of numbers')
+      if not by_name[curve] then
+        by_name[curve], names[#names + 1] = {title = tostring(curve)}, curve
+      end
+      table.insert(by_name[curve], {x = list.x, y = list.y or value, label = tostring(run)})
+    end
+  end
+  for _, curve in ipairs(names) do charts[#charts + 1] = {op = 'report: runs', args = by_name[curve]} end
+end
+
+-- A chart that stands beside another.
+local function sized(args)
+  local out = {width = 500, height = 310}
+  for key, value in pairs(args) do out[key] = value end
+  return out
+end
+
+local function curve_cards(charts, budget, tiles)
+  local cards = {}
+  for i, chart in ipairs(charts) do
+    if #charts > 1 then chart.args = sized(chart.args) end
+    local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
+    add_tiles(tiles, fig)
+    cards[i] = parts.card(figure)
+  end
+  return parts.grid(cards)
+end
+
+-- The page ---------------------------------------------------------------------------------------
+
+local function section(out, title, content)
+  if content == '' then return end
+  out[#out + 1] = ('<section id="%s"><h2>%s</h2>%s</section>'):format(title:lower():gsub('%W', '-'), title, content)
+end
+
+-- Figures {kind, arguments of plot.kind}; one that fails shows why.
+local function figure_cards(figures, budget)
+  local cards = {}
+  for i, figure in ipairs(need_table('report: figures', figures, 'a list')) do
+    if type(figure) ~= 'table' or type(figure[2]) ~= 'table' then
+      extend.fail("report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i,
+        extend.describe(figure))
+    end
+    local draw = rawget(plot, 'svg_' .. tostring(figure[1]))
+    if not draw then extend.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1])) end
+    cards[i] = parts.card((draw(figure[2], {op = 'report: ' .. figure[1], inline = true, budget = budget})))
+  end
+  return parts.grid(cards)
+end
+
+local function sections(args, tiles)
+  local charts, timing, out = charts_of(args.curves or {}), parts.named_times(args.timing or {}), {}
+  if args.runs then add_runs(charts, args.runs) end
+  local count = #charts + (args.surface and 2 or 0) + #(args.figures or {})
+  for _, value in pairs(timing) do count = count + (type(value) == 'number' and 0 or 1) end
+  local budget = total_bytes / math.max(count, 3)
+  section(out, 'Curves', curve_cards(charts, budget, tiles))
+  if args.surface then
+    local how = {op = 'report: surface', inline = true, budget = 2 * budget}
+    section(out, 'Surface', parts.card((plot.svg_contour(args.surface, how))))
+  end
+  section(out, 'Figures', figure_cards(args.figures or {}, budget))
+  if args.table then section(out, 'Results', parts.rows(args.table, args.dropped_rows)) end
+  if args.confusion then section(out, 'Confusion', pictures().confusion(args.confusion)) end
+  if args.images then section(out, 'Pictures', pictures().images(args.images)) end
+  if args.filters then section(out, 'Filters', pictures().filters(args.filters)) end
+  if next(timing) ~= nil then section(out, 'Timing', parts.timing(timing, budget)) end
+  if args.network then section(out, 'Network', pictures().network(args.network)) end
+  local graph = args.graph_svg or args.graph and pictures().graph(args.graph)
+  if graph then section(out, 'Graph', parts.card(graph)) end
+  if args.config then section(out, 'Configuration', parts.config(args.config)) end
+  section(out, 'Notes', parts.notes(args.notes))
+  return out
+end
+
+--- The page of a report's parts (graph_svg: of a graph that was drawn before). live: {state = 'running' or
+--- 'finished', script=} of a page that a browser follows.
+function report.page(args, live)
+  local tiles = {}
+  local body = concat(sections(args, tiles), '\n')
+  local title = escape(args.title or 'Report')
+  return concat({'<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
+    '<meta name="viewport" content="width=device-width,initial-scale=1">',
+    '<title>' .. title .. '</title>', '<style>' .. style .. plot.css .. '</style></head>',
+    live and ('<body data-state="%s"><main>'):format(live.state) or '<body><main>', '<h1>' .. title .. '</h1>',
+    '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. (live and '<span id="state"></span>' or '') .. '</p>',
+    tiles[1] and '<div class="tiles">' .. concat(tiles) .. '</div>' or '', body,
+    '</main>' .. (live and live.script or '') .. '</body></html>', ''}, '\n')
+end
+
+--- The path of a report, which ends in .html.
+function report.check_path(path)
+  path = tostring(path)
+  if not path:lower():find('[^/]%.html?$') then
+    extend.fail("report: cannot write '%s': use a path ending in .html", path)
+  end
+  return path
+end
+
+--- mt.report{path='report.html', ..} writes one HTML page that needs nothing else; returns its path.
+report.report = extend.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..
+  "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, runs={name={..}}, timing={..}, " ..
+  'surface={arguments of plot.contour}, figures={{kind, arguments}}, table={rows}, images=, filters=net, ' ..
+  "confusion=, network=net, graph={loss, params=net}}. mt.help('reports') shows the forms of each. A page that " ..
+  'grows as a run goes on: mt.Report.',
+function(args)
+  extend.check_options('report', args, known)
+  if args[1] ~= nil then
+    extend.fail('report: takes named parts only: report{title=.., curves=..}')
+  end
+  local path = report.check_path(args.path or 'report.html')
+  return (util.write_file('report', path, report.page(args)))
+end)
+
+return report

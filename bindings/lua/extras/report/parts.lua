@@ -1,0 +1,207 @@
+-- parts.lua -- Parts of a report's page as HTML: cards, tables, timing, notes.
+local extend = require('mtorch').extend
+local util = extend.util
+local plot = require 'mtorch.extras.plot'
+
+local floor, concat = math.floor, table.concat
+local escape = plot.escape
+local most_rows = 60 -- of a table; the middle of a longer one is left out
+
+local parts = {}
+
+--- A value that must be a table.
+function parts.need_table(where, value, expected)
+  if type(value) ~= 'table' then extend.fail('%s is %s, expected %s', where, extend.describe(value), expected) end
+  return value
+end
+
+local function text_of(value, depth)
+  value, depth = util.plain(value), depth or 0
+  if type(value) == 'table' and depth > 4 then return '(…)' end
+  if type(value) == 'number' then return util.number_text(value, 6) end
+  if type(value) == 'table' then
+    local texts = {}
+    for i = 1, math.min(#value, 20) do texts[i] = text_of(value[i], depth + 1) end
+    return '(' .. concat(texts, ', ') .. (#value > 20 and ', …)' or ')')
+  end
+  return util.truncate(tostring(value), 200)
+end
+
+-- A cell, set to the right where `like` is a number.
+local function cell(tag, value, like)
+  local class = type(like) == 'number' and ' class="n"' or ''
+  return ('<%s%s>%s</%s>'):format(tag, class, escape(text_of(value)), tag)
+end
+
+function parts.card(content) return '<div class="card">' .. content .. '</div>' end
+
+-- A table in a card. `rows` are HTML rows; a long table keeps its first and last ones. So many as `dropped` were
+-- left out of its middle before.
+function parts.table_card(head, rows, dropped)
+  local out = {'<table>', head and '<thead>' .. head .. '</thead>' or '', '<tbody>'}
+  local left_out = #rows - most_rows + (dropped or 0)
+  for i = 1, #rows do
+    if left_out > 0 and i == most_rows / 2 + 1 then
+      out[#out + 1] = ('<tr class="cut"><td colspan="99">%d more rows</td></tr>'):format(left_out)
+    end
+    if left_out <= 0 or i <= most_rows / 2 or i > #rows - most_rows / 2 then out[#out + 1] = rows[i] end
+  end
+  out[#out + 1] = '</tbody></table>'
+  return parts.card(concat(out, '\n'))
+end
+
+-- Keys of nested tables as dotted names: {model={hidden=100}} is model.hidden.
+local function config_rows(config, prefix, rows, depth)
+  for _, key in ipairs(util.sorted_keys(config)) do
+    local value, name = config[key], prefix .. tostring(key)
+    local plain = util.plain(value)
+    local nested = type(plain) == 'table' and plain[1] == nil and next(plain) ~= nil
+    if nested and depth < 5 and type(value) == 'table' then
+      config_rows(value, name .. '.', rows, depth + 1)
+    else
+      rows[#rows + 1] = '<tr>' .. cell('th', name) .. cell('td', value) .. '</tr>'
+    end
+  end
+  return rows
+end
+
+-- Timing -----------------------------------------------------------------------------------------
+
+-- Median, mean, 90th percentile (between neighbours by their distance) of the finite numbers.
+local function statistics(where, times)
+  local sorted, sum, first, all = {}, 0, nil, {}
+  for i = 1, #times do
+    local t = util.scalar(times[i])
+    if type(t) ~= 'number' then
+      extend.fail('report: %s[%d] is %s, expected a number of seconds', where, i, extend.describe(t))
+    end
+    all[i] = t
+    if t == t and math.abs(t) < math.huge then
+      first = first or t
+      sorted[#sorted + 1], sum = t, sum + t
+    end
+  end
+  if not first then return nil end
+  table.sort(sorted)
+  local function quantile(q)
+    local at = 1 + q * (#sorted - 1)
+    local k = floor(at)
+    return sorted[k] + ((sorted[k + 1] or sorted[k]) - sorted[k]) * (at - k)
+  end
+  return {n = #sorted, median = quantile(0.5), mean = sum / #sorted, p90 = quantile(0.9),
+          first = first, sorted = sorted, times = all}
+end
+
+-- A list of seconds over the steps that took them; on a logarithmic axis where a few are far above the rest.
+local function times_figure(name, s, budget)
+  local unit, factor = 's', 1
+  if s.median < 1 then unit, factor = 'ms', 1e3 end
+  if s.median < 1e-3 then unit, factor = 'µs', 1e6 end
+  local shown = {}
+  for i, t in ipairs(s.times) do shown[i] = t * factor end
+  return parts.card((plot.svg_line({shown, title = name, xlabel = 'step', ylabel = unit, height = 240,
+                              logy = s.sorted[1] > 0 and s.sorted[s.n] > 5 * s.median},
+                             {op = 'report: timing.' .. name, inline = true, budget = budget})))
+end
+
+local all_steps = 'all steps'
+
+-- timing as {name = seconds or a list}: a list alone is the times of all steps.
+function parts.named_times(timing)
+  local list = util.plain(timing)
+  local first = type(list) == 'table' and util.scalar(list[1])
+  return first ~= nil and type(first) ~= 'table' and {[all_steps] = list} or list
+end
+
+function parts.timing(timing, budget)
+  local rows, figures, seconds = {}, {}, util.duration_text
+  for _, key in ipairs(util.sorted_keys(timing)) do
+    local value, name = util.plain(timing[key]), tostring(key)
+    local where = name == all_steps and 'timing' or 'timing.' .. name
+    if type(value) ~= 'table' and type(value) ~= 'number' then
+      extend.fail('report: %s is %s, expected seconds or a list of them', where, extend.describe(value))
+    end
+    local s = type(value) == 'table' and statistics(where, value)
+    local columns = {type(value) == 'number' and seconds(value) or text_of(value), '', '', '', ''}
+    if s then
+      columns = {seconds(s.median), seconds(s.mean), seconds(s.p90), seconds(s.first), s.n}
+      if s.n > 2 then figures[#figures + 1] = {name, s} end
+    end
+    for i, text in ipairs(columns) do columns[i] = cell('td', text, 0) end
+    rows[#rows + 1] = '<tr>' .. cell('th', name) .. concat(columns) .. '</tr>'
+  end
+  local heads = {cell('th', '')}
+  for i, name in ipairs{'median', 'mean', 'p90', 'first', 'count'} do
+    heads[i + 1] = cell('th', name, 0)
+  end
+  local out = {parts.table_card('<tr>' .. concat(heads) .. '</tr>', rows)}
+  for i = 1, math.min(#figures, 6) do
+    out[i + 1] = times_figure(figures[i][1], figures[i][2], budget)
+  end
+  return concat(out, '\n')
+end
+
+-- Rows ------------------------------------------------------------------------------------------
+
+-- Drops rows out of the middle of a list, which a table does not show; returns how many.
+function parts.drop_middle(rows)
+  local dropped = math.max(0, #rows - most_rows)
+  for i = most_rows / 2 + 1, #rows do rows[i] = rows[i + dropped] end
+  return dropped
+end
+
+-- Rows are lists, the first of which is the head, or records {name = value}.
+function parts.rows(data, dropped)
+  data = parts.need_table('report: table', util.plain(data), 'rows')
+  for i = 1, #data do
+    parts.need_table(('report: table[%d]'):format(i), data[i], 'a row: a list, or a table {name = value}')
+  end
+  local rows, head = {}, data[1] or {}
+  if data[1] and data[1][1] == nil then
+    local seen = {}
+    for _, record in ipairs(data) do
+      for key in pairs(record) do seen[key] = true end
+    end
+    head = util.sorted_keys(seen)
+    for i, record in ipairs(data) do
+      rows[i] = {}
+      for c, key in ipairs(head) do rows[i][c] = record[key] == nil and '' or record[key] end
+    end
+  else
+    for i = 2, #data do rows[i - 1] = data[i] end
+  end
+  local html, heads = {}, {}
+  for c, name in ipairs(head) do heads[c] = cell('th', name, rows[1] and rows[1][c]) end
+  for i, row in ipairs(rows) do
+    local cells = {}
+    for c = 1, #head do cells[c] = cell('td', row[c] == nil and '' or row[c], row[c]) end
+    html[i] = '<tr>' .. concat(cells) .. '</tr>'
+  end
+  return parts.table_card('<tr>' .. concat(heads) .. '</tr>', html, dropped)
+end
+
+-- Text --------------------------------------------------------------------------------------------
+
+function parts.config(config)
+  return parts.table_card(nil, config_rows(parts.need_table('report: config', config, '{name = value}'), '', {}, 0))
+end
+
+--- Paragraphs, parted by empty lines.
+function parts.notes(text)
+  local out = {}
+  for paragraph in (tostring(text or '') .. '\n\n'):gmatch('(.-)\n%s*\n') do
+    if paragraph:find('%S') then out[#out + 1] = '<p>' .. escape(paragraph) .. '</p>' end
+  end
+  return out[1] and parts.card(concat(out)) or ''
+end
+
+--- Cards side by side where there is room.
+function parts.grid(cards)
+  if #cards < 2 then return concat(cards) end
+  return '<div class="grid">' .. concat(cards, '\n') .. '</div>'
+end
+
+--- Text as it is, such as print(net) shows a network.
+function parts.text(text) return parts.card('<pre>' .. escape(text) .. '</pre>') end
+
+return parts

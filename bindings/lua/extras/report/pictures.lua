@@ -1,0 +1,113 @@
+-- pictures.lua -- Parts of a report's page: pictures, filters of the first layer, confusion matrix, graph.
+local mt = require 'mtorch'
+local extend = mt.extend
+local util = extend.util
+local plot = require 'mtorch.extras.plot'
+local parts = require 'mtorch.extras.report.parts'
+
+local pictures = {}
+
+local most_tiles = 64
+
+-- Whether a value is one picture or several, and the arguments that draw it: x may be {x, title=, ..}.
+local function drawn(x)
+  local args = {}
+  if type(x) == 'table' and not getmetatable(x) and x[1] ~= nil and
+    (mt.is_tensor(x[1]) or type(x[1]) == 'table') and not util.is_list(x) then
+    for key, value in pairs(x) do args[key] = value end
+  else
+    args[1] = x
+  end
+  local of = args[1]
+  local one = mt.is_tensor(of) and (of:dim() == 2 or of:dim() == 3 and (#of == 1 or #of == 3) and not args.labels)
+  if mt.is_tensor(of) then args[1] = of:detach():cpu() end
+  if one then args.cols, args.labels = nil, nil end
+  return one and 'image' or 'images', args
+end
+
+local function figure(kind, args, where)
+  return parts.card((plot['svg_' .. kind](args, {op = where, inline = true})))
+end
+
+--- Pictures: a tensor or a list of images, {x, title=, labels=, cols=, ..} as plot.images takes it, or a list of such.
+function pictures.images(images)
+  local several = type(images) == 'table' and not getmetatable(images) and images.title == nil and
+    type(images[1]) == 'table' and not getmetatable(images[1]) and type(images[1][1]) ~= 'number'
+  local cards = {}
+  for i, x in ipairs(several and images or {images}) do
+    local kind, args = drawn(x)
+    cards[i] = figure(kind, args, ('report: images[%d]'):format(i))
+  end
+  return parts.grid(cards)
+end
+
+-- Weights as pictures: [n x channels x h x w], or nil where they are none.
+local function as_pictures(w)
+  if w:dim() == 4 and w.shape[3] > 1 and w.shape[4] > 1 then
+    local n, channels, h, wide = unpack(w.shape)
+    return channels == 3 and w or w:reshape(n * channels, 1, h, wide)
+  end
+  local side = w:dim() == 2 and math.sqrt(w.shape[2])
+  if side and side % 1 == 0 and side >= 4 then return w:reshape(#w, 1, side, side) end
+end
+
+--- The weights of a network's first layer of pictures (a convolution, a linear layer of square ones), or of a tensor.
+function pictures.filters(net)
+  local w = mt.is_tensor(net) and as_pictures(net:detach()) or nil
+  if not w and type(net) == 'table' and net.parameters then
+    for _, p in ipairs(net:parameters()) do w = w or as_pictures(p:detach()) end
+  end
+  if not w then
+    extend.fail('report: filters: no weights that are pictures: give a tensor [n x channels x h x w], or a network ' ..
+      'with a convolution')
+  end
+  local n = #w
+  w = w[{{1, math.min(n, most_tiles)}}]:float():cpu()
+  local most = math.max(w:abs():max():item(), 1e-12)
+  local args = {w, title = n > most_tiles and ('The first %d of %d filters'):format(most_tiles, n) or
+    ('%d filters'):format(n), cmap = 'diverging', vmin = -most, vmax = most}
+  if w.shape[2] == 3 then args[1], args.cmap, args.vmin, args.vmax = w / (2 * most) + 0.5, nil, 0, 1 end
+  return figure('images', args, 'report: filters')
+end
+
+-- Precision and recall of each class.
+local function class_table(matrix, names)
+  local rows = {{'class', 'examples', 'precision', 'recall', 'F1'}}
+  for k = 1, #matrix do
+    local hit, truth, said = matrix[k][k], 0, 0
+    for i = 1, #matrix do truth, said = truth + matrix[k][i], said + matrix[i][k] end
+    local precision, recall = said > 0 and hit / said or 0, truth > 0 and hit / truth or 0
+    local f1 = precision + recall > 0 and 2 * precision * recall / (precision + recall) or 0
+    rows[k + 1] = {names and tostring(names[k]) or tostring(k), truth}
+    for i, v in ipairs{precision, recall, f1} do rows[k + 1][i + 2] = math.floor(v * 1000 + 0.5) / 1000 end
+  end
+  return parts.rows(rows)
+end
+
+--- A confusion matrix (a row for each class as it is, a column for each as predicted), {matrix, classes=, title=}, or
+--- an object whose compute() gives one.
+function pictures.confusion(given)
+  local args = type(given) == 'table' and (given.matrix or given.classes or given.title or
+    not getmetatable(given) and mt.is_tensor(given[1])) and given or {given}
+  local matrix = args.matrix or args[1]
+  if type(matrix) == 'table' and type(matrix.compute) == 'function' then matrix = matrix:compute() end
+  local z = require('mtorch.extras.plot.data').matrix('report: confusion', matrix)
+  if #z ~= #z[1] then extend.fail('report: confusion is %d x %d, expected a square matrix', #z, #z[1]) end
+  local names = util.plain(args.classes)
+  local size = math.min(220 + 44 * #z, 720)
+  local cards = {figure('heatmap', {z, rows = names, cols = names, title = args.title or 'Confusion matrix',
+    xlabel = 'predicted', ylabel = 'true', width = size + 60, height = size}, 'report: confusion')}
+  if #z <= 30 then cards[2] = class_table(z, names) end
+  return parts.grid(cards)
+end
+
+--- The graph of a loss, or of {loss, params=, title=}, as SVG.
+function pictures.graph(graph)
+  local args = type(graph) == 'table' and not getmetatable(graph) and graph or {graph}
+  return (require('mtorch.extras.plot.graph').svg('report: graph', args[1], args.params, args.title, {inline = true}))
+end
+
+--- What print(net) shows.
+function pictures.network(net) return parts.text(tostring(net)) end
+
+return pictures

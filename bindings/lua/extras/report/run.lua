@@ -1,0 +1,312 @@
+-- run.lua -- mt.Report: a report that grows as a run goes on, and can be followed in a browser.
+local extend = require('mtorch').extend
+local util = extend.util
+local object = extend.object
+local report = require 'mtorch.extras.report'
+
+local time = extend.time
+local watched_seconds = 5     -- a browser that asked so lately is there
+local least_between = 1       -- seconds between two pages of a browser,
+local least_between_files = 10 -- and between two files
+local share = 50              -- a page may take one part in so many of the time
+local usual_port = 8420
+local most_values = 4096 -- of a series, as it is kept; a chart shows fewer
+local most_rows = 500
+
+local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
+
+function Report:describe()
+  if not self.on then return 'Report(off)' end
+  return ('Report(%s%s)'):format(self.state.path and "'" .. self.state.path .. "'" or 'live',
+    self.name and ", run '" .. self.name .. "'" or '')
+end
+
+-- The page -----------------------------------------------------------------------------------------
+
+-- plot.line's arguments for each chart, in the order in which they came.
+local function charts(self)
+  local out = {}
+  for i, name in ipairs(self.names) do
+    local chart = self.charts[name]
+    out[i] = {title = name, xlabel = self.xlabel}
+    for k, s in ipairs(chart) do out[i][k] = {x = s.x, y = s.y, label = s.label} end
+    local only = #chart == 1 and chart[1]
+    if only and not only.named then out[i][1].label = nil end
+  end
+  return out
+end
+
+local function page(self)
+  local state, args = self.state, {}
+  for key, value in pairs(state.args) do args[key] = value end
+  args.curves = #state.names > 0 and charts(state) or nil
+  args.table, args.dropped_rows = state.rows[1] and state.rows or nil, state.dropped_rows
+  args.images, args.figures = state.pictures[1] and state.pictures or nil, {}
+  for i, figure in ipairs(state.figures) do args.figures[i] = figure end
+  args.timing = next(state.times) and state.times or nil
+  args.graph_svg = state.graph
+  local live = state.server and {state = state.done and 'finished' or 'running',
+                                 script = require 'mtorch.extras.report.live'}
+  return report.page(args, live)
+end
+
+-- The page with no error of a figure's own function, which must not end a training run.
+local function safe_page(self)
+  local ok, text = pcall(page, self)
+  if ok then return text end
+  return report.page({title = self.state.args.title, notes = 'This page could not be drawn: ' .. tostring(text)},
+    self.state.server and {state = 'running', script = require 'mtorch.extras.report.live'})
+end
+
+-- Publishes and writes where it is time to, as cheaply as the run allows.
+local function tick(self)
+  local state, now = self.state, time()
+  if now < state.next then return end
+  state.next = now + 0.25
+  if state.server and now >= state.next_page and extend.idle(state.server) < watched_seconds then
+    extend.publish(state.server, safe_page(self))
+    local took = time() - now
+    state.next_page = now + math.max(least_between, share * took)
+  end
+  if state.path and now >= state.next_file then
+    util.write_file('report', state.path, safe_page(self))
+    state.next_file = now + math.max(least_between_files, 2 * share * (time() - now))
+  end
+end
+
+-- Rows and values ------------------------------------------------------------------------------------
+
+-- The series of a name 'chart/series' of a run.
+local function series_of(self, name)
+  local state, key = self.state, (self.name or '') .. '\0' .. name
+  local found = state.series[key]
+  if found then return found end
+  local chart, inner = name:match('^(.-)/(.*)$')
+  chart = chart or name
+  local label = self.name and (inner and self.name .. ' ' .. inner or self.name) or inner or name
+  found = {x = {}, y = {}, pairs = 0, width = 2, label = label, named = self.name or inner}
+  if not state.charts[chart] then
+    state.charts[chart] = {}
+    table.insert(state.names, chart)
+  end
+  table.insert(state.charts[chart], found)
+  state.series[key] = found
+  return found
+end
+
+-- Of the values from..to of a series two stay, at `at`: the lowest and the highest, which a chart shows. NaN, a gap,
+-- is the lowest.
+local function keep_extremes(s, from, to, at)
+  local x, y, low, high = s.x, s.y, from, from
+  for i = from + 1, to do
+    if y[low] == y[low] and not (y[i] >= y[low]) then low = i end
+    if y[high] ~= y[high] or y[i] > y[high] then high = i end
+  end
+  if low == high then high = low == to and from or to end
+  low, high = math.min(low, high), math.max(low, high)
+  x[at], y[at], x[at + 1], y[at + 1] = x[low], y[low], x[high], y[high]
+end
+
+-- Keeps a long series short: pairs of extremes, each of `width` values, then fewer than that as they came.
+local function shorten(s)
+  local n = #s.y
+  if s.pairs + s.width > n then return end
+  if s.width > 2 then keep_extremes(s, s.pairs + 1, n, s.pairs + 1) end
+  s.pairs = s.pairs + 2
+  if s.pairs >= most_values then
+    for k = 1, s.pairs / 4 do keep_extremes(s, 4 * k - 3, 4 * k, 2 * k - 1) end
+    s.pairs, s.width = s.pairs / 2, s.width * 2
+  end
+  for i = s.pairs + 1, n do s.x[i], s.y[i] = nil, nil end
+end
+
+local function add_value(self, op, name, value, step)
+  local number = type(value) == 'number' and value or util.scalar(value)
+  if type(number) ~= 'number' then
+    extend.fail("%s: '%s' is %s, expected a number or a tensor of one element", op, name, extend.describe(value))
+  end
+  local s = series_of(self, name)
+  shorten(s)
+  local n = #s.y + 1
+  s.x[n], s.y[n] = step or (s.x[n - 1] or 0) + 1, number
+end
+
+--- A method that adds to the page; where no page is made only its arguments are checked.
+local function adds(signature, doc, body)
+  method(signature, doc, function(self, ...)
+    if not self.on then return end
+    body(self, ...)
+    tick(self)
+  end)
+end
+
+adds('scalar(name: string, value: any, step: number = nil)',
+  "A value of a curve: 'loss', or 'loss/train' and 'loss/valid' in one chart. Steps count from 1 if none is given.",
+  function(self, name, value, step) add_value(self, 'scalar', name, value, step) end)
+
+local function check_named(op, values)
+  if type(values) ~= 'table' or getmetatable(values) then
+    extend.fail('%s: %s is not a table {name = value}', op, extend.describe(values))
+  end
+end
+
+adds('scalars(values, step=nil)', 'Values of several curves by name: report:scalars({loss=l, accuracy=a}, epoch).',
+  function(self, values, step)
+    check_named('scalars', values)
+    for _, name in ipairs(util.sorted_keys(values)) do
+      add_value(self, 'scalars', tostring(name), values[name], step)
+    end
+  end)
+
+adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', function(self, record)
+  check_named('row', record)
+  local row = {}
+  for key, value in pairs(record) do row[tostring(key)] = util.scalar(value) end
+  if self.name then row.run = self.name end
+  local state = self.state
+  table.insert(state.rows, row)
+  if #state.rows > most_rows then
+    state.dropped_rows = (state.dropped_rows or 0) + require('mtorch.extras.report.parts').drop_middle(state.rows)
+  end
+end)
+
+adds('timing(name: string, seconds: number)', 'One more duration of that name: median, mean and a graph are shown.',
+  function(self, name, seconds)
+    local times = self.state.times
+    times[name] = times[name] or {}
+    table.insert(times[name], seconds)
+  end)
+
+-- Pictures ---------------------------------------------------------------------------------------------
+
+-- Puts an entry of that name into a list, in place of the one before, which shown() has checked.
+local function replace(list, name, entry, shown)
+  list.at = list.at or {}
+  if not list.at[name] then shown() end -- errors are told at this line
+  list.at[name] = list.at[name] or #list + 1
+  list[list.at[name]] = entry
+end
+
+local function pictures() return require 'mtorch.extras.report.pictures' end
+
+adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
+  'them, with a text under each: the last of that name is shown.',
+  function(self, name, x, labels)
+    if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
+    local entry = {x, title = name, labels = labels}
+    replace(self.state.pictures, name, entry, function() pictures().images(entry) end)
+  end)
+
+method('plot(kind: string, args: table)', "A figure of mt.plot, report:plot('contour', {f, title='surface'}): the " ..
+  'last of its title is shown. Functions in it are called again for each page.',
+  function(self, kind, args)
+    local draw = rawget(require 'mtorch.extras.plot', 'svg_' .. kind)
+    if not draw then extend.fail("plot: mt.plot has no '%s'", kind) end
+    if not self.on then return end
+    replace(self.state.figures, kind .. tostring(args.title), {kind, args},
+      function() draw(args, {op = 'report: ' .. kind, inline = true}) end)
+    tick(self)
+  end)
+
+local function keep(self, name, value, check)
+  if self.state.args[name] == nil and check then pictures()[name](value) end
+  self.state.args[name] = value
+end
+
+adds('confusion(matrix, classes=nil)', 'The confusion matrix (a tensor, lists, or mt.metrics.ConfusionMatrix), ' ..
+  'with precision and recall of each class.',
+  function(self, matrix, classes)
+    keep(self, 'confusion', {matrix = matrix, classes = type(classes) == 'table' and classes.classes or classes}, true)
+  end)
+adds('filters(net)', 'The first layer whose weights are pictures, of a network; or weights themselves. They are ' ..
+  'read again for each page.', function(self, net) keep(self, 'filters', net, true) end)
+adds('network(net)', 'What print(net) shows.', function(self, net) keep(self, 'network', tostring(net)) end)
+adds('config(values)', 'Rows of the configuration, {name = value}.', function(self, values)
+  check_named('config', values)
+  for key, value in pairs(values) do self.state.args.config[key] = value end
+end)
+adds('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
+
+adds('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
+  'that this may stand in the loop.',
+  function(self, loss, params)
+    self.state.graph = self.state.graph or pictures().graph{loss, params = params}
+  end)
+
+method('run(name)', "The same report for one of several runs: their curves stand in the same charts, under the " ..
+  "run's name.", function(self, name)
+    return object.new(Report, {state = self.state, on = self.on, name = tostring(name)})
+  end)
+
+-- Ending -------------------------------------------------------------------------------------------------
+
+method('write()', 'Writes the page as it is now; returns the path.', function(self)
+  if not self.state.path then return nil end
+  return (util.write_file('report', self.state.path, page(self)))
+end)
+
+method('finish()', 'Writes the page; a browser that follows gets it before the program goes on. Returns the path.',
+  function(self)
+    local state = self.state
+    if not self.on or state.done then return state.path end
+    state.done = true
+    if state.server then
+      extend.publish(state.server, page(self))
+      if extend.idle(state.server) < watched_seconds then extend.wait_fetched(state.server, 2) end
+      state.server = nil -- the file has no script
+    end
+    return self:write()
+  end)
+
+-- Making ---------------------------------------------------------------------------------------------------
+
+local known = {path = 'text', title = 'text', config = 'list', live = 'bool', port = 'number', quiet = 'bool',
+               xlabel = 'text'}
+
+local function serve(port)
+  if port then return extend.serve('Report', port) end
+  local ok, server, at = pcall(extend.serve, 'Report', usual_port)
+  if ok then return server, at end
+  return extend.serve('Report', 0)
+end
+
+-- Options out of a script's flags, which may have report= and live=.
+local function from_flags(flags, options)
+  local out, config = {path = flags.report, live = flags.live}, {}
+  for key, value in pairs(flags) do
+    if key ~= 'report' and key ~= 'live' then config[key] = value end
+  end
+  out.config = config
+  for key, value in pairs(options or {}) do out[key] = value end
+  return out
+end
+
+local constructor = extend.declare('Report(..)', "A report that grows as a run goes on: mt.Report{path='run.html', " ..
+  "title=, config={}, live=false, port=nil, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
+  "mt.args{report='', live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) " ..
+  'scalars row image plot confusion filters network graph timing notes run; report:finish() writes the page. ' ..
+  'live=true serves it on 127.0.0.1 (port 8420 or any that is free) for a browser to follow. Without a path and ' ..
+  'live it does nothing. report.on says whether it does.',
+  function(args, options)
+    if type(args) ~= 'table' then extend.fail('Report: %s is not a table of options', extend.describe(args)) end
+    if options or args.report ~= nil then args = from_flags(args, options) end
+    extend.check_options('Report', args, known)
+    local path = args.path ~= nil and args.path ~= '' and report.check_path(args.path) or nil
+    if path then extend.check_writable('report', path) end
+    local on = path ~= nil or args.live == true
+    local config = {}
+    for key, value in pairs(args.config or {}) do config[key] = value end
+    local state = {args = {title = args.title, config = config}, path = path, xlabel = args.xlabel or 'step',
+      names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {}, times = {}, next = 0, next_page = 0,
+      next_file = time() + 2}
+    local self = object.new(Report, {state = state, on = on})
+    if args.live then
+      state.server, state.port = serve(args.port)
+      self.url = ('http://127.0.0.1:%d/'):format(state.port)
+      extend.publish(state.server, page(self))
+      if not args.quiet then io.stderr:write('live report: ', self.url, '\n') end
+    end
+    return self
+  end)
+
+return {Report = constructor, methods = Report.__methods}

@@ -1,0 +1,220 @@
+-- init.lua -- mt.help: what a function takes and does, from the declaration that also checks its
+-- arguments; topics; PyTorch's words for what has another name here
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local topics = require 'mtorch.help.topics'
+local util = require 'mtorch.core.util'
+local objects = require 'mtorch.help.object_methods'
+local modules = require 'mtorch.help.modules'
+
+local wrap = util.wrap
+
+local subjects = core.complete()
+
+local function field(object, key)
+  local ok, value = pcall(function() return object[key] end)
+  return ok and value or nil
+end
+
+--- What goes by a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
+local function find(name)
+  local found = {}
+  local function add(shown, value)
+    if value ~= nil then found[#found + 1] = {shown = shown, value = value} end
+  end
+  local module, rest = name:match('^([%w_.]+)%.([%w_]+)$')
+  if module then
+    local inner = modules.at(module)
+    add(name, type(inner) == 'table' and field(inner, rest) or nil)
+    return found
+  end
+  local method, of_module = core.methods[name], rawget(mt, name) or field(mt, name)
+  if method and method == of_module then
+    add(name, method)
+  else
+    add('mt.' .. name, of_module)
+    add('x:' .. name, method)
+  end
+  for _, other in ipairs(modules.names) do
+    local inner = modules.at(other)
+    add(other .. '.' .. name, type(inner) == 'table' and field(inner, name) or nil)
+  end
+  return found
+end
+
+--- The same of objects: `parameters`, `net:parameters`, `Optimizer.step`.
+local function find_of_objects(name)
+  local found, owner, method = {}, name:match('^(%w+)[:.]([%w_]+)$')
+  for _, object in ipairs(objects) do
+    if not owner or owner .. ':' == object.call or owner:lower() == object.class:lower() then
+      for _, entry in ipairs(object) do
+        if entry[1]:match('^[%w_]+') == (method or name) then found[#found + 1] = {object.call, unpack(entry)} end
+      end
+    end
+  end
+  return found
+end
+
+--- PyTorch's word that nothing stands for yet, whole or its last part, and what to do without.
+local function absent(name)
+  for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
+    if topics.absent[word] then return word, topics.absent[word] end
+  end
+end
+
+local function members(value)
+  local names = {}
+  for _, key in ipairs(core.names(value)) do
+    local internal = key:find('^_') or key:find('^svg_') or type(value[key]) == 'string' -- plot's own
+    if not internal then names[#names + 1] = key end
+  end
+  return table.concat(names, ' ')
+end
+
+--- "mt.sum(x, ..) or x:sum(..)": the ways a signature is called.
+local function ways(shown, signature, is_both)
+  local name, arguments = signature:match('^([%w_]+)%((.*)%)$')
+  local prefix = shown:match('^(.*[.:])') or 'mt.'
+  if prefix == 'x:' then return ('x:%s(%s)'):format(name, (arguments:gsub('^x,? ?', ''))) end
+  local text = prefix .. signature
+  if not is_both then return text end
+  local first, rest = arguments:match('^([%w_]+),? ?(.*)$')
+  return ('%s   or   %s:%s(%s)'):format(text, first, name, rest)
+end
+
+local function show(found)
+  local value, shown = found.value, found.shown
+  local signature, doc, limits = core.entry(value)
+  if signature then
+    local name, known = shown:match('[%w_]+$'), signature:match('^[%w_]+')
+    if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
+      print(("'%s' is another name of %s:"):format(name, known))
+    end
+    print(ways(shown, signature, core.methods[name] == value))
+    print(wrap(doc, '  ', 92))
+    if limits ~= '' then print(wrap(limits .. '.', '  ', 92)) end
+    local in_place = not name:find('_$') and core.methods[name .. '_']
+    if in_place and core.methods[name] == value then print(('  In place: x:%s_(..)'):format(name)) end
+  elseif type(value) == 'table' then
+    print(shown .. ' has ' .. members(value))
+  else
+    print(('%s is a %s'):format(shown, type(value)))
+  end
+end
+
+local function list_subjects()
+  for _, subject in ipairs(subjects) do
+    local names = {}
+    for _, name in ipairs(subject) do
+      local twin = name:find('_$') and core.methods[name:sub(1, -2)]
+      if not twin and (core.methods[name] or rawget(mt, name)) then names[#names + 1] = name end
+    end
+    table.sort(names)
+    print(subject.title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92))
+  end
+  local rest = {}
+  local listed = {}
+  for _, subject in ipairs(subjects) do
+    for _, name in ipairs(subject) do listed[name] = true end
+  end
+  for key in pairs(core.lazy) do rest[#rest + 1] = key end
+  for key in pairs(mt) do
+    if not listed[key] and not core.lazy[key] and key ~= 'arange' then rest[#rest + 1] = key end
+  end
+  table.sort(rest)
+  print('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
+  for _, object in ipairs(objects) do
+    local names = {}
+    for i, entry in ipairs(object) do names[i] = entry[1]:match('^[%w_]+') end
+    print(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
+  end
+  local titles = util.sorted_keys(topics.text)
+  print("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
+end
+
+--- Names whose help has the word, for a name that nothing has.
+local function mentioning(word)
+  local names = {}
+  for _, subject in ipairs(subjects) do
+    for _, name in ipairs(subject) do
+      local _, doc = core.entry(core.methods[name] or rawget(mt, name))
+      if doc and doc:lower():find(word:lower(), 1, true) and not name:find('_$') then names[#names + 1] = name end
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+local function near(name)
+  local names = {}
+  for _, from in ipairs{core.methods, mt, core.lazy, topics.text} do
+    for key in pairs(from) do names[tostring(key)] = true end
+  end
+  for _, module in ipairs(modules.names) do
+    local inner = modules.at(module)
+    for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[key] = true end
+  end
+  for _, object in ipairs(objects) do
+    for _, entry in ipairs(object) do names[entry[1]:match('^[%w_]+')] = true end
+  end
+  return core.did_you_mean(util.sorted_keys(names), name)
+end
+
+--- Topics whose text has the word.
+local function about(word)
+  local titles = {}
+  for title, text in pairs(topics.text) do
+    if text:lower():find('%f[%w]' .. word:lower():gsub('%p', '%%%0') .. '%f[^%w]') then
+      titles[#titles + 1] = ("mt.help('%s')"):format(title)
+    end
+  end
+  table.sort(titles)
+  return titles
+end
+
+local function unknown(name)
+  local hint, others = near(name), mentioning(name)
+  if #others > 0 then
+    hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
+  end
+  local titles = about(name)
+  if #titles > 0 then hint = hint .. '; see ' .. table.concat(titles, ', ') end
+  core.fail("help: nothing is called '%s'%s", name, hint)
+end
+
+--- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` what a
+--- module has, `mt.help('indexing')` a topic; `mt.help()` lists all names. A function itself will do.
+return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
+  function(name)
+    if name == nil then return list_subjects() end
+    if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
+      local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
+      name = signature:match('^[%w_]+')
+    end
+    if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
+    local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', '')
+      :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', ''):gsub('^utils%.data%.', 'data.')
+      :gsub('^torchvision%.transforms%.', 'data.transforms.')
+    plain = plain:gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
+      :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
+    plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
+    plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
+    local said = topics.text[plain] or topics.text[plain:lower()]
+    if said then print(said) end
+    local sample = topics.sample[plain] or topics.sample[plain:lower()]
+    if sample then print('\n  ' .. sample:gsub('\n', '\n  ')) end
+    local other = topics.renamed[plain]
+    if other then print(("'%s' is here: %s"):format(plain, other)) end
+    local word, instead = absent(plain)
+    if word then print(("'%s' is not there yet: %s"):format(word, instead)) end
+    local found = plain == 'arange' and {} or find(plain)
+    local of_objects = find_of_objects(plain)
+    for _, entry in ipairs(of_objects) do
+      print((entry[2]:find('(', 1, true) and entry[1] or entry[1]:gsub(':', '.')) .. entry[2])
+      print(wrap(entry[3], '  ', 92))
+    end
+    for _, one in ipairs(found) do
+      if not said or core.entry(one.value) or type(one.value) == 'table' then show(one) end
+    end
+    if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
+  end)

@@ -1,0 +1,47 @@
+-- object_methods.lua -- the help of methods of modules, optimizers, hooks and the ctx of mt.Function
+--
+-- Modules declare theirs. The others are plain Lua functions: this is what mt.help, the reference and the
+-- stubs say of them. A test compares the names with the methods.
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+require 'mtorch.nn'
+
+return {
+  {title = 'Methods of modules', call = 'net:', class = 'Module', unpack(class.methods)},
+  {title = 'Methods of optimizers', call = 'opt:', class = 'Optimizer',
+   unpack(require('mtorch.optim.optimizer').__methods)},
+  {title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',
+   unpack(require('mtorch.optim.scheduler').methods)},
+  {title = 'Methods of metrics', call = 'm:', class = 'Metric',
+   unpack(getmetatable(mt.metrics.Mean()).__methods)},
+  {
+    title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
+    {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..
+      'what is left of one.'},
+    {'size()', 'How many batches an epoch has.'},
+    {'state_dict()', 'The position, batches handed out and not those made ahead: {seed, epoch, batch, batches}.'},
+    {'load_state_dict(state)', 'The next iter() goes on where state_dict() was called.'},
+  },
+  {
+    title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
+    {'save_for_backward(..)', 'Keeps tensors for backward; a change in place of them before that is an error.'},
+    {'saved_tensors()', 'What was saved, as several values, no list: local x, y = ctx:saved_tensors().'},
+  },
+  {
+    title = 'The handle of x:register_hook', call = 'h:', class = 'Hook',
+    {'remove()', 'The hook is called no more.'},
+  },
+  {title = 'Methods of mt.SummaryWriter', call = 'w:', class = 'SummaryWriter',
+   unpack(require('mtorch.extras.tensorboard').methods)},
+  {
+    title = 'Methods of mt.progress', call = 'bar:', class = 'Bar',
+    {'update(i=nil, values=nil)', 'So many steps are done (nil: one more); values, {loss=l}, stand at the end.'},
+    {'set(values)', 'What stands at the end from now on, where the loop itself counts the steps.'},
+    {'print(..)', 'A line that stays, above the bars.'},
+    {'finish()', 'Ends the bar early; the last step does so by itself.'},
+  },
+  {title = 'Methods of mt.Report', call = 'report:', class = 'Report',
+   unpack(require('mtorch.extras.report.run').methods)},
+  {title = 'Methods of mt.JsonLines', call = 'log:', class = 'JsonLines',
+   unpack(require('mtorch.io.json_lines').methods)},
+}
