@@ -1,4 +1,4 @@
-# bundle.cmake -- run paths for a folder that can be moved: bin/ finds lib/ (scripts/bundle.sh puts it together)
+# bundle.cmake -- run paths for a folder that can be moved: bin/ finds lib/ (scripts/tools/bundle.sh puts it together)
 #
 # RPATH, not RUNPATH: it is used for the libraries of libraries too, which have no run path of their own. libstdc++ goes
 # into each program, so that hosts with an older glibc than Debian 12's (2.36) can run them.

@@ -164,11 +164,11 @@ exec luacheck -q --no-color ." WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(luacheck PROPERTIES SKIP_RETURN_CODE 77)
 
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
-add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check
+add_test(NAME gpu_check COMMAND sh scripts/tools/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(gpu_check PROPERTIES PASS_REGULAR_EXPRESSION
   "13 passed, 4 not run: emulated[.].*relu/64Mi.*gpu_check.json")
-add_test(NAME nightly.gpu_check COMMAND sh scripts/gpu_check.sh --emulated --out ${CMAKE_BINARY_DIR}/gpu_check_whole
+add_test(NAME nightly.gpu_check COMMAND sh scripts/tools/gpu_check.sh --emulated --out ${CMAKE_BINARY_DIR}/gpu_check_whole
   CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(nightly.gpu_check PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)
 foreach(name gpu_check nightly.gpu_check)
@@ -198,16 +198,16 @@ add_test(NAME script.train_split_graph
   COMMAND mtorch scripts/train_split.lua --device cuda --hidden 10 --epochs 30 --seed 2 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.train_split_graph PROPERTIES PASS_REGULAR_EXPRESSION "final: .*device=cuda"
   ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
-add_test(NAME script.matmul_ladder COMMAND mtorch scripts/matmul_ladder.lua --rows 500 --runs 2
+add_test(NAME script.matmul_ladder COMMAND mtorch scripts/lessons/matmul_ladder.lua --rows 500 --runs 2
   --plot ${CMAKE_BINARY_DIR}/ladder.svg WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION
   "storage of 3 numbers.*GB/s, .*skipped: --device cuda.*\\| matmul \\|.*chart: ")
-add_test(NAME script.matmul_ladder_cuda COMMAND mtorch --threads 1 scripts/matmul_ladder.lua --rows 64 --runs 1
+add_test(NAME script.matmul_ladder_cuda COMMAND mtorch --threads 1 scripts/lessons/matmul_ladder.lua --rows 64 --runs 1
   --plot "" --device cuda WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.matmul_ladder_cuda PROPERTIES PASS_REGULAR_EXPRESSION
   "copied back .*GB/s.*copied back .*GB/s.*\\| matmul \\||skipped: .*NVRTC"
   ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
-add_test(NAME script.matmul_ladder_without COMMAND mtorch scripts/matmul_ladder.lua --rows 64 --runs 1 --plot ""
+add_test(NAME script.matmul_ladder_without COMMAND mtorch scripts/lessons/matmul_ladder.lua --rows 64 --runs 1 --plot ""
   --device cuda:7 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.matmul_ladder_without PROPERTIES
   PASS_REGULAR_EXPRESSION "on a GPU -+\nskipped: .*\n.*\\| matmul \\|")
@@ -215,7 +215,7 @@ set_tests_properties(script.matmul_ladder_without PROPERTIES
 foreach(script "threads --n 2000 --cpu 2000" "reduce --largest 5000" "matmul --largest 64 --rows 40 --size 64" "conv2d --height 40 --width 50")
   separate_arguments(words UNIX_COMMAND "${script}")
   list(POP_FRONT words name)
-  add_test(NAME script.cuda_${name} COMMAND mtorch --threads 1 ${CMAKE_SOURCE_DIR}/scripts/cuda_${name}.lua ${words}
+  add_test(NAME script.cuda_${name} COMMAND mtorch --threads 1 ${CMAKE_SOURCE_DIR}/scripts/lessons/cuda_${name}.lua ${words}
     --runs 1 --csv ${CMAKE_BINARY_DIR}/cuda_${name}.csv --plot ${CMAKE_BINARY_DIR}/cuda_${name}.svg)
   set_tests_properties(script.cuda_${name} PROPERTIES PASS_REGULAR_EXPRESSION "GPU: .*right.*table: .*csv|skipped: .*NVRTC"
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
@@ -224,20 +224,20 @@ endforeach()
 foreach(script "threads --cpu 5000" "matmul --size 128" "conv2d --height 40 --width 50")
   separate_arguments(words UNIX_COMMAND "${script}")
   list(POP_FRONT words name)
-  add_test(NAME script.cuda_${name}_cpu COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/cuda_${name}.lua ${words} --runs 1
+  add_test(NAME script.cuda_${name}_cpu COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/lessons/cuda_${name}.lua ${words} --runs 1
     --csv ${CMAKE_BINARY_DIR}/${name}.csv --plot "")
   set_tests_properties(script.cuda_${name}_cpu PROPERTIES ENVIRONMENT MTORCH_CUDA_PLUGIN=none
     PASS_REGULAR_EXPRESSION "right.*out of bounds.*table: .*_cpu.csv.*skipped: the rest")
 endforeach()
-add_test(NAME script.fusion COMMAND mtorch scripts/fusion.lua --rows 400 --columns 100 --runs 1
+add_test(NAME script.fusion COMMAND mtorch scripts/lessons/fusion.lua --rows 400 --columns 100 --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.fusion PROPERTIES PASS_REGULAR_EXPRESSION
   "mt.fuse +. +1 .*layer norm: MB read and written.*all ways give the same results and gradients")
-add_test(NAME script.puzzles COMMAND mtorch scripts/puzzles.lua --solutions --runs 1
+add_test(NAME script.puzzles COMMAND mtorch scripts/lessons/puzzles.lua --solutions --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.puzzles PROPERTIES PASS_REGULAR_EXPRESSION "14 ok, 0 wrong, 0 not written yet")
 foreach(name parallel_check parallel_test)
-  add_test(NAME script.${name} COMMAND mtorch scripts/${name}.lua --size 300 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME script.${name} COMMAND mtorch scripts/lessons/${name}.lua --size 300 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION
     "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
 endforeach()
@@ -247,15 +247,15 @@ foreach(name vae sweep regression cartpole train_sentiment transfer char_lstm
   add_test(NAME script.${name} COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/${name}.lua --dry-run)
   set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION "final: [a-z_]+=[0-9.]+ ")
 endforeach()
-add_test(NAME script.custom_ops COMMAND mtorch scripts/custom_ops.lua --epochs 60 --limit 3
+add_test(NAME script.custom_ops COMMAND mtorch scripts/lessons/custom_ops.lua --epochs 60 --limit 3
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.custom_ops PROPERTIES PASS_REGULAR_EXPRESSION "16 operators.*the operators above.*right: ")
 add_test(NAME script.train_parallel COMMAND mtorch scripts/train_parallel.lua --epochs 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.train_parallel PROPERTIES PASS_REGULAR_EXPRESSION "1 process with equal nets")
-add_test(NAME script.compiled COMMAND mtorch scripts/compiled.lua --largest 16384 --runs 2
+add_test(NAME script.compiled COMMAND mtorch scripts/lessons/compiled.lua --largest 16384 --runs 2
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.compiled PROPERTIES PASS_REGULAR_EXPRESSION "where the time goes.*mt.map.*right: ")
-add_test(NAME script.bench_threads COMMAND mtorch scripts/bench_threads.lua --runs 2 --busy 1
+add_test(NAME script.bench_threads COMMAND mtorch scripts/bench/threads.lua --runs 2 --busy 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_threads PROPERTIES PASS_REGULAR_EXPRESSION "exp +1 .*512\\^3 +1 +[0-9.]+ ")
 add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

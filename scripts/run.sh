@@ -349,7 +349,7 @@ bundle() {
   if [ -n "$CUDACXX" ]; then export CUDACXX; else unset CUDACXX; fi
   make_in "$dir" -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" -DMTORCH_TESTS=ON \
     -DMTORCH_BUNDLE=ON "-DCMAKE_CUDA_ARCHITECTURES=$kinds"
-  sh "$root/scripts/bundle.sh" "$dir"
+  sh "$root/scripts/tools/bundle.sh" "$dir"
 }
 
 usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | bundle | sanitize'

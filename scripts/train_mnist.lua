@@ -29,7 +29,7 @@ local options = mt.args{
   {'report', help = 'page with everything', type = 'output'},
   {'live', false, 'a browser follows the run'},
   {'target', help = 'accuracy in percent that must be reached; if not given 98.8, 97 or 95', min = 0, max = 100},
-  {'record', help = 'file for scripts/peers/mnist_torch.py: the first 100 steps', type = 'output'},
+  {'record', help = 'file for scripts/bench/peers/mnist_torch.py: the first 100 steps', type = 'output'},
   {'dry_run', false, 'everything once, in small'},
 }
 local device, small = options.device, options.dry_run

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gdb.sh -- what gdb prints of tensors and shapes by scripts/gdb.py
+# gdb.sh -- what gdb prints of tensors and shapes by scripts/tools/gdb.py
 #
 #   sh tests/gdb.sh [BUILD]        (build by default; status 77: skipped, with the reason)
 set -u
@@ -15,7 +15,7 @@ for _ in 1 2 3 4 5 6; do
 done
 # LSan would be a second debugger.
 export OMP_NUM_THREADS=1 ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
-gdb -nx -batch -x "$here/scripts/gdb.py" "$@" "$program" >"$folder/out" 2>&1 </dev/null
+gdb -nx -batch -x "$here/scripts/tools/gdb.py" "$@" "$program" >"$folder/out" 2>&1 </dev/null
 if grep -q 'ptrace\|not being run' "$folder/out"; then echo "skipped: gdb cannot run programs here" && exit 77; fi
 cat >"$folder/wanted" <<'END'
 (2 x 3) float32 cpu [0.5 1.5 2.5 3.5 4.5 5.5]

@@ -49,7 +49,7 @@ cd "$tree"
 cmake -S . -B ../build -G Ninja -DCMAKE_BUILD_TYPE=Release -DMTORCH_ISAS=native -DMTORCH_CUDA=OFF -DMTORCH_TESTS=ON \
   -DMTORCH_WERROR=ON
 cmake --build ../build
-../build/mtorch scripts/reference.lua
+../build/mtorch scripts/tools/reference.lua
 # shellcheck disable=SC2086  # words
 names=$(printf '%s\n' $tests | sort -u)
 for name in $names; do

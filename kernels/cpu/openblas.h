@@ -6,7 +6,7 @@
 #pragma once
 #include <cstddef>
 
-/// Every function that is called. scripts/bundle.sh reads the names from these lines.
+/// Every function that is called. scripts/tools/bundle.sh reads the names from these lines.
 // clang-format off
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \

@@ -129,12 +129,12 @@ function tools.compile(text, ...)
 end
 
 --- A function that runs loops of C++ over float inputs into `o`, memory that is there. `body` sees the inputs by name,
---- `o` and `n`, the number of elements of the first; `file`, instead of a body, names a source of scripts/peers/ whose
+--- `o` and `n`, the number of elements of the first; `file`, instead of a body, names a source of bench/peers/ whose
 --- `extern "C" void row_N(..)` takes nothing.
 function tools.compiled_loop(names, values, file, body)
   local name = ('row_%d'):format(compiled)
   if file ~= '' then
-    local source = assert(io.open(tools.folder .. 'peers/' .. file))
+    local source = assert(io.open(tools.folder .. 'bench/peers/' .. file))
     local library = tools.compile(source:read('*a'), ('-DCALL=%s'):format(name), unpack(tools.words(body)))
     source:close()
     ffi.cdef(('void %s(void);'):format(name))

@@ -1,4 +1,4 @@
-// main.cpp -- tensors for tests/gdb.sh to print: the printers of scripts/gdb.py
+// main.cpp -- tensors for tests/gdb.sh to print: the printers of scripts/tools/gdb.py
 #include "engine/ops/ops.h"
 
 namespace {

@@ -529,11 +529,11 @@ end)
 
 test('the scripts\' kernels compile', function()
   for name, n in pairs {threads = 4, reduce = 3, matmul = 3, conv2d = 3} do
-    local said, status = run('MTORCH_CUDA_PLUGIN=/nowhere.so', ('scripts/cuda_%s.lua'):format(name), '--compile')
+    local script = ('scripts/lessons/cuda_%s.lua'):format(name)
+    local said, status = run('MTORCH_CUDA_PLUGIN=/nowhere.so', script, '--compile')
     eq(status, 0)
     if not said:find(('%d kernels compiled\n$'):format(n)) then error(said) end
-    said, status = run('MTORCH_CUDA_PLUGIN=/nowhere.so', ('scripts/cuda_%s.lua'):format(name),
-      '--csv', '')
+    said, status = run('MTORCH_CUDA_PLUGIN=/nowhere.so', script, '--csv', '')
     eq(status, 0)
     local sentence = 'skipped: [^\n]* runs its kernels on an NVIDIA GPU, and MTORCH_CUDA_PLUGIN'
     if not said:find(sentence) then error(said) end

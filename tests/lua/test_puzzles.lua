@@ -1,8 +1,8 @@
--- test_puzzles.lua -- scripts/puzzles.lua: its solutions are right, and wrong kernels are told so
+-- test_puzzles.lua -- scripts/lessons/puzzles.lua: its solutions are right, and wrong kernels are told so
 local testing = require 'testing'
 local test, eq = testing.test, testing.eq
 
-local scripts = (arg[0]:match '^(.*/)[^/]*$' or './') .. '../../scripts/'
+local scripts = (arg[0]:match '^(.*/)[^/]*$' or './') .. '../../scripts/lessons/'
 local function run(options)
   local pipe = io.popen(("'%s' '%spuzzles.lua' %s 2>&1; echo status $?"):format(arg[-1] or 'mtorch', scripts, options))
   local text = pipe:read '*a'

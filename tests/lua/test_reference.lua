@@ -1,5 +1,5 @@
 -- test_reference.lua -- Nothing public is missing: the names of the contract, their help, docs/, the stubs.
-package.path = 'scripts/?.lua;' .. package.path
+package.path = 'scripts/tools/?.lua;' .. package.path
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local reference = require 'reference'
@@ -92,7 +92,7 @@ t.test('every function is declared: it has a signature and help', function()
   t.eq(bare, {})
 end)
 
-t.test('docs/ is what the declarations say now (mtorch scripts/reference.lua), and so are the stubs', function()
+t.test('docs/ is what the declarations say now (mtorch scripts/tools/reference.lua), and so are the stubs', function()
   assert(read('docs/reference.md') == reference.markdown(), 'docs/reference.md is stale')
   local stubs = os.getenv('MTORCH_STUBS') -- ctest names the file that the build made
   assert(not stubs or read(stubs) == reference.stubs(), 'the stubs are stale')

@@ -33,7 +33,8 @@ t.test('flags that cannot be meant are one sentence, before anything is trained'
     {'char_gpt', '--dry-run --heads 3', '--heads 3 do not divide --size 128'},
     {'vae', '--plot /nope/a.svg', "--plot: '/nope/a.svg' cannot be written: there is no folder '/nope'"},
     {'char_lstm', '--plot a.gif', "--plot must be a file to write that ends in .svg or .png, got 'a.gif'"},
-    {'reference', '--help', "'--help' is no file to write; mtorch scripts/reference.lua [FILE.md | FILE.lua]"},
+    {'tools/reference', '--help',
+      "'--help' is no file to write; mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]"},
     {'char_gpt', "--dry-run --prompt 'ZZ#'", "--prompt 'ZZ#' has characters that the text lacks"},
   } do
     local name, flags, sentence = unpack(case)

@@ -1,7 +1,7 @@
 -- fusion.lua -- what fusing operations saves: eager, by hand with mt.map, and mt.fuse; memory traffic and times
 --
---   mtorch scripts/fusion.lua                          tables and bar charts
---   mtorch scripts/fusion.lua --rows 512 --columns 64  other sizes; --tables leaves the charts out
+--   mtorch scripts/lessons/fusion.lua                          tables and bar charts
+--   mtorch scripts/lessons/fusion.lua --rows 512 --columns 64  other sizes; --tables leaves the charts out
 --
 -- Eager operations run one after the other: each reads its operands from memory and writes its result
 -- there, and for such simple arithmetic memory decides how fast that is. Fused, all are computed while

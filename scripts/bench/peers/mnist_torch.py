@@ -1,7 +1,7 @@
 # mnist_torch.py -- takes in PyTorch the steps that scripts/train_mnist.lua --record FILE took; compares the losses
 #
 #   mtorch scripts/train_mnist.lua --data DIR --model lenet --epochs 1 --target 1 --record steps.safetensors
-#   python3 scripts/peers/mnist_torch.py lenet steps.safetensors
+#   python3 scripts/bench/peers/mnist_torch.py lenet steps.safetensors
 import json
 import sys
 

@@ -1,12 +1,12 @@
 -- gpu_table.lua -- what gpu_check.sh measured, as DIR/gpu_check.json and DIR/gpu_check.md
 --
---   mtorch scripts/gpu_table.lua DIR SECONDS QUICK
+--   mtorch scripts/tools/gpu_table.lua DIR SECONDS QUICK
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
 local folder, seconds, quick = arg[1], tonumber(arg[2]), arg[3] == 'yes'
 if not seconds then
-  io.stderr:write('mtorch: gpu_table.lua: mtorch scripts/gpu_table.lua DIR SECONDS QUICK, as gpu_check.sh calls it\n')
+  io.stderr:write('mtorch: gpu_table.lua: its arguments are DIR SECONDS QUICK, as gpu_check.sh gives them\n')
   os.exit(2)
 end
 

@@ -1,6 +1,6 @@
 -- reference.lua -- writes docs/reference.md, or the stubs for the Lua language server
 --
---   mtorch scripts/reference.lua [FILE.md | FILE.lua]     from the declarations that check arguments and answer mt.help
+--   mtorch scripts/tools/reference.lua [FILE.md | FILE.lua]  from what checks arguments and answers mt.help
 --
 -- The build writes the stubs (stubs/mtorch.lua); a test compares docs/reference.md with what this makes.
 local mt = require 'mtorch'
@@ -224,7 +224,7 @@ end
 function reference.markdown()
   local lines = {
     '# Reference', '',
-    'Made by `mtorch scripts/reference.lua` from the declarations that also check arguments and answer `mt.help`.',
+    'Made by `mtorch scripts/tools/reference.lua` from the declarations that check arguments and answer `mt.help`.',
     "`name=value` is optional, by position or by name in one last table; `[name]` takes a list, `[shape..]` numbers",
     'or a list. What has the mark · is a method too: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1. `{out=}`:',
     'by name only, a tensor that the result is written into and that is returned.',
@@ -257,7 +257,7 @@ end
 -- What stands before the functions.
 local head = [[
 ---@meta mtorch
--- Stubs for the Lua language server, made by scripts/reference.lua.
+-- Stubs for the Lua language server, made by scripts/tools/reference.lua.
 
 ---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'
 
@@ -346,7 +346,7 @@ end
 if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
   local file = arg[1] or 'docs/reference.md'
   if not file:find '%.lua$' and not file:find '%.md$' then
-    io.stderr:write("mtorch: reference.lua: '", file, "' is no file to write; mtorch scripts/reference.lua ",
+    io.stderr:write("mtorch: reference.lua: '", file, "' is no file to write; mtorch scripts/tools/reference.lua ",
       '[FILE.md | FILE.lua]\n')
     os.exit(2)
   end

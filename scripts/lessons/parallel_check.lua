@@ -1,8 +1,8 @@
 -- parallel_check.lua -- MiniTorch's parallel diagnostics: MAP, ZIP, REDUCE, MATRIX MULTIPLY and functions of one's own
 --
---   mtorch scripts/parallel_check.lua                      (the course calls it project/parallel_test.py)
---   mtorch scripts/parallel_check.lua --size 2000 --threads 4
---   mtorch scripts/parallel_check.lua --show machine       the program or the machine code of each compiled function
+--   mtorch scripts/lessons/parallel_check.lua                      (the course calls it project/parallel_test.py)
+--   mtorch scripts/lessons/parallel_check.lua --size 2000 --threads 4
+--   mtorch scripts/lessons/parallel_check.lua --show machine  the program or the machine code of each compiled function
 --
 -- For each: which loops there are, which of them are parallel, over how many pieces and threads, which way was taken
 -- (mt.explain). Each result is compared with plain Lua and must have the same bits on 1, 2 and 3 threads.

@@ -1,7 +1,7 @@
 -- cuda_threads.lua -- who am I? Threads, blocks, grids and guards, by kernels that answer
 --
---   mtorch scripts/cuda_threads.lua                    the answers, a table, a graph
---   mtorch scripts/cuda_threads.lua --compile          only compiles the kernels: needs no GPU
+--   mtorch scripts/lessons/cuda_threads.lua                    the answers, a table, a graph
+--   mtorch scripts/lessons/cuda_threads.lua --compile          only compiles the kernels: needs no GPU
 --
 -- A kernel is a function that many threads of a GPU run at the same time. It is launched over a grid
 -- of blocks; a block is up to 1024 threads that sit close to each other. Each thread finds out who it

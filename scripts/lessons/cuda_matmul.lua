@@ -1,9 +1,9 @@
 -- cuda_matmul.lua -- matrix products by grid kernels, each step explained: naive, shared memory, registers
 --
---   mtorch scripts/cuda_matmul.lua                     tables, CSV files and a graph
---   mtorch scripts/cuda_matmul.lua --size 1024         the largest product of the first table (on the CPU)
---   mtorch scripts/cuda_matmul.lua --largest 2048      stops earlier than at 8192
---   mtorch scripts/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
+--   mtorch scripts/lessons/cuda_matmul.lua                     tables, CSV files and a graph
+--   mtorch scripts/lessons/cuda_matmul.lua --size 1024         the largest product of the first table (on the CPU)
+--   mtorch scripts/lessons/cuda_matmul.lua --largest 2048      stops earlier than at 8192
+--   mtorch scripts/lessons/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
 --
 -- c = a b, where a is m x k, b is k x n and c is m x n, all row-major: the element in row i and column
 -- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed. The first

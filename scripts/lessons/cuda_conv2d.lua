@@ -1,7 +1,7 @@
 -- cuda_conv2d.lua -- a small filter over a large image by grid kernels: naive, shared memory, constant memory
 --
---   mtorch scripts/cuda_conv2d.lua                     a table, a CSV file and a graph
---   mtorch scripts/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
+--   mtorch scripts/lessons/cuda_conv2d.lua                     a table, a CSV file and a graph
+--   mtorch scripts/lessons/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
 --
 -- out[row][column] is the sum of the filter's elements times the image's around (row, column); outside
 -- of the image there are zeros. The image has 1000 x 2000 pixels, the filter 3 x 3. Each kernel is

@@ -1,7 +1,7 @@
 #!/bin/sh
 # bundle.sh -- puts a folder together that runs on a bare machine, from a build with MTORCH_BUNDLE=ON
 #
-#   sh scripts/bundle.sh [BUILD]       (by default build-bundle; run.sh bundle builds it first)
+#   sh scripts/tools/bundle.sh [BUILD]       (by default build-bundle; run.sh bundle builds it first)
 #
 # Leaves BUILD/mtorch-VERSION-linux-x86_64 and the same as .tar.gz: bin/ (the program, the Catch2
 # tests), lib/ (what a bare machine lacks), lib/mtorch/ (the CUDA plug-in, and the one that runs its
@@ -9,7 +9,7 @@
 # something is missing, or where the archive is 48 MiB or more.
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
 build=${1:-$root/build-bundle}
 die() { printf 'bundle: %s\n' "$*" >&2 && exit 1; }
 [ -x "$build/mtorch" ] || die "$build/mtorch is missing; use sh scripts/run.sh bundle"

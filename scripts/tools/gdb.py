@@ -1,6 +1,6 @@
 # gdb.py -- how gdb prints mt::Tensor and mt::Shape
 #
-#   gdb -x scripts/gdb.py --args build-sanitize/mtorch script.lua      or, in gdb: source scripts/gdb.py
+#   gdb -x scripts/tools/gdb.py --args build-sanitize/mtorch script.lua      or, in gdb: source scripts/tools/gdb.py
 #
 #   (gdb) print x
 #   $1 = (2 x 3) float32 cpu [1 2 3 4 5 6]

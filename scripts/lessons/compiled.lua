@@ -1,7 +1,7 @@
 -- compiled.lua -- One function of numbers three ways: interpreted by LuaJIT, composed of operations, compiled by mt.map
 --
---   mtorch scripts/compiled.lua                    a table by size, and where the time of the first call goes
---   mtorch scripts/compiled.lua --largest 1048576 --plot compiled.svg
+--   mtorch scripts/lessons/compiled.lua                    a table by size, and where the time of the first call goes
+--   mtorch scripts/lessons/compiled.lua --largest 1048576 --plot compiled.svg
 --
 -- The lecture asks why Python is slow: calls, types, loops. Here the same function of numbers is called for each
 -- element by a Lua loop, first through tensors' methods, then through a typed pointer that LuaJIT compiles; then it is

@@ -1,7 +1,7 @@
 -- custom_ops.lua -- MiniTorch's operators written in Lua and compiled, and its "split" training run with them
 --
---   mtorch scripts/custom_ops.lua                       checks, then both networks, a table of their times
---   mtorch scripts/custom_ops.lua --hidden 100 --epochs 500 --limit 1.2
+--   mtorch scripts/lessons/custom_ops.lua                       checks, then both networks, a table of their times
+--   mtorch scripts/lessons/custom_ops.lua --hidden 100 --epochs 500 --limit 1.2
 --
 -- The operators of MiniTorch's operators.py (mul id add neg lt eq max is_close sigmoid relu log exp inv log_back
 -- inv_back relu_back) are Lua functions of numbers. mt.map, mt.zip and mt.reduce make tensor functions of them, with

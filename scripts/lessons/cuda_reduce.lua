@@ -1,7 +1,7 @@
 -- cuda_reduce.lua -- the sum of many numbers on a GPU: naive, as a tree, by warps, and built in
 --
---   mtorch scripts/cuda_reduce.lua                     a table, a CSV file and a graph
---   mtorch scripts/cuda_reduce.lua --compile           only compiles the kernels: needs no GPU
+--   mtorch scripts/lessons/cuda_reduce.lua                     a table, a CSV file and a graph
+--   mtorch scripts/lessons/cuda_reduce.lua --compile           only compiles the kernels: needs no GPU
 --
 -- A sum is the opposite of a map: all threads want to write the same number. Three ways out, each
 -- faster than the one before, and each right for every length (MiniTorch's own is wrong above 1024).

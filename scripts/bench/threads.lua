@@ -1,7 +1,7 @@
--- bench_threads.lua -- whether threads help on a quiet machine, and what they cost on a busy one
+-- threads.lua -- whether threads help on a quiet machine, and what they cost on a busy one
 --
---   mtorch scripts/bench_threads.lua                 200 runs of each, with 0, 1 and 2 busy cores
---   mtorch scripts/bench_threads.lua --runs 20 --busy 0
+--   mtorch scripts/bench/threads.lua                 200 runs of each, with 0, 1 and 2 busy cores
+--   mtorch scripts/bench/threads.lua --runs 20 --busy 0
 --
 -- One row for each operation and number of busy cores (programs that compute without end): median
 -- and 99th percentile in ms of runs by one thread and by all, 20 in turns, and how many times faster

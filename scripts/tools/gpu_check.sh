@@ -1,7 +1,7 @@
 #!/bin/sh
 # gpu_check.sh -- everything on a GPU in under 9 minutes: benchmarks beside PyTorch, tests, compute-sanitizer
 #
-#   sh scripts/gpu_check.sh [--emulated] [--quick] [--only GROUP,..] [--out DIR] [--minutes N] [--jobs N]
+#   sh scripts/tools/gpu_check.sh [--emulated] [--quick] [--only GROUP,..] [--out DIR] [--minutes N] [--jobs N]
 #
 # In the bundle, or beside a build. Writes DIR/gpu_check.json and DIR/gpu_check.md (DIR is
 # `gpu_check` in the present folder) and what each part printed (DIR/log/PART). A part that fails,
@@ -12,7 +12,7 @@
 # script. MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
-here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
 quick=no emulated=no out=$PWD/gpu_check minutes='' jobs='' only=''
 while [ $# -gt 0 ]; do
   case $1 in
@@ -287,10 +287,11 @@ small() {
 }
 if [ $quick = no ]; then
   for script in threads reduce matmul conv2d; do
-    part script cuda_$script 90 "cd \"\$out\" && \"\$program\" \"$here/scripts/cuda_$script.lua\" $(small cuda_$script)"
+    part script cuda_$script 90 \
+      "cd \"\$out\" && \"\$program\" \"$here/scripts/lessons/cuda_$script.lua\" $(small cuda_$script)"
   done
-  part script puzzles 90 "\"\$program\" scripts/puzzles.lua --solutions"
-  part script fusion 90 "\"\$program\" scripts/fusion.lua --tables $(small fusion)"
+  part script puzzles 90 "\"\$program\" scripts/lessons/puzzles.lua --solutions"
+  part script fusion 90 "\"\$program\" scripts/lessons/fusion.lua --tables $(small fusion)"
 fi
 part here memory_at_end 30 "\"\$program\" -e \"
   for k, v in pairs(require('mtorch').cuda.memory_stats()) do print(k, v) end\""
@@ -299,4 +300,4 @@ part here memory_at_end 30 "\"\$program\" -e \"
 cat "$out"/result/* >"$out/parts.tsv"
 rm -rf "$out/result" "$out/parts" "$out/part.sh" "$out/sanitize.sh" "$out/sanitizer.sh" "$out/peer.sh" "$out/driver.sh"
 seconds=$(($(date +%s) - began))
-"$program" scripts/gpu_table.lua "$out" "$seconds" "$quick"
+"$program" scripts/tools/gpu_table.lua "$out" "$seconds" "$quick"

@@ -1,9 +1,9 @@
 -- matmul_ladder.lua -- one matrix product, from three loops to one call: what each step gains
 --
---   mtorch scripts/matmul_ladder.lua                         generated digits
---   mtorch scripts/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
---   mtorch scripts/matmul_ladder.lua --plot ladder.svg       where the chart goes ('' for none)
---   mtorch scripts/matmul_ladder.lua --device cuda           with the notebook's steps on a GPU
+--   mtorch scripts/lessons/matmul_ladder.lua                         generated digits
+--   mtorch scripts/lessons/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
+--   mtorch scripts/lessons/matmul_ladder.lua --plot ladder.svg       where the chart goes ('' for none)
+--   mtorch scripts/lessons/matmul_ladder.lua --device cuda           with the notebook's steps on a GPU
 --
 -- The product is 5 digits (5 x 784) times weights (784 x 10), as in fast.ai's matmul notebook. The
 -- weights are PyTorch's `manual_seed(1); randn(784, 10)`, so that with MNIST's training images the

@@ -1,10 +1,10 @@
 -- puzzles.lua -- fourteen exercises in grid kernels: write each kernel, run this, read what is wrong
 --
---   mtorch scripts/puzzles.lua                    every puzzle: ok, wrong (and where), or not written yet
---   mtorch scripts/puzzles.lua --puzzle 3         one of them: its task, and a picture of what each thread touches
---   mtorch scripts/puzzles.lua --hint 3           the same with a hint
---   mtorch scripts/puzzles.lua --answers my.lua   kernels from your own file: return {map = function(out, a) .. end}
---   mtorch scripts/puzzles.lua --solutions        the solutions (puzzles_solutions.lua), with pictures and times
+--   mtorch scripts/lessons/puzzles.lua                    every puzzle: ok, wrong (and where), or not written yet
+--   mtorch scripts/lessons/puzzles.lua --puzzle 3  one of them: its task, and a picture of what each thread touches
+--   mtorch scripts/lessons/puzzles.lua --hint 3  the same with a hint
+--   mtorch scripts/lessons/puzzles.lua --answers my.lua  your kernels: return {map = function(out, a) .. end}
+--   mtorch scripts/lessons/puzzles.lua --solutions  the solutions (puzzles_solutions.lua), with pictures and times
 --
 -- A kernel is a Lua function that runs once for each thread of a grid. Positions begin at 1; x is the
 -- first dimension of a tensor, y the second. The words that kernels have: mt.help('kernels'). All
