@@ -114,8 +114,8 @@ set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PR
   "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDNN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 
 # Some of them again with the emulated GPU as the default device.
-foreach(name autograd compile compile_fused compile_notices create data einsum elementwise errors gradient half index inplace layers linalg loader metrics modules nn optim
-    product random recurrent reduce schedulers sequence_values shape tensor training transforms wrong_arguments wrong_shapes wrong_values)
+foreach(name autograd compile compile_fused compile_notices create data einsum elementwise errors gradient half index inplace layers linalg loader master_weights metrics modules nn
+    optim product random recurrent reduce schedulers sequence_values shape tensor training transforms wrong_arguments wrong_shapes wrong_values)
   add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(device.${name} PROPERTIES

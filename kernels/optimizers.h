@@ -33,6 +33,8 @@ struct Option {
 };
 constexpr Option flag(const char* name) { return {name, 0, 1, false, true}; }
 constexpr Option kBeta{"betas", 0, 1, true};
+/// Of every optimizer: 16-bit parameters have a float32 copy, which is what steps change.
+constexpr Option kMaster = flag("master_weights");
 
 /// A tensor beside each parameter: the option without which it is not there, and the one that it
 /// starts with instead of 0.
@@ -42,7 +44,7 @@ struct State {
   const char* start = nullptr;
 };
 
-constexpr int kMaxOptions = 8, kMaxRunning = 2;
+constexpr int kMaxOptions = 9, kMaxRunning = 2;
 
 /// `options` in the order of the struct's Options; `running` numbers of each parameter start as 1.
 struct Info {
@@ -86,12 +88,13 @@ template <class K, class T> MT_HD Moments<T> move_moments(const K& k, T g, T& me
 
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
-  Flag nesterov = false, maximize = false;
+  Flag nesterov = false, maximize = false, master_weights = false;
 };
 struct SGD {
   using Options = SGDOptions;
   static constexpr Info info{"SGD", "Stochastic gradient descent, as torch.optim.SGD.",
-    {{"lr"}, {"momentum"}, {"dampening", -math::kInfinity}, {"weight_decay"}, flag("nesterov"), flag("maximize")},
+    {{"lr"}, {"momentum"}, {"dampening", -math::kInfinity}, {"weight_decay"}, flag("nesterov"),
+     flag("maximize"), kMaster},
     {{"momentum_buffer", "momentum"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.9995, 1.00075, 0.99625}},
@@ -119,13 +122,13 @@ struct SGD {
 
 struct AdamOptions {
   double lr = 1e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0;
-  Flag amsgrad = false, maximize = false, decoupled_weight_decay = false;
+  Flag amsgrad = false, maximize = false, decoupled_weight_decay = false, master_weights = false;
 };
 struct Adam {
   using Options = AdamOptions;
   static constexpr Info info{"Adam", "Adaptive moments, as torch.optim.Adam (Kingma 2015).",
     {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("amsgrad"), flag("maximize"),
-     flag("decoupled_weight_decay")},
+     flag("decoupled_weight_decay"), kMaster},
     {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", "amsgrad"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.99900000002, 0.999442215279139, 0.997486440052534}},
@@ -150,14 +153,14 @@ struct Adam {
 
 struct AdamWOptions {
   double lr = 1e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = .01;
-  Flag amsgrad = false, maximize = false;
+  Flag amsgrad = false, maximize = false, master_weights = false;
 };
 struct AdamW : Adam {
   using Options = AdamWOptions;
   static constexpr bool decoupled = true;
   static constexpr Info info{"AdamW",
     "Adam with a decay of the parameters themselves, as torch.optim.AdamW (Loshchilov 2019).",
-    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("amsgrad"), flag("maximize")},
+    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("amsgrad"), flag("maximize"), kMaster},
     {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", "amsgrad"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.99899000002, 0.999422225379139, 0.997396553282931}},
@@ -167,14 +170,14 @@ struct AdamW : Adam {
 
 struct RMSpropOptions {
   double lr = .01, alpha = .99, eps = 1e-8, weight_decay = 0, momentum = 0;
-  Flag centered = false, maximize = false;
+  Flag centered = false, maximize = false, master_weights = false;
 };
 struct RMSprop {
   using Options = RMSpropOptions;
   static constexpr Info info{"RMSprop",
     "Steps divided by the root of a running mean of squared gradients, as torch.optim.RMSprop; centered: less the "
     "square of their mean.",
-    {{"lr"}, {"alpha"}, {"eps"}, {"weight_decay"}, {"momentum"}, flag("centered"), flag("maximize")},
+    {{"lr"}, {"alpha"}, {"eps"}, {"weight_decay"}, {"momentum"}, flag("centered"), flag("maximize"), kMaster},
     {{"square_avg"}, {"momentum_buffer", "momentum"}, {"grad_avg", "centered"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.900000019999996, 0.992911781374815, 0.847109320918103}},
@@ -202,13 +205,13 @@ struct RMSprop {
 
 struct AdagradOptions {
   double lr = .01, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
-  Flag maximize = false;
+  Flag maximize = false, master_weights = false;
 };
 struct Adagrad {
   using Options = AdagradOptions;
   static constexpr Info info{"Adagrad",
     "Steps divided by the root of the sum of squared gradients, as torch.optim.Adagrad (Duchi 2011).",
-    {{"lr"}, {"lr_decay"}, {"weight_decay"}, {"initial_accumulator_value"}, {"eps"}, flag("maximize")},
+    {{"lr"}, {"lr_decay"}, {"weight_decay"}, {"initial_accumulator_value"}, {"eps"}, flag("maximize"), kMaster},
     {{"sum", nullptr, "initial_accumulator_value"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.990000000002, 0.999284766910163, 0.984788908200241}},
@@ -227,13 +230,13 @@ struct Adagrad {
 
 struct AdadeltaOptions {
   double lr = 1, rho = .9, eps = 1e-6, weight_decay = 0;
-  Flag maximize = false;
+  Flag maximize = false, master_weights = false;
 };
 struct Adadelta {
   using Options = AdadeltaOptions;
   static constexpr Info info{"Adadelta",
     "Steps by a running mean of the steps before over one of gradients, as torch.optim.Adadelta (Zeiler 2012).",
-    {{"lr"}, {"rho", 0, 1}, {"eps"}, {"weight_decay"}, flag("maximize")},
+    {{"lr"}, {"rho", 0, 1}, {"eps"}, {"weight_decay"}, flag("maximize"), kMaster},
     {{"square_avg"}, {"acc_delta"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.996837785583488, 1.00101894212736, 0.989529375903589}},
@@ -252,12 +255,12 @@ struct Adadelta {
 
 struct AdamaxOptions {
   double lr = 2e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0;
-  Flag maximize = false;
+  Flag maximize = false, master_weights = false;
 };
 struct Adamax {
   using Options = AdamaxOptions;
   static constexpr Info info{"Adamax", "Adam with the largest gradient so far, as torch.optim.Adamax (Kingma 2015).",
-    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("maximize")},
+    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("maximize"), kMaster},
     {{"exp_avg"}, {"exp_inf"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.99800000004, 0.998673684245137, 0.996065171298674}},
@@ -278,13 +281,13 @@ struct Adamax {
 
 struct NAdamOptions {
   double lr = 2e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
-  Flag decoupled_weight_decay = false, maximize = false;
+  Flag decoupled_weight_decay = false, maximize = false, master_weights = false;
 };
 struct NAdam {
   using Options = NAdamOptions;
   static constexpr Info info{"NAdam", "Adam with Nesterov's momentum, as torch.optim.NAdam (Dozat 2016).",
     {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, {"momentum_decay"}, flag("decoupled_weight_decay"),
-     flag("maximize")},
+     flag("maximize"), kMaster},
     {{"exp_avg"}, {"exp_avg_sq"}}, {"mu_product"}};
   static constexpr Point<Options> points[] = {
     {{}, {0.997887096485547, 0.999780882538966, 0.995377922214333}},
@@ -309,13 +312,13 @@ struct NAdam {
 
 struct RAdamOptions {
   double lr = 1e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0;
-  Flag decoupled_weight_decay = false, maximize = false;
+  Flag decoupled_weight_decay = false, maximize = false, master_weights = false;
 };
 struct RAdam {
   using Options = RAdamOptions;
   static constexpr Info info{"RAdam",
     "Adam whose first steps, which have seen few gradients, are not scaled, as torch.optim.RAdam (Liu 2019).",
-    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("decoupled_weight_decay"), flag("maximize")},
+    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("decoupled_weight_decay"), flag("maximize"), kMaster},
     {{"exp_avg"}, {"exp_avg_sq"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.9995, 0.999921052631579, 0.998869596783925}},
@@ -343,13 +346,13 @@ struct RAdam {
 
 struct LionOptions {
   double lr = 1e-4, beta1 = .9, beta2 = .99, weight_decay = 0;
-  Flag maximize = false;
+  Flag maximize = false, master_weights = false;
 };
 struct Lion {
   using Options = LionOptions;
   static constexpr bool decoupled = true;
   static constexpr Info info{"Lion", "Steps of equal size by the sign of a running mean of gradients (Chen 2023).",
-    {{"lr"}, kBeta, kBeta, {"weight_decay"}, flag("maximize")},
+    {{"lr"}, kBeta, kBeta, {"weight_decay"}, flag("maximize"), kMaster},
     {{"exp_avg"}}};
   static constexpr Point<Options> points[] = {  // by the paper's formula; PyTorch has no Lion
     {{}, {0.9999, 1, 0.9997}},

@@ -122,7 +122,7 @@ int take_groups(Args& a) {
         const Tensor* const p = tensor_at(a.L, -1);
         if (!p) return;
         const auto known = held.find(p->impl());
-        groups[i].parameters.push_back(known == held.end() ? Optimizer::Parameter{*p, {}, {}}
+        groups[i].parameters.push_back(known == held.end() ? Optimizer::Parameter{*p, {}, {}, {}}
                                                            : *known->second);
       });
     lua_settop(a.L, group - 1);
@@ -176,6 +176,7 @@ int push_state(Args& a) {
     a.set("step", all[i].progress.step);
     for (int k = 0; k < row.running; ++k) a.set(row.info->running[k], all[i].progress.running[k]);
     for (int k = 0; k < row.states; ++k) a.set(row.info->states[k].name, all[i].state[k]);
+    a.set("master", all[i].master);
     lua_rawseti(a.L, -2, int(i) + 1);
   }
   return 1;
@@ -197,12 +198,20 @@ void require_entry(lua_State* L, const std::string& where, const char* key) {
   lua_pop(L, 1);
 }
 
+/// Where a parameter keeps the state of a name, or null.
+template <class Parameter>
+auto* state_named(const OptimizerRow& row, Parameter& p, const std::string& name) {
+  for (int k = 0; k < row.states; ++k)
+    if (name == row.info->states[k].name) return &p.state[k];
+  return name == "master" ? &p.master : nullptr;
+}
+
 /// The state in the table at the top of the stack, for a parameter. A tensor that the optimizer holds
 /// already stays the same one.
 Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
                                      const Optimizer::Parameter& held, const std::string& where) {
   const Tensor& p = held.value;
-  Optimizer::Parameter s{p, {}, {}};
+  Optimizer::Parameter s{p, {}, {}, {}};
   if (lua_type(L, -1) != LUA_TTABLE) fail("{} must be a table, got {}", where, describe(L, -1));
   each_named(L, lua_gettop(L), [&](const std::string& key) {
     const std::string here = where + '.' + key;
@@ -214,19 +223,16 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
     }
     for (int k = 0; k < row.running; ++k)
       if (key == row.info->running[k]) return void(s.progress.running[k] = number_at_top(L, here));
-    for (int k = 0; k < row.states; ++k) {
-      if (key != row.info->states[k].name) continue;
-      const Tensor* const t = tensor_at(L, -1);
-      if (!t) fail("{} is {}, the parameter {}", here, describe(L, -1), to_string(p.shape()));
-      if (!(t->shape() == p.shape()))
-        fail("{} is {}, the parameter {}", here, to_string(t->shape()), to_string(p.shape()));
-      const NoGrad off;
-      const Tensor& mine = held.state[k];
-      if (mine.defined() && mine.impl()->storage == t->impl()->storage) s.state[k] = mine;
-      else s.state[k] = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
-      return;
-    }
-    fail("{} is no state of {}", here, row.info->name);
+    Tensor* const state = state_named(row, s, key);
+    if (!state) fail("{} is no state of {}", here, row.info->name);
+    const Tensor* const t = tensor_at(L, -1);
+    if (!t) fail("{} is {}, the parameter {}", here, describe(L, -1), to_string(p.shape()));
+    if (!(t->shape() == p.shape()))
+      fail("{} is {}, the parameter {}", here, to_string(t->shape()), to_string(p.shape()));
+    const NoGrad off;
+    const Tensor& mine = *state_named(row, held, key);
+    if (mine.defined() && mine.impl()->storage == t->impl()->storage) *state = mine;
+    else *state = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
   });
   require_entry(L, where, "step");
   for (int k = 0; k < row.running; ++k) require_entry(L, where, row.info->running[k]);
@@ -241,7 +247,7 @@ int load_state(Args& a) {
   std::vector<Optimizer::Group> groups = o.groups();
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<Optimizer::Parameter>& all = groups[g].parameters;
-    for (Optimizer::Parameter& p : all) p = {p.value, {}, {}};
+    for (Optimizer::Parameter& p : all) p = {p.value, {}, {}, {}};
     lua_rawgeti(a.L, 2, int(g) + 1);
     const int list = lua_gettop(a.L);
     a.table(list);

@@ -8,6 +8,7 @@
 #include "engine/core/async_errors.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/out.h"
 
 namespace mt {
 namespace {
@@ -41,7 +42,8 @@ template <class O> OptimizerRow row_of() {
   const typename O::Options defaults{};
   constexpr int options = optim::count_names(O::info.options);
   static_assert(sizeof defaults == options * sizeof(double), "each option has its name and range");
-  OptimizerRow r{&O::info, options, optim::states<O>, 0, {}, {}, {}, {}, prepare<O>, refuses<O>};
+  OptimizerRow r{&O::info, options, optim::states<O>, 0, 0, {}, {}, {}, {}, prepare<O>, refuses<O>};
+  r.master_weights = offsetof(typename O::Options, master_weights) / sizeof(double);
   while (r.running < optim::kMaxRunning && O::info.running[r.running]) ++r.running;
   std::memcpy(r.defaults, &defaults, sizeof defaults);
   for (int i = 0; i + 1 < options; ++i)
@@ -102,7 +104,7 @@ struct Entry {
   size_t group, index;
   unsigned states;
   const Tensor* parameter;
-  Tensor grad, copy;  // copy: of a parameter that is not contiguous, or a 16-bit float
+  Tensor grad, copy;  // copy: of a parameter that is not contiguous, or a 16-bit float; its master
   const Tensor& value() const { return copy.defined() ? copy : *parameter; }
   bool same_kind(const Entry& e) const {
     return states == e.states && value().dtype() == e.value().dtype() &&
@@ -134,7 +136,10 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
 
   explicit Impl(int r) : rule(r), row(optimizer_row(r)) {}
   const char* name() const { return row.info->name; }
+  bool fit(Tensor& state, const Tensor& value, size_t i) const;
   void fit_state(const Group&, Parameter&, int k, const Tensor& value, size_t i) const;
+  bool has_master(const Group&, const Tensor& parameter) const;
+  const Tensor& fit_master(Parameter&, size_t i) const;
   void add_entry(size_t group, size_t index, unsigned states);
   void advance(const Group&, Parameter&);
   void fill_numbers(const Entry* from, const Entry* to);
@@ -142,20 +147,15 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
   void run(const Entry* from, const Entry* to);
 };
 
-/// Makes state k, or brings it to where the parameter is.
-void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& value,
-                                size_t i) const {
-  Tensor& state = p.state[k];
+/// Brings a state to where the value of parameter i is; false where there is none yet.
+bool Optimizer::Impl::fit(Tensor& state, const Tensor& value, size_t i) const {
   if (!state.defined()) {
     if (is_recorded(value.device()))
       fail(
           "{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
           "run the function before it records, warmup=1 or more",
           name(), i + 1);
-    const int start = row.start[k];
-    state = full(value.shape(), start < 0 ? 0 : group.options[start], value);
-    p.progress.first = true;
-    return;
+    return false;
   }
   if (!same_shape(state, value))
     fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1, value.shape(),
@@ -163,6 +163,30 @@ void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const T
   if (state.dtype() != value.dtype() || &state.device() != &value.device() ||
       !state.is_contiguous())
     state = contiguous(to(to(state, value.device()), value.dtype()));
+  return true;
+}
+
+/// Makes state k, or brings it to where the parameter is.
+void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& value,
+                                size_t i) const {
+  if (fit(p.state[k], value, i)) return;
+  const int start = row.start[k];
+  p.state[k] = full(value.shape(), start < 0 ? 0 : group.options[start], value);
+  p.progress.first = true;
+}
+
+bool Optimizer::Impl::has_master(const Group& group, const Tensor& parameter) const {
+  return is_narrow(parameter.dtype()) && group.options[row.master_weights] != 0;
+}
+
+/// The master of a 16-bit parameter: as the last step left it where the parameter is still its rounded
+/// value, else what another wrote there.
+const Tensor& Optimizer::Impl::fit_master(Parameter& p, size_t i) const {
+  const Tensor value = contiguous(to_compute_dtype(p.value));
+  if (!fit(p.master, value, i)) return p.master = value;
+  const Tensor kept = eq(to(p.master, p.value.dtype()), p.value);
+  const Into in_place(&p.master);
+  return p.master = where(kept, p.master, value);
 }
 
 void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
@@ -182,7 +206,8 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   Entry& e = entries.back();
   if (p.dtype() != dtype || !p.is_contiguous()) {
     check_writable(name(), p);
-    e.copy = contiguous(to_compute_dtype(p));
+    e.copy =
+        has_master(groups[group], p) ? fit_master(parameter, i) : contiguous(to_compute_dtype(p));
   }
   if (e.grad.dtype() != dtype || !e.grad.is_contiguous()) e.grad = contiguous(to(e.grad, dtype));
   for (int k = 0; k < row.states; ++k)
@@ -221,11 +246,14 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
     size_t group, index;
     Tensor value;
     void* state[kMaxStates];
+    const void* master;  // null: it has none
   };
   std::vector<Place> places;
   for (const Entry* e = from; e < to; ++e) {
     tensors[e - from].row = int(e - from);
-    Place& p = places.emplace_back(Place{e->group, e->index, *e->parameter, {}});
+    const bool master = has_master(groups[e->group], *e->parameter);
+    Place& p = places.emplace_back(
+        Place{e->group, e->index, *e->parameter, {}, master ? e->copy.data() : nullptr});
     std::copy_n(tensors[e - from].state, kMaxStates, p.state);
   }
   const Gpu& gpu = *capturing;
@@ -240,7 +268,9 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
              self->name());
       Group& group = self->groups[at.group];
       Parameter& p = group.parameters[at.index];
-      bool fits = states_for(self->row, group.options.data()) == states;
+      const bool master = self->has_master(group, p.value) && p.master.defined();
+      bool fits = states_for(self->row, group.options.data()) == states &&
+                  (master ? p.master.data() : nullptr) == at.master;
       for (int k = 0; k < kMaxStates; ++k)
         fits &= !at.state[k] || (p.state[k].defined() && p.state[k].data() == at.state[k]);
       if (!fits)
@@ -286,7 +316,7 @@ void Optimizer::add_group(const TensorList& parameters, const double* options) c
   check(options);
   Group group{};
   std::copy_n(options, row().options, group.options.begin());
-  for (const Tensor& p : parameters) p.given(), group.parameters.push_back({p, {}, {}});
+  for (const Tensor& p : parameters) p.given(), group.parameters.push_back({p, {}, {}, {}});
   groups().push_back(std::move(group));
 }
 

@@ -15,6 +15,7 @@ namespace mt {
 struct OptimizerRow {
   const optim::Info* info;
   int options, states, running;             // how many
+  int master_weights;                       // which option that is
   double defaults[optim::kMaxOptions];      // flags are 0 or 1
   bool pair[optim::kMaxOptions];            // with the next one a list of two in Lua
   int when[kMaxStates], start[kMaxStates];  // the options that a state names, or -1
@@ -43,6 +44,7 @@ class Optimizer {
     Tensor value;
     optim::Progress progress;
     Tensor state[kMaxStates];
+    Tensor master;  // float32, of a 16-bit parameter whose group has master_weights
   };
   struct Group {
     std::vector<Parameter> parameters;

@@ -174,6 +174,52 @@ t.test('a state that was loaded after the recording is not what replays would wr
   t.raises(g, 'replay: Adam has other state now than was recorded')
 end)
 
+t.test('replays change the masters of 16-bit parameters, which follow what is written between', function()
+  local function train(name, dtype, graphed)
+    local w = mt.full({3}, 1, dtype):requires_grad_()
+    local opt = optim[name]({w}, {lr = 1e-4, master_weights = true})
+    local function step()
+      opt:zero_grad()
+      w:square():sum():backward()
+      opt:step()
+    end
+    if graphed then t.raises(function() mt.cuda.graph(step, 0) end, name .. ': parameter 1 has no state yet') end
+    step()
+    local g = graphed and mt.cuda.graph(step, 0) or step
+    for k = 1, 40 do
+      if k == 20 then mt.no_grad(function() w[2] = 2 end) end
+      if k % 9 == 0 then step() else g() end
+    end
+    local master = opt.param_groups[1].state[1].master
+    t.eq(w:tolist(), master:to(dtype):tolist())
+    t.eq(master:ne(w:detach():float()):sum():item(), 3)
+    return {w:tolist(), master:tolist()}, g, opt
+  end
+  for _, name in ipairs {'SGD', 'Adam'} do
+    for _, dtype in ipairs {'bfloat16', 'float16'} do
+      local eager = train(name, dtype)
+      local found, g, opt = train(name, dtype, true)
+      t.eq(found, eager)
+      local group = opt.param_groups[1]
+      group.master_weights = false
+      t.raises(g, 'replay: ' .. name .. ' has other state now than was recorded')
+      group.master_weights = true
+      g()
+      local state = opt:state_dict()
+      state[1].state[1].master = state[1].state[1].master:clone()
+      opt:load_state_dict(state)
+      t.raises(g, 'replay: ' .. name .. ' has other state now than was recorded')
+    end
+  end
+  local w = mt.ones({3}, 'bfloat16'):requires_grad_()
+  local opt = optim.Adam {w}
+  w.grad = mt.ones({3}, 'bfloat16')
+  local g = mt.cuda.graph(function() opt:step() end)
+  opt.param_groups[1].master_weights = true
+  opt:step()
+  t.raises(g, 'replay: Adam has other state now than was recorded')
+end)
+
 t.test('replays count the steps of each parameter', function()
   --- Eight steps of three parameters; the first four without the second, all without the third.
   local function train(make, device, graphed)

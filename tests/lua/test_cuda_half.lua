@@ -180,6 +180,22 @@ t.test('random numbers and optimizers', function()
   end
 end)
 
+t.test('masters go with their parameters to the GPU and back', function()
+  for _, dtype in ipairs(halves) do
+    local net = nn.Linear(2, 1, {bias = false}):to(dtype)
+    net.weight:detach():fill_(1)
+    local opt = optim.SGD(net:parameters(), {lr = 2 ^ -14, master_weights = true})
+    for step, device in ipairs {'cpu', 'cuda', 'cuda', 'cpu'} do
+      net:to(device)
+      net.weight.grad = mt.ones({1, 2}, {dtype = dtype, device = device})
+      opt:step()
+      local master, wanted = opt.param_groups[1].state[1].master, mt.full({1, 2}, 1 - step * 2 ^ -14)
+      t.eq({master.device, master:tolist(), net.weight:tolist()},
+        {net.weight.device, wanted:tolist(), wanted:to(dtype):tolist()})
+    end
+  end
+end)
+
 t.test('autocast is float16 on the GPU, and a GradScaler skips what is infinite', function()
   mt.manual_seed(6)
   local net = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1)):to('cuda')

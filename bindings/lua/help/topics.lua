@@ -150,6 +150,8 @@ A training step:
 Gradients clipped, between backward and step: nn.clip_grad_norm_(net:parameters(), 1).
 net:train() and net:eval() switch dropout and batch normalisation; net:freeze('^encoder%.') leaves parameters alone;
 nn.init.kaiming_normal_(w) draws others; print(net) and net:summary{64, 2} show what there is.
+Weights of 16 bits: net:bfloat16(), and optim.Adam(net:parameters(), {lr=1e-4, master_weights=true}), whose steps change
+float32 copies of them: a step that 16 bits would round away is not lost. opt.param_groups[1].state[1].master is one.
 Rates: sched = optim.lr.CosineAnnealingLR(opt, {T_max=100}), then sched:step() after opt:step(); mt.help('optim.lr').
 Figures over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
