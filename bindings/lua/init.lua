@@ -129,6 +129,7 @@ local function library()
     local short = name:match '%w+$'
     lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end
+  lazy.help = function() return require 'mtorch.help' end
   lazy.extend = function() return require 'mtorch.core.extend' end
   lazy.metrics = function() return core.strict(require 'mtorch.script.metrics', 'mt.metrics') end
   lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
@@ -138,7 +139,6 @@ local function library()
   for _, name in ipairs {'args', 'progress', 'profile'} do
     lazy[name] = function() return require('mtorch.script.' .. name) end
   end
-  lazy.help = function() return require 'mtorch.help' end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
