@@ -1,7 +1,7 @@
 # tests.cmake -- every test: Catch2 for the engine, Lua scripts for the surface, shell scripts for the program
 find_package(Catch2 REQUIRED)
 
-file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
+file(GLOB test_sources CONFIGURE_DEPENDS tests/unit/*.cpp)
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
@@ -10,7 +10,7 @@ foreach(header cudnn.h cuda_runtime_api.h)
   find_path(folder_of_${header} ${header} HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
   mark_as_advanced(folder_of_${header})
   if(folder_of_${header})
-    set_property(SOURCE tests/test_cudnn.cpp APPEND PROPERTY COMPILE_OPTIONS -idirafter ${folder_of_${header}})
+    set_property(SOURCE tests/unit/test_cudnn.cpp APPEND PROPERTY COMPILE_OPTIONS -idirafter ${folder_of_${header}})
   endif()
 endforeach()
 if(NOT MTORCH_BUNDLE)
@@ -45,7 +45,7 @@ add_test(NAME nightly.worker_setups COMMAND mtorch tests/lua/test_worker_setups.
 add_test(NAME nightly.compiled_lua COMMAND mtorch tests/lua/test_compiled_lua.lua 20000 today
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 # Ten minutes of training with all that keeps something: memory stays flat.
-add_test(NAME nightly.soak COMMAND mtorch tests/soak.lua 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
+add_test(NAME nightly.soak COMMAND mtorch tests/lua/soak.lua 10 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} CONFIGURATIONS nightly)
 set_tests_properties(nightly.programs nightly.functions nightly.fused nightly.steps nightly.worker_setups
   nightly.compiled_lua nightly.soak PROPERTIES LABELS nightly TIMEOUT 7200)
 
@@ -80,7 +80,7 @@ foreach(script ${lua_tests})
   string(REPLACE "test_" "" name ${name})
   get_test_property(lua.${name} ENVIRONMENT environment)
   foreach(way interpreted hot shuffled)
-    add_test(NAME ${way}.${name} COMMAND mtorch tests/variant.lua ${way} ${script} CONFIGURATIONS nightly
+    add_test(NAME ${way}.${name} COMMAND mtorch tests/lua/variant.lua ${way} ${script} CONFIGURATIONS nightly
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${way}.${name} PROPERTIES LABELS nightly TIMEOUT 7200)
     if(environment)
@@ -95,7 +95,7 @@ foreach(name conv cublas half product)
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 foreach(name conv product einsum nn)
-  add_test(NAME cublas.device_${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
+  add_test(NAME cublas.device_${name} COMMAND mtorch --threads 1 tests/lua/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 set_tests_properties(cublas.conv cublas.cublas cublas.half cublas.product cublas.device_conv cublas.device_product
@@ -107,7 +107,7 @@ foreach(name conv cudnn)
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 foreach(name conv nn)
-  add_test(NAME cudnn.device_${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
+  add_test(NAME cudnn.device_${name} COMMAND mtorch --threads 1 tests/lua/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PROPERTIES ENVIRONMENT
@@ -116,7 +116,7 @@ set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PR
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd compile compile_fused compile_notices create data einsum elementwise errors gradient half index inplace layers linalg loader master_weights metrics modules nn
     optim product random recurrent reduce schedulers sequence_values shape tensor training transforms wrong_arguments wrong_shapes wrong_values)
-  add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
+  add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/lua/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(device.${name} PROPERTIES
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
@@ -127,7 +127,7 @@ set_tests_properties(device.compile device.compile_notices PROPERTIES
 
 # What depends on loops again, with the two instruction sets that all others do not run.
 foreach(isa base avx2 avx512)
-  set(with_isa sh tests/isa.sh $<TARGET_FILE:mtorch> ${isa})
+  set(with_isa sh tests/program/isa.sh $<TARGET_FILE:mtorch> ${isa})
   add_test(NAME isa.${isa}.engine COMMAND ${with_isa} $<TARGET_FILE:mtorch_tests> "~[nightly]"
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   foreach(name elementwise reduce sort product thin_products nn pool conv_shapes kernel kernel_random)
@@ -139,21 +139,23 @@ foreach(isa base avx2 avx512)
   endforeach()
 endforeach()
 
-add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME hostile COMMAND mtorch tests/lua/hostile.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 
 # The checks of the house and of the program.
-add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-add_executable(mtorch_gdb tests/gdb/main.cpp)
+add_test(NAME house COMMAND mtorch tests/gates/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_executable(mtorch_gdb tests/program/gdb/main.cpp)
 target_link_libraries(mtorch_gdb PRIVATE engine)
 # clang would describe a type where its constructors are, in the engine, which may have no debug information.
 target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
-foreach(script symbols program interrupt blas install bundle format gdb resume)
-  add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+foreach(script symbols program interrupt blas install bundle gates/format gdb resume)
+  string(REGEX REPLACE "^([a-z]+)$" "program/\\1" path ${script})
+  get_filename_component(script ${script} NAME)
+  add_test(NAME ${script} COMMAND sh tests/${path}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
-add_test(NAME nightly.interrupt COMMAND sh tests/interrupt.sh ${CMAKE_BINARY_DIR} all CONFIGURATIONS nightly
+add_test(NAME nightly.interrupt COMMAND sh tests/program/interrupt.sh ${CMAKE_BINARY_DIR} all CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-add_test(NAME nightly.resume COMMAND sh tests/resume.sh ${CMAKE_BINARY_DIR} 200 CONFIGURATIONS nightly
+add_test(NAME nightly.resume COMMAND sh tests/program/resume.sh ${CMAKE_BINARY_DIR} 200 CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(nightly.interrupt nightly.resume PROPERTIES LABELS nightly TIMEOUT 7200)
 set_tests_properties(program interrupt nightly.interrupt nightly.resume PROPERTIES RUN_SERIAL ON)
@@ -177,9 +179,9 @@ foreach(name gpu_check nightly.gpu_check)
 endforeach()
 
 # The examples of CONTRIBUTING.md apply; nightly they are built and tested.
-add_test(NAME recipes COMMAND sh tests/recipes.sh --apply ${CMAKE_BINARY_DIR}/recipes_applied
+add_test(NAME recipes COMMAND sh tests/gates/recipes.sh --apply ${CMAKE_BINARY_DIR}/recipes_applied
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-add_test(NAME nightly.recipes COMMAND sh tests/recipes.sh ${CMAKE_BINARY_DIR}/recipes CONFIGURATIONS nightly
+add_test(NAME nightly.recipes COMMAND sh tests/gates/recipes.sh ${CMAKE_BINARY_DIR}/recipes CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(recipes nightly.recipes PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(nightly.recipes PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)

@@ -2,7 +2,7 @@
 //
 // It is looked for where cuBLAS is. MTORCH_CUDNN=0 opens nothing, 1 takes it for small convolutions
 // too, another value names the file and does the same. Its functions and numbers are declared here,
-// so that building needs no cuDNN; tests/test_cudnn.cpp compares them with its own header where that
+// so that building needs no cuDNN; tests/unit/test_cudnn.cpp compares them with its own header where that
 // is there. The emulation's cuDNN is tests/cuda/cudnn.cpp.
 #pragma once
 #include <cstddef>

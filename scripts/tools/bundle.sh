@@ -85,9 +85,9 @@ done
 # ---- what people read and run ----
 cp -R "$root/scripts" "$root/docs" "$build/stubs" "$out/"
 cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$out/"
-cp -R "$root/tests/lua" "$root/tests/data" "$root"/tests/*.lua "$root"/tests/*.sh "$out/tests/"
+cp -R "$root/tests/lua" "$root/tests/data" "$root/tests/program" "$root/tests/gates" "$out/tests/"
 find "$out" -name __pycache__ -prune -exec rm -rf {} +
-rm -f "$out/tests/house.lua" # it reads the sources
+rm -f "$out/tests/gates/house.lua" # it reads the sources
 
 (cd "$build" && tar -czf "$name.tar.gz" "$name")
 packed=$(wc -c <"$out.tar.gz")

@@ -146,11 +146,11 @@ hardware models torch 90 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$model
 
 # ---- large, and whole grids ----
 if [ $emulated = yes ] || [ $quick = yes ]; then
-  part large compare 120 '"$program" --threads 1 tests/large.lua --log2 12'
+  part large compare 120 '"$program" --threads 1 tests/lua/large.lua --log2 12'
 else
-  part large compare 120 '"$program" tests/large.lua --log2 24'
+  part large compare 120 '"$program" tests/lua/large.lua --log2 24'
 fi
-hardware large beyond_2_31 120 '"$program" tests/large.lua --log2 26 --huge'
+hardware large beyond_2_31 120 '"$program" tests/lua/large.lua --log2 26 --huge'
 
 # ---- tests ----
 # Wrong positions are told at their line where every operation is waited for.
@@ -159,11 +159,11 @@ sync=MTORCH_CUDA_SYNC=1
 if [ $quick = yes ]; then
   list cuda softmax 60 "$sync \"\$program\" tests/lua/test_cuda_softmax.lua"
   list cuda async_errors 60 '"$program" tests/lua/test_cuda_async_errors.lua'
-  list device optim 60 "$sync \"\$program\" tests/on_device.lua cuda tests/lua/test_optim.lua"
+  list device optim 60 "$sync \"\$program\" tests/lua/on_device.lua cuda tests/lua/test_optim.lua"
 else
   # The longest first.
   for name in indexing linalg memory reduce neural conv snippets; do
-    list device $name 300 "$sync \"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
+    list device $name 300 "$sync \"\$program\" tests/lua/on_device.lua cuda tests/lua/test_$name.lua"
   done
   for file in tests/lua/test_cuda_*.lua tests/lua/test_profile.lua; do
     name=$(basename "$file" .lua)
@@ -186,7 +186,7 @@ else
       fuse | kernel | kernel_loops | kernel_random | random_functions | random_fused | puzzles) continue ;;
       sort) [ $emulated = no ] || continue ;;                # lines of millions
     esac
-    list device "${name#test_}" 120 "$sync \"\$program\" tests/on_device.lua cuda $file"
+    list device "${name#test_}" 120 "$sync \"\$program\" tests/lua/on_device.lua cuda $file"
   done
   # With waits too: errors are reported at their call there.
   for name in cuda_random cuda_scan cuda_sort cuda_operations; do
@@ -211,7 +211,7 @@ case $cudnn_words in
       list cudnn cuda_conv 200 "MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/lua/test_cuda_conv.lua"
       for name in conv nn; do
         list cudnn device_$name 200 \
-          "$sync MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
+          "$sync MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/lua/on_device.lua cuda tests/lua/test_$name.lua"
       done
     fi
     parts "$out/parts"

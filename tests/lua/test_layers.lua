@@ -5,7 +5,7 @@ local nn = mt.nn
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 local cases = dofile(here .. '/data/layer_cases.lua')
 local values = mt.data.safetensors(here .. '/data/layers.safetensors')
-local device = mt.empty(0).device -- tests/on_device.lua chooses another
+local device = mt.empty(0).device -- tests/lua/on_device.lua chooses another
 for name, value in pairs(values) do values[name] = value:to(device) end
 
 --- sin(a i + b) for i = 1, 2, ..: the numbers of layers.py.

@@ -252,7 +252,8 @@ t.test('onnxruntime gives the same outputs', function()
   end
   os.remove(path)
   local program = io.popen('readlink /proc/$PPID/exe'):read('*l')
-  local lines = ('%s tests/onnx_check.lua %s && %s tests/onnx_check.py %s'):format(program, folder, python, folder)
+  local lines = ('%s tests/lua/onnx_check.lua %s && %s tests/lua/onnx_check.py %s'):format(program, folder, python,
+    folder)
   if os.execute(lines) ~= 0 then error('outputs differ') end
 end)
 

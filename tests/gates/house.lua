@@ -1,0 +1,412 @@
+-- house.lua -- Checks of the house itself: includes between rooms, first lines, widths, lengths.
+--
+--   build/mtorch tests/gates/house.lua [ROOT]     prints the lines of each room, and its faults
+local root = arg and arg[1] or (debug.getinfo(1, 'S').source:match('^@(.*)/[^/]*/[^/]*/[^/]*$') or '.')
+
+local rooms = {'kernels', 'engine', 'bindings', 'scripts', 'tests'}
+local may_include = {
+  kernels = {kernels = true},
+  engine = {engine = true, kernels = true},
+  bindings = {bindings = true, engine = true, kernels = true},
+  scripts = {bindings = true, engine = true, kernels = true},
+  tests = {tests = true, bindings = true, engine = true, kernels = true},
+}
+-- Inside the engine: which room's headers, and which room's sources, may include which rooms' headers.
+-- Everything may use core; ops and autograd know each other (accumulation is an addition); linalg uses
+-- both; gpu, io and profile are leaves.
+local language = 'core autograd ops'
+local engine_arrows = {
+  core = {header = 'core', source = language},
+  autograd = {header = 'core autograd', source = language},
+  ops = {header = language, source = language},
+  linalg = {header = language .. ' linalg', source = language .. ' linalg'},
+  gpu = {header = 'core gpu compile', source = language .. ' gpu compile'},
+  io = {header = 'core io', source = 'core io'},
+  data = {header = 'core data', source = 'core data io'},
+  dist = {header = 'core io dist', source = language .. ' dist'},
+  profile = {header = 'core profile', source = 'core ops profile'},
+  compile = {header = 'core compile', source = language .. ' compile'},
+}
+-- The same of the bindings: the program at the top, core at the bottom.
+local binding_arrows = {
+  core = {header = 'core', source = 'core functions'}, -- the registry lists the functions
+  functions = {header = 'core functions', source = 'core functions'},
+  program = {header = 'core program', source = 'core program'},
+}
+local function may_enter(arrows, path, included)
+  local room, target = path:match('^%w+/(%w+)/'), included:match('^%w+/(%w+)/')
+  if not room or not target or path:match('^%w+') ~= included:match('^%w+') then return true end
+  local allowed = arrows[room] and arrows[room][path:find('%.h$') and 'header' or 'source'] or ''
+  return (' ' .. allowed .. ' '):find(' ' .. target .. ' ', 1, true) ~= nil
+end
+local containers = {}
+for name in ([[array bitset deque flat_map flat_set forward_list list map queue set span stack string
+  string_view unordered_map unordered_set valarray vector iostream sstream fstream functional memory]]):gmatch('%S+') do
+  containers[name] = true
+end
+-- The list of operations grows by design; every other file fits in the head.
+local longest_file, longest_function, widest_line = 700, 60, 120
+local may_grow = {['kernels/ops.h'] = true}
+
+local function read(path)
+  local file = io.open(path, 'rb')
+  if not file then return nil end
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+local function exists(path)
+  local file = io.open(path, 'rb')
+  if file then file:close() end
+  return file ~= nil
+end
+local function lines_of(text)
+  local list = {}
+  for line in (text:sub(-1) == '\n' and text or text ..
+    '\n'):gmatch('(.-)\n') do list[#list + 1] = line end
+  return list
+end
+local function characters(line) return select(2, line:gsub('[^\128-\191]', '')) end
+local cpp = {cpp = true, h = true, cu = true, cuh = true}
+local function is_cpp(path) return cpp[path:match('%.(%w+)$') or ''] end
+
+--- The text without comments and strings, line by line, so that words in them do not count.
+local function code_of(text)
+  text = text:gsub('\\.', '  '):gsub('"[^"\n]*"', '""')
+  text = text:gsub('/%*.-%*/', function(comment) return (comment:gsub('[^\n]', '')) end)
+  return (text:gsub('//[^\n]*', ''))
+end
+
+--- C++ with comments, strings and lines for the preprocessor blanked; lines stay where they are.
+local function blanked(text)
+  local out, at = {}, 1
+  local function ending(what, from) return select(2, text:find(what, from, true)) or #text end
+  while at <= #text do
+    local c, two = text:sub(at, at), text:sub(at, at + 1)
+    local raw = two == 'R"' and text:match('^R"([^(]*)%(', at)
+    local to = at -- of what is blanked
+    if raw then to = ending(')' .. raw .. '"', at)
+    elseif two == '//' then to = ending('\n', at) - 1
+    elseif two == '/*' then to = ending('*/', at + 2)
+    elseif c == '"' or c == "'" and not text:sub(at - 1, at - 1):find('%w') then
+      repeat to = to + (text:sub(to, to) == '\\' and 2 or 1) until to >= #text or text:sub(to, to) == c
+    elseif c == '#' and text:sub(math.max(1, at - 40), at - 1):find('\n%s*$') then
+      repeat to = ending('\n', to + 1) until text:sub(to - 1, to - 1) ~= '\\'
+    end
+    out[#out + 1] = to == at and c or (text:sub(at, to):gsub('[^\n]', ' '))
+    at = to + 1
+  end
+  return table.concat(out)
+end
+
+local scopes = {namespace = true, struct = true, class = true, union = true, enum = true}
+--- Whether a brace after this text opens a function (or a block of one), and no scope or list.
+local function opens_function(head)
+  for word in (head:match('.*%)(.*)$') or head):gmatch('[%w_]+') do
+    if scopes[word] then return false end
+  end
+  return not head:find('%S') or head:find('%][%s%a]*$') or head:find('%)[%s%a]*$') or
+    head:find('%)[^()]*%->[^()]*$') or head:find('%)%s*:%s*[%w_]')
+end
+
+--- Calls found(line, lines) for each function of C++.
+local function each_function(text, found)
+  local code, open, line, counted, head = blanked(text), {}, 1, 1, 1
+  local function line_of(at)
+    line = line + select(2, code:sub(counted, at - 1):gsub('\n', ''))
+    counted = at
+    return line
+  end
+  for at, mark in code:gmatch('()([{};])') do
+    if mark == '{' then
+      local before = code:sub(head, at - 1)
+      open[#open + 1] = {line = line_of(head + #before:match('^%s*')), counts = opens_function(before)}
+    elseif mark == '}' then
+      local block = table.remove(open)
+      if block and block.counts then found(block.line, line_of(at) - block.line + 1) end
+    end
+    head = at + 1
+  end
+end
+
+--- The same of Lua, by what the compiler knows.
+local compiled = require 'jit.util'
+local function each_lua_function(text, found)
+  local function look(f)
+    local info, i = compiled.funcinfo(f), -1
+    if info.linedefined > 0 then found(info.linedefined, info.lastlinedefined - info.linedefined + 1) end
+    while compiled.funck(f, i) ~= nil do
+      if type(compiled.funck(f, i)) == 'proto' then look(compiled.funck(f, i)) end
+      i = i - 1
+    end
+  end
+  local chunk = loadstring((text:gsub('^#[^\n]*', '')))
+  if chunk then look(chunk) end
+end
+
+-- One rule each: check(path, lines, text, tell) calls tell(line number, fault). -----------------
+
+local rules = {}
+
+--- Arrows: scripts -> bindings -> engine -> kernels; includes start at the root.
+function rules.includes(path, lines, _, tell)
+  if not is_cpp(path) then return end
+  local room = path:match('^(%w+)/')
+  for number, line in ipairs(lines) do
+    local included = line:match('^%s*#%s*include%s*"([^"]*)"')
+    if included then
+      local target = included:match('^(%w+)/')
+      if not target or not may_include[target] then
+        tell(number, ('"%s" does not start at the root'):format(included))
+      elseif not may_include[room][target] then
+        tell(number, ('%s includes %s'):format(room, included))
+      elseif room == 'engine' and not may_enter(engine_arrows, path, included) or
+        room == 'bindings' and not may_enter(binding_arrows, path, included) then
+        tell(number, ('%s may not include %s: see the table of arrows in tests/gates/house.lua'):format(path, included))
+      elseif not exists(root .. '/' .. included) then
+        tell(number, ('"%s" does not exist'):format(included))
+      end
+    end
+    local system = line:match('^%s*#%s*include%s*<([^>]*)>')
+    if system then
+      if may_include[system:match('^(%w+)/') or ''] then tell(number,
+        'a room in angle brackets: ' .. system) end
+      if (system:find('^lua') or system == 'lauxlib.h') and (room == 'kernels' or
+        room == 'engine') then
+        tell(number, ('%s knows no Lua, but includes <%s>'):format(room, system))
+      end
+      if (path:find('^kernels/[^/]*%.h$') or path:find('^kernels/math/')) and containers[system] then
+        tell(number, ('nvcc and NVRTC read this header; <%s> is for the host'):format(system))
+      end
+    end
+  end
+end
+
+--- kernels throws nothing.
+function rules.throws(path, _, text, tell)
+  if not path:find('^kernels/') or not is_cpp(path) then return end
+  for number, line in ipairs(lines_of(code_of(text))) do
+    for _, word in ipairs{'throw', 'try', 'catch'} do
+      if line:find('%f[%w_]' .. word .. '%f[^%w_]') then tell(number, 'kernels throws nothing') end
+    end
+  end
+end
+
+--- A tensor's elements are reached by data_as, which a recorded step hears of: Tensor::data() is for verbs.
+function rules.elements(path, lines, _, tell)
+  if not path:find('^engine/') and not path:find('^bindings/') then return end
+  if path:find('^engine/compile/') or path == 'engine/core/tensor.h' then return end
+  for number, line in ipairs(lines) do
+    if line:find('static_cast<[^<>]*%*>%([%w_.]*[%w_]%.data%(%)') then
+      tell(number, 'elements of a tensor are reached by data_as')
+    end
+  end
+end
+
+--- The library in bindings/lua requires its own modules and LuaJIT's, nothing of scripts or tests.
+function rules.requires(path, lines, _, tell)
+  if not path:find('^bindings/lua/') then return end
+  for number, line in ipairs(lines) do
+    local wanted = line:match("^[^-'\"]-require%s*%(?%s*['\"]([^'\"]+)['\"]")
+    local fine = not wanted or wanted == 'mtorch' or wanted:find('^mtorch%.') or wanted == 'ffi' or
+      wanted == 'bit' or wanted == 'jit' or wanted:find('^jit%.') or wanted:find('^table%.')
+    if not fine then tell(number, 'the library requires ' .. wanted) end
+    if wanted and path:find '^bindings/lua/extras/' and wanted:find '^mtorch%.' and
+      not wanted:find '^mtorch%.extras%.' then
+      tell(number, 'extras use the names of mt and mt.extend alone, not ' .. wanted)
+    end
+  end
+end
+
+--- The first line says what the file is for: `// name -- ..`, `-- name -- ..`, `# name -- ..`.
+function rules.purpose(path, lines, _, tell)
+  local name = path:match('[^/]*$')
+  local at = (lines[1] or ''):find('^#!') and 2 or 1
+  local line = lines[at] or ''
+  local mark = is_cpp(path) and '//' or path:find('%.lua$') and '--' or '#'
+  local start = mark .. ' ' .. name .. ' -- '
+  if path:find('CMakeLists.txt$') then start = '# ' end
+  if line:sub(1, #start) ~= start or #line < #start + 10 then
+    tell(at, ('the first line must be "%swhat it is for"'):format(start))
+  end
+end
+
+function rules.tabs(_, lines, _, tell)
+  for number, line in ipairs(lines) do
+    if line:find('\t', 1, true) then tell(number, 'a tab') end
+    if line:find('\r', 1, true) then tell(number, 'a carriage return') end
+  end
+end
+
+--- The rows of test points in kernels/ops.h are a table and may be as wide as it is.
+function rules.width(path, lines, _, tell)
+  for number, line in ipairs(lines) do
+    local width = characters(line)
+    local a_table = path == 'kernels/ops.h' and line:find('^%s+static constexpr %w*Info info{')
+    if width > widest_line and not a_table then
+      tell(number, ('%d columns, at most %d'):format(width, widest_line))
+    end
+  end
+end
+
+function rules.length(path, lines, _, tell)
+  local room = path:match('^(%w+)/')
+  if (room == 'kernels' or room == 'engine' or room == 'bindings') and #lines > longest_file and
+      not may_grow[path] then
+    tell(#lines, ('%d lines, at most %d'):format(#lines, longest_file))
+  end
+end
+
+--- Functions of the product fit on a screen.
+function rules.functions(path, _, text, tell)
+  local each = path:find('%.lua$') and each_lua_function or is_cpp(path) and each_function
+  if path:find('^tests/') or not each then return end
+  each(text, function(line, lines)
+    if lines > longest_function then
+      tell(line, ('a function of %d lines, at most %d'):format(lines, longest_function))
+    end
+  end)
+end
+
+function rules.guard(path, _, text, tell)
+  if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1,
+    '#pragma once is missing') end
+end
+
+local function faults_of(path, text)
+  local faults, lines = {}, lines_of(text)
+  for name, check in pairs(rules) do
+    check(path, lines, text, function(number, what)
+      faults[#faults + 1] = {line = number, rule = name, text = ('%s:%d: %s'):format(path, number,
+        what)}
+    end)
+  end
+  table.sort(faults, function(a,
+    b) return a.line < b.line or a.line == b.line and a.text < b.text end)
+  return faults
+end
+
+-- Each rule must find its fault, and find none in a good file. ----------------------------------
+
+local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\nnamespace mt {\n' ..
+  'struct S {\n' .. ('  int f(char c) const { return c == \'{\' || R"({)"[0] == c; }  // }\n'):rep(70) .. '};\n' ..
+  'const int list[] = {' .. ('1,\n'):rep(70) .. '};\n}  // namespace mt\n'
+local samples = {
+  {'includes', 'kernels/bad.h', '#include "engine/core/shape.h"\n'},
+  {'includes', 'kernels/bad.h', '#include <vector>\n'},
+  {'includes', 'kernels/cpu/bad.cpp', '#include "bindings/core/lua.h"\n'},
+  {'includes', 'kernels/cpu/bad.cpp', '#include <lua.hpp>\n'},
+  {'includes', 'engine/bad.cpp', '#include "bindings/core/lua.h"\n'},
+  {'includes', 'engine/bad.cpp', '#include <lauxlib.h>\n'},
+  {'includes', 'engine/bad.cpp', '#include "shape.h"\n'},
+  {'includes', 'engine/bad.cpp', '#include "engine/no_such_header.h"\n'},
+  {'includes', 'bindings/bad.cpp', '#include "../engine/shape.h"\n'},
+  {'includes', 'engine/core/bad.h', '#include "engine/ops/views.h"\n'},
+  {'includes', 'engine/core/bad.cpp', '#include "engine/linalg/linalg.h"\n'},
+  {'includes', 'engine/ops/bad.cpp', '#include "engine/linalg/linalg.h"\n'},
+  {'includes', 'engine/io/bad.cpp', '#include "engine/ops/views.h"\n'},
+  {'includes', 'bindings/functions/bad.cpp', '#include "bindings/program/options.h"\n'},
+  {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
+  {'elements', 'engine/ops/bad.cpp', 'float* p = static_cast<float*>(x.data());\n'},
+  {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
+  {'requires', 'bindings/lua/extras/bad.lua', "local class = require 'mtorch.nn.class'\n"},
+  {'purpose', 'engine/bad.cpp', '#include "engine/core/shape.h"\n'},
+  {'purpose', 'engine/bad.cpp', '// other.cpp -- the name of another file\n'},
+  {'purpose', 'tests/bad.sh', '#!/bin/sh\nset -eu\n'},
+  {'tabs', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n\tint x;\n'},
+  {'width', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('x'):rep(121) .. '\n'},
+  {'length', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('int x;\n'):rep(700)},
+  {'guard', 'engine/bad.h', '// bad.h -- what this file is for\n'},
+  {'functions', 'engine/bad.cpp', 'namespace mt {\nint f(int x) {\n' .. ('  ++x;\n'):rep(60) .. '}\n}\n'},
+  {'functions', 'engine/bad.h', 'struct S {\n  S(int x) : a(x), b{x} {' .. ('  ++a; // }\n'):rep(60) .. '}\n};\n'},
+  {'functions', 'kernels/bad.cu', 'const Row rows[] = {{1, [](int x) -> int {\n' .. ('"}";\n'):rep(60) .. '}}};\n'},
+  {'functions', 'bindings/lua/bad.lua', 'return {function()\n' .. ('if x then y = "end" end\n'):rep(60) .. 'end}\n'},
+}
+local broken = 0
+for _, sample in ipairs(samples) do
+  local rule, path, text = unpack(sample)
+  local found = false
+  for _, fault in ipairs(faults_of(path, text)) do found = found or fault.rule == rule end
+  if not found then
+    broken = broken + 1
+    print(('the rule %s does not find the fault in %q'):format(rule, text:sub(1, 60)))
+  end
+end
+for _, fault in ipairs(faults_of('kernels/good.h', good)) do
+  broken = broken + 1
+  print('a good file is refused: ' .. fault.text)
+end
+
+-- The house ---------------------------------------------------------------------------------------
+
+local kinds = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true,
+  cmake = true}
+local function find(folder)
+  local list = {}
+  local pipe = io.popen(("cd '%s' && find %s -type f 2>/dev/null | LC_ALL=C sort"):format(root,
+    folder))
+  for path in pipe:lines() do
+    if kinds[path:match('%.(%w+)$') or ''] or
+      path:find('CMakeLists%.txt$') then list[#list + 1] = path end
+  end
+  pipe:close()
+  return list
+end
+
+local faults, total_files, total_lines = {}, 0, 0
+for _, room in ipairs(rooms) do
+  local files, count = find(room), 0
+  for _, path in ipairs(files) do
+    local text = read(root .. '/' .. path)
+    count = count + #lines_of(text)
+    for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end
+  end
+  if #files == 0 then faults[#faults + 1] = {text = room .. ': no files found; is the root ' ..
+    root .. '?'} end
+  total_files, total_lines = total_files + #files, total_lines + count
+  print(('%-10s %4d files %7d lines'):format(room, #files, count))
+end
+for _, path in ipairs{'CMakeLists.txt', 'cmake/embed.cpp'} do
+  local text = read(root .. '/' .. path)
+  if not text then faults[#faults + 1] = {text = path .. ' is missing'} else
+    for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end
+  end
+end
+print(('%-10s %4d files %7d lines'):format('all', total_files, total_lines))
+
+-- Documents: paths that they name exist, the README is short, variables of the environment are listed.
+local function tell_document(path, ...) faults[#faults + 1] = {text = path .. ': ' .. (...):format(select(2, ...))} end
+local function lines_with(what, folders)
+  local pipe = io.popen(("cd '%s' && grep -rhoE '%s' %s"):format(root, what, folders))
+  local list = {}
+  for line in pipe:lines() do list[#list + 1] = line end
+  pipe:close()
+  return list
+end
+local top = {docs = true, cmake = true}
+for _, room in ipairs(rooms) do top[room] = true end
+for _, path in ipairs{'README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'docs/architecture.md', 'docs/scope.md',
+  'docs/environment.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md',
+  'docs/guide/cpp.md'} do
+  local text = read(root .. '/' .. path) or ''
+  if text == '' then tell_document(path, 'it is missing') end
+  for named in text:gmatch '`([%w_./-]+)`' do
+    if top[named:match '^(%w+)/'] and not exists(root .. '/' .. named) then
+      tell_document(path, '%s does not exist', named)
+    end
+  end
+end
+local readme, variables = read(root .. '/README.md') or '', read(root .. '/docs/environment.md') or ''
+if #lines_of(readme) > 150 or #readme > 8192 then
+  tell_document('README.md', 'it has %d lines and %d bytes, at most 150 and 8192', #lines_of(readme), #readme)
+end
+local asked = lines_with([[(getenv|setting)[( ]*["'"'"'"]MTORCH_[A-Z_]+]], 'kernels engine bindings scripts tests')
+for _, found in ipairs(asked) do
+  local name = found:match 'MTORCH_[A-Z_]+'
+  if not variables:find(name, 1, true) and not name:find '^MTORCH_EMULATED_' then
+    tell_document('docs/environment.md', '%s is not listed', name)
+  end
+end
+for _, fault in ipairs(faults) do print(fault.text) end
+print(('%d samples, %d not found; %d faults'):format(#samples, broken, #faults))
+if broken + #faults > 0 then os.exit(1) end

@@ -1,0 +1,123 @@
+#!/bin/sh
+# bare_debian.sh -- runs README's two commands in a new minimal Debian, and prints how long they take
+#
+#   sh tests/program/bare_debian.sh [--base DIR] [--suite NAME] [--mirror URL] [--repo URL|DIR] [--keep] [DIR]
+#
+# DIR (a new folder in /tmp by default) becomes the system: a copy of --base, or else the work of
+# `debootstrap --variant=minbase`. Only git and ca-certificates are installed in it; then the
+# commits of --repo (by default the repository of this script) are cloned, `sh scripts/run.sh`
+# train, train again and test run in a chroot. The mirror, and how it is reached, are this
+# machine's. Root only. The mounts live in a namespace that ends with each command. --keep leaves
+# DIR and its logs (DIR/log.*). Status: 0 if every step did what it should.
+set -eu
+
+repo=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
+suite=bookworm base='' mirror='' keep=no target=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --base) base=$2 && shift ;;
+    --suite) suite=$2 && shift ;;
+    --mirror) mirror=$2 && shift ;;
+    --repo) repo=$2 && shift ;;
+    --keep) keep=yes ;;
+    -*) sed -n '4p' "$0" && exit 2 ;;
+    *) target=$1 ;;
+  esac
+  shift
+done
+
+die() { printf 'bare_debian: %s\n' "$*" >&2 && exit 1; }
+[ "$(id -u)" = 0 ] || die "this needs root"
+if [ -n "$target" ]; then
+  [ ! -e "$target/bin" ] || die "$target holds a system already; --base copies one"
+  mkdir -p "$target"
+  target=$(CDPATH='' cd -- "$target" && pwd -P)
+else
+  target=$(mktemp -d /tmp/bare_debian.XXXXXX)
+fi
+# shellcheck disable=SC2317  # called by the trap
+clean() {
+  if [ "$keep" = yes ]; then
+    echo "kept: $target"
+  else
+    rm -rf --one-file-system "$target"
+  fi
+}
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP PIPE
+
+# Prints the last $2 lines of the log $1, without the names of hosts.
+show() { tail -n "$2" "$target/log.$1" | sed -E 's#(https?|ftp)://[^/ ]+#\1://...#g; s/^/    /'; }
+now() { date +%s.%N; }
+failed=0
+# step NAME STATUS COMMAND...: runs it, prints the wall time, compares the exit status.
+step() {
+  name=$1 want=$2
+  shift 2
+  began=$(now)
+  got=0
+  "$@" >"$target/log.$name" 2>&1 </dev/null || got=$?
+  seconds=$(echo "$began $(now)" | awk '{ printf "%.1f", $2 - $1 }')
+  printf '%-14s %8s s   status %s\n' "$name" "$seconds" "$got"
+  if [ "$got" != "$want" ]; then
+    failed=1
+    echo "    wanted status $want; the end of its output:"
+    show "$name" 60
+  fi
+}
+# Runs a line of shell in the system, as the user $1.
+inside() {
+  unshare --mount --pid --fork --kill-child --mount-proc="$target/proc" \
+    chroot --userspec="$1" "$target" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    LANG=C.UTF-8 ${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
+    ${no_proxy:+"no_proxy=$no_proxy"} sh -c "$2"
+}
+
+# ---- the system ----
+# shellcheck disable=SC2016  # the names in $() are apt's
+[ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(CODENAME)' \
+  'Created-By: Packages' 2>/dev/null | awk -v s="$suite" '$2 == s || $3 == s { print $1; exit }')
+eval "$(apt-config shell proxy Acquire::http::Proxy)"
+[ -z "${proxy:-}" ] || export http_proxy="${http_proxy:-$proxy}"
+if [ -n "$base" ]; then
+  step base 0 cp -a --reflink=auto "$base/." "$target/"
+else
+  command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"
+  # shellcheck disable=SC2086  # without a known mirror, debootstrap has its own
+  step debootstrap 0 debootstrap --variant=minbase "$suite" "$target" $mirror
+fi
+[ $failed = 0 ] || exit 1
+chmod 755 "$target" # mktemp's is closed to the user of the step "nobody"
+[ -z "$mirror" ] || echo "deb $mirror $suite main" >"$target/etc/apt/sources.list"
+apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|ForceIP)' \
+  >"$target/etc/apt/apt.conf.d/99host" || :
+for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt \
+  $(sed -n 's/^Acquire::https.*::CaInfo "\(.*\)";/\1/p' "$target/etc/apt/apt.conf.d/99host"); do
+  [ -e "$file" ] || continue
+  mkdir -p "$target${file%/*}"
+  rm -f "$target$file"
+  cp -L "$file" "$target$file"
+done
+
+# ---- the user's part ----
+step git 0 inside root 'apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+  install --no-install-recommends git ca-certificates'
+[ $failed = 0 ] || exit 1
+# The lists go, as in a container image: run.sh has to fetch them.
+inside root 'rm -rf /var/lib/apt/lists/*; apt-get clean'
+packages() { inside root 'dpkg-query -W -f="x\n" | wc -l'; }
+bare=$(packages)
+step clone 0 git clone -q --bare --no-hardlinks "$repo" "$target/srv/mtorch.git"
+step clone-inside 0 inside root 'git clone -q /srv/mtorch.git /mtorch'
+[ $failed = 0 ] || exit 1
+
+# ---- the two commands ----
+step nobody 3 inside nobody:nogroup 'cd /mtorch && sh scripts/run.sh train'
+step train 0 inside root 'cd /mtorch && sh scripts/run.sh train'
+show train 4
+step train-again 0 inside root 'cd /mtorch && sh scripts/run.sh train'
+step test 0 inside root 'cd /mtorch && sh scripts/run.sh test'
+show test 4
+echo "packages: $bare before, $(packages) after; $(du -shx "$target" | cut -f1) in all"
+exit $failed

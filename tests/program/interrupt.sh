@@ -1,0 +1,192 @@
+#!/bin/sh
+# interrupt.sh -- Ctrl-C: every loop stops soon, the program says so, and what comes next is right
+#
+#   sh tests/program/interrupt.sh [PROGRAM | BUILD] [all]    all: operations that need gigabytes too
+#
+# Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
+set -u
+. "$(dirname -- "$0")/../..ecks.sh"
+
+# await PID: until ready() was called; for a minute at most, and while the program lives.
+await() {
+  tries=0
+  while [ ! -e ready ] && kill -0 "$1" 2>/dev/null && [ $tries -lt 1200 ]; do sleep 0.05 && tries=$((tries + 1)); done
+}
+# once CODE [twice]: runs the code and sends SIGINT 0.2 s after it calls ready(), a second one 0.3 s
+# later; leaves status, took (milliseconds from the last signal to the end) and told (to the first
+# words on stderr).
+once() {
+  rm -f ready
+  timeout 120 "$program" -e "local mt = require 'mtorch'
+    local function ready() io.open('ready', 'w'):close() end $1" >out 2>err &
+  timer=$!
+  await $timer
+  sleep 0.2
+  pid=$(ps -o pid= --ppid $timer | tr -d ' ')
+  begin=$(date +%s%N)
+  kill -INT "$pid" 2>/dev/null
+  if [ "${2:-}" = twice ]; then sleep 0.3 && begin=$(date +%s%N) && kill -INT "$pid" 2>/dev/null; fi
+  while [ ! -s err ] && kill -0 "$pid" 2>/dev/null; do sleep 0.01; done
+  told=$((($(date +%s%N) - begin) / 1000000))
+  wait $timer
+  status=$?
+  took=$((($(date +%s%N) - begin) / 1000000))
+}
+# stop NAME MOST CODE [twice]: status 130 always, and within MOST milliseconds in one of three tries
+# (the machine may be busy with something else).
+stop() {
+  for _ in 1 2 3; do
+    once "$3" "${4:-}"
+    if [ $status = 130 ] && [ $took -le "$2" ]; then ok "$1 ($took ms)" && return; fi
+    [ $status = 130 ] || break
+  done
+  not_ok "$1" "status $status (130), $took ms (at most $2): $(cat err)"
+}
+
+# ---- programs ----
+limit=${MTORCH_STOP_MS:-200}
+train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_() ready()
+  while true do local l = (x:matmul(w)):tanh():sum() l:backward() w:zero_grad_() end"
+stop 'a training loop' "$limit" "$train"
+has 'and says so' err 'interrupted'
+has 'with a traceback' err 'stack traceback'
+clean=0
+for _ in 1 2 3 4 5 6; do
+  timeout 20 "$program" -e "local mt = require 'mtorch' local ready = print $train" >out 2>err &
+  timer=$!
+  sleep 0.2
+  kill -INT "$(ps -o pid= --ppid $timer | tr -d ' ')"
+  wait $timer
+  if [ $? = 130 ] && grep -q 'interrupted!' err; then clean=$((clean + 1)); fi
+done
+is 'the message is the same whenever Ctrl-C comes' $clean 6
+stop 'a pure Lua loop that is not compiled' "$limit" 'jit.off() ready() while true do local x = {} end'
+stop 'a loop of closures' "$limit" 'ready() while true do local f = function() return f end end'
+stop 'elementwise work on a large tensor' "$limit" \
+  'local x = mt.rand(4e7) ready() while true do x:sin_():exp_():log1p_() end'
+stop 'a long backward' "$limit" 'local x = mt.rand(10, {requires_grad = true})
+  local y = x for i = 1, 1500000 do y = y + 1 end ready() y:sum():backward() while true do local z = x:exp() end'
+stop 'a loop inside no_grad' "$limit" 'mt.no_grad(function() ready() while true do mt.ones(10):sum() end end)'
+stop 'a coroutine' "$limit" \
+  'coroutine.wrap(function() ready() while true do local z = mt.ones(10):sum() end end)()'
+stop 'a second Ctrl-C ends a compiled loop' 1000 'local x = 0 ready() while true do x = x + 1 end' twice
+stop 'a second Ctrl-C ends a loop that catches errors' 1000 'ready() while true do pcall(mt.ones, 10) end' twice
+
+# ---- one operation ----
+limit=${MTORCH_STOP_MS:-500}
+one() { stop "$1" "$limit" "local x = $2 ready() $3"; }
+one dot 'mt.ones(1):expand(2^36)' 'mt.dot(x, x)'
+one 'dot of integers' 'mt.ones(1):long():expand(2^36)' 'mt.dot(x, x)'
+one 'matmul of long sums' 'mt.ones(1, 1):expand(64, 2^28)' 'x:matmul(x:t())'
+one argmax 'mt.ones(1):expand(2^36)' 'x:argmax()'
+one 'sums of rows' 'mt.ones(20, 1):expand(20, 2^34)' 'x:sum(2)'
+one 'sums of columns' 'mt.ones(4):expand(2^34, 4)' 'x:sum(1)'
+one logcumsumexp 'mt.rand(5e7)' 'x:logcumsumexp(1)'
+one sort 'mt.rand(5e7)' 'for _ = 1, 9 do x:sort() end'
+one scatter_add 'mt.ones(1):long():expand(2^34)' 'mt.zeros(1):scatter_add(1, x, mt.ones(1):expand(2^34))'
+one conv2d 'mt.rand(1, 64, 500, 500)' 'for _ = 1, 9 do mt.conv2d(x, mt.rand(64, 64, 7, 7)) end'
+one max_pool2d 'mt.rand(1, 1, 5000, 5000)' 'mt.max_pool2d(x, 61, 1)'
+one topk 'mt.rand(2e7)' 'for _ = 1, 99 do x:topk(2e6) end'
+one randperm 5e7 'mt.randperm(x)'
+one multinomial 'mt.rand(3000)' 'for _ = 1, 9 do mt.multinomial(x, 5e7, true) end'
+one cdist 'mt.rand(20000, 200)' 'mt.cdist(x, x)'
+MTORCH_ISA=base one 'a product of oneDNN' 'mt.rand(4000, 300)' 'while true do mt.matmul(x, x:t()) end'
+one 'inverses of many matrices' 'mt.rand(20000, 50, 50)' 'mt.linalg.inv(x)'
+
+once 'local x = mt.rand(1600, 1600) ready() mt.linalg.svd(x)'
+has 'a call of LAPACK says that Ctrl-C waits' err 'interrupted: stops when LAPACK returns'
+[ $told -le "$limit" ] && [ "$took" -gt "$told" ] && ok "at once ($told ms, the end after $took)" ||
+  not_ok 'at once' "$told ms (at most $limit), the end after $took"
+is 'and ends when it has returned' "$status" 130
+has 'with the usual words' err 'interrupted!'
+stop 'a second Ctrl-C ends a call of LAPACK' 500 'local x = mt.rand(3000, 3000) ready() mt.linalg.svd(x)' twice
+
+if [ "${2:-}" = all ]; then
+  one matmul 'mt.rand(6000, 6000)' 'x:matmul(x):matmul(x):matmul(x)'
+  one 'matmul of integers' 'mt.ones(1, 2^20):byte()' 'x:matmul(mt.ones(2^20, 1):byte():expand(2^20, 9000))'
+  one 'argmax of rows' 'mt.ones(20, 1):expand(20, 2^34)' 'x:argmax(2)'
+  one 'max of columns' 'mt.ones(4):expand(2^34, 4)' 'x:max(1)'
+  for name in cumsum cumprod cummax logcumsumexp softmax log_softmax; do
+    one "$name of one line" 'mt.rand(3e8)' "for _ = 1, 9 do x:$name(1) end"
+    one "$name of columns" 'mt.rand(5e7, 4)' "for _ = 1, 9 do x:$name(1) end"
+  done
+  one layer_norm 'mt.rand(1, 3e8)' 'for _ = 1, 9 do mt.layer_norm(x, {3e8}) end'
+  one 'backward of layer_norm' 'mt.layer_norm(mt.rand(1, 2e8):requires_grad_(), {2e8}):sum()' \
+    'for _ = 1, 9 do x:backward({retain_graph = true}) end'
+  one 'batch_norm of one channel' 'mt.rand(1e5, 1, 3000)' \
+    'for _ = 1, 9 do mt.batch_norm(x, nil, nil, nil, nil, true) end'
+  one 'backward of an embedding' \
+    'mt.embedding(mt.randint(1, 1e5, {1e7}), mt.rand(1e5, 100):requires_grad_()):sum()' 'x:backward()'
+  one index_add 'mt.ones(1, 1):expand(1e5, 1e7)' 'mt.zeros(10, 1e7):index_add(1, mt.ones(1e5):long(), x)'
+  one conv1d 'mt.rand(1, 1, 1e8)' 'mt.conv1d(x, mt.rand(1, 1, 1001))'
+  one max_pool1d 'mt.rand(1, 1, 1e8)' 'mt.max_pool1d(x, 101, 1)'
+  one 'sort of integers' 'mt.randint(1, 2^40, {2e8})' 'x:sort()'
+  one 'sort of equal elements' 'mt.ones(1):expand(2e8)' 'for _ = 1, 9 do x:sort() end'
+  one 'unique' 'mt.rand(1e8)' 'x:unique()'
+  one 'isin' 'mt.rand(1e8)' 'mt.isin(x, x)'
+  one linspace 1e9 'for _ = 1, 9 do mt.linspace(0, 1, x) end'
+  one range 1e9 'for _ = 1, 9 do mt.range(1, x) end'
+  one 'randperm as in PyTorch' "mt.Generator('mt19937', 1)" 'mt.randperm(2e8, {generator = x})'
+  one 'multinomial without replacement' 'mt.rand(3e7) + 1' 'mt.multinomial(x, 3e7)'
+  one repeat_interleave 'mt.tensor({9e8, 1, 1}):long()' 'mt.rand(3):repeat_interleave(x)'
+  one pad 'mt.rand(3)' "x:pad({5e8, 5e8}, 'replicate')"
+  one tril 'mt.rand(1, 1e9)' 'for _ = 1, 9 do x:tril() end'
+  one tril_indices 30000 'for _ = 1, 9 do mt.tril_indices(x, x) end'
+  one frombuffer "('x'):rep(1e9)" "for _ = 1, 9 do mt.frombuffer(x, {dtype = 'bool'}) end"
+  one tolist 'mt.rand(1e7, 5)' 'x:tolist()'
+  one tensor '{} for i = 1, 3e7 do x[i] = i end' 'for _ = 1, 9 do mt.tensor(x) end'
+  one tostring 'mt.rand(1e7)' 'mt.set_printoptions{threshold = 1e9} tostring(x)'
+  one eigh 'mt.rand(9000, 50, 50)' 'x = x + x.mT mt.linalg.eigh(x)'
+  one qr 'mt.rand(20000, 50, 50)' 'for _ = 1, 9 do mt.linalg.qr(x) end'
+fi
+
+# ---- the prompt ----
+mkfifo keys
+"$program" -i <keys >out 2>err &
+pid=$!
+exec 9>keys
+# typed LINE: types a line that calls ready(), and interrupts it.
+typed() {
+  rm -f ready
+  printf '%s\n' "$1" >&9
+  await $pid
+  sleep 0.2
+  kill -INT $pid
+  sleep 0.3
+}
+printf '%s\n' "function ready() io.open('ready', 'w'):close() end before = 5" \
+  'x = mt.ones(1):expand(2^36)' 'w = mt.ones(1):requires_grad_() y = w:expand(2^30):sum()' \
+  'used = mt.memory_stats().allocated' >&9
+typed 'ready() while true do mt.ones(10) end'
+typed 'ready() while true do end'  # which LuaJIT compiles
+typed 'ready() x:sum()'
+typed 'ready() mt.randperm(5e7)'
+typed 'ready() while true do y:backward({retain_graph = true}) w.grad = nil end'
+# Backward adds to all gradients or to none.
+printf '%s\n' 'a, b = mt.zeros(3e7):requires_grad_(), mt.zeros(3e7):requires_grad_() l = (a + b):sum()' >&9
+for _ in 1 2 3; do typed 'ready() while true do l:backward({retain_graph = true}) end'; done
+printf '%s\n' 'a.grad:amin():item() == a.grad:amax():item(), mt.equal(a.grad, b.grad)' 'a, b, l = nil' \
+  'collectgarbage()' >&9
+printf '%s\n' 'before' 'mt.memory_stats().allocated == used, w.grad' 'mt.range(1, 1e6):sum():item()' \
+  'y:backward()' 'w.grad:item() == 2^30' >&9
+exec 9>&-
+wait $pid
+is 'Ctrl-C in the prompt ends the command, not the prompt; its memory is free and what comes next is right' \
+  "$?:$(tr '\n\t' '  ' <out)" '0:true true 0 5 true nil 500000500000 true '
+has 'and says so' err interrupted
+
+# key STRING..: types strings at a terminal, 0.3 s apart; leaves what was shown in out.
+key() {
+  { sleep 0.5 && for text; do printf '%b' "$text" && sleep 0.3; done; } |
+    timeout 20 script -qec "$program" /dev/null >out 2>err
+}
+if command -v script >/dev/null; then
+  key 'for i = 1, 3 do\n' '\003' 'print("given" .. " up")\n' 'quit\n'
+  has 'Ctrl-C at >> gives the input up' out 'given up'
+  hasnt 'and nothing of it is run' out 'expected near'
+  key 'first_line = 1\n' 'second_line = 2\n' 'os.execute("kill -9 $PPID")\n'
+  is 'the history is kept when the program is killed' \
+    "$(grep -c '^\(first\|second\)_line\|^os.execute' .local/state/mtorch/history)" 3
+fi
+
+summary

@@ -1,0 +1,67 @@
+#!/bin/sh
+# symbols.sh -- what the files compiled for AVX2 and AVX-512 define must not be merged; thread-locals are few
+#
+#   sh tests/program/symbols.sh [BUILD]        (build by default; status 77: skipped, nm is missing)
+#
+# The linker keeps one copy of each inline or template function of all objects. A copy that was
+# compiled for AVX-512 would then run everywhere and end with SIGILL on other machines. So every
+# symbol that such an object defines for others must carry the namespace of its instruction set.
+set -u
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
+build=${1:-$here/build}
+command -v nm >/dev/null || { echo "skipped: nm (binutils) is missing" && exit 77; }
+folder=$(mktemp -d /tmp/mtorch_symbols.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+
+# Symbols that others can see (global, weak, unique) and that are defined here.
+defined() { nm -C --defined-only "$1" | sed -nE 's/^[0-9a-f]* *([ABCDGRSTVWuvw]) (.*)/\1 \2/p'; }
+# What is left without the namespace; typeinfo and the like included.
+strangers() { defined "$2" | grep -vF "$1" | grep -vE ' (__odr_asan|__asan|DW\.ref\.|__gxx_personality|\.omp_)'; }
+
+failures=0 objects=0 symbols=0
+for isa in avx2 avx512; do
+  list=$(find "$build/CMakeFiles/kernels_$isa.dir/kernels/cpu" -name '*.o' 2>/dev/null | LC_ALL=C sort)
+  if [ -z "$list" ] && grep -q '^MTORCH_ISAS:.*=native' "$build/CMakeCache.txt" 2>/dev/null; then
+    echo "ok - $isa is not in a native build" && continue
+  fi
+  [ -n "$list" ] || { echo "not ok - no objects of $isa in $build" && failures=$((failures + 1)) &&
+    continue; }
+  own=0
+  for object in $list; do
+    objects=$((objects + 1))
+    symbols=$((symbols + $(defined "$object" | wc -l)))
+    own=$((own + $(defined "$object" | grep -cF "isa_$isa")))
+    if strangers "isa_$isa" "$object" >"$folder/strangers" && [ -s "$folder/strangers" ]; then
+      failures=$((failures + 1))
+      echo "not ok - $(basename "$object" .o) for $isa defines $(wc -l <"$folder/strangers") without isa_$isa:"
+      sort -u "$folder/strangers" | cut -c1-160 | head -n 20 | sed 's/^/    /'
+    else
+      echo "ok - $(basename "$object" .o) for $isa"
+    fi
+  done
+  # A namespace that is nowhere to be seen would make this test pass for nothing.
+  [ "$own" -gt 0 ] || { echo "not ok - no symbol of $isa is in isa_$isa" &&
+    failures=$((failures + 1)); }
+done
+
+# The check must find what it looks for: a template of the standard library in an object of its own.
+if command -v "${CXX:-g++}" >/dev/null; then
+  printf '%s\n' '#include <algorithm>' 'namespace mt::isa_avx2 {' \
+    'int use(int* p, int n) { std::sort(p, p + n); return p[0]; } }' >"$folder/probe.cpp"
+  "${CXX:-g++}" -std=c++20 -O0 -c "$folder/probe.cpp" -o "$folder/probe.o" &&
+    if strangers isa_avx2 "$folder/probe.o" | grep -q 'std::'; then echo 'ok - a stranger is found'; else
+      failures=$((failures + 1)) && echo 'not ok - std::sort in an object is not found'
+    fi
+fi
+# glibc has room for 1664 bytes of thread-locals in all libraries together that are opened late, as mtorch.so by luajit.
+module=$build/lua/mtorch.so
+if [ -e "$module" ] && command -v readelf >/dev/null; then
+  size=$(($(readelf -lW "$module" | awk '$1 == "TLS" { print $6 }')))
+  if [ "$size" -le 1024 ]; then echo "ok - $size bytes of thread-locals"; else
+    failures=$((failures + 1))
+    echo "not ok - mtorch.so has $size bytes of thread-locals, at most 1024: the largest are"
+    readelf -sW "$module" | awk '$4 == "TLS" { print "    " $3, $8 }' | sort -k1nr | head -n 5
+  fi
+fi
+echo "$objects objects, $symbols symbols, $failures failed"
+[ $failures = 0 ]

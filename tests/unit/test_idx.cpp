@@ -1,0 +1,134 @@
+// test_idx.cpp -- IDX files: what they say, and every way of being damaged; the fuzzer of the parser
+#include <zlib.h>
+
+#include "engine/io/bytes.h"
+#include "engine/io/idx.h"
+#include "tests/unit/support.h"
+
+namespace mt::test {
+namespace {
+
+using Text = std::string;
+
+Text idx(int type, const std::vector<uint32_t>& shape, const Text& values) {
+  Text t{'\0', '\0', char(type), char(shape.size())};
+  for (uint32_t n : shape)
+    for (int shift = 24; shift >= 0; shift -= 8) t.push_back(char(n >> shift & 255));
+  return t + values;
+}
+
+Text gzip(const Text& text) {
+  z_stream z{};
+  REQUIRE(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  Text out(deflateBound(&z, text.size()) + 64, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data())),
+  z.avail_in = uInt(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
+  REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+Tensor parse(const Text& t) {
+  const std::vector<char> exact(t.begin(), t.end());  // the sanitizer sees a read beyond the end
+  return parse_idx(exact.data(), exact.size());
+}
+Text trouble(const Text& t) {
+  return error_of([&] { parse(t); });
+}
+
+}  // namespace
+
+MT_TEST("each type of IDX is read, plain and packed", "[io]") {
+  const Text bytes("\x00\x01\x7f\x80\xff\x10", 6), halves("\xff\xfe\x01\x00", 4);
+  for (const bool packed : {false, true}) {
+    auto read = [&](const Text& t) { return parse(packed ? gzip(t) : t); };
+    const Tensor u8 = read(idx(8, {2, 3}, bytes));
+    CHECK(u8.dtype() == Dtype::u8);
+    CHECK(u8.shape() == Shape{2, 3});
+    CHECK(u8.at(3) == 128);
+    CHECK(read(idx(9, {6}, bytes)).at(3) == -128);
+    CHECK(read(idx(0x0b, {2}, halves)).at(0) == -2);
+    CHECK(read(idx(0x0b, {2}, halves)).at(1) == 256);
+    CHECK(read(idx(0x0c, {1}, halves)).at(0) == -130816);
+    CHECK(read(idx(0x0d, {1}, Text("\x3f\x80\x00\x00", 4))).at(0) == 1);
+    CHECK(read(idx(0x0e, {1}, Text("\xc0\x08\x00\x00\x00\x00\x00\x00", 8))).at(0) == -3);
+    CHECK(read(idx(8, {}, "\x07")).item() == 7);
+    CHECK(read(idx(8, {0, 5}, "")).numel() == 0);
+    const Tensor many = read(idx(0x0c, {50000}, Text(200000, '\x01')));
+    CHECK(many.at(49999) == 0x01010101);
+  }
+  CHECK(parse(gzip(idx(8, {2, 3}, "")) + gzip(bytes)).at(4) == 255);  // two members are one file
+}
+
+MT_TEST("a damaged IDX file is refused with its reason", "[io]") {
+  const Text good = idx(8, {2, 3}, "abcdef");
+  CHECK(contains(trouble(""), "first four bytes"));
+  CHECK(contains(trouble("\x01"), "first four bytes"));
+  CHECK(contains(trouble("PNG."), "begins with bytes 50 4e"));
+  CHECK(contains(trouble(idx(7, {2}, "ab")), "type byte is 07"));
+  CHECK(contains(trouble(idx(8, std::vector<uint32_t>(255, 1), "a")), "255 dimensions"));
+  CHECK(contains(trouble(good.substr(0, 9)), "ends inside its shape"));
+  CHECK(contains(trouble(good.substr(0, 15)), "more than the file can hold"));
+  CHECK(contains(trouble(good + "g"), "follow the 6 values"));
+  CHECK(contains(trouble(idx(8, {0xffffffffu, 0xffffffffu, 0xffffffffu}, "")), "its shape"));
+  CHECK(contains(trouble(idx(0x0e, {0xffffffffu, 0x7fffffffu}, "")), "its shape"));
+  const Text packed = gzip(good);
+  for (size_t n = 2; n < packed.size(); ++n) CHECK(contains(trouble(packed.substr(0, n)), "gzip"));
+  CHECK(contains(trouble(packed + "x"), "gzip: 1 bytes follow"));
+  Text wrong_sum = packed;
+  wrong_sum[packed.size() - 6] ^= 1;
+  CHECK(contains(trouble(wrong_sum), "gzip: incorrect data check"));
+  CHECK(contains(trouble(gzip(idx(8, {0x40000000}, "a"))), "more than the file can hold"));
+  CHECK(contains(trouble(gzip(idx(8, {1}, Text(1 << 20, 'a')))), "follow the 1 values"));
+}
+
+MT_TEST("files that are no files are refused", "[io]") {
+  CHECK(contains(error_of([] { read_idx("/nowhere/at.all"); }), "No such file"));
+  CHECK(contains(error_of([] { read_idx("/tmp"); }), "not a regular file"));
+  CHECK(contains(error_of([] { read_idx("/dev/zero"); }), "not a regular file"));
+  CHECK(contains(error_of([] { read_idx(Text("a\0b", 3)); }), "zero byte"));
+}
+
+/// The fuzzer: every truncation and every flipped bit of some files, then random edits of them. Each
+/// must give a tensor or a sentence; memory errors are the sanitizers' to find.
+MT_TEST("no bytes whatever crash the IDX parser", "[io]") {
+  Rng rng(5);
+  std::vector<Text> seeds = {idx(8, {2, 3}, "abcdef"), idx(0x0e, {2}, Text(16, 'x')),
+                             idx(9, {}, "a"), idx(0x0b, {3, 0, 2}, "")};
+  for (size_t i = 0, n = seeds.size(); i < n; ++i) seeds.push_back(gzip(seeds[i]));
+  int good = 0, bad = 0;
+  auto one = [&](const Text& t) {
+    const Text e = trouble(t);
+    if (e == kNoError) ++good;
+    else ++bad;
+    CHECK(e.size() < 300);
+  };
+  for (const Text& seed : seeds) {
+    for (size_t n = 0; n <= seed.size(); ++n) one(seed.substr(0, n));
+    for (size_t bit = 0; bit < 8 * seed.size(); ++bit) {
+      Text t = seed;
+      t[bit / 8] = char(t[bit / 8] ^ 1 << bit % 8);
+      one(t);
+    }
+  }
+  for (int round = 0; round < 20000; ++round) {
+    Text t = seeds[size_t(rng.below(int64_t(seeds.size())))];
+    for (int edits = 1 + int(rng.below(4)); edits > 0 && !t.empty(); --edits) {
+      const size_t at = size_t(rng.below(int64_t(t.size())));
+      const char corner[] = {0, 1, 127, char(128), char(255), char(rng.below(256))};
+      switch (rng.below(4)) {
+        case 0: t[at] = corner[rng.below(6)]; break;
+        case 1: t.insert(at, 1 + size_t(rng.below(9)), corner[rng.below(6)]); break;
+        case 2: t.erase(at, 1 + size_t(rng.below(9))); break;
+        default: t += seeds[size_t(rng.below(int64_t(seeds.size())))].substr(at % 4);
+      }
+    }
+    one(t);
+  }
+  CHECK(good > 100);
+  CHECK(bad > 10000);
+}
+
+}  // namespace mt::test
