@@ -5,7 +5,7 @@
 #
 # Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
 set -u
-. "$(dirname -- "$0")/../..ecks.sh"
+. "$(dirname -- "$0")/checks.sh"
 
 # await PID: until ready() was called; for a minute at most, and while the program lives.
 await() {

@@ -5,7 +5,7 @@
 #
 # Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
 set -u
-. "$(dirname -- "$0")/../..ecks.sh"
+. "$(dirname -- "$0")/checks.sh"
 kills=${2:-8}
 run=$here/tests/program/resume.lua
 
