@@ -81,7 +81,7 @@ const Tensor* tensor_left(lua_State* L, int i) {
 /// Appends tensors that the value at `from` leads to (upvalues, fields, functions that tensors keep) to the
 /// table at `list`, the nearest first; only so many values are looked at.
 void register_tensors(lua_State* L, int from, int list) {
-  constexpr int kMost = 400;
+  constexpr int kMaxQueued = 400;
   std::unordered_set<const void*> met;
   lua_newtable(L);  // what is to be looked at
   const int queue = lua_gettop(L);
@@ -89,7 +89,7 @@ void register_tensors(lua_State* L, int from, int list) {
   const auto meet = [&] {  // pops a value
     const int type = lua_type(L, -1);
     const bool leads = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
-    if (leads && queued < kMost && met.insert(lua_topointer(L, -1)).second)
+    if (leads && queued < kMaxQueued && met.insert(lua_topointer(L, -1)).second)
       lua_rawseti(L, queue, ++queued);
     else lua_pop(L, 1);
   };
@@ -101,7 +101,7 @@ void register_tensors(lua_State* L, int from, int list) {
     if (lua_isfunction(L, at)) {
       for (int k = 1; lua_getupvalue(L, at, k); ++k) meet();
     } else if (lua_istable(L, at)) {
-      for (lua_pushnil(L); queued < kMost && lua_next(L, at);) meet();
+      for (lua_pushnil(L); queued < kMaxQueued && lua_next(L, at);) meet();
     } else if (tensor_left(L, at)) {
       lua_pushvalue(L, at);
       lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);

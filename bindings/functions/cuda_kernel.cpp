@@ -59,10 +59,10 @@ int launch(Args& a) {
   LaunchSize size;
   for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
   size.shared = a.integer(8);
-  constexpr int kMost = 65;  // one more than any kernel takes
-  KernelArgument arguments[kMost];
+  constexpr int kMaxArguments = 65;  // one more than any kernel takes
+  KernelArgument arguments[kMaxArguments];
   const int count = lua_gettop(a.L) - 8;
-  for (int i = 0; i < count && i < kMost; ++i) {
+  for (int i = 0; i < count && i < kMaxArguments; ++i) {
     arguments[i] = launch_argument<KernelArgument>(a.L, i + 9);
     arguments[i].describe = describe_argument;
   }

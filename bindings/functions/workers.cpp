@@ -159,18 +159,18 @@ struct Workers {
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
       sigdelset(&blocked, fault);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    std::string trouble;
-    for (int i = 0; i < n && trouble.empty(); ++i) try {
+    std::string error;
+    for (int i = 0; i < n && error.empty(); ++i) try {
         team->alive = i + 1;
         threads.emplace_back(inheriting([team = team] { work(team); }));
       } catch (const std::system_error& e) {
         team->alive = i;
-        trouble = e.what();
+        error = e.what();
       }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (trouble.empty()) return;
+    if (error.empty()) return;
     stop();
-    fail("DataLoader: worker {} of {} cannot be started: {}", threads.size() + 1, n, trouble);
+    fail("DataLoader: worker {} of {} cannot be started: {}", threads.size() + 1, n, error);
   }
   ~Workers() { stop(); }
 

@@ -246,7 +246,7 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
   for (int k = 1; k < row.inputs; ++k)
     if (inputs[k]->dim() > 0) at.result = broadcast(row.info->name, at.result, inputs[k]->shape());
   const int64_t count = product(at.result);
-  if (count == 0 || (!waits && count < least_)) return too_few(count, least_);
+  if (count == 0 || (!waits && count < min_elements_)) return too_few(count, min_elements_);
   if (at.wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool)
     return refused("its gradient is not fused");
   if (!waits && at.result[at.result.size() - 1] == 1)
@@ -257,7 +257,7 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
 bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
   const int last = x.dim() - 1;
   const int64_t count = x.numel();
-  if (count < least_rows_) least_ = least_rows_;
+  if (count < min_rows_) min_elements_ = min_rows_;
   if (!fuses_rows(how.op))
     return refused(
         "of reductions sum, mean, amax, amin, logsumexp, var and std are fused, and max and min "
@@ -265,7 +265,7 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
   if (last < 0 || how.mask != 1u << last)
     return refused("it is not along the last dimension alone");
   if (!is_float(x.dtype())) return not_float(x.dtype());
-  if (count == 0 || count < least_rows_) return too_few(count, least_rows_);
+  if (count == 0 || count < min_rows_) return too_few(count, min_rows_);
   if (x.size(last) == 1 || x.size(last) > kLongestRow)
     return refused("rows of {} elements; 2 to {} are fused", x.size(last), kLongestRow);
   at.dtype = x.dtype(), at.device = device_of(x), at.wants = x.requires_grad();

@@ -57,8 +57,8 @@ class Fuser : public Deferral {
   Tensor wait(Tensor);
   std::vector<std::shared_ptr<Fusion>> open_;
   std::vector<Tensor> waiting_;
-  int64_t least_ = smallest.load(std::memory_order_relaxed);
-  const int64_t least_rows_ = 16 * least_;
+  int64_t min_elements_ = smallest.load(std::memory_order_relaxed);
+  const int64_t min_rows_ = 16 * min_elements_;
   Deferral* const before_;
 };
 

@@ -43,9 +43,10 @@ Value* Builder::launch_scalar(LaunchScalar s, int line) {
   return make(Value::scalar, int(k), line);
 }
 Statement* Builder::emit(Statement::Kind kind, int line) {
-  constexpr size_t kMost = 10000;
-  if (p_.statements.size() >= kMost)
-    refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops", kMost);
+  constexpr size_t kMaxStatements = 10000;
+  if (p_.statements.size() >= kMaxStatements)
+    refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops",
+           kMaxStatements);
   Statement& s = p_.statements.emplace_back();
   s.kind = kind, s.line = at(line);
   out_->push_back(&s);

@@ -422,7 +422,7 @@ struct Kernel {
   int rows, threads;           // of a block
 };
 
-constexpr int kMostInstructions = 2000;  // larger programs take a compiler too long
+constexpr int kMaxInstructions = 2000;  // larger programs take a compiler too long
 
 /// The kernel for such rows, made at first use.
 const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
@@ -433,7 +433,7 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
   const std::lock_guard guard(lock);
   const Key key{r.program, r.dtype, rows.length, f.ndim, f.dense, f.wide, &device};
   const auto [at, is_new] = all->try_emplace(key);
-  if (is_new && r.program->count <= kMostInstructions) {
+  if (is_new && r.program->count <= kMaxInstructions) {
     Form whole = f;
     share_row(whole, *r.program, r.dtype, rows.length);
     const std::string text = RowsText(*r.program, r.dtype, whole).text();
@@ -445,7 +445,7 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
 }  // namespace
 
 std::string rows_cuda_text(const Run& r) {
-  if (r.program->count > kMostInstructions) return "";
+  if (r.program->count > kMaxInstructions) return "";
   Form form = Rows(r).form;
   share_row(form, *r.program, r.dtype, r.size[r.ndim - 1]);
   return RowsText(*r.program, r.dtype, form).text();

@@ -59,13 +59,13 @@ struct Transfer {
   const std::function<void(uint64_t, uint64_t)>& progress;
   File file;  // path.part
   uint64_t had = 0, have = 0;
-  std::string trouble;  // of writing
+  std::string write_error;  // of writing
 
   static size_t on_data(char* data, size_t, size_t n, void* self) {
     Transfer& t = *static_cast<Transfer*>(self);
     if (t.have + n > t.expected.most)
-      return t.trouble = fmt::format("it is longer than {} bytes", t.expected.most), 0;
-    if (!t.file.write({data, n})) return t.trouble = std::strerror(errno), 0;
+      return t.write_error = fmt::format("it is longer than {} bytes", t.expected.most), 0;
+    if (!t.file.write({data, n})) return t.write_error = std::strerror(errno), 0;
     t.have += n;
     return n;
   }
@@ -90,7 +90,7 @@ CURLcode Transfer::fetch(std::string& reason) {
   if (!handle) fail("libcurl gives no handle");
   char text[CURL_ERROR_SIZE] = "";
   have = had;
-  trouble.clear();
+  write_error.clear();
   lseek(file.fd(), off_t(had), SEEK_SET);
   const auto set = [&](CURLoption option, auto value) {
     c.curl_easy_setopt(handle, option, value);
@@ -111,7 +111,7 @@ CURLcode Transfer::fetch(std::string& reason) {
   c.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
   c.curl_easy_cleanup(handle);
   if (code == CURLE_HTTP_RETURNED_ERROR && status == 416) code = CURLE_RANGE_ERROR;
-  reason = !trouble.empty() ? trouble : *text ? text : c.curl_easy_strerror(code);
+  reason = !write_error.empty() ? write_error : *text ? text : c.curl_easy_strerror(code);
   return code;
 }
 

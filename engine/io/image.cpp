@@ -16,7 +16,7 @@
 namespace mt {
 namespace {
 
-constexpr uint64_t kMostPixels = 178956970;
+constexpr uint64_t kMaxPixels = 178956970;
 
 struct Png : Library {
   Png() : Library("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
@@ -64,8 +64,8 @@ const Jpeg& jpeg() {
 
 void check_size(const char* format, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) fail("a {} of {} x {} pixels", format, width, height);
-  if (width * height > kMostPixels)
-    fail("a {} of {} x {} pixels; at most {} are read", format, width, height, kMostPixels);
+  if (width * height > kMaxPixels)
+    fail("a {} of {} x {} pixels; at most {} are read", format, width, height, kMaxPixels);
 }
 
 // ---- channels ------------------------------------------------------------------------------------

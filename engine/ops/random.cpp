@@ -42,8 +42,6 @@ void check_float(const char* name, Dtype dtype) {
 /// Whether every element answers yes; of nothing, yes.
 bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
 
-constexpr double kMost = std::numeric_limits<double>::infinity();
-
 /// The first number that does not lie in low..high, as messages show it.
 std::string first_not(const Tensor& x, double low, double high) {
   for (int64_t i = 0; i < x.numel(); ++i)
@@ -115,7 +113,7 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   check_float("normal", dtype);
   if (!every(ge(deviation, 0.0)))
     fail("normal: a standard deviation is {}; it must be 0 or more",
-         first_not(deviation, 0, kMost));
+         first_not(deviation, 0, HUGE_VAL));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
   const Device& device = mean.impl()->number ? deviation.device() : mean.device();
   return to(randn(shape, wide(dtype), device, g) * deviation + mean, dtype);

@@ -34,7 +34,7 @@ struct Path {
 
 namespace {
 
-constexpr size_t kMostEvents = 1000000;  // of a trace: some 100 MB of text
+constexpr size_t kMaxEvents = 1000000;  // of a trace: some 100 MB of text
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -97,7 +97,7 @@ struct Recording {
 
   bool has_room() {
     if (!traced) return false;
-    const bool room = events.fetch_add(1, std::memory_order_relaxed) < kMostEvents;
+    const bool room = events.fetch_add(1, std::memory_order_relaxed) < kMaxEvents;
     if (!room) ++left_out;
     return room;
   }

@@ -349,8 +349,8 @@ const char* Primitive::kernel() const {
 }
 
 bool Primitive::run(std::initializer_list<Data> data) const {
-  constexpr size_t kMost = 8;
-  ExecArg arguments[kMost];
+  constexpr size_t kMaxArguments = 8;
+  ExecArg arguments[kMaxArguments];
   int n = 0;
   const auto add = [&](int argument, const void* layout, const void* at) {
     arguments[n] = {argument, nullptr};
@@ -362,7 +362,7 @@ bool Primitive::run(std::initializer_list<Data> data) const {
   Thread& thread = this_thread();
   const void* scratch = dnnl.dnnl_primitive_desc_query_md(description_.get(), kQueryScratchpad, 0);
   const size_t bytes = dnnl.dnnl_memory_desc_get_size(scratch);
-  bool good = data.size() < kMost && thread.reserve(bytes);
+  bool good = data.size() < kMaxArguments && thread.reserve(bytes);
   for (const Data& d : data) good = good && add(d.argument, layout(d.argument).held_.get(), d.at);
   if (bytes > 0) good = good && add(kScratchpad, scratch, thread.scratch);
   good = good && dnnl.dnnl_primitive_execute(compiled_.get(), thread.stream, n, arguments) == 0;

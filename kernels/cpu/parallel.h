@@ -32,7 +32,7 @@ namespace mt {
 /// How many threads loops use, and the most that may be asked for.
 int cpu_threads();
 void set_cpu_threads(int n);
-int most_cpu_threads();
+int max_cpu_threads();
 /// 0 on a thread that called, 1 .. cpu_threads() - 1 on the pool's: whose scratch a piece may use.
 int worker_number();
 /// Sends the workers home, who come back when they are needed; false while they are at work.

@@ -61,7 +61,7 @@ struct OfGpu {
   std::string words;
 };
 OfGpu& of_gpu() {
-  static OfGpu all[kMostGpus];
+  static OfGpu all[kMaxGpus];
   return all[current_device()];
 }
 

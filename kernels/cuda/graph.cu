@@ -87,7 +87,7 @@ struct Index {
     return at != words.end() && at->first < end ? at->second : nullptr;
   }
 };
-Index indices[kMostGpus];
+Index indices[kMaxGpus];
 Index& index() { return indices[current_device()]; }
 
 void destroy(State& g, Graph* graph) {

@@ -12,7 +12,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMostParts = 4096;     // of all lines: warps for every processor
+constexpr int64_t kMaxParts = 4096;      // of all lines: warps for every processor
 constexpr int64_t kPartMultiple = 1024;  // of a part's elements
 
 /// What the walk along lines asks of a struct.
@@ -132,7 +132,7 @@ template <class Op, class T> void run(const Scan& s) {
   if (cuda::team_for(j.lines, l.n, apart) == cuda::Teams::alone)
     return cuda::launch_teams<cuda::Alone>("scan", scan_parts<true, Op, T, cuda::Alone>, j.lines,
                                            j);
-  const int64_t parts = smaller(kMostParts / j.lines, l.n / kPartMultiple);
+  const int64_t parts = smaller(kMaxParts / j.lines, l.n / kPartMultiple);
   if (parts >= 2 && l.n >= 4 * kPartMultiple) {
     j.part = (l.n + parts * kPartMultiple - 1) / (parts * kPartMultiple) * kPartMultiple;
     j.parts = (l.n + j.part - 1) / j.part;

@@ -19,9 +19,9 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTile = 1024, kEach = 4;            // items that a block sorts, a thread of it
-constexpr int kShort = 256;                       // a line that the network suits best
-constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
+constexpr int kTile = 1024, kEach = 4;           // items that a block sorts, a thread of it
+constexpr int kShort = 256;                      // a line that the network suits best
+constexpr int64_t kMaxItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
 
@@ -407,7 +407,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   const bool few = s.first + s.keep <= kTile / 2;
   if constexpr (sizeof(K) == 4) {
-    if (l.n > kShort && l.n <= cuda::kMostInTile && (l.n <= kTile || !few))
+    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !few))
       return cuda::with_tile(l.n, [&](auto tile) {
         using Tile = decltype(tile);
         cuda::launch_blocks("sort", sort_lines<Tile, T>,
@@ -422,7 +422,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
     j.groups = groups_for<T>(j.lines, l.n, j.limit);
     j.pitch = j.groups > 0 ? j.groups : (l.n + kTile - 1) / kTile * j.limit;
   }
-  const int64_t all = j.lines, room = kMostItems / j.pitch,
+  const int64_t all = j.lines, room = kMaxItems / j.pitch,
                 together = smaller(all, room > 1 ? room : 1);
   const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);

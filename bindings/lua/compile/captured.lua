@@ -14,7 +14,7 @@ local each_upvalue, sorted_keys = util.upvalues, util.sorted_keys
 
 local captured = {}
 
-local most_values = 32768
+local max_values = 32768
 
 -- ---- what Lua itself has ---------------------------------------------------------------------------------
 
@@ -60,9 +60,9 @@ local function is_own(f) return type(f) == 'function' and debug.getinfo(f, 'S').
 --- rawget(t, key) is what it is now.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
-  if n > most_values then
+  if n > max_values then
     return refuse(list, "'%s' belongs to more than %d values that would have to be compared at each call", name,
-      most_values)
+      max_values)
   end
   list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
   if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end

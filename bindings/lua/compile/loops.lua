@@ -26,12 +26,12 @@ function loops.is_bound(message)
 end
 
 --- Raises what the kernel's compiler said, at the function's own line, which is the last place in it.
-function loops.refuse(name, trouble)
-  local place, message = tostring(trouble):match '.*%f[%S](%S+:%d+): (.*)$'
-  error(place and ('%s: %s: %s'):format(place, name, message) or trouble, 0)
+function loops.refuse(name, err)
+  local place, message = tostring(err):match '.*%f[%S](%S+:%d+): (.*)$'
+  error(place and ('%s: %s: %s'):format(place, name, message) or err, 0)
 end
 
-local most_results = 8
+local max_results = 8
 
 --- A kernel that calls f for each element, takes `count` values of it and writes those of `written` into tensors;
 --- `kinds` says which arguments are tensors. `by`: it writes derivatives, and by which tensors.
@@ -59,7 +59,7 @@ end
 
 --- The kernel of f, whose number of results its compiler says at the first launch.
 function loops.kernel(f, kinds)
-  local count = most_results + 1
+  local count = max_results + 1
   return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), slopes = {}}
 end
 
@@ -76,15 +76,15 @@ local function launch(name, k, kinds, shape, options, arguments)
   for r = 1, k.count do
     results[r] = mt.empty(shape, {dtype = k.is_bool[r] and 'bool' or options.dtype, device = options.device})
   end
-  local ok, trouble = pcall(call, k.kernel, results, arguments)
+  local ok, err = pcall(call, k.kernel, results, arguments)
   if ok then return results end
   k.slopes = {}
   local count, number = kernels.misfit(k.kernel)
-  if count and k.count > most_results and count > 0 then
+  if count and k.count > max_results and count > 0 then
     k.count = count
     k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
   elseif number and not k.is_bool[number] then k.is_bool[number] = true
-  else loops.refuse(name, trouble) end
+  else loops.refuse(name, err) end
   return launch(name, k, kinds, shape, options, arguments)
 end
 
@@ -101,8 +101,8 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
   if #values == 0 then return results end
   local key = table.concat(wanted, ' ')
   k.slopes[key] = k.slopes[key] or kernel_of(k.f, kinds, k.count, values, by)
-  local ok, trouble = pcall(call, k.slopes[key], slopes, arguments)
-  if not ok then loops.refuse(name, trouble) end
+  local ok, err = pcall(call, k.slopes[key], slopes, arguments)
+  if not ok then loops.refuse(name, err) end
   return {mt.Function{name = name, forward = function(ctx)
     ctx:save_for_backward(unpack(slopes))
     ctx:mark_non_differentiable(unpack(bools))

@@ -9,7 +9,7 @@ local run = parts.run
 local compiled = {}
 local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> what is known of it
 compiled.records = records
-local most_programs = 8
+local max_programs = 8
 
 --- The captured numbers, where what the program was made for still holds: the guards, and that numbers are numbers
 --- and 0-d tensors 0-d tensors. Else nothing.
@@ -68,7 +68,7 @@ local function program_for(record, kinds)
   end
   local made = trace.compile(record.f, kinds, record.name)
   table.insert(list, 1, made)
-  list[most_programs + 1] = nil
+  list[max_programs + 1] = nil
   note_latest(record, kinds, made)
   if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
     record.simple[#kinds] = made.program

@@ -5,7 +5,7 @@ local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
 local parts = require('mtorch.compile.trace').parts
 
-local most_programs = 8
+local max_programs = 8
 local moved_away = 'a parameter or gradient lies elsewhere, or requires_grad is another'
 
 local pack = core.pack
@@ -360,9 +360,9 @@ local function drop_oldest(self, changed)
   if oldest.program and not self.told_dropped then
     self.told_dropped = true
     tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
-      self.place, most_programs)
+      self.place, max_programs)
   end
-  if self.dropped == 3 * most_programs then end_recording(self, changed) end
+  if self.dropped == 3 * max_programs then end_recording(self, changed) end
 end
 
 --- The entry for these arguments and captured values, at the front of the list, and what `step_start` says of its
@@ -398,14 +398,14 @@ local function entry_for(self, mode, n, ...)
     if not entry[i].shape then entry.plain = entry.plain + 1 end
   end
   table.insert(entries, 1, entry)
-  if #entries > most_programs then drop_oldest(self, changed) end
+  if #entries > max_programs then drop_oldest(self, changed) end
   return entry
 end
 
 --- Says why the step is recorded again. `unused`: programs of this kind since one was replayed.
 local function tell_changed(self, why)
   self.unused = self.unused + 1
-  if self.unused == most_programs then return end_recording(self, why) end
+  if self.unused == max_programs then return end_recording(self, why) end
   tell('%s is recorded again: %s', self.place, why)
 end
 
@@ -478,7 +478,7 @@ local function call(self, ...)
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
       end
-      if entry.moved > most_programs then
+      if entry.moved > max_programs then
         give_up(self, entry, 'that changes too often')
         return self.f(...)
       end

@@ -15,7 +15,7 @@ ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t
 local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
 local getinfo = debug.getinfo
 
-local most_decisions = 24
+local max_decisions = 24
 
 local function is_symbol(x) return ffi.istype(Symbol, x) end
 local function is_captured(x) return ffi.istype(Captured, x) end
@@ -69,10 +69,10 @@ local function decide(condition)
   local known = s.decided[condition.id]
   if known ~= nil then return known end
   s.position = s.position + 1
-  if s.position > most_decisions then
+  if s.position > max_decisions then
     s.is_branchy = true
     core.fail('it decides more than %d times on one path, at last in line %d; a loop must not end where an element ' ..
-      'says so: use %s', most_decisions, line(), refuse.instead)
+      'says so: use %s', max_decisions, line(), refuse.instead)
   end
   local choice = s.choices[s.position]
   if choice == nil then choice = true end

@@ -18,7 +18,7 @@ local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
 local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
 
 local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> what it was compiled from
-local most_paths = 64
+local max_paths = 64
 local Session = {} -- of one trace
 Session.__index = Session
 
@@ -188,10 +188,10 @@ function Session:explore(f, arguments)
     self:check_upvalues()
     leaves[#leaves + 1] = {results = results, conditions = self.conditions, choices = {unpack(self.choices, 1,
       self.position)}, n = self.position}
-    if #leaves > most_paths then
+    if #leaves > max_paths then
       self.is_branchy = true
       core.fail('it has more than %d ways through it; math.max, math.min and mt.clamp choose without a new one, or ' ..
-        'use a grid kernel (mt.kernel)', most_paths)
+        'use a grid kernel (mt.kernel)', max_paths)
     end
     local last = self.position
     while last > 0 and not self.choices[last] do last = last - 1 end
@@ -285,7 +285,7 @@ end
 --- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
 --- cannot be traced (the end of a loop) a guard.
 function trace.compile(f, kinds, name)
-  local found, trouble, s = attempt(f, kinds)
+  local found, err, s = attempt(f, kinds)
   if found then return found end
   local captured = {}
   for _, n in ipairs(s.numbers) do captured[#captured + 1] = n.name end
@@ -293,14 +293,14 @@ function trace.compile(f, kinds, name)
     found = #captured > 0 and attempt(f, kinds, captured[i] or true)
     if found then return found end
   end
-  if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(trouble))) then
+  if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(err))) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
       return {kernel = kernel, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0}
     end
     loops.refuse(name, kernel)
   end
-  local place, message = s:place_of(tostring(trouble), f)
+  local place, message = s:place_of(tostring(err), f)
   message = refuse.in_words(message)
   local info = getinfo(f, 'u')
   if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then

@@ -89,9 +89,9 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
     local function again()
       local now = mt.get_rng_state()
       mt.set_rng_state(state)
-      local ok, trouble = pcall(fn, unpack(arguments, 1, arguments.n))
+      local ok, message = pcall(fn, unpack(arguments, 1, arguments.n))
       mt.set_rng_state(now)
-      if not ok then error(trouble, 0) end
+      if not ok then error(message, 0) end
     end
     return parts.stretch(again, fn, ...)
   end, true)

@@ -71,8 +71,8 @@ end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
 function cuda.graph(fn, warmup, device)
-  local trouble = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
-  if trouble ~= '' then core.fail('graph: ' .. trouble) end
+  local reason = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
+  if reason ~= '' then core.fail('graph: ' .. reason) end
   for _ = 1, warmup do fn() end
   collectgarbage()
   collectgarbage() -- what the runs left behind is freed now, not while the graph is recorded

@@ -52,10 +52,10 @@ local function maker(set, collate)
   local function finish(at, ok, ...)
     parts.leave(source, random)
     if ok then return ... end
-    local trouble = ...
-    if type(trouble) ~= 'string' or core.interrupted() then error(trouble, 0) end
+    local message = ...
+    if type(message) ~= 'string' or core.interrupted() then error(message, 0) end
     core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or whole and 'get_batch' or 'collate',
-      trouble)
+      message)
   end
   return function(job)
     local at = {}

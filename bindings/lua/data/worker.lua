@@ -14,8 +14,8 @@ end
 
 local function give(ticket, good, ...)
   if not good then return parts.give({tostring((...))}, 1, ticket, false) end
-  local ok, trouble = pcall(parts.give, {...}, select('#', ...), ticket, true)
-  if not ok then parts.give({'DataLoader: of what collate returned ' .. tostring(trouble)}, 1, ticket, false) end
+  local ok, message = pcall(parts.give, {...}, select('#', ...), ticket, true)
+  if not ok then parts.give({'DataLoader: of what collate returned ' .. tostring(message)}, 1, ticket, false) end
 end
 
 return function()

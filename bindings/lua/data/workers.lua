@@ -5,12 +5,12 @@ local copy = require 'mtorch.data.copy'
 
 -- Loaders that were dropped keep their threads until the collector finds them.
 local teams = setmetatable({}, {__mode = 'k'})
-local most_teams = 8
+local max_teams = 8
 
 local function start(n)
   local living = 0
   for _ in pairs(teams) do living = living + 1 end
-  if living >= most_teams then collectgarbage() end
+  if living >= max_teams then collectgarbage() end
   local team = parts.start(n)
   teams[team] = true
   return team
@@ -30,9 +30,9 @@ local function fetcher(loader, iteration, job)
   local function received(k, good, ...)
     loader.served, tickets[k] = iteration, nil
     if good then return ... end
-    local trouble = ...
-    if core.interrupted() then error(trouble, 0) end
-    core.fail(trouble)
+    local message = ...
+    if core.interrupted() then error(message, 0) end
+    core.fail(message)
   end
   return function(k)
     if not loader.team or not parts.works(loader.team) then loader.team, loader.served = start(loader.workers), nil end

@@ -161,7 +161,7 @@ local function clone_tensors(value) return mt.is_tensor(value) and value:clone()
 --- Fills all objects, or none: those that are filled before one that refuses get their own state back.
 local function fill(jobs, class, random)
   local before, current = random_state(), nil
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     for _, job in ipairs(jobs) do
       current = job
       if job.checked then class.check_state(job.object, job.state, true) end
@@ -179,9 +179,9 @@ local function fill(jobs, class, random)
     if job.before ~= nil then pcall(job.object[job.set], job.object, job.before) end
   end
   set_random_state(before)
-  trouble = tostring(trouble):gsub('^[^:\n]*:%d+: ', '')
+  message = tostring(message):gsub('^[^:\n]*:%d+: ', '')
   core.fail("checkpoint.resume: nothing is changed, '%s' does not fit: %s", current and current.name or
-    'the random state', trouble)
+    'the random state', message)
 end
 
 checkpoint.resume = core.declare('resume(path: string, objects: table)',

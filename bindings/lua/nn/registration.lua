@@ -67,8 +67,8 @@ method('get_submodule(name: string)', "The module with state_dict's name, 'encod
 --- Switches the gradients of the parameters whose names one of the Lua patterns finds; of all without patterns.
 local function switch(self, op, on, patterns)
   for _, pattern in ipairs(patterns or {}) do
-    local fits, trouble = pcall(string.find, '', pattern)
-    if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (trouble:gsub('^.-: ', ''))) end
+    local fits, message = pcall(string.find, '', pattern)
+    if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
   end
   local used, names = {}, {}
   for name, p in class.Module.named_parameters(self) do
