@@ -223,7 +223,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
       const NoGrad off;
       const Tensor& mine = held.state[k];
       if (mine.defined() && mine.impl()->storage == t->impl()->storage) s.state[k] = mine;
-      else s.state[k] = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
+      else s.state[k] = to(to(clone(t->detach()), p.device()), compute_dtype(p.dtype()));
       return;
     }
     fail("{} is no state of {}", here, row.info->name);

@@ -46,7 +46,7 @@ int push_report(const Args& a, const profile::Report& report) {
 int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
   lua_createtable(a.L, int(calls.size()), 0);
   for (size_t i = 0; i < calls.size(); ++i) {
-    const Work& work = calls[i].work;
+    const CpuCounters& work = calls[i].work;
     lua_createtable(a.L, 0, 8);
     a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
     if (const std::optional<Run>& r = calls[i].run) {

@@ -91,7 +91,7 @@ int bernoulli_body(Args& a) {
     Generator* g = generator_at(a, 4);
     Tensor x = *p;
     if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): x says the shape alone
-      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? wide(x.dtype()) : Dtype::f64,
+      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? compute_dtype(x.dtype()) : Dtype::f64,
                x.device());
       x = to(bernoulli(x, g), p->dtype());
     } else if (a.given(2)) {
@@ -104,7 +104,7 @@ int bernoulli_body(Args& a) {
   const double p = a.number(1);
   if (!a.given(2)) fail("bernoulli: a number needs a shape: mt.bernoulli(0.5, {{2, 3}})");
   const Dtype dtype = a.dtype(3, default_dtype());
-  const Tensor all = full(a.new_shape(2), p, is_float(dtype) ? wide(dtype) : Dtype::f64);
+  const Tensor all = full(a.new_shape(2), p, is_float(dtype) ? compute_dtype(dtype) : Dtype::f64);
   return a.push(to(bernoulli(all, generator_at(a, 4)), dtype));
 }
 

@@ -15,7 +15,7 @@
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
-#include "kernels/cpu/one_thread.h"
+#include "kernels/cpu/serial_thread.h"
 
 namespace mt::lua {
 
@@ -82,7 +82,7 @@ int open_and_work(lua_State* L) {
 
 /// Works until the team stops; tells it why, where it ends for another reason.
 void work(std::shared_ptr<Team> team) {
-  stay_on_one_thread();
+  disable_pool_on_this_thread();
   thread_state.device = nullptr;  // the CPU
   thread_state.is_worker = true;
   Worker self{team, nullptr};

@@ -261,7 +261,7 @@ class BackwardPass : public Walk {
       leaf->pending = g.release();
     }
     check_interrupt();
-    const Whole whole;
+    const InterruptGuard guard;
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
       if (leaf->grad && !grad_enabled()) {

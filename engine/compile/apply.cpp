@@ -144,7 +144,7 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
                             const Shape& space, const Device& device, const double* numbers,
                             const Tensor* target) {
   const Program& p = e.program();
-  const Dtype calculated = wide(dtype);
+  const Dtype calculated = compute_dtype(dtype);
   const bool fits = p.slots <= kMaxProgramSlots;
   bool alike = true;
   for (const Tensor& x : inputs) alike &= x.dtype() == dtype;
@@ -306,7 +306,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
 
 std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
                                const Shape& space, const double* numbers) {
-  const Dtype calculated = wide(dtype);
+  const Dtype calculated = compute_dtype(dtype);
   std::vector<Tensor> wider;
   std::vector<const Tensor*> in;
   for (const Tensor& x : inputs) wider.push_back(to(x, calculated));

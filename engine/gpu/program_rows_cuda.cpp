@@ -90,7 +90,7 @@ int run_for(Dtype dtype, int64_t n) {
 /// The team for rows of n elements, and what each of its threads takes.
 void share_row(Form& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
-  const int words = int(item_size(wide(dtype))) / 4;
+  const int words = int(item_size(compute_dtype(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
   const auto held = [&](int team) {
     return each(team) * words * levels.held <= room_of(team) &&
@@ -126,7 +126,7 @@ class RowsText {
       : p_(p),
         f_(form),
         levels_(p),
-        operations_(p, wide(dtype)),
+        operations_(p, compute_dtype(dtype)),
         real_(type_text(dtype, false)),
         stored_(stored_text(dtype, false)),
         dtype_(dtype) {}
@@ -312,7 +312,7 @@ class RowsText {
   std::string identity(int i, int part) const {
     if (!is_extreme(i, part)) return "0";
     return number_text(is<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
-                       wide(dtype_));
+                       compute_dtype(dtype_));
   }
   /// The function that joins two states.
   std::string join_of(int i, int part) {

@@ -97,7 +97,7 @@ bool is_column_major(const Tensor& x) {
 /// rounded first. As PyTorch's CPU does.
 Dtype number_dtype(int op, int input, Dtype d) {
   if (!is_half(d) || op >= kOps) return d;
-  return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
+  return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? compute_dtype(d) : d;
 }
 
 /// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
@@ -130,9 +130,9 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
     computed[k] = operand[k]->impl()->number ? *operand[k] : to_compute_dtype(*operand[k]);
     given[k] = &computed[k];
   }
-  if (out.dtype() != dtype) return run_part(op, part, wide(dtype), out, given, n, params);
-  const Tensor answer = empty(out.shape(), wide(dtype), out.device());
-  run_part(op, part, wide(dtype), answer, given, n, params);
+  if (out.dtype() != dtype) return run_part(op, part, compute_dtype(dtype), out, given, n, params);
+  const Tensor answer = empty(out.shape(), compute_dtype(dtype), out.device());
+  run_part(op, part, compute_dtype(dtype), answer, given, n, params);
   round_into(out, answer);
 }
 
@@ -140,7 +140,7 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
 /// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
-  if (is_narrow(dtype) && !is_float(dtype) && !is_cpu(out.device()))
+  if (is_storage_only(dtype) && !is_float(dtype) && !is_cpu(out.device()))
     return run_as_int32(op, part, dtype, out, operand, n, params);
   Map m;
   m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;

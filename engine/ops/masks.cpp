@@ -123,7 +123,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name, sorted.dtype(),
          values.dtype(), sorted.dtype());
   check_together(name, sorted, values);
-  if (is_narrow(sorted.dtype()))
+  if (is_storage_only(sorted.dtype()))
     return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
@@ -149,7 +149,7 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
   NoGrad off;
   if (!elements.impl()->number && !test.impl()->number) check_together("isin", elements, test);
   const Device& device = elements.impl()->number ? test.device() : elements.device();
-  const Dtype dtype = wide(elements.impl()->number ? test.dtype()
+  const Dtype dtype = compute_dtype(elements.impl()->number ? test.dtype()
                            : test.impl()->number   ? elements.dtype()
                                                    : promote(elements.dtype(), test.dtype()));
   const Tensor x = to(to(elements, dtype), device);

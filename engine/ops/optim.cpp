@@ -177,7 +177,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   if (&g.device() != &p.device())
     fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
          g.device().name);
-  const Dtype dtype = wide(p.dtype());
+  const Dtype dtype = compute_dtype(p.dtype());
   entries.push_back({group, i, states, &p, std::move(g), {}});
   Entry& e = entries.back();
   if (p.dtype() != dtype || !p.is_contiguous()) {

@@ -105,7 +105,7 @@ const ReduceRow& reduce_row(int reduction) { return reduce_entries[reduction].ro
 Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
   const ReduceEntry& e = reduce_entries[how.op];
-  const Dtype dtype = wide(given.dtype()), result = e.result(given.dtype());
+  const Dtype dtype = compute_dtype(given.dtype()), result = e.result(given.dtype());
   const Tensor x = is_cpu(given.device()) ? given : to_compute_dtype(given);
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
@@ -115,7 +115,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
       checked_count(how.name, shape) > 0)
     fail("{}: {} has no elements there; of none there is no {}", how.name, x.shape(), how.name);
-  const bool narrow = is_narrow(given.dtype());
+  const bool narrow = is_storage_only(given.dtype());
   Tensor out =
       result_in(second || narrow ? nullptr : target, shape, e.result(dtype), x.device(), true);
   Reduce r;

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/work.h"
+#include "kernels/cpu/counters.h"
 
 namespace mt {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/jit_x64.h"
 #include "kernels/cpu/lower.h"
-#include "kernels/cpu/work.h"
+#include "kernels/cpu/counters.h"
 
 namespace mt {
 namespace {

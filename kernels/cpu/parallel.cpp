@@ -1,8 +1,8 @@
 // parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
 #include "kernels/cpu/parallel.h"
 
-#include "kernels/cpu/one_thread.h"
-#include "kernels/cpu/work.h"
+#include "kernels/cpu/serial_thread.h"
+#include "kernels/cpu/counters.h"
 
 #include <linux/futex.h>
 #include <omp.h>
@@ -28,7 +28,7 @@ constinit mt::AtomicInt mt_interrupted{};
 
 namespace mt {
 
-constinit AtomicInt Whole::under_way{}, Whole::came{};
+constinit AtomicInt InterruptGuard::active{}, InterruptGuard::pending{};
 
 namespace {
 
@@ -340,8 +340,8 @@ int cpu_threads() {
 }
 void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, max_cpu_threads()); }
 int worker_number() { return number; }
-void stay_on_one_thread() { inside = true; }
-Work work_so_far() {
+void disable_pool_on_this_thread() { inside = true; }
+CpuCounters cpu_counters() {
   int64_t all = 0;
   for (const Elements& e : elements) all += e.n;
   return {counts.loops,  counts.pieces, counts.products,
@@ -353,7 +353,7 @@ void count_elements(int64_t n) {
   std::atomic<int64_t>& mine = elements[std::min(number, 63)].n;
   mine.store(mine.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
-bool rest_workers() {
+bool park_workers() {
   if (inside || pool.busy.exchange(true, std::memory_order_acquire)) return false;
   close_region();
   pool.busy.store(false, std::memory_order_release);

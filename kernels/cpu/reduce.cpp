@@ -7,7 +7,7 @@
 // their dtype pass through a buffer in what they are calculated in.
 #include <type_traits>
 
-#include "kernels/cpu/narrow.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
 #include "kernels/moments.h"
@@ -318,7 +318,7 @@ struct Walk {
   const Reduce& r;
   const Joins& j;
   const int64_t outputs, elements;
-  const bool narrow = is_narrow(r.dtype);
+  const bool narrow = is_storage_only(r.dtype);
   const int64_t item = item_size(r.dtype);
 
   /// The first element of an output.
@@ -343,7 +343,7 @@ struct Walk {
       rows = smaller(together, places - i);
       for (int64_t k = 0, here; k < n; k += here) {
         here = smaller(j.converted, n - k);
-        widen_run(r.dtype, buffer, x + (i * step + k) * item, rows * here);
+        load_converted(r.dtype, buffer, x + (i * step + k) * item, rows * here);
         j.runs(state + i * j.state, buffer, rows, here, here, at + k, r.param);
       }
     }
@@ -389,7 +389,7 @@ struct Walk {
       const int64_t eights = j.converted / n / 8;
       rows = smaller(rows, eights > 0 ? 8 * eights : 8);
       for (int64_t k = 0; k < rows; ++k)
-        widen_run(r.dtype, buffer + k * n * 4, x + k * step * item, n);
+        load_converted(r.dtype, buffer + k * n * 4, x + k * step * item, n);
       x = buffer, step = n;
     }
     if (has_long_columns()) j.long_columns(state, x, rows, step, n);
@@ -543,7 +543,7 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<AllJoins>(r.op, wide(r.dtype), op::Reductions{}), count(r.kept, r.kept_size),
+  Walk{r, *op::loop_of<AllJoins>(r.op, compute_dtype(r.dtype), op::Reductions{}), count(r.kept, r.kept_size),
        count(r.reduced, r.reduced_size)}
       .run();
 }

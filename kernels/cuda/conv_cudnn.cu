@@ -125,7 +125,7 @@ struct Plan {
   }
   bool describe(const Conv& c) {
     const int format = nhwc ? dnn::kNhwc : dnn::kNchw;
-    const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
+    const int type = type_of(c.dtype), compute = type_of(compute_dtype(c.dtype));
     const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
     return good(lib.set_tensor(of[kX], format, type, int(c.batch), inputs, int(c.size[0]),
                                int(c.size[1]))) &&

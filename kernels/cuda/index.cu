@@ -350,7 +350,7 @@ bool gather(const Gather& g) {
 bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
-  if (!is_narrow(g.dtype)) {
+  if (!is_storage_only(g.dtype)) {
     if (g.dtype == Dtype::b8) return scatter_join<bool>(s, g.join);
     return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
   }

@@ -1,4 +1,4 @@
-// opened.h -- a library that is opened when it is first needed, with a handle for each GPU
+// gpu_library.h -- a library that is loaded at first use, with a handle for each GPU
 #pragma once
 #include <cstdio>
 #include <string>
@@ -24,7 +24,7 @@ inline std::string version_text(int v) {
 ///   functions_of(library, f)   whether it is the library: f is its functions then
 ///   handle_of(f, why)          a handle on the GPU in use, or null
 ///   version_of(f, handle)      "13.1.0"
-template <class Kind> class Opened {
+template <class Kind> class GpuLibrary {
  public:
   using Functions = typename Kind::Functions;
   using Use = InUse<Functions, typename Kind::Handle>;
