@@ -32,7 +32,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   static AtomicInt active, pending;
 };
-/// For the handler of Ctrl-C: sets the flag of the loops, or defers it. False where an interrupt is set or pending already.
+/// For the handler of Ctrl-C: sets the flag of the loops, or defers it. False where one is set or pending.
 inline bool interrupt() {
   if (mt_interrupted || InterruptGuard::pending) return false;
   (InterruptGuard::active ? InterruptGuard::pending : mt_interrupted) = 1;

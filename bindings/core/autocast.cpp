@@ -142,7 +142,7 @@ int run_cast(Args& a, AutocastClass casting) {
     return x;
   });
   if (!any) return a.entry().body(a);
-  if (thread_state.deferral && !on && (a.entry().body.facts & kDefers)) {
+  if (thread_state.lazy && !on && (a.entry().body.facts & kDefers)) {
     const int results = a.entry().body(a);
     if (all_wait(L, results)) return results;
     lua_pop(L, results);

@@ -12,7 +12,7 @@ namespace {
 struct TracedProgram : ir::Builder {
   static constexpr char kShown[] = "a program under construction";
 };
-ir::Builder& builder_at(const Args& a) { return Held<TracedProgram>::at(a, 1); }
+ir::Builder& builder_at(const Args& a) { return Userdata<TracedProgram>::at(a, 1); }
 
 int value_at(const Args& a, const ir::Builder& b, int i) {
   const lua_Integer v = lua_tointeger(a.L, i);

@@ -8,11 +8,11 @@
 namespace mt::lua {
 namespace {
 
-struct HeldKernel : CudaKernel {
+struct LuaCudaKernel : CudaKernel {
   using CudaKernel::CudaKernel;
   static constexpr char kShown[] = "a kernel of mt.cuda.kernel";
 };
-CudaKernel& kernel_at(const Args& a) { return Held<HeldKernel>::at(a, 1); }
+CudaKernel& kernel_at(const Args& a) { return Userdata<LuaCudaKernel>::at(a, 1); }
 
 int compile(Args& a) {
   CudaSource s;
@@ -24,7 +24,7 @@ int compile(Args& a) {
         {int(lua_tointeger(a.L, -3)), lua_tostring(a.L, -2), int(lua_tointeger(a.L, -1))});
     lua_pop(a.L, 3);
   }
-  Held<HeldKernel>::push(a.L, std::make_unique<HeldKernel>(std::move(s), a.text(3)));
+  Userdata<LuaCudaKernel>::push(a.L, std::make_unique<LuaCudaKernel>(std::move(s), a.text(3)));
   return 1;
 }
 
@@ -75,11 +75,11 @@ const Entry kParts[] = {
     {"cuda_about(kernel)", "What is known of a kernel.", about},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
-     bind<[](HeldKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
+     bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
     {"cuda_check(kernel, check=false)", "Whether launches run between guard regions.",
-     bind<[](HeldKernel& k, bool check) { k.set_check(check); }>},
+     bind<[](LuaCudaKernel& k, bool check) { k.set_check(check); }>},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",
-     bind<[](HeldKernel& k, const std::string& name, const Tensor& value) {
+     bind<[](LuaCudaKernel& k, const std::string& name, const Tensor& value) {
        k.set_constant(name, value);
      }>},
 };

@@ -116,7 +116,8 @@ int round_body(Args& a) {
     if (decimals > 0) return elementwise_body(a);
     fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
   }
-  const Tensor power(std::pow(10.0, double(std::abs(decimals)))), y = to(x, compute_dtype(x.dtype()));
+  const Tensor power(std::pow(10.0, double(std::abs(decimals)))),
+      y = to(x, compute_dtype(x.dtype()));
   const Tensor rounded = decimals > 0 ? round(y * power) / power : round(y / power) * power;
   return push_or_write(a, to(rounded, x.dtype()));
 }

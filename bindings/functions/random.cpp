@@ -1,7 +1,7 @@
 // random.cpp -- random tensors, and the generators that they can be drawn from
 
 #include "bindings/functions/functions.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/generator.h"
 
 namespace mt::lua {
@@ -9,7 +9,7 @@ namespace {
 
 // ---- generators as Lua values -------------------------------------------------------------------
 
-struct HeldGenerator : Generator {
+struct LuaGenerator : Generator {
   using Generator::Generator;
   static constexpr char kShown[] = "a generator, mt.Generator(seed)";
 };
@@ -26,32 +26,32 @@ int new_generator(Args& a) {
       fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
   const auto n = uint64_t(a.integer(seed));
-  return push_result(a, std::make_unique<HeldGenerator>(kind, n));
+  return push_result(a, std::make_unique<LuaGenerator>(kind, n));
 }
 
 const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Starts the generator anew; returns it.",
      [](Args& a) {
-       Generator& g = Held<HeldGenerator>::at(a, 1);
-       tell_beside();
+       Generator& g = Userdata<LuaGenerator>::at(a, 1);
+       mark_untraceable();
        g.manual_seed(uint64_t(a.integer(2)));
        return a.self();
      }},
     {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
-     bind<[](HeldGenerator& g) { return g.seed(); }>},
+     bind<[](LuaGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
-     bind<[](HeldGenerator& g) { return int64_t(g.initial_seed()); }>},
+     bind<[](LuaGenerator& g) { return int64_t(g.initial_seed()); }>},
     {"get_state(self)", "Where the generator stands, as a string.",
-     bind<[](HeldGenerator& g) { return g.state(); }>},
+     bind<[](LuaGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
      [](Args& a) {
-       Held<HeldGenerator>::at(a, 1).set_state(a.text(2));
+       Userdata<LuaGenerator>::at(a, 1).set_state(a.text(2));
        return a.self();
      }},
 };
 
 int generator_text(lua_State* L) {
-  const auto* held = Held<HeldGenerator>::find(L, 1);
+  const auto* held = Userdata<LuaGenerator>::find(L, 1);
   const bool philox = !held || !held->object || held->object->kind() == Generator::Kind::philox;
   lua_pushfstring(L, "Generator('%s')", philox ? "philox" : "mt19937");
   return 1;
@@ -141,7 +141,7 @@ const Entry kFunctions[] = {
      "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
      bind<[](int64_t n) {
-       tell_beside();  // a replay goes on where the generator stands
+       mark_untraceable();  // a replay goes on where the generator stands
        manual_seed(uint64_t(n));
      }>},
     {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
@@ -190,11 +190,11 @@ const Entry kMethods[] = {
 }  // namespace
 
 Generator* generator_at(const Args& a, int i) {
-  return a.given(i) ? &Held<HeldGenerator>::at(a, i) : nullptr;
+  return a.given(i) ? &Userdata<LuaGenerator>::at(a, i) : nullptr;
 }
 
 void open_generators(lua_State* L) {
-  Held<HeldGenerator>::push_metatable(L);
+  Userdata<LuaGenerator>::push_metatable(L);
   lua_newtable(L);
   add(L, kGeneratorMethods);
   lua_setfield(L, -2, "__index");

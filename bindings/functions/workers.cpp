@@ -189,7 +189,7 @@ struct Workers {
 
 /// set_up(values, team): what the jobs to come are about. Where it is other than before, jobs are given up.
 int set_up(Args& a) {
-  Team& team = *Held<Workers>::at(a, 2).team;
+  Team& team = *Userdata<Workers>::at(a, 2).team;
   auto setup = std::make_shared<const Parcel>(a.L, 1, 1);
   std::lock_guard lock(team.guard);
   if (team.setup && team.setup->same(*setup)) return 0;
@@ -199,7 +199,7 @@ int set_up(Args& a) {
 }
 
 int post(Args& a) {
-  Team& team = *Held<Workers>::at(a, 2).team;
+  Team& team = *Userdata<Workers>::at(a, 2).team;
   Parcel job(a.L, 1, 1);
   std::unique_lock lock(team.guard);
   const int64_t ticket = team.next++;
@@ -211,7 +211,7 @@ int post(Args& a) {
 
 /// take(team, ticket): waits; true and the batch, or false and a sentence.
 int take(Args& a) {
-  Team& team = *Held<Workers>::at(a, 1).team;
+  Team& team = *Userdata<Workers>::at(a, 1).team;
   const int64_t ticket = a.integer(2);
   std::unique_lock lock(team.guard);
   auto found = team.results.end();

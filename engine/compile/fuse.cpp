@@ -141,7 +141,7 @@ Tensor Fusion::prepared(const Input& in) const {
 }
 
 void Fusion::compute(const std::vector<Tensor>& list) {
-  const Undeferred now;
+  const EagerScope now;
   const NoGrad scope(recording);
   std::vector<int> ids, place, used, read;
   for (const Tensor& x : list) {
@@ -175,7 +175,7 @@ namespace {
 struct Positions : Deferred {
   Positions(const Reducing& h, Tensor t) : how(h), x(std::move(t)) {}
   void evaluate(const Tensor& y) override {
-    const Undeferred now;
+    const EagerScope now;
     const NoGrad off;
     mt::evaluate(x);
     const int64_t d = std::countr_zero(how.mask);
@@ -194,10 +194,10 @@ struct Positions : Deferred {
 
 }  // namespace
 
-Fuser::Fuser() : before_(thread_state.deferral) {
-  if (!thread_state.debugging && !thread_state.autocast.on()) thread_state.deferral = this;
+Fuser::Fuser() : before_(thread_state.lazy) {
+  if (!thread_state.debugging && !thread_state.autocast.on()) thread_state.lazy = this;
 }
-Fuser::~Fuser() { thread_state.deferral = before_; }
+Fuser::~Fuser() { thread_state.lazy = before_; }
 
 namespace {
 
@@ -220,7 +220,7 @@ bool too_few(int64_t count, int64_t least) {
 
 }  // namespace
 
-bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at) const {
+bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, IterationSpace& at) const {
   if (row.info->accepts == op::Accepts::integer) return refused("it is of integers");
   bool several = false, waits = false;
   for (int k = 0; k < row.inputs; ++k) {
@@ -254,7 +254,7 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
   return true;
 }
 
-bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
+bool Fuser::can_wait(const Reducing& how, const Tensor& x, IterationSpace& at) {
   const int last = x.dim() - 1;
   const int64_t count = x.numel();
   if (count < min_rows_) min_elements_ = min_rows_;
@@ -273,7 +273,8 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
 }
 
 /// The space where operands meet, if one of them waits in one; else a new one.
-std::shared_ptr<Fusion> Fuser::fusion_of(const Meeting& at, const Tensor* const* inputs, int n) {
+std::shared_ptr<Fusion> Fuser::fusion_of(const IterationSpace& at, const Tensor* const* inputs,
+                                         int n) {
   for (const std::shared_ptr<Fusion>& f : open_) {
     bool here = false,
          fits = f->dtype == at.dtype && &f->device == at.device && f->recording == grad_enabled();
@@ -301,7 +302,7 @@ void evaluate_operands(const Tensor* const* inputs, int n) {
 
 Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = op_row(op);
-  Meeting at{inputs[0]->shape()};
+  IterationSpace at{inputs[0]->shape()};
   if (!can_wait(row, inputs, at)) {
     evaluate_operands(inputs, row.inputs);
     return {};
@@ -315,7 +316,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
 
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const Tensor* const inputs[] = {&x};
-  Meeting at{x.shape()};
+  IterationSpace at{x.shape()};
   int id = -1;
   std::shared_ptr<Fusion> f;
   if (can_wait(how, x, at)) {

@@ -7,7 +7,7 @@
 #include "engine/autograd/function.h"
 #include "engine/compile/apply.h"
 #include "engine/core/device.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/ops.h"
 #include "kernels/tree.h"
 

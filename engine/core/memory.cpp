@@ -15,7 +15,7 @@
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 
 namespace mt {
 
@@ -279,7 +279,7 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
   free_list.allocated += int64_t((is_cpu(device) ? bytes : bytes / 32) + kAround);
   if (step_recorder) [[unlikely]]
-    step_recorder->allocated(s);
+    step_recorder->on_allocate(s);
   if (!is_cpu(device)) {
     gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
     return Ref<Storage>::adopt(s);
@@ -316,7 +316,7 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 
 void Storage::destroy(Storage* s) {
   if (step_recorder) [[unlikely]]
-    step_recorder->freed(s);
+    step_recorder->on_free(s);
   (is_cpu(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))

@@ -5,14 +5,14 @@
 
 #include "engine/core/error.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
 
 constinit Host host;
 constinit thread_local ThreadState thread_state;
-constinit thread_local Recording* step_recorder = nullptr;
+constinit thread_local StepListener* step_recorder = nullptr;
 
 int get_num_threads() { return cpu_threads(); }
 void set_num_threads(int64_t n) {

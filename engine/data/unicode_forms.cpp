@@ -18,7 +18,7 @@ namespace {
 struct Utf8proc : DynamicLibrary {
   Utf8proc()
       : DynamicLibrary("normal forms of text", "libutf8proc-dev",
-                {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
+                       {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
   MT_SYMBOL(utf8proc_map)
   MT_SYMBOL(utf8proc_tolower)
 };

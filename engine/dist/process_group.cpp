@@ -351,15 +351,15 @@ void barrier() {
 
 void average_gradients(const TensorList& parameters) {
   if (size() == 1) return;
-  struct Like {
+  struct TensorMeta {
     Shape shape;
     Dtype dtype;
     const Device* device;
   };
-  std::vector<Like> likes;
-  for (const Tensor& p : parameters) likes.push_back({p.shape(), p.dtype(), &p.device()});
+  std::vector<TensorMeta> metas;
+  for (const Tensor& p : parameters) metas.push_back({p.shape(), p.dtype(), &p.device()});
   const std::string call = "backward of a net with " + described(parameters);
-  register_group_hook(parameters, [likes, call](TensorList& gradients) {
+  register_group_hook(parameters, [metas, call](TensorList& gradients) {
     const NoGrad off;
     agree("backward", call);
     std::vector<int64_t> computed;
@@ -371,11 +371,11 @@ void average_gradients(const TensorList& parameters) {
       std::vector<size_t> places;
       TensorList some;
       for (size_t i = 0; i < gradients.size(); ++i) {
-        const Like& like = likes[i];
-        if (like.dtype != Dtype(d) || !anywhere[i]) continue;
+        const TensorMeta& meta = metas[i];
+        if (meta.dtype != Dtype(d) || !anywhere[i]) continue;
         places.push_back(i);
         some.push_back(gradients[i].defined() ? gradients[i]
-                                              : zeros(like.shape, like.dtype, *like.device));
+                                              : zeros(meta.shape, meta.dtype, *meta.device));
       }
       if (some.empty()) continue;
       const Buffer buffer(some, false);  // others may hold a gradient

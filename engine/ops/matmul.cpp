@@ -146,8 +146,8 @@ namespace {
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
   const bool through_f32 = through_float32(x);
-  const Tensor out =
-      empty({x.size(0), weight.size(0)}, through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
+  const Tensor out = empty({x.size(0), weight.size(0)},
+                           through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
   if (in_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
   copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
   if (through_f32)

@@ -303,9 +303,9 @@ void Optimizer::zero_grad() const {
 void Optimizer::step() const {
   const NoGrad off;
   Impl& self = *impl_;
-  struct Clear {
+  struct ClearEntries {
     std::vector<Entry>& entries;
-    ~Clear() { entries.clear(); }
+    ~ClearEntries() { entries.clear(); }
   } const clear{self.entries};
   for (size_t g = 0; g < self.groups.size(); ++g) {
     const unsigned states = states_for(self.row, self.groups[g].options.data());

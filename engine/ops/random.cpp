@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"

@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/counters.h"
 
 namespace mt {
 namespace {

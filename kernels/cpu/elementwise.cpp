@@ -5,9 +5,9 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fast_path.h"
-#include "kernels/cpu/storage_types.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/powers.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
 
@@ -217,7 +217,7 @@ int64_t operand_item(const Map& m, int k) { return item_size(operand_dtype(m, k)
 /// The loop of float32 or int32 over a dtype that is only stored, which passes through buffers in the
 /// first-level cache.
 __attribute__((noinline)) void run_converted(const Map& m, Loop loop, char* const* data, int64_t n,
-                                          int one) {
+                                             int one) {
   constexpr int64_t kPiece = 512;
   alignas(64) char buffer[kMaxOperands + 1][kPiece * 4];
   for (int64_t at = 0; at < n; at += kPiece) {
@@ -240,7 +240,8 @@ __attribute__((noinline)) void run_converted(const Map& m, Loop loop, char* cons
 struct Runner {
   const Map& m;
   const Loop of_bits = is_half(m.dtype) && m.part == 0 ? All::row[m.op].of_half_bits : nullptr;
-  const Loop loop = of_bits ? of_bits : All::row[m.op].of[m.part][static_cast<int>(compute_dtype(m.dtype))];
+  const Loop loop =
+      of_bits ? of_bits : All::row[m.op].of[m.part][static_cast<int>(compute_dtype(m.dtype))];
   const bool narrow = is_storage_only(m.dtype) && !of_bits;
 
   void operator()(char* const* data, int64_t n, int one) const {

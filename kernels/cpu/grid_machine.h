@@ -66,9 +66,9 @@ struct GridMachine {
   int64_t *lane[3] = {}, *offset = nullptr,
           *whole = nullptr;  // coordinates; offsets of elements; room
   char* spare = nullptr;
-  GridCheck* checks = nullptr;  // in check mode
-  GridCodeEntry* code_cache = nullptr;     // kGridCodeEntries
-  int epoch = 1;                // counts barriers
+  GridCheck* checks = nullptr;          // in check mode
+  GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
+  int epoch = 1;                        // counts barriers
   GridFault fault{};
   bool stop = false;
 

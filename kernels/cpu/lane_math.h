@@ -1,7 +1,7 @@
 // lane_math.h -- lanes as symbolic numbers of the formulas in kernels/math/; for the host's compiler only
 #pragma once
-#include "kernels/cpu/lanes.h"
 #include "kernels/cpu/exp_underflow.h"
+#include "kernels/cpu/lanes.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 

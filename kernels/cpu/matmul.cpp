@@ -8,12 +8,12 @@
 #include <type_traits>
 
 #include "kernels/cpu/bf16_product.h"
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/transpose.h"
-#include "kernels/cpu/counters.h"
 #include "kernels/math/number.h"
 
 namespace mt {
@@ -392,13 +392,15 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
     const Gemm<float> g = gemm_of(q);
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
     if (!library) return GemmBackend::automatic;
-    if (!library->avx512 || sizeof(F32s) < 32) return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
+    if (!library->avx512 || sizeof(F32s) < 32)
+      return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
     const double all = accumulated_work.load(std::memory_order_relaxed) + work * double(entries);
     accumulated_work.store(all, std::memory_order_relaxed);
     // The outer form, which packs b as it goes, is ahead where b is transposed and used by few rows.
     if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return GemmBackend::own;
     static const int like = layouts_like_chains();
-    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order : GemmBackend::own;
+    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
+                                                     : GemmBackend::own;
   }
   return GemmBackend::automatic;
 }
@@ -417,7 +419,8 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
 /// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
-  if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order) return onednn_product(q);
+  if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
+    return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::need();
     if (!blas || blas_product(*blas, q)) return;
@@ -549,7 +552,8 @@ template <class T> void batched(const Matmul& call) {
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
   if (first.m == 0 || first.n == 0 || entries == 0) return;
   first.backend = choose_backend(first, entries);
-  if (first.backend == GemmBackend::automatic && first.work() > kBlasWork) openblas::open();  // before threads are
+  if (first.backend == GemmBackend::automatic && first.work() > kBlasWork)
+    openblas::open();  // before threads are
   if (entries == 1) return entry(first);
   // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
   const double work = first.work();

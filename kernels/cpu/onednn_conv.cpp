@@ -12,9 +12,9 @@
 #include <memory>
 #include <string_view>
 
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/counters.h"
 
 namespace mt::onednn {
 namespace {

@@ -4,8 +4,8 @@
 // are named here: g++ would choose others and more of them for a loop of floats. The bits are those of
 // the formula called with a float. Only where there are FMA and AVX2 (has_packs).
 #pragma once
-#include "kernels/cpu/simd.h"
 #include "kernels/cpu/exp_underflow.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 

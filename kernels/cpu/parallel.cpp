@@ -1,8 +1,8 @@
 // parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
 #include "kernels/cpu/parallel.h"
 
-#include "kernels/cpu/serial_thread.h"
 #include "kernels/cpu/counters.h"
+#include "kernels/cpu/serial_thread.h"
 
 #include <linux/futex.h>
 #include <omp.h>

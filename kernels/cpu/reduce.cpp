@@ -7,9 +7,9 @@
 // their dtype pass through a buffer in what they are calculated in.
 #include <type_traits>
 
-#include "kernels/cpu/storage_types.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/moments.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -543,8 +543,8 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<AllJoins>(r.op, compute_dtype(r.dtype), op::Reductions{}), count(r.kept, r.kept_size),
-       count(r.reduced, r.reduced_size)}
+  Walk{r, *op::loop_of<AllJoins>(r.op, compute_dtype(r.dtype), op::Reductions{}),
+       count(r.kept, r.kept_size), count(r.reduced, r.reduced_size)}
       .run();
 }
 
