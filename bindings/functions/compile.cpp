@@ -1,4 +1,4 @@
-// compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
+// compile.cpp -- C functions used by compile/*.lua: expression programs under construction, and their runs
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"

@@ -1,4 +1,4 @@
-// cuda_kernel.cpp -- what cuda/kernel.lua is made of: kernels in CUDA C as Lua values; mt.cdiv
+// cuda_kernel.cpp -- C functions used by cuda/kernel.lua: kernels in CUDA C as Lua values; mt.cdiv
 #include "engine/gpu/cuda_kernel.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// formats.cpp -- what data/formats.lua is made of: files of other programs as Lua values
+// formats.cpp -- C functions used by data/formats.lua: files of other programs as Lua values
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// kernel.cpp -- what compile/kernel.lua is made of: grid kernels written in Lua
+// kernel.cpp -- C functions used by compile/kernel.lua: grid kernels written in Lua
 #include <cmath>
 #include <cstdlib>
 

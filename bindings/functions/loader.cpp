@@ -1,4 +1,4 @@
-// loader.cpp -- what data/loader.lua is made of: random numbers that belong to an item
+// loader.cpp -- C functions used by data/loader.lua: random numbers that belong to an item
 #include <cstring>
 
 #include "bindings/functions/functions.h"

@@ -273,7 +273,7 @@ void check_wanted() {
   if (!of_thread) return;
   const Team& team = *of_thread->team;
   if (team.stopping || of_thread->ticket < team.oldest)
-    fail("nobody waits for this batch any more");
+    fail("the DataLoader no longer needs this batch");
 }
 
 void add_workers(lua_State* L) { add_internal(L, kWorkers); }

@@ -110,7 +110,7 @@ class Tensor {
     return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
   }
   /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked. A compiled step that asks for it
-  /// runs as it is, since no replay could repeat what is done to elements beside the verbs of a device.
+  /// runs eagerly, since no replay could repeat what is done to elements beside the verbs of a device.
   template <class T> T* data_as() const {
     mark_untraceable();
     return argument_as<T>();

@@ -87,7 +87,8 @@ class Machine {
   void extend(Kind kind, const PickledList& more) {
     Pickled& to = top();
     if (!to.is(kind) || (kind == Kind::dict && more.size() % 2))
-      fail("its pickle adds to what is no {}", kind == Kind::dict ? "dictionary" : "list");
+      fail("its pickle is malformed: {}",
+           kind == Kind::dict ? "SETITEMS on a non-dict" : "APPENDS on a non-list");
     PickledList& list = std::get<PickledList>(to.value);
     list.insert(list.end(), more.begin(), more.end());
   }

@@ -111,7 +111,7 @@ Emitter::Address Emitter::operand(uint64_t k, int item) {
   return asm_.ptr[rax + rdx * item + offset];
 }
 
-/// Of a load: operands that move on have a register that does.
+/// The address that a load reads: an operand with a stride per iteration has a pointer in a register.
 Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
   if (!ir::is_moving(x.op)) return operand(x.bits, ir::operand_item(x.op, item_));
   const int offset = x.op == LaneOp::load_one ? 0 : copy_ * bytes_;

@@ -109,7 +109,7 @@ local function recorded(name, k, kinds, results, arguments, tensors, wanted)
     return unpack(results)
   end, backward = function(ctx, ...)
     if mt.is_grad_enabled() then
-      core.fail('%s: a function with a loop whose end depends on an element has first derivatives alone', name)
+      core.fail('%s: a function with a loop whose end depends on an element has no second derivatives', name)
     end
     local saved, dx = {ctx:saved_tensors()}, {}
     for s, r in ipairs(values) do

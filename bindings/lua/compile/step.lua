@@ -350,7 +350,7 @@ end
 local function end_recording(self, changed)
   self.eager = ('its arguments or captured values change too often%s; a number that changes at every call ' ..
     'belongs in a 0-d tensor'):format(changed and (': %s'):format(changed) or '')
-  tell('%s runs as it is: %s', self.place, self.eager)
+  tell('%s runs eagerly: %s', self.place, self.eager)
 end
 
 --- Too many programs: the oldest goes.
@@ -411,7 +411,7 @@ end
 
 local function give_up(self, entry, why)
   entry.eager = why
-  tell('%s runs as it is: %s', self.place, why)
+  tell('%s runs eagerly: %s', self.place, why)
 end
 
 --- A call that is not a plain replay: the first, the one that is recorded, those of `verify`.
@@ -499,7 +499,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
   'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
-  'a list runs as it is, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
+  'a list runs eagerly, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
   'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements ' ..
   'and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled ' ..
   'while the step is recorded.',
@@ -537,7 +537,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
         ('%s (%s)'):format(kept.dtype, table.concat(kept.shape, ' x ')) or tostring(kept.value)
     end
     local program, how = entry.program, 'not recorded yet'
-    if entry.eager then how = 'runs as it is: ' .. entry.eager
+    if entry.eager then how = 'runs eagerly: ' .. entry.eager
     elseif program then
       local count, calls = parts.step_facts(program.step)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,

@@ -220,7 +220,7 @@ local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
   if not of then
     local _ = mt[key] -- a name that is not there is told as such
-    core.fail('mt.%s is no function of numbers; a compiled function can use those of one element, such as mt.relu ' ..
+    core.fail('mt.%s is not elementwise; a compiled function can use elementwise functions only, such as mt.relu ' ..
       'and mt.sigmoid', tostring(key))
   end
   local f = function_of(of)
