@@ -6,7 +6,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local save = require 'mtorch.io.save'
-local parts = core.loader()
+local native = core.loader()
 
 local checkpoint = {}
 
@@ -73,11 +73,11 @@ end
 
 --- Where the random numbers stand, and back there.
 local function random_state()
-  return {mt = mt.get_rng_state(), lua = parts.random_state(math.random)}
+  return {mt = mt.get_rng_state(), lua = native.random_state(math.random)}
 end
 local function set_random_state(state)
   mt.set_rng_state(state.mt)
-  if state.lua then parts.random_state(math.random, state.lua) end
+  if state.lua then native.random_state(math.random, state.lua) end
 end
 
 checkpoint.save = core.declare('save(path: string, objects: table)',

@@ -1,6 +1,6 @@
 -- compiled.lua -- what mt.map, mt.zip and mt.reduce compile: each operation of the program as it is alone
 local core = require 'mtorch.core'
-local parts = require('mtorch.compile.trace').parts
+local native = require('mtorch.compile.trace').native
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'
 
@@ -39,7 +39,7 @@ local function run(g, a, call, lowering)
   for i = 4, #call.args do
     if Graph.is_handle(a[i]) and a[i].dtype:find 'float' then dtype = a[i].dtype end
   end
-  for line in parts.text(a[1]):gmatch('[^\n]+') do
+  for line in native.text(a[1]):gmatch('[^\n]+') do
     local at, text = line:match('^%%(%d+) = ([^;]*)')
     if not at then
       local results = {}

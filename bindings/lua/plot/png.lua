@@ -1,7 +1,7 @@
 -- png.lua -- Pixels as a PNG data URI, for images inside SVG.
 local mt = require 'mtorch'
 local bit = require 'bit'
-local parts = require('mtorch.core').formats()
+local native = require('mtorch.core').formats()
 
 local band, rshift = bit.band, bit.rshift
 
@@ -27,5 +27,5 @@ return function(rows, width, least)
   local x = mt.frombuffer(table.concat(rows), {dtype = 'uint8', shape = {#rows, width, 4}}):permute(3, 1, 2)
   if x[4]:eq(255):all() then x = x:narrow(1, 1, x[1]:eq(x[{{2, 3}}]):all() and 1 or 3) end
   x = x:repeat_interleave(math.ceil(least / #rows), 2):repeat_interleave(math.ceil(least / width), 3)
-  return 'data:image/png;base64,' .. base64(parts.encode_png(x:contiguous()))
+  return 'data:image/png;base64,' .. base64(native.encode_png(x:contiguous()))
 end
