@@ -56,13 +56,13 @@ MT_HD constexpr bool is_float(Dtype d) { return d >= Dtype::f32 && d <= Dtype::b
 /// Whether it is one of the 16-bit floats.
 MT_HD constexpr bool is_half(Dtype d) { return d == Dtype::f16 || d == Dtype::bf16; }
 /// What elements of a dtype are calculated in.
-MT_HD constexpr Dtype wide(Dtype d) {
+MT_HD constexpr Dtype compute_dtype(Dtype d) {
 #define MT_WIDE(name, T, text, calculated) | uint64_t(Dtype::calculated) << 4 * int(Dtype::name)
   return static_cast<Dtype>((0 MT_DTYPES(MT_WIDE)) >> 4 * int(d) & 15);
 #undef MT_WIDE
 }
 /// Whether elements are only stored in it.
-MT_HD constexpr bool is_narrow(Dtype d) { return d >= Dtype::f16; }
+MT_HD constexpr bool is_storage_only(Dtype d) { return d >= Dtype::f16; }
 /// Bytes per element.
 MT_HD constexpr int64_t item_size(Dtype d) {
 #define MT_SIZE(name, T, ...) | uint64_t(sizeof(T)) << 4 * int(Dtype::name)

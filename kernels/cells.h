@@ -15,14 +15,14 @@ template <class T> struct Step { T g[4], s[3], h, c; };
 /// The way back: g as kept; h and c before the step; `next` is c after it. dh and dc are the gradients
 /// of the new state, afterwards those of the one before (dh: where it goes by another way than the
 /// products); dg those of the gates' sums.
-template <class T> struct Slope { T g[4], dg[4], h, c, next, dh, dc; };
+template <class T> struct StepGradient { T g[4], dg[4], h, c, next, dh, dc; };
 
 /// h = f(x's products + the state's), Elman (1990).
 template <class Op> struct Rnn {
   static constexpr int kept = 1, gates = 1, late = 0;
   static constexpr bool has_c = false, passes_h = false;
   template <class T> MT_HD static void f(Step<T>& e) { e.g[0] = e.h = op::Function<Op>{}(e.g[0]); }
-  template <class T> MT_HD static void df(Slope<T>& e) { e.dg[0] = Op::df(e.dh, e.g[0]); }
+  template <class T> MT_HD static void df(StepGradient<T>& e) { e.dg[0] = Op::df(e.dh, e.g[0]); }
 };
 
 /// Gates in PyTorch's order: input, forget, cell, output. Hochreiter and Schmidhuber (1997), Gers (2000).
@@ -35,7 +35,7 @@ struct Lstm {
     e.c = e.g[1] * e.c + e.g[0] * e.g[2];
     e.h = e.g[3] * op::tanh(e.c);
   }
-  template <class T> MT_HD static void df(Slope<T>& e) {
+  template <class T> MT_HD static void df(StepGradient<T>& e) {
     const T y = op::tanh(e.next), dc = e.dc + op::Tanh::df(e.dh * e.g[3], y);
     e.dg[0] = op::Sigmoid::df(dc * e.g[2], e.g[0]);
     e.dg[1] = op::Sigmoid::df(dc * e.c, e.g[1]);
@@ -57,7 +57,7 @@ struct Gru {
     e.g[0] = r, e.g[1] = z, e.g[2] = e.s[2], e.g[3] = n;
     e.h = n + z * (e.h - n);
   }
-  template <class T> MT_HD static void df(Slope<T>& e) {
+  template <class T> MT_HD static void df(StepGradient<T>& e) {
     const T dn = op::Tanh::df(e.dh * (T(1) - e.g[1]), e.g[3]);
     e.dg[0] = op::Sigmoid::df(dn * e.g[2], e.g[0]);
     e.dg[1] = op::Sigmoid::df(e.dh * (e.h - e.g[3]), e.g[1]);
@@ -112,7 +112,7 @@ template <class C, class T> struct Row {
     write(h + j, e.h);
   }
   template <class V = T> MT_HD void backward(int64_t j) const {
-    Slope<V> e{};
+    StepGradient<V> e{};
     for (int k = 0; k < C::kept; ++k) e.g[k] = read<V>(g + k * n + j);
     if constexpr (C::passes_h) e.h = read<V>(h_before + j);
     if constexpr (C::has_c)

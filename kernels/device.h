@@ -48,7 +48,7 @@ struct Copy {
 /// struct says the result's dtype. Positions are counted through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;       // a narrow one only on the CPU; results are then of wide(dtype)
+  Dtype dtype;       // storage-only on the CPU alone; results are then of compute_dtype(dtype)
   void *out, *out2;  // out2: the second result, with strides of out, in `dtype`. Each may be null
   const void* in;
   double param[4];

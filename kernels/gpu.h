@@ -10,7 +10,7 @@ namespace mt {
 
 /// What the engine and the plug-in must agree about.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
-constexpr int kMostGpus = 16;  // of a machine
+constexpr int kMaxGpus = 16;  // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
 struct GpuUse {

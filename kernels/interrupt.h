@@ -20,22 +20,22 @@ extern "C" mt::AtomicInt mt_interrupted;
 
 namespace mt {
 
-/// What must not stay half done is under way while this lives: an interrupt waits for its end.
-class Whole {
+/// Defers interrupts while it lives: they are delivered by its destructor.
+class InterruptGuard {
  public:
-  Whole() { under_way = 1; }
-  ~Whole() {
-    under_way = 0;
-    if (came) mt_interrupted = 1;
-    came = 0;
+  InterruptGuard() { active = 1; }
+  ~InterruptGuard() {
+    active = 0;
+    if (pending) mt_interrupted = 1;
+    pending = 0;
   }
-  Whole(const Whole&) = delete;
-  static AtomicInt under_way, came;
+  InterruptGuard(const InterruptGuard&) = delete;
+  static AtomicInt active, pending;
 };
-/// For the handler of Ctrl-C: tells the loops. False where one that came before waits or is told.
+/// For the handler of Ctrl-C: sets the flag of the loops, or defers it. False where one is set or pending.
 inline bool interrupt() {
-  if (mt_interrupted || Whole::came) return false;
-  (Whole::under_way ? Whole::came : mt_interrupted) = 1;
+  if (mt_interrupted || InterruptGuard::pending) return false;
+  (InterruptGuard::active ? InterruptGuard::pending : mt_interrupted) = 1;
   return true;
 }
 

@@ -192,12 +192,12 @@ struct Amin : Extreme<false> {
 };
 MT_REDUCTION(Amin, amin)
 
-struct Asks : Reduction {
+struct LogicalReduction : Reduction {
   static constexpr bool maps = true;
   template <class T> using State = T;
 };
 
-struct All : Asks {
+struct All : LogicalReduction {
   static constexpr ReduceInfo info{"all",
     "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
@@ -207,7 +207,7 @@ struct All : Asks {
 };
 MT_REDUCTION(All, all)
 
-struct Any : Asks {
+struct Any : LogicalReduction {
   static constexpr ReduceInfo info{"any",
     "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,

@@ -45,9 +45,9 @@ inline Reduce collapsed(Reduce r) {
 }
 
 /// The taps [begin, end) of a pooling's window at position p of an axis that lie inside.
-struct Inside {
+struct WindowTaps {
   int64_t start, begin, end;
-  MT_HD Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
+  MT_HD WindowTaps(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
     const int64_t step = c.dilation[d], left = c.size[d] - start;
     begin = start >= 0 ? 0 : step == 1 ? -start : (-start + step - 1) / step;
     end = left <= 0 ? 0 : smaller(c.kernel[d], step == 1 ? left : (left + step - 1) / step);

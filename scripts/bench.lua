@@ -267,8 +267,8 @@ end
 local function read_all(paths)
   local runs = {}
   for path in paths:gmatch('[^,]+') do
-    local run, trouble = report.read(path)
-    runs[#runs + 1] = run or quit('%s', trouble)
+    local run, message = report.read(path)
+    runs[#runs + 1] = run or quit('%s', message)
   end
   local run = report.merge(runs)
   local kept = {}
@@ -381,10 +381,10 @@ end
 
 local function main()
   check_options()
-  local old, trouble
+  local old, message
   if options.compare ~= '' then
-    old, trouble = report.read(options.compare)
-    if not old then quit('%s', trouble) end
+    old, message = report.read(options.compare)
+    if not old then quit('%s', message) end
   end
   local columns, before, produce = gather(old)
   local markdown = options.format == 'markdown'

@@ -82,7 +82,7 @@ Tensor lowered(const Tensor& x) {
   const bool takes_part = x.dtype() == Dtype::f32 || is_half(x.dtype());
   return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
 }
-Tensor compute_dtype(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
+Tensor half_to_float32(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
 
 /// Whether the call says itself which dtype the result has.
 bool names_dtype(const Args& a) {
@@ -142,12 +142,12 @@ int run_cast(Args& a, AutocastClass casting) {
     return x;
   });
   if (!any) return a.entry().body(a);
-  if (thread_state.deferral && !on && (a.entry().body.facts & kDefers)) {
+  if (thread_state.lazy && !on && (a.entry().body.facts & kDefers)) {
     const int results = a.entry().body(a);
     if (all_wait(L, results)) return results;
     lua_pop(L, results);
   }
-  each_tensor(L, a.entry(), top, compute_dtype);
+  each_tensor(L, a.entry(), top, half_to_float32);
   const int results = a.entry().body(a);
   const bool rounds = is_half(all) && (casting == AutocastClass::internal_float32 ||
                                        (casting == AutocastClass::float32_round && !on));

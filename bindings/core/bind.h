@@ -5,7 +5,7 @@
 // Parameter i of the function is argument i of the signature, which says the defaults. nil is an
 // undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device. Positions
 // are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const char* (the
-// name of the function) and InPlace are no arguments. A struct with a kShown is a userdata (held.h),
+// name of the function) and InPlace are no arguments. A struct with a kShown is a userdata (userdata.h),
 // std::unique_ptr of it a new one; a tuple is several results.
 #pragma once
 #include <array>
@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bindings/core/held.h"
+#include "bindings/core/userdata.h"
 #include "engine/core/device.h"
 #include "engine/ops/gather_scatter.h"
 #include "engine/ops/random.h"
@@ -124,7 +124,7 @@ template <class T>
 requires requires { T::kShown; }
 struct Arg<T> {
   static constexpr Type type{};
-  static T& get(const Args& a, int i) { return Held<T>::at(a, i); }
+  static T& get(const Args& a, int i) { return Userdata<T>::at(a, i); }
 };
 /// An enum whose values are 0, 1, .. and whose names `names_of(E)` lists.
 template <class E>
@@ -142,7 +142,7 @@ int push_or_write(const Args&, const Tensor& result);
 /// Values and where they stood.
 int push_result(const Args&, ValuesIndices);
 template <class T> int push_result(const Args& a, std::unique_ptr<T> made) {
-  return Held<T>::push(a.L, std::move(made)), 1;
+  return Userdata<T>::push(a.L, std::move(made)), 1;
 }
 
 template <class T> constexpr bool is_optional = false;

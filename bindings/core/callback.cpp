@@ -81,7 +81,7 @@ const Tensor* tensor_left(lua_State* L, int i) {
 /// Appends tensors that the value at `from` leads to (upvalues, fields, functions that tensors keep) to the
 /// table at `list`, the nearest first; only so many values are looked at.
 void register_tensors(lua_State* L, int from, int list) {
-  constexpr int kMost = 400;
+  constexpr int kMaxQueued = 400;
   std::unordered_set<const void*> met;
   lua_newtable(L);  // what is to be looked at
   const int queue = lua_gettop(L);
@@ -89,7 +89,7 @@ void register_tensors(lua_State* L, int from, int list) {
   const auto meet = [&] {  // pops a value
     const int type = lua_type(L, -1);
     const bool leads = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
-    if (leads && queued < kMost && met.insert(lua_topointer(L, -1)).second)
+    if (leads && queued < kMaxQueued && met.insert(lua_topointer(L, -1)).second)
       lua_rawseti(L, queue, ++queued);
     else lua_pop(L, 1);
   };
@@ -101,7 +101,7 @@ void register_tensors(lua_State* L, int from, int list) {
     if (lua_isfunction(L, at)) {
       for (int k = 1; lua_getupvalue(L, at, k); ++k) meet();
     } else if (lua_istable(L, at)) {
-      for (lua_pushnil(L); queued < kMost && lua_next(L, at);) meet();
+      for (lua_pushnil(L); queued < kMaxQueued && lua_next(L, at);) meet();
     } else if (tensor_left(L, at)) {
       lua_pushvalue(L, at);
       lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
@@ -115,11 +115,11 @@ void register_tensors(lua_State* L, int from, int list) {
 
 /// The state's entry in the registry, made on first use.
 std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
-  using Held = std::shared_ptr<State>;
+  using StatePtr = std::shared_ptr<State>;
   push_registered(L, &kState);
   if (void* found = lua_touserdata(L, -1)) {
     lua_pop(L, 1);
-    const Held& held = *static_cast<Held*>(found);
+    const StatePtr& held = *static_cast<StatePtr*>(found);
     if (!held) fail("the Lua state is being closed: no function can be kept for a later call");
     return held;
   }
@@ -128,10 +128,11 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   make_weak(L, &kOwners);
   lua_State* thread = lua_newthread(L);
   set_registered(L, &kThread);
-  Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{thread}));
+  StatePtr* held =
+      new (lua_newuserdata(L, sizeof(StatePtr))) StatePtr(std::make_shared<State>(State{thread}));
   lua_newtable(L);
   lua_pushcfunction(L, [](lua_State* closing) {  // what is finalised later finds it empty
-    if (Held* dying = static_cast<Held*>(lua_touserdata(closing, 1)); dying && *dying) {
+    if (StatePtr* dying = static_cast<StatePtr*>(lua_touserdata(closing, 1)); dying && *dying) {
       (*dying)->open = false;
       dying->reset();
     }
@@ -212,7 +213,7 @@ void Callback::hold() {
 
 /// Leaves the registry for the environments of all tensors that lead to the holder; false while not
 /// all that do are known.
-bool Callback::let_go() {
+bool Callback::release_root() {
   lua_State* L = state_->L;
   const int top = lua_gettop(L), function = top + 1, list = top + 2;
   if (!lua_checkstack(L, 12) || !push(L)) return false;
@@ -231,9 +232,9 @@ bool Callback::let_go() {
   }
   // A circle through a long graph is found by a later, longer look, so that many functions in one
   // graph do not make each cycle walk all of it for each of them.
-  if (!graph.walk(size_t(32) << looks_)) {
-    due_ = state_->cycle + (1 << looks_);
-    looks_ = std::min(looks_ + 1, 24);
+  if (!graph.walk(size_t(32) << scan_count_)) {
+    next_scan_ = state_->cycle + (1 << scan_count_);
+    scan_count_ = std::min(scan_count_ + 1, 24);
   }
   std::vector<Node*> nodes;
   std::vector<TensorImpl*> tensors;
@@ -266,13 +267,13 @@ bool Callback::let_go() {
   return true;
 }
 
-/// Leaves garbage behind that calls `look_again` when it is collected.
+/// Leaves garbage behind that calls `on_gc` when it is collected.
 void Callback::watch(lua_State* L) {
   const std::shared_ptr<State> state = state_of(L);
   if (std::exchange(state->watched, true)) return;
   lua_newuserdata(L, 1);
   lua_newtable(L);
-  lua_pushcfunction(L, look_again);
+  lua_pushcfunction(L, on_gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_pop(L, 1);
@@ -280,7 +281,7 @@ void Callback::watch(lua_State* L) {
 
 /// In each cycle of the collector: functions that only their tensors need leave the registry, and
 /// circles of gradients are dropped.
-int Callback::look_again(lua_State* L) {
+int Callback::on_gc(lua_State* L) {
   push_registered(L, &kState);
   void* found = lua_touserdata(L, -1);
   lua_pop(L, 1);
@@ -291,7 +292,7 @@ int Callback::look_again(lua_State* L) {
   ++state->cycle;
   bool more = false;
   for (Callback* c : state->computed)
-    if (c->ref_ != LUA_NOREF && (state->cycle < c->due_ || !c->let_go())) more = true;
+    if (c->ref_ != LUA_NOREF && (state->cycle < c->next_scan_ || !c->release_root())) more = true;
   collect_cycles();
   if (more || any_suspects()) watch(L);
   return 0;

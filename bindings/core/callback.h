@@ -37,15 +37,15 @@ class Callback : public std::enable_shared_from_this<Callback> {
  private:
   struct State;
   static std::shared_ptr<State> state_of(lua_State* L);
-  static int look_again(lua_State* L);
-  bool let_go();
+  static int on_gc(lua_State* L);
+  bool release_root();
   std::shared_ptr<State> state_;
   std::shared_ptr<Hook> watcher_;  // of the nodes that lead to the holder
   int ref_ = LUA_NOREF;            // in the registry, and
   int id_ = 0;                     // in the weak tables and the environments
   const void* holder_ = nullptr;   // to compare with only
-  int looks_ = 0,
-      due_ = 0;  // how often the graph was too long to be walked; the cycle to look again
+  int scan_count_ = 0,
+      next_scan_ = 0;  // how often the graph was too long to be walked; the cycle to look again
 };
 
 }  // namespace mt::lua

@@ -63,7 +63,7 @@ std::string describe(lua_State* L, int i) {
 
 std::string shortened(std::string text) {
   constexpr size_t kLongest = 800, kHead = 500, kTail = 200;  // of a line
-  constexpr size_t kMost = 20000;  // of all lines: a compiler's log may be long
+  constexpr size_t kMaxLength = 20000;  // of all lines: a compiler's log may be long
   const auto cut = [](std::string& s, size_t from, size_t to) {
     const auto inside = [&s](size_t i) {
       return (uint8_t(s[i]) & 0xc0) == 0x80;
@@ -72,7 +72,7 @@ std::string shortened(std::string text) {
     while (to < s.size() && inside(to)) ++to;
     s.replace(from, to - from, fmt::format(" .. ({} bytes) .. ", to - from));
   };
-  if (text.size() > kMost) cut(text, kMost - 5000, text.size() - 5000);
+  if (text.size() > kMaxLength) cut(text, kMaxLength - 5000, text.size() - 5000);
   for (size_t begin = 0; begin < text.size();) {
     size_t end = std::min(text.find('\n', begin), text.size());
     if (end - begin > kLongest) {

@@ -125,7 +125,7 @@ class Text {
     for (;;) {
       entry();
       if (next() == '\0') return;
-      if (*at_ != ',') trouble();
+      if (*at_ != ',') syntax_error();
       ++at_;
       if (next() == '\0') return;  // a comma at the end, as in Python
     }
@@ -155,7 +155,7 @@ class Text {
     int digits = 0;
     for (; at_ < end_ && *at_ >= '0' && *at_ <= '9'; ++at_, ++digits)
       v = digits < 16 ? 10 * v + (*at_ - '0') : v;
-    if (digits == 0 || digits > 15) at_ = start, trouble();
+    if (digits == 0 || digits > 15) at_ = start, syntax_error();
     return negative ? -v : v;
   }
   void entry() {
@@ -167,7 +167,7 @@ class Text {
       first = number();
       if (next() != ':') return key_.add(Entry::number, first);
     }
-    if (next() != ':') trouble();
+    if (next() != ':') syntax_error();
     ++at_;
     if (starts_number()) last = number();
     if (next() == ':') {
@@ -177,7 +177,7 @@ class Text {
     if (first == 1 && last == -1 && step == 1) return key_.add(Entry::all);
     key_.add(Entry::range, first, last, step);
   }
-  [[noreturn]] void trouble() {
+  [[noreturn]] void syntax_error() {
     const std::string text(begin_, end_);
     if (next() == '\0')
       fail("index: '{}' ends where an entry is expected; write for example '1:3, :, -1'", text);

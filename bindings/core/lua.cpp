@@ -9,9 +9,9 @@
 #include "bindings/core/record.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
-#include "engine/core/deferral.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/lazy_scope.h"
+#include "engine/core/step_listener.h"
 #include "engine/gpu/program_cuda.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/parallel.h"
@@ -162,8 +162,8 @@ int run_fused(Args& args) {
   if ((e.body.facts & kDefers) && !args.out()) return run_body(args);
   bool changes = args.out() || e.in_place || e.internal || name_of(e).ends_with('_');
   for (int i = lua_gettop(args.L); i > 0; --i) changes |= lua_isfunction(args.L, i);
-  if (changes) thread_state.deferral->evaluate_all();
-  const Undeferred now;
+  if (changes) thread_state.lazy->evaluate_all();
+  const EagerScope now;
   return run_now(args);
 }
 
@@ -177,12 +177,12 @@ int run_entry(lua_State* L) {
       args.bind_arguments();
     if (step_recorder) [[unlikely]] {
       if (e.body.facts & kWantsNumbers) check_may_ask();
-      if (e.reaches_out || (e.body.facts & kReachesOut)) step_recorder->reaches_out();
+      if (e.reaches_out || (e.body.facts & kReachesOut)) step_recorder->on_external_effect();
       see_arguments(L);
     }
     if (recording) [[unlikely]]
       return record_call(args, run_now);
-    if (thread_state.deferral) [[unlikely]]
+    if (thread_state.lazy) [[unlikely]]
       return run_fused(args);
     return run_now(args);
   } catch (const Error& error) {
@@ -202,11 +202,11 @@ std::string library_file(lua_State* L) {
   return source.starts_with(own) ? std::string(source.substr(own.size())) : "";
 }
 void check_may_ask() {
-  if (step_recorder) step_recorder->reads_element(library_file(calls.collectable));
-  if (thread_state.deferral) thread_state.deferral->refuse_number();
+  if (step_recorder) step_recorder->on_element_read(library_file(calls.collectable));
+  if (thread_state.lazy) thread_state.lazy->refuse_number();
 }
 bool defers_now() {
-  return thread_state.deferral && calls.entry && (calls.entry->body.facts & kDefers);
+  return thread_state.lazy && calls.entry && (calls.entry->body.facts & kDefers);
 }
 
 void set_host() {

@@ -281,20 +281,21 @@ const Entry kLanguage[] = {
     {"open(name)", "Makes the functions that go by a name; whether there are any.",
      [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
     {"linalg()", "The functions of mt.linalg.", table_of<add_linalg>},
-    {"cuda()", "What cuda/init.lua is made of.", table_of<add_cuda>},
-    {"formats()", "What data/formats.lua is made of.", table_of<add_formats>},
-    {"tokenizer()", "What data/tokenizer.lua is made of.", table_of<add_tokenizer>},
-    {"gradient()", "What core/gradient.lua is made of.", table_of<add_gradient>},
-    {"loader()", "What data/loader.lua is made of.", table_of<add_loader>},
-    {"compile()", "What compile/*.lua is made of.", table_of<add_compile>},
-    {"grid_kernel()", "What compile/kernel.lua is made of.", table_of<add_grid_kernel>},
-    {"watch()", "What plot/graph.lua and tools/live.lua are made of.", table_of<add_watch>},
-    {"dist()", "mt.dist but parallel, and what that is made of.",
+    {"cuda()", "C functions used by cuda/init.lua.", table_of<add_cuda>},
+    {"formats()", "C functions used by data/formats.lua.", table_of<add_formats>},
+    {"tokenizer()", "C functions used by data/tokenizer.lua.", table_of<add_tokenizer>},
+    {"gradient()", "C functions used by core/gradient.lua.", table_of<add_gradient>},
+    {"loader()", "C functions used by data/loader.lua.", table_of<add_loader>},
+    {"compile()", "C functions used by compile/*.lua.", table_of<add_compile>},
+    {"grid_kernel()", "C functions used by compile/kernel.lua.", table_of<add_grid_kernel>},
+    {"watch()", "C functions used by plot/graph.lua and tools/report_live.lua.",
+     table_of<add_watch>},
+    {"dist()", "mt.dist without parallel, and C functions used by that.",
      [](Args& a) {
        push_dist(a.L);
        return 2;
      }},
-    {"cuda_kernel()", "What cuda/kernel.lua is made of.", table_of<add_cuda_kernel>},
+    {"cuda_kernel()", "C functions used by cuda/kernel.lua.", table_of<add_cuda_kernel>},
     {"chunks(name)", "The texts of the chunks of this name that the program was given, a list.",
      [](Args& a) {
        luaL_newmetatable(a.L, "mtorch.chunks");

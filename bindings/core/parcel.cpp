@@ -10,7 +10,7 @@ namespace {
 /// What a value begins with. A table is followed by keys and values up to `end`; `again` is a table that
 /// was met before, by its number.
 enum Tag : char { nil, no, yes, number, string, tensor, table, shape, again, end };
-constexpr int kDeepest = 150;
+constexpr int kMaxDepth = 150;
 
 /// Where a value lies: keys of tables inside one another, at these stack indices.
 struct Path {
@@ -30,7 +30,7 @@ class Parcel::Writer {
  public:
   Writer(Parcel& to, lua_State* L) : to_(to), L_(L) {}
   void value(int i, const Path* path = nullptr, int depth = 0) {
-    if (depth > kDeepest) fail("tables lie in one another, more than {} deep", kDeepest);
+    if (depth > kMaxDepth) fail("tables lie in one another, more than {} deep", kMaxDepth);
     switch (lua_type(L_, i)) {
       case LUA_TNIL: return tag(nil);
       case LUA_TBOOLEAN: return tag(lua_toboolean(L_, i) ? yes : no);

@@ -12,7 +12,7 @@
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
 #include "engine/core/constants.h"
-#include "engine/core/deferral.h"
+#include "engine/core/lazy_scope.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -171,7 +171,7 @@ bool needs_data(std::string_view key) {
 }
 
 int push_part(lua_State* L, const Tensor& x) {
-  const Undeferred now;
+  const EagerScope now;
   try {
     push_tensor(L, read_index(L, 2, x));
   } catch (const Error& e) { throw Error(named("index", e.what())); }
@@ -245,8 +245,8 @@ int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (thread_state.deferral) thread_state.deferral->evaluate_all();  // x may be what waits reads
-  const Undeferred now;
+  if (thread_state.lazy) thread_state.lazy->evaluate_all();  // x may be what waits reads
+  const EagerScope now;
   if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {

@@ -1,4 +1,4 @@
-// compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
+// compile.cpp -- C functions used by compile/*.lua: expression programs under construction, and their runs
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"
@@ -12,7 +12,7 @@ namespace {
 struct TracedProgram : ir::Builder {
   static constexpr char kShown[] = "a program under construction";
 };
-ir::Builder& builder_at(const Args& a) { return Held<TracedProgram>::at(a, 1); }
+ir::Builder& builder_at(const Args& a) { return Userdata<TracedProgram>::at(a, 1); }
 
 int value_at(const Args& a, const ir::Builder& b, int i) {
   const lua_Integer v = lua_tointeger(a.L, i);

@@ -38,7 +38,7 @@ struct Event {
 };
 
 /// What Lua holds of a graph.
-struct Recorded : Graph {
+struct LuaGraph : Graph {
   static constexpr char kShown[] = "a graph of mt.cuda.graph";
   using Graph::Graph;
 };
@@ -128,18 +128,18 @@ const Entry kCuda[] = {
     {"elapsed_time(first, second)", "Milliseconds between two marks.", bind<elapsed>},
     {"graph_record(device)", "Begins the recording of a graph, without Lua's collector.",
      [](Args& a) {
-       Held<Recorded>::push(a.L, std::make_unique<Recorded>(Arg<Gpu>::get(a, 1)));
+       Userdata<LuaGraph>::push(a.L, std::make_unique<LuaGraph>(Arg<Gpu>::get(a, 1)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
     {"graph_finish(g, keep=false)", "Ends it.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       Held<Recorded>::at(a, 1).finish(a.boolean(2));
+       Userdata<LuaGraph>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
-    {"graph_replay(g)", "Queues what was recorded.", bind<[](Recorded& g) { g.replay(); }>},
-    {"graph_drop(g)", "Ends a graph.", [](Args& a) { return Held<Recorded>::collect(a.L); }},
+    {"graph_replay(g)", "Queues what was recorded.", bind<[](LuaGraph& g) { g.replay(); }>},
+    {"graph_drop(g)", "Ends a graph.", [](Args& a) { return Userdata<LuaGraph>::collect(a.L); }},
 };
 
 const Entry kMethods[] = {

@@ -1,4 +1,4 @@
-// cuda_kernel.cpp -- what cuda/kernel.lua is made of: kernels in CUDA C as Lua values; mt.cdiv
+// cuda_kernel.cpp -- C functions used by cuda/kernel.lua: kernels in CUDA C as Lua values; mt.cdiv
 #include "engine/gpu/cuda_kernel.h"
 
 #include <memory>
@@ -8,11 +8,11 @@
 namespace mt::lua {
 namespace {
 
-struct HeldKernel : CudaKernel {
+struct LuaCudaKernel : CudaKernel {
   using CudaKernel::CudaKernel;
   static constexpr char kShown[] = "a kernel of mt.cuda.kernel";
 };
-CudaKernel& kernel_at(const Args& a) { return Held<HeldKernel>::at(a, 1); }
+CudaKernel& kernel_at(const Args& a) { return Userdata<LuaCudaKernel>::at(a, 1); }
 
 int compile(Args& a) {
   CudaSource s;
@@ -24,7 +24,7 @@ int compile(Args& a) {
         {int(lua_tointeger(a.L, -3)), lua_tostring(a.L, -2), int(lua_tointeger(a.L, -1))});
     lua_pop(a.L, 3);
   }
-  Held<HeldKernel>::push(a.L, std::make_unique<HeldKernel>(std::move(s), a.text(3)));
+  Userdata<LuaCudaKernel>::push(a.L, std::make_unique<LuaCudaKernel>(std::move(s), a.text(3)));
   return 1;
 }
 
@@ -59,10 +59,10 @@ int launch(Args& a) {
   LaunchSize size;
   for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
   size.shared = a.integer(8);
-  constexpr int kMost = 65;  // one more than any kernel takes
-  KernelArgument arguments[kMost];
+  constexpr int kMaxArguments = 65;  // one more than any kernel takes
+  KernelArgument arguments[kMaxArguments];
   const int count = lua_gettop(a.L) - 8;
-  for (int i = 0; i < count && i < kMost; ++i) {
+  for (int i = 0; i < count && i < kMaxArguments; ++i) {
     arguments[i] = launch_argument<KernelArgument>(a.L, i + 9);
     arguments[i].describe = describe_argument;
   }
@@ -75,11 +75,11 @@ const Entry kParts[] = {
     {"cuda_about(kernel)", "What is known of a kernel.", about},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
-     bind<[](HeldKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
+     bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
     {"cuda_check(kernel, check=false)", "Whether launches run between guard regions.",
-     bind<[](HeldKernel& k, bool check) { k.set_check(check); }>},
+     bind<[](LuaCudaKernel& k, bool check) { k.set_check(check); }>},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",
-     bind<[](HeldKernel& k, const std::string& name, const Tensor& value) {
+     bind<[](LuaCudaKernel& k, const std::string& name, const Tensor& value) {
        k.set_constant(name, value);
      }>},
 };

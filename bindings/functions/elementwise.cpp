@@ -116,7 +116,8 @@ int round_body(Args& a) {
     if (decimals > 0) return elementwise_body(a);
     fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
   }
-  const Tensor power(std::pow(10.0, double(std::abs(decimals)))), y = to(x, wide(x.dtype()));
+  const Tensor power(std::pow(10.0, double(std::abs(decimals)))),
+      y = to(x, compute_dtype(x.dtype()));
   const Tensor rounded = decimals > 0 ? round(y * power) / power : round(y / power) * power;
   return push_or_write(a, to(rounded, x.dtype()));
 }
@@ -192,7 +193,7 @@ int mvlgamma_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const double p = double(a.integer(2));
   if (p < 1) fail("mvlgamma: p is {}; it must be 1 or more", p);
-  const Tensor y = to(x, is_float(x.dtype()) ? wide(x.dtype()) : default_dtype());
+  const Tensor y = to(x, is_float(x.dtype()) ? compute_dtype(x.dtype()) : default_dtype());
   const Tensor halves = range(0, (p - 1) / 2, 0.5, y.dtype(), y.device());
   const Tensor sums = sum(lgamma(unsqueeze(y, -1) - halves), {-1});
   const Tensor all = sums + Tensor(p * (p - 1) / 4 * 1.14472988584940017);

@@ -13,11 +13,11 @@ namespace mt::lua {
 namespace {
 
 /// What the operations of a program read and write when they run one after the other, for each element.
-struct Moved {
+struct MemoryTraffic {
   int numbers = 0, bools = 0;
 };
-Moved moved_by(const Program& p) {
-  Moved m;
+MemoryTraffic memory_traffic(const Program& p) {
+  MemoryTraffic m;
   const auto count = [&m](const Instruction& c) { ++(c.is_bool ? m.bools : m.numbers); };
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -44,7 +44,7 @@ int facts(Args& a) {
     ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
   }
   for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
-  const Moved moved = moved_by(p);
+  const MemoryTraffic moved = memory_traffic(p);
   lua_newtable(a.L);
   a.set("operations", operations), a.set("instructions", p.count), a.set("inputs", p.inputs);
   a.set("numbers_out", numbers), a.set("bools_out", bools), a.set("by_rows", p.by_rows);

@@ -166,9 +166,9 @@ int read_torch_body(Args& a) {
 }
 
 void make_folders(const std::string& operation, const std::string& path) {
-  std::error_code trouble;
-  std::filesystem::create_directories(path, trouble);
-  if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
+  std::error_code ec;
+  std::filesystem::create_directories(path, ec);
+  if (ec) fail("{}: cannot make the folder '{}': {}", operation, path, ec.message());
 }
 
 const Entry kFiles[] = {

@@ -1,4 +1,4 @@
-// formats.cpp -- what data/formats.lua is made of: files of other programs as Lua values
+// formats.cpp -- C functions used by data/formats.lua: files of other programs as Lua values
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,18 +54,18 @@ std::string shown(const Tensor& x) { return to_string(x.shape()); }
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: there are no paths");
   TensorList images(paths.size());
-  std::vector<std::string> trouble(paths.size());
+  std::vector<std::string> errors(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
     try {
       images[i] = parsed("image", paths[i], [&](std::string_view text) {
         return decode_image(text.data(), text.size(), int(channels));
       });
-    } catch (const std::exception& e) { trouble[i] = e.what(); }
+    } catch (const std::exception& e) { errors[i] = e.what(); }
   });
   check_interrupt();
   Shape shape{int64_t(paths.size())};
   for (size_t k = 0; k < paths.size(); ++k) {
-    if (!trouble[k].empty()) throw Error(trouble[k]);
+    if (!errors[k].empty()) throw Error(errors[k]);
     if (images[k].shape() != images[0].shape())
       fail("image: '{}' is {} and '{}' is {}; a transform can bring them to one size", paths[0],
            shown(images[0]), paths[k], shown(images[k]));
@@ -83,15 +83,14 @@ int list_folder(Args& a) {
   namespace fs = std::filesystem;
   const std::string operation = a.text(1), path = a.text(2);
   std::vector<std::string> names[2];
-  std::error_code trouble;
-  for (fs::directory_iterator at(path, trouble), end; !trouble && at != end;
-       at.increment(trouble)) {
+  std::error_code ec;
+  for (fs::directory_iterator at(path, ec), end; !ec && at != end; at.increment(ec)) {
     std::error_code gone;
     const bool folder = at->is_directory(gone);
     if (folder || at->is_regular_file(gone))
       names[folder].push_back(at->path().filename().string());
   }
-  if (trouble) fail("{}: cannot read the folder '{}': {}", operation, path, trouble.message());
+  if (ec) fail("{}: cannot read the folder '{}': {}", operation, path, ec.message());
   for (auto& list : names) std::ranges::sort(list);
   return a.push(names[0], names[1]);
 }

@@ -74,25 +74,25 @@ void register_sort(Registry&);
 void register_tensor(Registry&);
 
 // What a Lua state needs besides functions that are made when asked for.
-void add_files(lua_State* L);        // what data/ and io/ are made of, into the core
+void add_files(lua_State* L);        // C functions used by data/ and io/, into the core
 void add_json(lua_State* L);         // JSON, into the core
-void add_optim(lua_State* L);        // what optim/init.lua is made of, into the core
-void add_profile(lua_State* L);      // what tools/profile.lua is made of, into the core
+void add_optim(lua_State* L);        // C functions used by optim/init.lua, into the core
+void add_profile(lua_State* L);      // C functions used by tools/profile.lua, into the core
 void open_generators(lua_State* L);  // the metatable of generators
 void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);   // x + y, -x
-void add_cuda(lua_State* L);         // what cuda/init.lua is made of
+void add_cuda(lua_State* L);         // C functions used by cuda/init.lua
 void add_explain(lua_State*);
 void add_replay(lua_State*);
-void add_compile(lua_State* L);      // parts of mt.map and its kin
-void add_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
-void push_dist(lua_State* L);        // the functions of mt.dist, and parts of its Lua
-void add_formats(lua_State* L);      // what data/formats.lua is made of
-void add_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
-void add_grid_kernel(lua_State* L);  // parts of mt.kernel
-void add_loader(lua_State* L);       // parts of mt.data.DataLoader
+void add_compile(lua_State* L);      // C functions used by compile/*.lua
+void add_cuda_kernel(lua_State* L);  // C functions used by mt.cuda.kernel
+void push_dist(lua_State* L);        // the functions of mt.dist, and C functions used by its Lua
+void add_formats(lua_State* L);      // C functions used by data/formats.lua
+void add_gradient(lua_State* L);     // C functions used by core/gradient.lua
+void add_grid_kernel(lua_State* L);  // C functions used by mt.kernel
+void add_loader(lua_State* L);       // C functions used by mt.data.DataLoader
 void add_linalg(lua_State* L);       // mt.linalg
-void add_tokenizer(lua_State* L);    // what data/tokenizer.lua is made of
-void add_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
+void add_tokenizer(lua_State* L);    // C functions used by data/tokenizer.lua
+void add_watch(lua_State* L);        // C functions used by plot/graph.lua, tools/report_live.lua
 
 }  // namespace mt::lua

@@ -86,11 +86,11 @@ int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 2, 1, x.is_leaf());
-  using Held = std::weak_ptr<Hook>;
-  const Held hook =
+  using WeakHook = std::weak_ptr<Hook>;
+  const WeakHook hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
   if (!x.is_leaf()) hook.lock()->on_shared = [callback] { callback->hold(); };
-  new (lua_newuserdata(a.L, sizeof(Held))) Held(hook);
+  new (lua_newuserdata(a.L, sizeof(WeakHook))) WeakHook(hook);
   if (luaL_newmetatable(a.L, "mtorch.hook")) {
     lua_pushvalue(a.L, -1);
     lua_setfield(a.L, -2, "__index");
@@ -101,7 +101,7 @@ int register_hook_body(Args& a) {
       if (!h)
         return luaL_error(L,
                           "remove: no hook is given; methods are called with a colon, h:remove()");
-      if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
+      if (const auto hook = static_cast<WeakHook*>(h)->lock()) *hook = {};
       return 0;
     });
     lua_setfield(a.L, -2, "remove");
@@ -111,7 +111,7 @@ int register_hook_body(Args& a) {
     });
     lua_setfield(a.L, -2, "__tostring");
     lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it, and call it again
-      if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<Held*>(h)->reset();
+      if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<WeakHook*>(h)->reset();
       return 0;
     });
     lua_setfield(a.L, -2, "__gc");

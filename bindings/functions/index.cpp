@@ -16,17 +16,17 @@ Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
 }
 
 /// How scatter joins values with x.
-enum class Joined { add, multiply };
-constexpr std::array<const char*, 2> names_of(Joined) { return {"add", "multiply"}; }
+enum class ScatterMode { add, multiply };
+constexpr std::array<const char*, 2> names_of(ScatterMode) { return {"add", "multiply"}; }
 
 int scatter_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const Index at = Arg<Index>::get(a, 3);
-  const auto how = Arg<std::optional<Joined>>::get(a, 5);
+  const auto how = Arg<std::optional<ScatterMode>>::get(a, 5);
   const InPlace in_place{a.entry().in_place};
   const Tensor source = source_for(a, 4, x, at.at);
   const Tensor y = how ? scatter_reduce(x, a.position(2), at, source,
-                                        *how == Joined::add ? "sum" : "prod", true, in_place)
+                                        *how == ScatterMode::add ? "sum" : "prod", true, in_place)
                        : scatter(x, a.position(2), at, source, in_place);
   return in_place ? a.self() : a.push(y);
 }
@@ -162,7 +162,7 @@ const Entry kMethods[] = {
     {"scatter(x, dim, index, src, reduce=nil)",
      "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. "
      "src may be a number; reduce joins them with x.",
-     takes<Tensor, Dim, Index, Operand, std::optional<Joined>>(scatter_body) | kInPlaceToo},
+     takes<Tensor, Dim, Index, Operand, std::optional<ScatterMode>>(scatter_body) | kInPlaceToo},
     {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
      takes<Tensor, Dim, Index, Operand>(scatter_add_body) | kInPlaceToo},
     {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",

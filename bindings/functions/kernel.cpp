@@ -1,4 +1,4 @@
-// kernel.cpp -- what compile/kernel.lua is made of: grid kernels written in Lua
+// kernel.cpp -- C functions used by compile/kernel.lua: grid kernels written in Lua
 #include <cmath>
 #include <cstdlib>
 
@@ -17,7 +17,7 @@ struct LuaKernel {
     std::unique_ptr<ast::Function> tree;
     const void* address;  // of the Lua function
   };
-  LuaKernel(bool check, std::vector<grid::Slope> slopes) : kernel(check, std::move(slopes)) {}
+  LuaKernel(bool check, std::vector<grid::Tangent> tangents) : kernel(check, std::move(tangents)) {}
   GridKernel kernel;
   std::vector<Function> functions;
   std::vector<grid::Path> numbers, tensors;  // that were captured
@@ -36,10 +36,10 @@ class Script : public KernelScript {
     lua_settop(L_, top);
     return found;
   }
-  grid::Outer look(const grid::Path& path) override {
+  grid::CapturedName resolve(const grid::Path& path) override {
     const int top = lua_gettop(L_);
     push(path);
-    const grid::Outer o = classify(path);
+    const grid::CapturedName o = classify(path);
     lua_settop(L_, top);
     return o;
   }
@@ -114,16 +114,17 @@ class Script : public KernelScript {
     if (k == list.size()) list.push_back(path);
     return int(k);
   }
-  grid::Outer number_at(const grid::Path& path, double value, grid::Outer::Kind kind) {
-    grid::Outer o;
+  grid::CapturedName number_at(const grid::Path& path, double value,
+                               grid::CapturedName::Kind kind) {
+    grid::CapturedName o;
     o.kind = kind, o.index = place_in(k_.numbers, path);
     k_.values.resize(k_.numbers.size());
     k_.values[o.index] = value;
     return o;
   }
   /// What the value on top of the stack is.
-  grid::Outer classify(const grid::Path& path) {
-    using O = grid::Outer;
+  grid::CapturedName classify(const grid::Path& path) {
+    using O = grid::CapturedName;
     O o;
     switch (lua_type(L_, -1)) {
       case LUA_TNIL: return o;
@@ -145,23 +146,23 @@ class Script : public KernelScript {
     o.kind = O::other, o.text = describe(L_, -1);
     return o;
   }
-  grid::Outer function_at(const grid::Path&) {
-    grid::Outer o;
+  grid::CapturedName function_at(const grid::Path&) {
+    grid::CapturedName o;
     lua_getfenv(L_, kHandle);
     lua_getfield(L_, -1, "builtins");
     lua_pushvalue(L_, -3);
     lua_rawget(L_, -2);
     if (lua_isstring(L_, -1)) {
-      o.kind = grid::Outer::builtin, o.text = lua_tostring(L_, -1);
+      o.kind = grid::CapturedName::builtin, o.text = lua_tostring(L_, -1);
       return o;
     }
     lua_pop(L_, 3);
     if (lua_iscfunction(L_, -1)) {
-      o.kind = grid::Outer::other, o.text = "a function of C";
+      o.kind = grid::CapturedName::other, o.text = "a function of C";
       return o;
     }
     lua_pushvalue(L_, -1);
-    o.kind = grid::Outer::function, o.index = add_function();
+    o.kind = grid::CapturedName::function, o.index = add_function();
     return o;
   }
 
@@ -171,14 +172,14 @@ class Script : public KernelScript {
 
 int grid_make(Args& a) {
   a.function(1), a.function(2), a.table(3);
-  std::vector<grid::Slope> slopes;
+  std::vector<grid::Tangent> tangents;
   for (size_t i = 1; a.given(5) && i <= lua_objlen(a.L, 5); i += 2) {
     lua_rawgeti(a.L, 5, int(i)), lua_rawgeti(a.L, 5, int(i) + 1);
-    slopes.push_back({int(lua_tointeger(a.L, -2)) - 1, int(lua_tointeger(a.L, -1)) - 1});
+    tangents.push_back({int(lua_tointeger(a.L, -2)) - 1, int(lua_tointeger(a.L, -1)) - 1});
     lua_pop(a.L, 2);
   }
-  LuaKernel* const k =
-      Held<LuaKernel>::push(a.L, std::make_unique<LuaKernel>(a.boolean(4), std::move(slopes)));
+  LuaKernel* const k = Userdata<LuaKernel>::push(
+      a.L, std::make_unique<LuaKernel>(a.boolean(4), std::move(tangents)));
   lua_createtable(a.L, 1, 2);
   lua_pushvalue(a.L, 2), lua_setfield(a.L, -2, "locate");
   lua_pushvalue(a.L, 3), lua_setfield(a.L, -2, "builtins");
@@ -191,7 +192,7 @@ int grid_make(Args& a) {
 }
 
 int grid_launch(Args& a) {
-  LuaKernel& k = Held<LuaKernel>::at(a, kHandle);
+  LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
   LaunchSize size;
   for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
   std::vector<GridArgument> arguments;
@@ -228,20 +229,20 @@ const Entry kParts[] = {
     {"grid_cuda(kernel, compile)",
      "The CUDA C for the types of the last launch; `compile`: compiles it.",
      [](Args& a) {
-       const grid::Kernel& k = Held<LuaKernel>::at(a, kHandle).kernel.last();
+       const grid::Kernel& k = Userdata<LuaKernel>::at(a, kHandle).kernel.last();
        if (a.boolean(2)) compile_grid(k, 90);
        return a.push(grid::cuda_text(k));
      }},
     {"grid_misfit(kernel)",
      "Of a launch that failed: how many values a call gave, which tensor was to take a boolean, or nil.",
      [](Args& a) {
-       const grid::GridMisfit& m = Held<LuaKernel>::at(a, kHandle).kernel.misfit();
+       const grid::GridMisfit& m = Userdata<LuaKernel>::at(a, kHandle).kernel.misfit();
        m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);
        m.boolean < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.boolean + 1);
        return 2;
      }},
     {"grid_name(kernel)", "The name of a kernel.",
-     [](Args& a) { return a.push(Held<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},
+     [](Args& a) { return a.push(Userdata<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},
 };
 
 }  // namespace

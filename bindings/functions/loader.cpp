@@ -1,4 +1,4 @@
-// loader.cpp -- what data/loader.lua is made of: random numbers that belong to an item
+// loader.cpp -- C functions used by data/loader.lua: random numbers that belong to an item
 #include <cstring>
 
 #include "bindings/functions/functions.h"
@@ -67,7 +67,7 @@ const Entry kParts[] = {
     {"enter(source, random)",
      "From now on the thread draws from the source; random is math.random.",
      [](Args& a) {
-       ItemRandom& r = Held<ItemRandom>::at(a, 1);
+       ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
        size_t bytes = 0;
        if (const char* state = random_state(a.L, 2, bytes)) r.lua_state.assign(state, bytes);
        r.enter();
@@ -75,7 +75,7 @@ const Entry kParts[] = {
      }},
     {"leave(source, random)", "The thread draws from where it did before.",
      [](Args& a) {
-       ItemRandom& r = Held<ItemRandom>::at(a, 1);
+       ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
        size_t bytes = 0;
        char* state = random_state(a.L, 2, bytes);
        if (state && bytes == r.lua_state.size()) std::memcpy(state, r.lua_state.data(), bytes);
@@ -97,7 +97,7 @@ const Entry kParts[] = {
      [](Args& a) {
        check_wanted();
        const uint64_t key = key_of(a, 2);
-       Held<ItemRandom>::at(a, 1).stream.manual_seed(key);
+       Userdata<ItemRandom>::at(a, 1).stream.manual_seed(key);
        return a.push(key >> 11);
      }},
 };

@@ -103,7 +103,7 @@ bool has_groups(lua_State* L, const Owned& o, bool options) {
 
 /// Takes the groups in the list at 2 over; a parameter keeps its state.
 int take_groups(Args& a) {
-  const Owned& o = Held<Owned>::at(a, 1);
+  const Owned& o = Userdata<Owned>::at(a, 1);
   std::unordered_map<const TensorImpl*, const Optimizer::Parameter*> held;
   for (const Optimizer::Group& g : o.groups())
     for (const Optimizer::Parameter& p : g.parameters) held[p.value.impl()] = &p;
@@ -163,7 +163,7 @@ int optimizers(Args& a) {
 
 /// {[i] = {step=, exp_avg=, ..}} of a group, of the parameters that have had a step.
 int push_state(Args& a) {
-  const Owned& o = Held<Owned>::at(a, 1);
+  const Owned& o = Userdata<Owned>::at(a, 1);
   const OptimizerRow& row = o.row();
   const int64_t g = a.integer(2);
   if (g < 1 || g > int64_t(o.groups().size()))
@@ -232,7 +232,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
     const NoGrad off;
     const Tensor& mine = *state_named(row, held, key);
     if (mine.defined() && mine.impl()->storage == t->impl()->storage) *state = mine;
-    else *state = to(to(clone(t->detach()), p.device()), wide(p.dtype()));
+    else *state = to(to(clone(t->detach()), p.device()), compute_dtype(p.dtype()));
   });
   require_entry(L, where, "step");
   for (int k = 0; k < row.running; ++k) require_entry(L, where, row.info->running[k]);
@@ -243,7 +243,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
 
 /// Gives parameters the state of a list of such lists, one for each group; all of it or nothing.
 int load_state(Args& a) {
-  const Owned& o = Held<Owned>::at(a, 1);
+  const Owned& o = Userdata<Owned>::at(a, 1);
   std::vector<Optimizer::Group> groups = o.groups();
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<Optimizer::Parameter>& all = groups[g].parameters;
@@ -281,7 +281,7 @@ const Entry kOptim[] = {
      [](Args& a) {
        const int64_t rule = a.integer(1);
        if (rule < 0 || rule >= optim::kOptimizers) fail("optimizer: there is no rule {}", rule);
-       const Owned& o = *Held<Owned>::push(a.L, std::make_unique<Owned>(int(rule)));
+       const Owned& o = *Userdata<Owned>::push(a.L, std::make_unique<Owned>(int(rule)));
        lua_createtable(a.L, o.row().options + 1, 0);  // the keys of groups, which a step looks up
        for (int i = 0; i < o.row().options; ++i) {
          lua_pushstring(a.L, o.row().info->options[i].name);
@@ -296,13 +296,13 @@ const Entry kOptim[] = {
      [](Args& a) {
        double options[optim::kMaxOptions];
        a.table(2);
-       read_options(a.L, Held<Owned>::at(a, 1).row(), {a.text(3).c_str()}, 2, push_names(a.L),
+       read_options(a.L, Userdata<Owned>::at(a, 1).row(), {a.text(3).c_str()}, 2, push_names(a.L),
                     options);
        return 0;
      }},
     {"optimizer_add(optimizer, options, parameters)", "One more group.",
      [](Args& a) {
-       const Owned& o = Held<Owned>::at(a, 1);
+       const Owned& o = Userdata<Owned>::at(a, 1);
        double options[optim::kMaxOptions];
        a.table(2);
        read_options(a.L, o.row(), {o.row().info->name}, 2, push_names(a.L), options);
@@ -310,10 +310,10 @@ const Entry kOptim[] = {
        return 0;
      }},
     {"optimizer_has(optimizer, groups)", "Whether the groups have the parameters of the optimizer.",
-     [](Args& a) { return a.push(has_groups(a.L, Held<Owned>::at(a, 1), false)); }},
+     [](Args& a) { return a.push(has_groups(a.L, Userdata<Owned>::at(a, 1), false)); }},
     {"optimizer_options(optimizer, groups)", "Takes the options of the groups over.",
      [](Args& a) {
-       const Owned& o = Held<Owned>::at(a, 1);
+       const Owned& o = Userdata<Owned>::at(a, 1);
        if (!has_groups(a.L, o, true))
          fail("replay: the parameters of {} are others than were recorded; record the graph again",
               o.row().info->name);
@@ -322,7 +322,7 @@ const Entry kOptim[] = {
     {"optimizer_step(optimizer, groups)",
      "The same, and a step; false where the groups have other parameters than the optimizer.",
      [](Args& a) {
-       const Owned& o = Held<Owned>::at(a, 1);
+       const Owned& o = Userdata<Owned>::at(a, 1);
        const bool same = has_groups(a.L, o, true);
        if (same) o.step();
        return a.push(same);

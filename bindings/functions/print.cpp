@@ -7,7 +7,7 @@
 namespace mt::lua {
 namespace {
 
-constexpr int64_t kMost = int64_t(1) << 24;  // an expanded tensor can have 2^46 elements
+constexpr int64_t kMaxThreshold = int64_t(1) << 24;  // an expanded tensor can have 2^46 elements
 
 /// A count from `low` on; math.huge is as many as there are.
 int64_t count_at(const Args& a, int i, int64_t low, int64_t fallback) {
@@ -27,14 +27,14 @@ int set_options(Args& a) {
     const std::string profile = a.text(5);
     o = PrintOptions();
     if (profile == "short") o.precision = 2, o.edgeitems = 2;
-    else if (profile == "full") o.threshold = kMost;
+    else if (profile == "full") o.threshold = kMaxThreshold;
     else if (profile != "default")
       fail("set_printoptions: '{}' is no profile; use 'default', 'short' or 'full'", profile);
   }
   const int64_t precision = count_at(a, 1, 0, o.precision);
   if (precision > 17) fail("set_printoptions: a double has 17 digits, precision is {}", precision);
   o.precision = int(precision);
-  o.threshold = std::min(count_at(a, 2, 0, o.threshold), kMost);
+  o.threshold = std::min(count_at(a, 2, 0, o.threshold), kMaxThreshold);
   o.edgeitems = std::min<int64_t>(count_at(a, 3, 0, o.edgeitems), 10000);
   o.linewidth = count_at(a, 4, 1, o.linewidth);
   if (a.given(6)) o.scientific = a.boolean(6) ? S::always : S::never;

@@ -10,12 +10,12 @@ namespace mt::lua {
 namespace {
 
 /// A recording around a call, ended however that ends.
-class Recorded {
+class ProfileScope {
  public:
-  explicit Recorded(bool trace) { profile::start(trace); }
-  Recorded(const Recorded&) = delete;
-  Recorded& operator=(const Recorded&) = delete;
-  ~Recorded() {
+  explicit ProfileScope(bool trace) { profile::start(trace); }
+  ProfileScope(const ProfileScope&) = delete;
+  ProfileScope& operator=(const ProfileScope&) = delete;
+  ~ProfileScope() {
     if (!ended_) profile::stop();
   }
   profile::Report end() {
@@ -46,7 +46,7 @@ int push_report(const Args& a, const profile::Report& report) {
 int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
   lua_createtable(a.L, int(calls.size()), 0);
   for (size_t i = 0; i < calls.size(); ++i) {
-    const Work& work = calls[i].work;
+    const CpuCounters& work = calls[i].work;
     lua_createtable(a.L, 0, 8);
     a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
     if (const std::optional<Run>& r = calls[i].run) {
@@ -75,7 +75,7 @@ const Entry kProfile[] = {
     {"profile_call(fn, trace=false)", "What fn() did, and what it returned.",
      [](Args& a) {
        a.function(1);
-       Recorded recorded(a.boolean(2));
+       ProfileScope recorded(a.boolean(2));
        lua_pushvalue(a.L, 1);
        lua_call(a.L, 0, LUA_MULTRET);
        push_report(a, recorded.end());

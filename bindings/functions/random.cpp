@@ -1,7 +1,7 @@
 // random.cpp -- random tensors, and the generators that they can be drawn from
 
 #include "bindings/functions/functions.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/generator.h"
 
 namespace mt::lua {
@@ -9,7 +9,7 @@ namespace {
 
 // ---- generators as Lua values -------------------------------------------------------------------
 
-struct HeldGenerator : Generator {
+struct LuaGenerator : Generator {
   using Generator::Generator;
   static constexpr char kShown[] = "a generator, mt.Generator(seed)";
 };
@@ -26,32 +26,32 @@ int new_generator(Args& a) {
       fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
   const auto n = uint64_t(a.integer(seed));
-  return push_result(a, std::make_unique<HeldGenerator>(kind, n));
+  return push_result(a, std::make_unique<LuaGenerator>(kind, n));
 }
 
 const Entry kGeneratorMethods[] = {
     {"manual_seed(self, n)", "Starts the generator anew; returns it.",
      [](Args& a) {
-       Generator& g = Held<HeldGenerator>::at(a, 1);
-       tell_beside();
+       Generator& g = Userdata<LuaGenerator>::at(a, 1);
+       mark_untraceable();
        g.manual_seed(uint64_t(a.integer(2)));
        return a.self();
      }},
     {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
-     bind<[](HeldGenerator& g) { return g.seed(); }>},
+     bind<[](LuaGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
-     bind<[](HeldGenerator& g) { return int64_t(g.initial_seed()); }>},
+     bind<[](LuaGenerator& g) { return int64_t(g.initial_seed()); }>},
     {"get_state(self)", "Where the generator stands, as a string.",
-     bind<[](HeldGenerator& g) { return g.state(); }>},
+     bind<[](LuaGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
      [](Args& a) {
-       Held<HeldGenerator>::at(a, 1).set_state(a.text(2));
+       Userdata<LuaGenerator>::at(a, 1).set_state(a.text(2));
        return a.self();
      }},
 };
 
 int generator_text(lua_State* L) {
-  const auto* held = Held<HeldGenerator>::find(L, 1);
+  const auto* held = Userdata<LuaGenerator>::find(L, 1);
   const bool philox = !held || !held->object || held->object->kind() == Generator::Kind::philox;
   lua_pushfstring(L, "Generator('%s')", philox ? "philox" : "mt19937");
   return 1;
@@ -91,7 +91,7 @@ int bernoulli_body(Args& a) {
     Generator* g = generator_at(a, 4);
     Tensor x = *p;
     if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): x says the shape alone
-      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? wide(x.dtype()) : Dtype::f64,
+      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? compute_dtype(x.dtype()) : Dtype::f64,
                x.device());
       x = to(bernoulli(x, g), p->dtype());
     } else if (a.given(2)) {
@@ -104,7 +104,7 @@ int bernoulli_body(Args& a) {
   const double p = a.number(1);
   if (!a.given(2)) fail("bernoulli: a number needs a shape: mt.bernoulli(0.5, {{2, 3}})");
   const Dtype dtype = a.dtype(3, default_dtype());
-  const Tensor all = full(a.new_shape(2), p, is_float(dtype) ? wide(dtype) : Dtype::f64);
+  const Tensor all = full(a.new_shape(2), p, is_float(dtype) ? compute_dtype(dtype) : Dtype::f64);
   return a.push(to(bernoulli(all, generator_at(a, 4)), dtype));
 }
 
@@ -141,7 +141,7 @@ const Entry kFunctions[] = {
      "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
      bind<[](int64_t n) {
-       tell_beside();  // a replay goes on where the generator stands
+       mark_untraceable();  // a replay goes on where the generator stands
        manual_seed(uint64_t(n));
      }>},
     {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
@@ -190,11 +190,11 @@ const Entry kMethods[] = {
 }  // namespace
 
 Generator* generator_at(const Args& a, int i) {
-  return a.given(i) ? &Held<HeldGenerator>::at(a, i) : nullptr;
+  return a.given(i) ? &Userdata<LuaGenerator>::at(a, i) : nullptr;
 }
 
 void open_generators(lua_State* L) {
-  Held<HeldGenerator>::push_metatable(L);
+  Userdata<LuaGenerator>::push_metatable(L);
   lua_newtable(L);
   add(L, kGeneratorMethods);
   lua_setfield(L, -2, "__index");

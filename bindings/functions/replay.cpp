@@ -7,7 +7,7 @@ namespace mt::lua {
 
 namespace {
 
-struct Recording final : StepRecorder {
+struct LuaStepRecorder final : StepRecorder {
   static constexpr char kShown[] = "a recording of a step";
   using StepRecorder::StepRecorder;
 };
@@ -15,7 +15,7 @@ struct Step {
   static constexpr char kShown[] = "a recorded step";
   std::unique_ptr<StepReplay> replay;
 };
-StepReplay& step_at(const Args& a) { return *Held<Step>::at(a, 1).replay; }
+StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
 
 TensorList rest(const Args& a) {
   TensorList list;
@@ -25,7 +25,7 @@ TensorList rest(const Args& a) {
 }
 
 /// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the precision of
-/// products, the default dtype and device. Null while a graph records, or with set_debug: then a step runs as it is.
+/// products, the default dtype and device. Null while a graph records, or with set_debug: then a step runs eagerly.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
   if (capturing || t.debugging) return lua_pushnil(a.L), 1;
@@ -44,20 +44,20 @@ const Entry kReplay[] = {
     {"step_record([inputs])",
      "Begins a recording with copies of the arguments, without Lua's collector.",
      [](Args& a) {
-       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1)));
+       Userdata<LuaStepRecorder>::push(a.L, std::make_unique<LuaStepRecorder>(a.tensors(1)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
-    {"step_pause(r)", "What follows is not recorded.", bind<[](Recording& r) { r.pause(); }>},
+    {"step_pause(r)", "What follows is not recorded.", bind<[](LuaStepRecorder& r) { r.pause(); }>},
     {"step_resume(r)", "What follows is recorded, as a part of its own.",
-     bind<[](Recording& r) { r.resume(); }>},
+     bind<[](LuaStepRecorder& r) { r.resume(); }>},
     {"step_finish(r, [results])", "The recorded step; or nil, and why there is none.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       Recording& r = Held<Recording>::at(a, 1);
+       LuaStepRecorder& r = Userdata<LuaStepRecorder>::at(a, 1);
        std::unique_ptr<StepReplay> made = r.finish(a.tensors(2));
        if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
-       Held<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
+       Userdata<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
        return 1;
      }},
     {"step_on_arguments([results], [inputs], [arguments])",
@@ -68,7 +68,7 @@ const Entry kReplay[] = {
     {"step_drop(r)", "Ends a recording that came to nothing.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       return Held<Recording>::collect(a.L);
+       return Userdata<LuaStepRecorder>::collect(a.L);
      }},
     {"step_start(..)",
      "step, tensors: whether it is of such tensors and nothing moved; copies them in. Then "

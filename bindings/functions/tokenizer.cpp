@@ -1,4 +1,4 @@
-// tokenizer.cpp -- what data/tokenizer.lua is made of
+// tokenizer.cpp -- C functions used by data/tokenizer.lua
 #include "engine/data/tokenizer.h"
 
 #include "bindings/functions/functions.h"

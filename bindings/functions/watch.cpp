@@ -45,7 +45,7 @@ const Entry kParts[] = {
     {"serve(operation, port)", "A page on 127.0.0.1; and its port.",
      [](Args& a) {
        auto page = std::make_unique<LivePage>(a.text(1).c_str(), a.integer(2));
-       return 1 + a.push(Held<LivePage>::push(a.L, std::move(page))->port());
+       return 1 + a.push(Userdata<LivePage>::push(a.L, std::move(page))->port());
      }},
     {"publish(page, text)", "What browsers get from now on.",
      bind<[](LivePage& page, const std::string& text) { page.publish(text); }>},

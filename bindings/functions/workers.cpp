@@ -15,7 +15,7 @@
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
-#include "kernels/cpu/one_thread.h"
+#include "kernels/cpu/serial_thread.h"
 
 namespace mt::lua {
 
@@ -82,7 +82,7 @@ int open_and_work(lua_State* L) {
 
 /// Works until the team stops; tells it why, where it ends for another reason.
 void work(std::shared_ptr<Team> team) {
-  stay_on_one_thread();
+  disable_pool_on_this_thread();
   thread_state.device = nullptr;  // the CPU
   thread_state.is_worker = true;
   Worker self{team, nullptr};
@@ -159,18 +159,18 @@ struct Workers {
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
       sigdelset(&blocked, fault);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    std::string trouble;
-    for (int i = 0; i < n && trouble.empty(); ++i) try {
+    std::string error;
+    for (int i = 0; i < n && error.empty(); ++i) try {
         team->alive = i + 1;
         threads.emplace_back(inheriting([team = team] { work(team); }));
       } catch (const std::system_error& e) {
         team->alive = i;
-        trouble = e.what();
+        error = e.what();
       }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (trouble.empty()) return;
+    if (error.empty()) return;
     stop();
-    fail("DataLoader: worker {} of {} cannot be started: {}", threads.size() + 1, n, trouble);
+    fail("DataLoader: worker {} of {} cannot be started: {}", threads.size() + 1, n, error);
   }
   ~Workers() { stop(); }
 
@@ -189,7 +189,7 @@ struct Workers {
 
 /// set_up(values, team): what the jobs to come are about. Where it is other than before, jobs are given up.
 int set_up(Args& a) {
-  Team& team = *Held<Workers>::at(a, 2).team;
+  Team& team = *Userdata<Workers>::at(a, 2).team;
   auto setup = std::make_shared<const Parcel>(a.L, 1, 1);
   std::lock_guard lock(team.guard);
   if (team.setup && team.setup->same(*setup)) return 0;
@@ -199,7 +199,7 @@ int set_up(Args& a) {
 }
 
 int post(Args& a) {
-  Team& team = *Held<Workers>::at(a, 2).team;
+  Team& team = *Userdata<Workers>::at(a, 2).team;
   Parcel job(a.L, 1, 1);
   std::unique_lock lock(team.guard);
   const int64_t ticket = team.next++;
@@ -211,7 +211,7 @@ int post(Args& a) {
 
 /// take(team, ticket): waits; true and the batch, or false and a sentence.
 int take(Args& a) {
-  Team& team = *Held<Workers>::at(a, 1).team;
+  Team& team = *Userdata<Workers>::at(a, 1).team;
   const int64_t ticket = a.integer(2);
   std::unique_lock lock(team.guard);
   auto found = team.results.end();
@@ -273,7 +273,7 @@ void check_wanted() {
   if (!of_thread) return;
   const Team& team = *of_thread->team;
   if (team.stopping || of_thread->ticket < team.oldest)
-    fail("nobody waits for this batch any more");
+    fail("the DataLoader no longer needs this batch");
 }
 
 void add_workers(lua_State* L) { add_internal(L, kWorkers); }

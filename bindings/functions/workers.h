@@ -6,7 +6,7 @@ namespace mt::lua {
 
 /// Adds what starts, asks and ends workers to the table at the top of the stack.
 void add_workers(lua_State* L);
-/// On a worker's thread: an error where nobody waits for its batch any more.
+/// On a worker's thread: an error where the loader no longer needs its batch.
 void check_wanted();
 
 }  // namespace mt::lua

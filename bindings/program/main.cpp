@@ -370,8 +370,8 @@ int apply(lua_State* L, const Options& o) {
       "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
       "if threads > 0 then mt.set_num_threads(threads) end "
       "if seed then mt.manual_seed(seed) end "
-      "local trouble = device ~= '' and core.device_unavailable_reason(device) or '' "
-      "if trouble ~= '' then error('--device: ' .. trouble, 0) end";
+      "local reason = device ~= '' and core.device_unavailable_reason(device) or '' "
+      "if reason ~= '' then error('--device: ' .. reason, 0) end";
   load_own(L, code);
   lua_pushinteger(L, o.threads);
   if (o.seed.empty()) lua_pushnil(L);

@@ -68,12 +68,12 @@ struct Ready {
 constinit thread_local bool ending = false;  // of this thread: a destructor may still run a pass
 
 /// The memory of the last pass's lists, for the next.
-struct Spare {
+struct PassBuffers {
   std::vector<Ready> ready;
   std::vector<Ref<TensorImpl>> leaves;
-  ~Spare() { ending = true; }
+  ~PassBuffers() { ending = true; }
 };
-thread_local Spare spare;
+thread_local PassBuffers pass_buffers;
 
 /// The gradient after the hooks have seen it.
 Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
@@ -261,7 +261,7 @@ class BackwardPass : public Walk {
       leaf->pending = g.release();
     }
     check_interrupt();
-    const Whole whole;
+    const InterruptGuard guard;
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
       if (leaf->grad && !grad_enabled()) {
@@ -278,7 +278,7 @@ class BackwardPass : public Walk {
 
  private:
   void swap_spare() {
-    if (!ending) ready_.swap(spare.ready), leaves_.swap(spare.leaves);
+    if (!ending) ready_.swap(pass_buffers.ready), leaves_.swap(pass_buffers.leaves);
   }
 
   // ---- what has come to a node or a leaf

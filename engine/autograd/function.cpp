@@ -40,7 +40,7 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
 }
 const NodeType kFunction{"mt.Function", function_backward};
 
-/// Leaves its gradient for the inner node. What it sends there only says "come".
+/// Stores the gradient for the inner node, and schedules that with a dummy gradient.
 void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "engine/autograd/function.h"
-#include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/interceptor.h"
+#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
@@ -61,7 +61,7 @@ std::vector<int> last_reads(const Program& p) {
 std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
                             Dtype dtype, const Device& device) {
   const Program& p = e.program();
-  const Undeferred now;
+  const EagerScope now;
   const std::vector<int> last = last_reads(p);
   std::vector<Tensor> value(p.count), results;
   for (int i = 0; i < p.count; ++i) {
@@ -144,7 +144,7 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
                             const Shape& space, const Device& device, const double* numbers,
                             const Tensor* target) {
   const Program& p = e.program();
-  const Dtype calculated = wide(dtype);
+  const Dtype calculated = compute_dtype(dtype);
   const bool fits = p.slots <= kMaxProgramSlots;
   bool alike = true;
   for (const Tensor& x : inputs) alike &= x.dtype() == dtype;
@@ -168,15 +168,15 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
 // ---- the recorded gradient --------------------------------------------------------------------------
 
 /// What the node of a program keeps, followed by its numbers.
-struct Kept {
+struct SavedProgram {
   const Expression::Gradient* gradient;
   int8_t slot[kMaxProgramOperands];  // of a gradient's operands: where the node saved it; -1: g
 };
-constexpr size_t kKeptDoubles = (sizeof(Kept) + sizeof(double) - 1) / sizeof(double);
+constexpr size_t kKeptDoubles = (sizeof(SavedProgram) + sizeof(double) - 1) / sizeof(double);
 
 void program_backward(Node& node, const Tensor& g, Tensor* dx) {
   const double* const list = node.kept_list<double>();
-  Kept kept;
+  SavedProgram kept;
   std::memcpy(&kept, list, sizeof kept);
   const Expression::Gradient& d = *kept.gradient;
   for (const auto& same : d.passed)
@@ -197,7 +197,7 @@ const NodeType kProgram{"map", program_backward};
 /// reads more.
 bool record_small(const Expression& e, const Expression::Gradient& d,
                   const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
-  Kept kept{&d, {}};
+  SavedProgram kept{&d, {}};
   int saved = 0;
   for (size_t k = 0; k < d.operands.size(); ++k)
     kept.slot[k] = int8_t(d.operands[k] == 0 ? -1 : saved++);
@@ -306,7 +306,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
 
 std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
                                const Shape& space, const double* numbers) {
-  const Dtype calculated = wide(dtype);
+  const Dtype calculated = compute_dtype(dtype);
   std::vector<Tensor> wider;
   std::vector<const Tensor*> in;
   for (const Tensor& x : inputs) wider.push_back(to(x, calculated));

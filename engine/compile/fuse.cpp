@@ -141,7 +141,7 @@ Tensor Fusion::prepared(const Input& in) const {
 }
 
 void Fusion::compute(const std::vector<Tensor>& list) {
-  const Undeferred now;
+  const EagerScope now;
   const NoGrad scope(recording);
   std::vector<int> ids, place, used, read;
   for (const Tensor& x : list) {
@@ -175,7 +175,7 @@ namespace {
 struct Positions : Deferred {
   Positions(const Reducing& h, Tensor t) : how(h), x(std::move(t)) {}
   void evaluate(const Tensor& y) override {
-    const Undeferred now;
+    const EagerScope now;
     const NoGrad off;
     mt::evaluate(x);
     const int64_t d = std::countr_zero(how.mask);
@@ -194,10 +194,10 @@ struct Positions : Deferred {
 
 }  // namespace
 
-Fuser::Fuser() : before_(thread_state.deferral) {
-  if (!thread_state.debugging && !thread_state.autocast.on()) thread_state.deferral = this;
+Fuser::Fuser() : before_(thread_state.lazy) {
+  if (!thread_state.debugging && !thread_state.autocast.on()) thread_state.lazy = this;
 }
-Fuser::~Fuser() { thread_state.deferral = before_; }
+Fuser::~Fuser() { thread_state.lazy = before_; }
 
 namespace {
 
@@ -220,7 +220,7 @@ bool too_few(int64_t count, int64_t least) {
 
 }  // namespace
 
-bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at) const {
+bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, IterationSpace& at) const {
   if (row.info->accepts == op::Accepts::integer) return refused("it is of integers");
   bool several = false, waits = false;
   for (int k = 0; k < row.inputs; ++k) {
@@ -246,7 +246,7 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
   for (int k = 1; k < row.inputs; ++k)
     if (inputs[k]->dim() > 0) at.result = broadcast(row.info->name, at.result, inputs[k]->shape());
   const int64_t count = product(at.result);
-  if (count == 0 || (!waits && count < least_)) return too_few(count, least_);
+  if (count == 0 || (!waits && count < min_elements_)) return too_few(count, min_elements_);
   if (at.wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool)
     return refused("its gradient is not fused");
   if (!waits && at.result[at.result.size() - 1] == 1)
@@ -254,10 +254,10 @@ bool Fuser::can_wait(const OpRow& row, const Tensor* const* inputs, Meeting& at)
   return true;
 }
 
-bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
+bool Fuser::can_wait(const Reducing& how, const Tensor& x, IterationSpace& at) {
   const int last = x.dim() - 1;
   const int64_t count = x.numel();
-  if (count < least_rows_) least_ = least_rows_;
+  if (count < min_rows_) min_elements_ = min_rows_;
   if (!fuses_rows(how.op))
     return refused(
         "of reductions sum, mean, amax, amin, logsumexp, var and std are fused, and max and min "
@@ -265,7 +265,7 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
   if (last < 0 || how.mask != 1u << last)
     return refused("it is not along the last dimension alone");
   if (!is_float(x.dtype())) return not_float(x.dtype());
-  if (count == 0 || count < least_rows_) return too_few(count, least_rows_);
+  if (count == 0 || count < min_rows_) return too_few(count, min_rows_);
   if (x.size(last) == 1 || x.size(last) > kLongestRow)
     return refused("rows of {} elements; 2 to {} are fused", x.size(last), kLongestRow);
   at.dtype = x.dtype(), at.device = device_of(x), at.wants = x.requires_grad();
@@ -273,7 +273,8 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, Meeting& at) {
 }
 
 /// The space where operands meet, if one of them waits in one; else a new one.
-std::shared_ptr<Fusion> Fuser::fusion_of(const Meeting& at, const Tensor* const* inputs, int n) {
+std::shared_ptr<Fusion> Fuser::fusion_of(const IterationSpace& at, const Tensor* const* inputs,
+                                         int n) {
   for (const std::shared_ptr<Fusion>& f : open_) {
     bool here = false,
          fits = f->dtype == at.dtype && &f->device == at.device && f->recording == grad_enabled();
@@ -301,7 +302,7 @@ void evaluate_operands(const Tensor* const* inputs, int n) {
 
 Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = op_row(op);
-  Meeting at{inputs[0]->shape()};
+  IterationSpace at{inputs[0]->shape()};
   if (!can_wait(row, inputs, at)) {
     evaluate_operands(inputs, row.inputs);
     return {};
@@ -315,7 +316,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
 
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const Tensor* const inputs[] = {&x};
-  Meeting at{x.shape()};
+  IterationSpace at{x.shape()};
   int id = -1;
   std::shared_ptr<Fusion> f;
   if (can_wait(how, x, at)) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/deferral.h"
+#include "engine/core/lazy_scope.h"
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -24,8 +24,8 @@ inline Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1)
 
 class Fusion;  // one iteration space and its program
 
-/// Where operands meet: what the space of an operation's result has to be.
-struct Meeting {
+/// The iteration space of an operation: what its operands are broadcast to.
+struct IterationSpace {
   Shape result;  // at first that of the first operand
   Dtype dtype = Dtype::none;
   const Device* device = nullptr;
@@ -33,7 +33,7 @@ struct Meeting {
 };
 
 /// Takes over the operations of this thread while it lives.
-class Fuser : public Deferral {
+class Fuser : public LazyScope {
  public:
   Fuser();
   Fuser(const Fuser&) = delete;
@@ -51,15 +51,15 @@ class Fuser : public Deferral {
   static void evaluate_together(const std::vector<Tensor>&);
 
  private:
-  bool can_wait(const OpRow&, const Tensor* const* inputs, Meeting&) const;
-  bool can_wait(const Reducing&, const Tensor&, Meeting&);
-  std::shared_ptr<Fusion> fusion_of(const Meeting&, const Tensor* const* inputs, int n);
+  bool can_wait(const OpRow&, const Tensor* const* inputs, IterationSpace&) const;
+  bool can_wait(const Reducing&, const Tensor&, IterationSpace&);
+  std::shared_ptr<Fusion> fusion_of(const IterationSpace&, const Tensor* const* inputs, int n);
   Tensor wait(Tensor);
   std::vector<std::shared_ptr<Fusion>> open_;
   std::vector<Tensor> waiting_;
-  int64_t least_ = smallest.load(std::memory_order_relaxed);
-  const int64_t least_rows_ = 16 * least_;
-  Deferral* const before_;
+  int64_t min_elements_ = smallest.load(std::memory_order_relaxed);
+  const int64_t min_rows_ = 16 * min_elements_;
+  LazyScope* const before_;
 };
 
 }  // namespace mt::ir

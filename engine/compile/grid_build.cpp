@@ -9,8 +9,8 @@ void fail_at(const Kernel& p, int line, const std::string& text) {
        text);
 }
 
-void build(Kernel& p, Outside& outside, const std::vector<Outer>& arguments) {
-  Builder(p, outside).run(arguments);
+void build(Kernel& p, CaptureResolver& resolver, const std::vector<CapturedName>& arguments) {
+  Builder(p, resolver).run(arguments);
 }
 
 std::string Path::text() const {
@@ -43,9 +43,10 @@ Value* Builder::launch_scalar(LaunchScalar s, int line) {
   return make(Value::scalar, int(k), line);
 }
 Statement* Builder::emit(Statement::Kind kind, int line) {
-  constexpr size_t kMost = 10000;
-  if (p_.statements.size() >= kMost)
-    refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops", kMost);
+  constexpr size_t kMaxStatements = 10000;
+  if (p_.statements.size() >= kMaxStatements)
+    refuse(line, "the kernel has more than {} statements, its helpers inlined; use loops",
+           kMaxStatements);
   Statement& s = p_.statements.emplace_back();
   s.kind = kind, s.line = at(line);
   out_->push_back(&s);
@@ -76,17 +77,17 @@ bool returns_early(const ast::Block& block, bool outermost) {
 }
 }  // namespace
 
-void Builder::run(const std::vector<Outer>& arguments) {
-  const ast::Function& f = outside_.function(0);
+void Builder::run(const std::vector<CapturedName>& arguments) {
+  const ast::Function& f = resolver_.function(0);
   p_.name = f.name;
   p_.chunks = {f.chunk};
   Frame frame{&f, 0, std::vector<Item>(f.variables.size())};
   frame_ = &frame;
   out_ = &p_.body;
   for (size_t k = 0; k < arguments.size(); ++k) {
-    const Outer& a = arguments[k];
+    const CapturedName& a = arguments[k];
     Item& it = frame.locals[k];
-    if (a.kind == Outer::tensor) {
+    if (a.kind == CapturedName::tensor) {
       it.kind = Item::tensor, it.index = int(p_.tensors.size());
       p_.tensors.push_back({f.variables[k], a.dtype, a.ndim});
       continue;
@@ -186,9 +187,9 @@ void Builder::bind(int local, Item it, int line) {
   Item& to = frame_->locals[size_t(local)];
   const bool again = frame_->function->assigned[size_t(local)];
   const std::string& name = frame_->function->variables[size_t(local)];
-  if (it.kind == Item::outer) {
-    Item found = look(it.path, line);
-    if (found.kind != Item::outer || again) it = found;
+  if (it.kind == Item::captured) {
+    Item found = resolve(it.path, line);
+    if (found.kind != Item::captured || again) it = found;
   }
   if (it.kind == Item::nil || it.kind == Item::value || again) {
     if (it.kind == Item::value && !again && is_fixed(*it.number)) return void(to = it);
@@ -248,7 +249,7 @@ void Builder::assign_one(const Expr& target, Item it) {
   }
   Value* const v = value_of(it, line);
   Item to = item(target);
-  if (to.kind == Item::outer)
+  if (to.kind == Item::captured)
     refuse(line, "'{}' lies outside of the kernel and cannot be set; only elements of tensors can",
            to.path.text());
   if (to.kind != Item::tensor) refuse(line, "only locals and elements of tensors can be set");

@@ -8,7 +8,7 @@ namespace mt::grid {
 
 /// What an expression is: a number, or something that names one.
 struct Item {
-  enum Kind { nil, value, tensor, shape, word, outer, text, several } kind = nil;
+  enum Kind { nil, value, tensor, shape, word, captured, text, several } kind = nil;
   Value* number = nullptr;
   int index = -1;              // of a tensor
   std::vector<Value*> prefix;  // its first indices
@@ -33,8 +33,8 @@ struct Frame {
 
 class Builder {
  public:
-  Builder(Kernel& p, Outside& o) : p_(p), outside_(o) {}
-  void run(const std::vector<Outer>& arguments);
+  Builder(Kernel& p, CaptureResolver& o) : p_(p), resolver_(o) {}
+  void run(const std::vector<CapturedName>& arguments);
 
  private:
   using Expr = ast::Expression;
@@ -72,7 +72,7 @@ class Builder {
   Item indexed(const Expr&);
   Item element(Item tensor, const Expr& key, int line);
   Item word_field(const Item&, const std::string& field, int line);
-  Item look(Path, int line);
+  Item resolve(Path, int line);
   Value* unary(const Expr&);
   Value* binary(const Expr&);
   Value* logical(const Expr&);
@@ -86,7 +86,7 @@ class Builder {
   Item call(const Expr&);
   Item call_word(const std::string& name, const Expr&);
   Item call_builtin(const std::string& name, const Expr&);
-  Item call_helper(const Outer&, const Expr&);
+  Item call_helper(const CapturedName&, const Expr&);
   Item grid_call(const Expr&);
   Item shared_call(const Expr&);
   Item atomic_call(const Expr&);
@@ -108,7 +108,7 @@ class Builder {
   static bool is_word(std::string_view);
 
   Kernel& p_;
-  Outside& outside_;
+  CaptureResolver& resolver_;
   Frame* frame_ = nullptr;
   Body* out_ = nullptr;
   std::vector<Statement*> loops_;

@@ -37,8 +37,8 @@ constexpr Pair kPairs[] = {pair<op::Neg>(GridOp::neg),   pair<op::Abs>(GridOp::a
 
 class Differentiator {
  public:
-  Differentiator(Kernel& k, const std::vector<Slope>& slopes) : k_(k), slopes_(slopes) {
-    for (const Slope& s : slopes)
+  Differentiator(Kernel& k, const std::vector<Tangent>& tangents) : k_(k), tangents_(tangents) {
+    for (const Tangent& s : tangents)
       if (std::find(by_.begin(), by_.end(), s.input) == by_.end()) by_.push_back(s.input);
   }
   void run() {
@@ -255,10 +255,10 @@ class Differentiator {
     return true;
   }
   void store(Statement& s) {
-    const auto slope = std::find_if(slopes_.begin(), slopes_.end(),
-                                    [&](const Slope& x) { return x.result == s.tensor; });
-    if (slope != slopes_.end()) {
-      const size_t w = size_t(std::find(by_.begin(), by_.end(), slope->input) - by_.begin());
+    const auto tangent = std::find_if(tangents_.begin(), tangents_.end(),
+                                      [&](const Tangent& x) { return x.result == s.tensor; });
+    if (tangent != tangents_.end()) {
+      const size_t w = size_t(std::find(by_.begin(), by_.end(), tangent->input) - by_.begin());
       s.value = or_zero(tangents(s.value)[w]);
     } else if (reached(*s.value)) {
       fail_line(k_, s.line, "what is written into '{}' depends on an input and has no gradient",
@@ -277,7 +277,7 @@ class Differentiator {
   }
 
   Kernel& k_;
-  const std::vector<Slope>& slopes_;
+  const std::vector<Tangent>& tangents_;
   std::vector<int> by_;  // the inputs
   std::vector<char> active_;
   std::vector<std::vector<int>> tangent_;  // of a variable, by each input: a variable
@@ -288,6 +288,8 @@ class Differentiator {
 
 }  // namespace
 
-void differentiate(Kernel& k, const std::vector<Slope>& slopes) { Differentiator(k, slopes).run(); }
+void differentiate(Kernel& k, const std::vector<Tangent>& tangents) {
+  Differentiator(k, tangents).run();
+}
 
 }  // namespace mt::grid

@@ -24,7 +24,7 @@ std::string described(const Kernel& p, const Item& it) {
     }
     case Item::shape: return "a shape";
     case Item::word: return "'" + it.name + "'";
-    case Item::outer: return "'" + it.path.text() + "'";
+    case Item::captured: return "'" + it.path.text() + "'";
     default: return "a value";
   }
 }
@@ -63,12 +63,12 @@ Item Builder::item(const Expr& e) {
       return &here;
     }
     case Expr::free:
-      if (is_word(e.text) && !outside_.is_upvalue(frame_->index, e.text)) {
+      if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text)) {
         Item it;
         it.kind = Item::word, it.name = e.text;
         return it;
       }
-      return look({frame_->index, e.text, {}}, e.line);
+      return resolve({frame_->index, e.text, {}}, e.line);
     case Expr::index: return indexed(e);
     case Expr::call: return call(e);
     case Expr::unary: return e.text == "#" ? indexed(e) : unary(e);
@@ -130,34 +130,35 @@ const char* known_of(const std::string& name) {
 }
 }  // namespace
 
-/// What a captured name stands for.
-Item Builder::look(Path path, int line) {
-  const Outer o = outside_.look(path);
+/// What a captured name resolves to.
+Item Builder::resolve(Path path, int line) {
+  const CapturedName o = resolver_.resolve(path);
   Item it;
   switch (o.kind) {
-    case Outer::nothing:
+    case CapturedName::nothing:
       refuse(line,
              "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
              path.text(), known_of(path.root));
-    case Outer::whole:
-    case Outer::real:
-    case Outer::boolean: return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
-    case Outer::tensor: {
+    case CapturedName::whole:
+    case CapturedName::real:
+    case CapturedName::boolean:
+      return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
+    case CapturedName::tensor: {
       it.kind = Item::tensor;
       for (size_t k = 0; k < p_.tensors.size(); ++k)
-        if (!p_.tensors[k].shared && p_.tensors[k].outer == o.index && o.index >= 0)
+        if (!p_.tensors[k].shared && p_.tensors[k].captured == o.index && o.index >= 0)
           return it.index = int(k), it;
       it.index = int(p_.tensors.size());
       p_.tensors.push_back({path.text(), o.dtype, o.ndim});
-      p_.tensors.back().outer = o.index;
+      p_.tensors.back().captured = o.index;
       return it;
     }
-    case Outer::other:
+    case CapturedName::other:
       refuse(
           line,
           "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such{}",
           path.text(), o.text, known_of(path.root));
-    default: it.kind = Item::outer, it.path = std::move(path), it.name = o.text; return it;
+    default: it.kind = Item::captured, it.path = std::move(path), it.name = o.text; return it;
   }
 }
 
@@ -240,14 +241,14 @@ Item Builder::indexed(const Expr& e) {
     case Item::word:
       if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
       return word_field(object, key.text, line);
-    case Item::outer:
+    case Item::captured:
       if (!named && key.kind != Expr::number)
         refuse(
             line,
             "the table '{}' is read through names or whole literals in kernels, as {}.x; a tensor takes any index",
             object.path.text(), object.path.text());
       object.path.keys.push_back(named ? key.text : fmt::format("[{}]", key.value));
-      return look(object.path, line);
+      return resolve(object.path, line);
     case Item::value:
       refuse(line, "{} is a {}, which has no elements or fields",
              e.args[0]->text.empty() ? "what is indexed" : "'" + e.args[0]->text + "'",

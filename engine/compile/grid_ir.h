@@ -75,7 +75,7 @@ struct Tensor {
   int64_t size[3] = {1, 1, 1};            // of a shared array
   bool stored = false, constant = false;  // the kernel writes to it; it asked for constant memory
   int line = 0;                           // of a shared array
-  int outer = -1;                         // which captured tensor; of arguments -1
+  int captured = -1;                      // which captured tensor; of arguments -1
 };
 /// A number that a launch brings.
 struct LaunchScalar {
@@ -108,8 +108,8 @@ struct Kernel {
   GridMisfit misfit;       // why it could not be built
 };
 
-/// What a name stands for that is no local, or an argument of the kernel.
-struct Outer {
+/// What a captured name resolves to; or an argument of the kernel.
+struct CapturedName {
   enum Kind {
     nothing,
     whole,
@@ -125,7 +125,7 @@ struct Outer {
   std::string text;          // of a builtin its name; of others what messages say
   Dtype dtype = Dtype::f32;  // of a tensor
   int ndim = 0;
-  bool operator==(const Outer&) const = default;
+  bool operator==(const CapturedName&) const = default;
   /// Of a number or boolean.
   GridType type() const {
     return kind == whole ? GridType::integer : kind == real ? GridType::real : GridType::boolean;
@@ -141,28 +141,28 @@ struct Path {
   bool operator==(const Path&) const = default;
   std::string text() const;
 };
-/// The Lua side of a kernel.
-class Outside {
+/// The Lua side of a kernel: resolves captured names.
+class CaptureResolver {
  public:
-  virtual ~Outside() = default;
+  virtual ~CaptureResolver() = default;
   virtual bool is_upvalue(int function, const std::string& name) = 0;
-  virtual Outer look(const Path&) = 0;
+  virtual CapturedName resolve(const Path&) = 0;
   virtual const ast::Function& function(int index) = 0;
   /// A captured number.
   virtual double number(int index) = 0;
 };
 
-/// Reads function 0 of `outside`, called with these arguments, into statements.
-void build(Kernel&, Outside&, const std::vector<Outer>& arguments);
+/// Reads function 0 of `resolver`, called with these arguments, into statements.
+void build(Kernel&, CaptureResolver&, const std::vector<CapturedName>& arguments);
 /// Gives every value and variable its type, and puts conversions where they are needed.
 void infer_types(Kernel&);
 
 /// Which argument, a tensor, holds the derivative of what is written into it, by the elements of which other.
-struct Slope {
+struct Tangent {
   int result, input;
 };
 /// Makes a typed kernel one of derivatives.
-void differentiate(Kernel&, const std::vector<Slope>&);
+void differentiate(Kernel&, const std::vector<Tangent>&);
 
 [[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
 /// "kernel: train.lua:12: .."; arguments as fmt::format's.

@@ -12,24 +12,24 @@
 namespace mt {
 namespace {
 
-using grid::Outer;
+using grid::CapturedName;
 using grid::Kernel;
 
 constexpr size_t kVariants = 16;
 
 /// Remembers what a kernel asked about the script.
-class Recorder : public grid::Outside {
+class RecordingResolver : public grid::CaptureResolver {
  public:
-  explicit Recorder(KernelScript& s) : script_(s) {}
-  std::vector<std::pair<grid::Path, Outer>> looked;
+  explicit RecordingResolver(KernelScript& s) : script_(s) {}
+  std::vector<std::pair<grid::Path, CapturedName>> resolved;
   std::vector<std::pair<int, double>> numbers;
 
   bool is_upvalue(int function, const std::string& name) override {
     return script_.is_upvalue(function, name);
   }
-  Outer look(const grid::Path& path) override {
-    Outer o = script_.look(path);
-    looked.emplace_back(path, o);
+  CapturedName resolve(const grid::Path& path) override {
+    CapturedName o = script_.resolve(path);
+    resolved.emplace_back(path, o);
     return o;
   }
   const ast::Function& function(int index) override { return script_.function(index); }
@@ -84,26 +84,26 @@ void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, i
 
 /// The kernel for one list of types.
 struct GridKernel::Variant {
-  std::vector<Outer> arguments;
-  std::vector<std::pair<grid::Path, Outer>> looked;
+  std::vector<CapturedName> arguments;
+  std::vector<std::pair<grid::Path, CapturedName>> resolved;
   std::vector<std::pair<int, double>> numbers;
   Kernel program;
   std::shared_ptr<void> compiled;       // for GPUs
   std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
 
-  bool fits(KernelScript& script, const std::vector<Outer>& given) const {
+  bool fits(KernelScript& script, const std::vector<CapturedName>& given) const {
     if (given != arguments) return false;
-    for (const auto& [path, outer] : looked)
-      if (script.look(path) != outer) return false;
+    for (const auto& [path, captured] : resolved)
+      if (script.resolve(path) != captured) return false;
     for (const auto& [index, value] : numbers)
       if (script.number(index) != value) return false;
     return true;
   }
 };
 
-GridKernel::GridKernel(bool check, std::vector<grid::Slope> slopes)
+GridKernel::GridKernel(bool check, std::vector<grid::Tangent> tangents)
     : check_(check),
-      slopes_(std::move(slopes)) {}
+      tangents_(std::move(tangents)) {}
 GridKernel::~GridKernel() = default;
 const Kernel& GridKernel::last() const {
   if (variants_.empty()) fail("kernel: it was not launched yet; its types are those of a launch");
@@ -111,8 +111,8 @@ const Kernel& GridKernel::last() const {
 }
 void (*launch_grid_on_gpu)(const GridCudaLaunch&, const Device&) = nullptr;
 
-std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& script,
-                                                             const std::vector<Outer>& arguments) {
+std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
+    KernelScript& script, const std::vector<CapturedName>& arguments) {
   for (auto& v : variants_)
     if (v->fits(script, arguments)) {
       std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
@@ -120,18 +120,18 @@ std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& scrip
       return variants_.front();
     }
   auto v = std::make_shared<Variant>();
-  Recorder recorder(script);
+  RecordingResolver recorder(script);
   try {
     grid::build(v->program, recorder, arguments);
     grid::infer_types(v->program);
-    if (!slopes_.empty()) grid::differentiate(v->program, slopes_);
+    if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
   } catch (...) {
     misfit_ = v->program.misfit;
     throw;
   }
   grid::find_needs(v->program);
   v->arguments = arguments;
-  v->looked = std::move(recorder.looked), v->numbers = std::move(recorder.numbers);
+  v->resolved = std::move(recorder.resolved), v->numbers = std::move(recorder.numbers);
   if (variants_.size() == kVariants) variants_.pop_back();
   variants_.insert(variants_.begin(), std::move(v));
   return variants_.front();
@@ -159,7 +159,7 @@ struct GridKernel::Run {
     const Device* device = nullptr;
     for (const grid::Tensor& t : program().tensors) {
       mt::Tensor x;
-      if (!t.shared && t.outer >= 0) x = script.tensor(t.outer);
+      if (!t.shared && t.captured >= 0) x = script.tensor(t.captured);
       else if (!t.shared) {
         while (!arguments[next].tensor) ++next;
         x = *arguments[next++].tensor;
@@ -351,13 +351,14 @@ void check_count(const std::string& name, const LaunchSize& s) {
   if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
 }
 
-Outer outer_of(const ast::Function& f, const GridArgument& a, int i) {
-  Outer o;
+CapturedName argument_name(const ast::Function& f, const GridArgument& a, int i) {
+  CapturedName o;
   o.index = i;
-  if (a.tensor) o.kind = Outer::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
+  if (a.tensor)
+    o.kind = CapturedName::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
   else if (a.kind == GridArgument::number)
-    o.kind = grid::is_whole(a.value) ? Outer::whole : Outer::real;
-  else if (a.kind == GridArgument::boolean) o.kind = Outer::boolean;
+    o.kind = grid::is_whole(a.value) ? CapturedName::whole : CapturedName::real;
+  else if (a.kind == GridArgument::boolean) o.kind = CapturedName::boolean;
   else
     fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
          f.variables[size_t(i)], a.text);
@@ -377,8 +378,9 @@ void GridKernel::launch(KernelScript& script, const LaunchSize& size,
     fail("{}: {} argument{} given, it takes {}: {}({})", f.name, arguments.size(),
          arguments.size() == 1 ? "" : "s", f.parameters, f.name, list);
   }
-  std::vector<Outer> types;
-  for (size_t k = 0; k < arguments.size(); ++k) types.push_back(outer_of(f, arguments[k], int(k)));
+  std::vector<CapturedName> types;
+  for (size_t k = 0; k < arguments.size(); ++k)
+    types.push_back(argument_name(f, arguments[k], int(k)));
   const std::shared_ptr<Variant> v = variant_for(script, types);
   Run run{script, v, size, arguments, check_};
   const Device& device = run.collect();

@@ -32,16 +32,16 @@ struct GridCudaLaunch {
 /// Null: there is no GPU for them.
 extern void (*launch_grid_on_gpu)(const GridCudaLaunch&, const Device&);
 
-/// What a kernel needs of the script: the values of names, by grid::Outside.
-class KernelScript : public grid::Outside {
+/// What a kernel needs of the script: the values of names, by grid::CaptureResolver.
+class KernelScript : public grid::CaptureResolver {
  public:
   virtual mt::Tensor tensor(int index) = 0;  // that was captured
 };
 
 class GridKernel {
  public:
-  /// `slopes`: it writes derivatives.
-  explicit GridKernel(bool check, std::vector<grid::Slope> slopes = {});
+  /// `tangents`: it writes derivatives.
+  explicit GridKernel(bool check, std::vector<grid::Tangent> tangents = {});
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
@@ -55,10 +55,10 @@ class GridKernel {
  private:
   struct Variant;
   struct Run;
-  std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::Outer>&);
+  std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::CapturedName>&);
   bool check_;
   grid::GridMisfit misfit_;
-  const std::vector<grid::Slope> slopes_;
+  const std::vector<grid::Tangent> tangents_;
   std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
 };
 

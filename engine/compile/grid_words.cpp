@@ -30,10 +30,10 @@ constexpr Builtin kBuiltins[] = {
 Item Builder::call(const Expr& e) {
   const Item f = item(*e.args[0]);
   if (f.kind == Item::word) return call_word(f.name, e);
-  if (f.kind == Item::outer) {
-    const Outer o = outside_.look(f.path);
-    if (o.kind == Outer::builtin) return call_builtin(o.text, e);
-    if (o.kind == Outer::function) return call_helper(o, e);
+  if (f.kind == Item::captured) {
+    const CapturedName o = resolver_.resolve(f.path);
+    if (o.kind == CapturedName::builtin) return call_builtin(o.text, e);
+    if (o.kind == CapturedName::function) return call_helper(o, e);
     refuse(
         e.line,
         "'{}' is {} and cannot be called in a kernel; it may call math.*, mt.cdiv, its words and Lua functions",
@@ -43,7 +43,7 @@ Item Builder::call(const Expr& e) {
          "only functions can be called: math.*, the words of kernels and Lua functions of numbers");
 }
 
-Item Builder::call_helper(const Outer& o, const Expr& e) {
+Item Builder::call_helper(const CapturedName& o, const Expr& e) {
   std::vector<Item> arguments;
   for (size_t k = 1; k < e.args.size(); ++k) {
     Item it = item(*e.args[k]);
@@ -62,7 +62,7 @@ Item Builder::call_helper(const Outer& o, const Expr& e) {
     arguments.push_back(it);
   }
   Item results = nothing();
-  call_function(outside_.function(o.index), o.index, std::move(arguments), results.list, e.line);
+  call_function(resolver_.function(o.index), o.index, std::move(arguments), results.list, e.line);
   return results;
 }
 
@@ -121,7 +121,7 @@ int64_t Builder::constant(const Expr& e, const char* what) {
   if (v->kind == Value::number && v->value == std::floor(v->value) && std::fabs(v->value) < 1e15)
     return int64_t(v->value);
   if (v->kind == Value::scalar && p_.scalars[size_t(v->index)].kind == LaunchScalar::captured) {
-    const double x = outside_.number(p_.scalars[size_t(v->index)].index);
+    const double x = resolver_.number(p_.scalars[size_t(v->index)].index);
     if (x == std::floor(x)) return int64_t(x);
   }
   refuse(e.line, "{} must be a whole literal or a captured whole number", what);

@@ -14,7 +14,7 @@ constexpr Binary kBinary[] = {{"+", 6, 6},  {"-", 6, 6},   {"*", 7, 7},  {"/", 7
                               {"%", 7, 7},  {"^", 10, 9},  {"..", 5, 4}, {"==", 3, 3},
                               {"~=", 3, 3}, {"<", 3, 3},   {"<=", 3, 3}, {">", 3, 3},
                               {">=", 3, 3}, {"and", 2, 2}, {"or", 1, 1}};
-constexpr int kUnary = 8, kDeepest = 150;
+constexpr int kUnary = 8, kMaxDepth = 150;
 
 class Parser {
  public:
@@ -218,7 +218,7 @@ class Parser {
     return e;
   }
   Expr expression(int limit = 0) {
-    if (++depth_ > kDeepest) refuse("an expression is nested too deeply");
+    if (++depth_ > kMaxDepth) refuse("an expression is nested too deeply");
     Expr e;
     if (now().is("not") || now().is("-") || now().is("#")) {
       e = take(Expression::unary);

@@ -48,28 +48,28 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
 
 // ---- memory that is seen after the step -------------------------------------------------------------------
 
-void StepReplay::Outgoing::count_own(const std::vector<Result>& list) {
-  own.clear();
+void StepReplay::EscapingBuffer::count_owners(const std::vector<Result>& list) {
+  owners.clear();
   const auto add = [this](TensorImpl* x, TensorImpl* leaf) {
-    for (Own& o : own)
+    for (GradOwner& o : owners)
       if (o.grad == x) return void(++o.handles);
-    own.push_back({x, leaf, 1});
+    owners.push_back({x, leaf, 1});
   };
   for (const Grad* g : grads) add(g->grad.impl(), g->leaf.impl());
   for (size_t k : results) add(list[k].tensor.impl(), nullptr);
 }
 
 /// Whether somebody beside the leaves has it.
-bool StepReplay::Outgoing::is_held() const {
-  for (const Own& o : own)
+bool StepReplay::EscapingBuffer::is_held() const {
+  for (const GradOwner& o : owners)
     if (o.grad->refs != o.handles + (o.leaf && o.leaf->grad == o.grad)) return true;
-  return own[0].grad->storage->refs != int(own.size());
+  return owners[0].grad->storage->refs != int(owners.size());
 }
 
-void StepReplay::renew(Outgoing& o) {
+void StepReplay::renew(EscapingBuffer& o) {
   const Tensor fresh = empty({int64_t(o.bytes)}, Dtype::u8, *o.device);
   Storage* const s = fresh.impl()->storage;
-  for (const Outgoing::Own& own : o.own) {
+  for (const EscapingBuffer::GradOwner& own : o.owners) {
     Tensor now;
     const auto exchange = [&](Tensor& x) {
       if (x.impl() != own.grad) return;
@@ -80,7 +80,7 @@ void StepReplay::renew(Outgoing& o) {
     for (size_t k : o.results) exchange(results_[k].tensor);
   }
   for (const BufferUse& u : o.uses) u.set(static_cast<std::byte*>(s->data));
-  o.count_own(results_);
+  o.count_owners(results_);
   drop_graphs();
 }
 
@@ -107,9 +107,9 @@ bool StepReplay::fits() const {
     const TensorImpl& x = *g.tensor.impl();
     if (!g.takes_layout() || x.requires_grad != g.wanted) return false;
     if (g.wanted && x.hooks && has_hooks(x)) return false;
-    if (g.before == Before::none && x.grad) return false;
-    if (g.before == Before::present && !x.grad) return false;
-    if (g.before != Before::same) continue;
+    if (g.precondition == GradPrecondition::none && x.grad) return false;
+    if (g.precondition == GradPrecondition::present && !x.grad) return false;
+    if (g.precondition != GradPrecondition::same) continue;
     if (!g.takes(x.grad)) return false;
     moved |= x.grad->storage != g.grad;
   }
@@ -119,7 +119,8 @@ bool StepReplay::fits() const {
 bool StepReplay::shares_gradients() const {
   std::vector<const Storage*> gradients;
   for (const Guard& g : guards_)
-    if (g.before == Before::same) gradients.push_back(g.tensor.impl()->grad->storage);
+    if (g.precondition == GradPrecondition::same)
+      gradients.push_back(g.tensor.impl()->grad->storage);
   std::ranges::sort(gradients);
   return std::ranges::adjacent_find(gradients) != gradients.end();
 }
@@ -158,7 +159,7 @@ void StepReplay::start(const TensorList& inputs) {
     for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));
   }
   for (Guard& g : guards_) {
-    if (g.before != Before::same) continue;
+    if (g.precondition != GradPrecondition::same) continue;
     Storage* const s = g.tensor.impl()->grad->storage;
     if (s->data == g.at) continue;
     g.grad = s, g.at = s->data;
@@ -167,9 +168,9 @@ void StepReplay::start(const TensorList& inputs) {
   }
   for (Result& r : results_)
     if (r.guard >= 0) r.grad = guards_[r.guard].tensor.grad();
-  for (Outgoing& o : outgoing_) {
+  for (EscapingBuffer& o : escaping_) {
     if ((!o.results.empty() && !uses_graphs_) || o.is_held()) renew(o);
-    if (!o.numbers.empty()) std::memcpy(o.own[0].grad->storage->data, o.numbers.data(), o.bytes);
+    if (!o.numbers.empty()) std::memcpy(o.owners[0].grad->storage->data, o.numbers.data(), o.bytes);
   }
   begun_ = default_generator().counter();
 }
@@ -236,7 +237,7 @@ void StepReplay::hold(const TensorList& changed) {
   for (const Guard& g : guards_) held_versions_[g.storage()] = g.storage()->version;
   for (const Tensor& x : changed) held_versions_[x.impl()->storage] = x.impl()->storage->version;
   for (const Guard& g : guards_) held_.push_back(g.tensor.grad());
-  for (Outgoing& o : outgoing_)
+  for (EscapingBuffer& o : escaping_)
     if (o.is_held()) renew(o);
 }
 void StepReplay::restore() {

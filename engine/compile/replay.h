@@ -14,7 +14,7 @@
 
 #include "engine/compile/step_calls.h"
 #include "engine/core/interceptor.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -70,12 +70,12 @@ class StepReplay {
   struct Grad {
     Tensor leaf, grad;
   };
-  enum class Before { any, none, present, same };  // what .grad must be before the step
+  enum class GradPrecondition { any, none, present, same };  // what .grad must be before the step
   struct Guard {
     Tensor tensor;
     Tensor like;  // the tensor of then
     bool wanted;  // requires_grad
-    Before before;
+    GradPrecondition precondition;
     const Storage* grad =
         nullptr;               // the same: verbs read or write it; this program does not keep it
     const void* at = nullptr;  // where it lies, and how
@@ -108,8 +108,8 @@ class StepReplay {
     bool is_grad = false;  // it is one that the step made, or a view of it
   };
   /// Memory that is seen after the step. Results get a new one at each call, gradients where somebody
-  /// beside the leaf still has the last one.
-  struct Outgoing {
+  /// other than the leaf still has the last one.
+  struct EscapingBuffer {
     int buffer;
     size_t bytes;
     const Device* device;
@@ -117,12 +117,12 @@ class StepReplay {
     std::vector<size_t> results;
     std::vector<Grad*> grads;
     std::vector<std::byte> numbers;  // what lies there at the start of each call
-    struct Own {
+    struct GradOwner {
       TensorImpl *grad, *leaf;
       int handles;
     };
-    std::vector<Own> own;
-    void count_own(const std::vector<Result>&);
+    std::vector<GradOwner> owners;
+    void count_owners(const std::vector<Result>&);
     bool is_held() const;
   };
   StepReplay();
@@ -131,7 +131,7 @@ class StepReplay {
   void set_grads(size_t part) const;
   TensorList results();
   bool call(const Call&) const;
-  void renew(Outgoing&);
+  void renew(EscapingBuffer&);
   struct PartGraph;
   size_t graphs() const;
   void choose_graphs();
@@ -145,7 +145,7 @@ class StepReplay {
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
   std::vector<Result> results_;
-  std::vector<Outgoing> outgoing_;
+  std::vector<EscapingBuffer> escaping_;
   std::vector<Ref<Storage>> kept_;
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
@@ -174,7 +174,7 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
 /// Records this thread's calls while it lives, on the CPU and one GPU.
-class StepRecorder : public Recording, public Interceptor {
+class StepRecorder : public StepListener, public Interceptor {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls.
   explicit StepRecorder(const TensorList& inputs);
@@ -192,14 +192,14 @@ class StepRecorder : public Recording, public Interceptor {
   const std::string& why() const { return why_; }
   static StepRecorder* current() { return static_cast<StepRecorder*>(step_recorder); }
 
-  void allocated(Storage*) override;
-  void freed(Storage*) override;
-  void made_constant(Storage*) override;
-  void computes_beside() override;
-  void reaches_out() override;
-  void changes_requires_grad(const Tensor&) override;
-  void checks(const IndexBound&) override;
-  void reads_element(const std::string& by) override;
+  void on_allocate(Storage*) override;
+  void on_free(Storage*) override;
+  void on_constant(Storage*) override;
+  void on_untraced_computation() override;
+  void on_external_effect() override;
+  void on_requires_grad_change(const Tensor&) override;
+  void on_index_check(const IndexBound&) override;
+  void on_element_read(const std::string& by) override;
   bool around(InterceptedCall&) override;
 
  private:
@@ -224,7 +224,7 @@ class StepRecorder : public Recording, public Interceptor {
   void check_results(StepReplay&, const TensorList&);
   void check_flags(const StepReplay&);
   void make_guards(StepReplay&);
-  void find_outgoing(StepReplay&);
+  void find_escaping(StepReplay&);
   void upload_constants(StepReplay&);
   std::vector<std::vector<BufferUse>*> find_movable(StepReplay&);
   void plan(StepReplay&);

@@ -44,7 +44,7 @@ struct StepBuffer {
   enum class Kind : uint8_t {
     inner,     // of the step alone: planned
     input,     // an argument
-    outgoing,  // seen after the step: a result, or a gradient
+    escaping,  // seen after the step: a result, or a gradient
     outside,   // from before the step
     constant,  // a GPU's, of numbers that are the same at each replay
   };

@@ -26,8 +26,9 @@ namespace {
 
 using ir::Builder, ir::without_last;
 
-constexpr int kMostInstructions = 64, kMostInputs = 16, kMostOutputs = 8, kDearest = 12;
-constexpr size_t kMostOpen = 8;
+constexpr int kMaxInstructions = 64, kMaxFusedInputs = 16, kMaxFusedOutputs = 8,
+              kMaxDerivativeCost = 12;
+constexpr size_t kMaxOpen = 8;
 
 Shape with(Shape s, int64_t last) {
   s.push(last);
@@ -94,7 +95,7 @@ bool has_own_slope(int op) { return op == op::id<op::Gelu>; }
 
 /// Of a part of an operation.
 struct PartFacts {
-  int cost = kDearest + 1;  // instructions of a derivative; operations themselves are one
+  int cost = kMaxDerivativeCost + 1;  // instructions of a derivative; operations themselves are one
   bool arithmetic = false;  // steps that kernels of all devices round alike, and no others
 };
 PartFacts facts_of(int op, int part) {
@@ -130,7 +131,7 @@ std::optional<Work> work_of(const Map& m, const StepCall& c) {
   const OpRow& row = op_row(m.op);
   if (row.info->accepts == op::Accepts::integer) return {};
   const PartFacts facts = facts_of(m.op, m.part);
-  if (facts.cost > kDearest || (!is_cpu(*c.device) && !facts.arithmetic)) return {};
+  if (facts.cost > kMaxDerivativeCost || (!is_cpu(*c.device) && !facts.arithmetic)) return {};
   Work w;
   w.device = c.device;
   w.map = &m, w.dtype = m.dtype, w.size = Shape(m.size, m.ndim);
@@ -311,7 +312,7 @@ int Group::value_of(const Operand& o) {
 /// False where the program would be too large, or needs a mask from elsewhere.
 bool Group::add(const Work& w) {
   const int cost = w.map ? facts_of(w.map->op, w.map->part).cost : 1;
-  if (builder.count() + cost > kMostInstructions || inputs.size() + w.in.size() > kMostInputs)
+  if (builder.count() + cost > kMaxInstructions || inputs.size() + w.in.size() > kMaxFusedInputs)
     return false;
   for (const Operand& o : w.in) {
     bool made_here = false;
@@ -430,7 +431,7 @@ bool StepFuser::emit(Group& g) {
   std::vector<const Operand*> out;
   for (const Group::Value& v : g.values)
     if (is_needed(v.at, last)) ids.push_back(v.id), out.push_back(&v.at);
-  if (ids.empty() || ids.size() > kMostOutputs) return false;
+  if (ids.empty() || ids.size() > kMaxFusedOutputs) return false;
   const ir::Expression& e = g.builder.finish(ids, used, &read);
   const Program& p = e.program();
   if (p.slots > kMaxProgramSlots) return false;
@@ -494,7 +495,7 @@ std::vector<std::string> StepFuser::all() {
     for (size_t h = open.size(); h-- > 0;)
       if (open[h]->stands_before(calls[i])) close(h);
     if (!w || w->size.size() == 0 || product(w->size) < ir::Fuser::smallest) continue;
-    if (open.size() == kMostOpen) close(0);
+    if (open.size() == kMaxOpen) close(0);
     auto g = std::make_unique<Group>();
     g->device = w->device, g->dtype = w->dtype, g->size = w->size;
     if (!g->agrees(*w) || !g->add(*w)) continue;

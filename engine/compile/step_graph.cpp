@@ -10,7 +10,7 @@ namespace mt {
 namespace {
 
 constexpr int kStartsBefore = 2;  // a program that is dropped soon is not worth a capture
-constexpr int kMostDrops = 4;     // of a step whose pointers or numbers change again and again
+constexpr int kMaxDrops = 4;      // of a step whose pointers or numbers change again and again
 constexpr size_t kFewCalls = 4;   // are launched
 
 }  // namespace
@@ -44,7 +44,7 @@ size_t StepReplay::graphs() const {
 
 /// A graph has fixed pointers and numbers: from now on arguments that move and results are copied.
 void StepReplay::choose_graphs() {
-  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMostDrops;
+  const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMaxDrops;
   uses_graphs_ = may && starts_++ >= kStartsBefore;
   graphs_.resize(ends_.size());
 }
@@ -69,7 +69,7 @@ bool StepReplay::run_graph(size_t part) {
   if (!uses_graphs_ || !graph_parts_[part] || ends_[part] - first < kFewCalls) return false;
   std::unique_ptr<PartGraph>& graph = graphs_[part];
   if (!graph && !(graph = capture(part))) {
-    drops_ = kMostDrops;
+    drops_ = kMaxDrops;
     return false;
   }
   check_alive(*gpu_);

@@ -94,7 +94,7 @@ bool StepRecorder::takes(const Device& d) {
   return true;
 }
 
-void StepRecorder::allocated(Storage* s) {
+void StepRecorder::on_allocate(Storage* s) {
   if (!takes(*s->device)) return;
   memory_[uintptr_t(s->data)] = {s->bytes, s, false, false, int(buffers_.size())};
   buffers_.push_back({s->bytes, s->device});
@@ -105,29 +105,29 @@ StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
   if (is_new) buffers_.push_back({s->bytes, s->device, StepBuffer::Kind::outside});
   return at->second;
 }
-void StepRecorder::freed(Storage* s) { memory_.erase(uintptr_t(s->data)); }
-void StepRecorder::made_constant(Storage* s) {
+void StepRecorder::on_free(Storage* s) { memory_.erase(uintptr_t(s->data)); }
+void StepRecorder::on_constant(Storage* s) {
   const auto at = memory_.find(uintptr_t(s->data));
   if (at == memory_.end() || at->second.outside) return;
   const auto* const bytes = static_cast<const std::byte*>(s->data);
   at->second.constant = numbers_.emplace_back(bytes, bytes + s->bytes).data();
 }
-void StepRecorder::computes_beside() {
+void StepRecorder::on_untraced_computation() {
   const char* const name = host.function();
   refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
 }
-void StepRecorder::reaches_out() {
+void StepRecorder::on_external_effect() {
   const char* const name = host.function();
   refuse(std::string(name ? name : "a function") +
          " reads or changes what is no tensor, which a replay would not do");
 }
-void StepRecorder::changes_requires_grad(const Tensor& x) {
+void StepRecorder::on_requires_grad_change(const Tensor& x) {
   flags_.try_emplace(x.impl(), x, x.requires_grad());
 }
-void StepRecorder::checks(const IndexBound& e) {
+void StepRecorder::on_index_check(const IndexBound& e) {
   if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
 }
-void StepRecorder::reads_element(const std::string& by) {
+void StepRecorder::on_element_read(const std::string& by) {
   if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
   asked_ = true;  // the step may catch the error
   fail(kAsks);
@@ -237,21 +237,22 @@ void StepRecorder::make_guards(StepReplay& made) {
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
     const Tensor& x = leaf.tensor;
-    StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::Before::any};
+    StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::GradPrecondition::any};
     const TensorImpl* const first = leaf.grad.impl();
     if (first && touched_.count(first->storage)) {
-      g.before = StepReplay::Before::same, g.grad = first->storage, g.at = first->storage->data;
+      g.precondition = StepReplay::GradPrecondition::same, g.grad = first->storage,
+      g.at = first->storage->data;
       g.offset = first->offset, g.contiguous = first->contiguous;
       g.bytes = size_t(first->storage->bytes);
       g.moves = impl->grad == first && users[first->storage] == 1;
       if (impl->grad == first) gradients.emplace(first->storage, x);
     }
     // One that was made, or was not there to be zeroed.
-    if (!first) g.before = StepReplay::Before::none;
+    if (!first) g.precondition = StepReplay::GradPrecondition::none;
     for (StepReplay::Result& r : made.results_)
       if (first && r.tensor.impl()->storage == first->storage) r.guard = int(made.guards_.size());
-    if (first && leaf.read && g.before == StepReplay::Before::any)
-      g.before = StepReplay::Before::present;
+    if (first && leaf.read && g.precondition == StepReplay::GradPrecondition::any)
+      g.precondition = StepReplay::GradPrecondition::present;
     if (x.requires_grad() && StepReplay::has_hooks(*impl))
       refuse("a tensor that it reads has a hook, which a replay would not call");
     made.guards_.push_back(std::move(g));
@@ -274,33 +275,33 @@ StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
 }
 
 /// The memory of results and of the last gradients. That of earlier ones is needed by optimizers.
-void StepRecorder::find_outgoing(StepReplay& made) {
+void StepRecorder::find_escaping(StepReplay& made) {
   std::map<int, size_t> places;
   const auto add = [&](const Tensor& x) {
     const Memory* const m = own_memory(x);
-    if (!m || !places.try_emplace(m->buffer, made.outgoing_.size()).second) return;
-    StepReplay::Outgoing& o = made.outgoing_.emplace_back();
+    if (!m || !places.try_emplace(m->buffer, made.escaping_.size()).second) return;
+    StepReplay::EscapingBuffer& o = made.escaping_.emplace_back();
     o.buffer = m->buffer, o.bytes = m->bytes, o.device = m->storage->device;
     if (m->constant) o.numbers.assign(m->constant, m->constant + m->bytes);
-    buffers_[m->buffer].kind = StepBuffer::Kind::outgoing;
+    buffers_[m->buffer].kind = StepBuffer::Kind::escaping;
   };
   for (const StepReplay::Result& r : made.results_) add(r.tensor);
   for (const StepReplay::Grad& g : made.grads_.back()) add(g.grad);
   for (size_t k = 0; k < made.results_.size(); ++k)
     if (const Memory* const m = own_memory(made.results_[k].tensor))
-      made.outgoing_[places[m->buffer]].results.push_back(k);
+      made.escaping_[places[m->buffer]].results.push_back(k);
   for (size_t part = 0; part < made.grads_.size(); ++part)
     for (StepReplay::Grad& g : made.grads_[part]) {
       const Memory* const m = own_memory(g.grad);
       if (!m) continue;
       StepBuffer& b = buffers_[m->buffer];
-      if (b.kind == StepBuffer::Kind::outgoing)
-        made.outgoing_[places[m->buffer]].grads.push_back(&g);
+      if (b.kind == StepBuffer::Kind::escaping)
+        made.escaping_[places[m->buffer]].grads.push_back(&g);
       else b.kept = true;
     }
-  for (StepReplay::Outgoing& o : made.outgoing_) {
+  for (StepReplay::EscapingBuffer& o : made.escaping_) {
     for (size_t k : o.results) made.results_[k].is_grad = !o.grads.empty();
-    o.count_own(made.results_);
+    o.count_owners(made.results_);
   }
 }
 
@@ -334,7 +335,7 @@ std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made
     buffers_[m.buffer].kind = StepBuffer::Kind::input;
     movable[m.buffer] = &in.uses;
   }
-  for (StepReplay::Outgoing& o : made.outgoing_) movable[o.buffer] = &o.uses;
+  for (StepReplay::EscapingBuffer& o : made.escaping_) movable[o.buffer] = &o.uses;
   for (StepReplay::Guard& g : made.guards_)
     if (g.moves) movable[memory_.at(uintptr_t(g.at)).buffer] = &g.uses;
   return movable;
@@ -425,7 +426,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   made->draws_ = default_generator().counter() - begun_;
   make_guards(*made);
   if (!why_.empty()) return nullptr;
-  find_outgoing(*made);
+  find_escaping(*made);
   made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));

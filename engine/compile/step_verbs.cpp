@@ -66,7 +66,7 @@ bool StepRecorder::around(InterceptedCall& call) {
     return call.next();
   if (call.verb == Verb::run && !is_cpu(call.device)) {  // one call, whatever it asks of the device
     const auto run = [&] {
-      const SaveAndRestore<Recording*> pause(step_recorder, nullptr);
+      const SaveAndRestore<StepListener*> pause(step_recorder, nullptr);
       return call.next();
     };
     if (!run()) return false;

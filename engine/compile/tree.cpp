@@ -7,7 +7,7 @@
 #include "engine/autograd/function.h"
 #include "engine/compile/apply.h"
 #include "engine/core/device.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/ops.h"
 #include "kernels/tree.h"
 
@@ -80,9 +80,9 @@ Tensor along(const Tensor& x, int dim, Dtype dtype, const auto& reduce) {
   for (int d = 0; d < shape.size(); ++d)
     if (d != dim) lines[d < dim ? 0 : 2] *= shape[d];
   shape[dim] = 1;
-  const Tensor given = reshape(to(x, wide(dtype)), lines);
+  const Tensor given = reshape(to(x, compute_dtype(dtype)), lines);
   const Tensor y = lines[1] > 1 ? reduce(given) : clone(given);
-  return reshape(y.dtype() == wide(dtype) ? to(y, dtype) : y, shape);
+  return reshape(y.dtype() == compute_dtype(dtype) ? to(y, dtype) : y, shape);
 }
 
 }  // namespace

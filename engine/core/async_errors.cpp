@@ -4,7 +4,7 @@
 #include <map>
 
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 
 namespace mt {
 
@@ -15,12 +15,12 @@ namespace {
 
 // The checks launched since the last synchronisation, the latest of each GPU.
 constexpr uint64_t kRing = 256;
-struct Asked {
+struct LaunchedCheck {
   uint64_t check = 0;
   IndexBound what{};
 };
 struct Ring {
-  Asked asked[kRing];
+  LaunchedCheck asked[kRing];
   uint64_t next = 0;
 };
 std::map<const Gpu*, Ring> rings;
@@ -91,13 +91,13 @@ std::string describe_violation(const IndexBound& e, int64_t value) {
 void defer_check(const Device& d, IndexBound e) {
   if (is_cpu(d)) return;
   if (const char* name = host.function ? host.function() : nullptr) e.name = name;
-  if (step_recorder) step_recorder->checks(e);
+  if (step_recorder) step_recorder->on_index_check(e);
   defer_again(d, e);
 }
 void defer_again(const Device& d, const IndexBound& e) {
   if (reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
-  const Asked asked{gpu.last_check(), e};
+  const LaunchedCheck asked{gpu.last_check(), e};
   if (current_capture) return current_capture->bounds.emplace_back(asked.check, asked.what), void();
   Ring& ring = rings[&gpu];
   if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first is forgotten
@@ -108,7 +108,7 @@ void raise_violation(const Gpu& gpu) {
   const BadIndex wrong = gpu.take_bad_index();
   if (wrong.check == 0) return;
   const IndexBound* e = nullptr;
-  for (const Asked& a : rings[&gpu].asked)
+  for (const LaunchedCheck& a : rings[&gpu].asked)
     if (a.check == wrong.check) e = &a.what;
   for (const Capture* c = captures; c && !e; c = c->next)
     for (const auto& [check, what] : c->bounds)

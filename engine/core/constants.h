@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -13,7 +13,7 @@ namespace mt {
 template <class T> Tensor constants(const Shape& shape, const auto& write) {
   const Tensor x = empty(shape, dtype_of<T>);
   write(x.argument_as<T>());
-  tell_constant(x);
+  mark_constant(x);
   return x;
 }
 

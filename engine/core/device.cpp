@@ -83,7 +83,7 @@ const Plugin& plugin() {
   return p;
 }
 
-const Gpu* opened[kMostGpus] = {};
+const Gpu* opened[kMaxGpus] = {};
 
 }  // namespace
 
@@ -134,13 +134,13 @@ const Device& device_named(std::string_view name) {
     fail(
         "device '{}' cannot be used by a worker of a DataLoader; give CPU tensors and move the batch",
         name);
-  if (index < kMostGpus && opened[index]) return *opened[index];
+  if (index < kMaxGpus && opened[index]) return *opened[index];
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < kMostGpus && !std::exchange(opened[index], d) && host.on_cuda_open)
+  if (index < kMaxGpus && !std::exchange(opened[index], d) && host.on_cuda_open)
     host.on_cuda_open();
   gpus_synchronous |= d->synchronous;
   gpus_in_use = true;
@@ -158,7 +158,7 @@ void* cuda_symbol(const char* name) {
 bool gpus_synchronous = false, gpus_in_use = false;
 int64_t started_on_gpus() {
   int64_t n = 0;
-  for (int i = 0; i < kMostGpus && i < plugin().devices; ++i)
+  for (int i = 0; i < kMaxGpus && i < plugin().devices; ++i)
     if (opened[i]) n += *opened[i]->started;
   return n;
 }

@@ -21,9 +21,9 @@ namespace mt {
 namespace {
 
 /// While it lives, a closed pipe and a limit on the size of files are errors of write, no signals.
-class Quiet {
+class BlockedWriteSignals {
  public:
-  Quiet() {
+  BlockedWriteSignals() {
     sigemptyset(&ours_);
     sigaddset(&ours_, SIGPIPE), sigaddset(&ours_, SIGXFSZ);
     sigset_t pending;
@@ -32,8 +32,8 @@ class Quiet {
       if (sigismember(&pending, s)) sigdelset(&ours_, s);  // somebody else's: it stays
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
-  Quiet(const Quiet&) = delete;
-  ~Quiet() {
+  BlockedWriteSignals(const BlockedWriteSignals&) = delete;
+  ~BlockedWriteSignals() {
     const int error = errno;
     const timespec now{};
     while (sigtimedwait(&ours_, nullptr, &now) > 0) {}
@@ -196,7 +196,7 @@ bool File::read(void* to, size_t n) const {
 
 bool File::write(std::string_view bytes) const {
   constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
-  const Quiet quiet;
+  const BlockedWriteSignals blocked;
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd_, bytes.data(), bytes.size() < kPiece ? bytes.size() : kPiece);
     if (mt_interrupted) return errno = EINTR, false;

@@ -15,7 +15,7 @@
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 
 namespace mt {
 
@@ -61,9 +61,9 @@ void* fresh(size_t bytes) {
 // fifth is unused.
 constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
 #if defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
+constexpr int64_t kMaxCached = 0;  // so that the sanitizer sees every use after free
 #else
-constexpr int64_t kMostCached = 48 << 20;
+constexpr int64_t kMaxCached = 48 << 20;
 #endif
 
 /// What blocks of a class have.
@@ -94,7 +94,7 @@ SizeClass class_of(size_t bytes) {
 // batches do, would fill its lists, and their own threads find nothing in theirs.
 constexpr int64_t kForeign = 16;
 
-/// Freed blocks of this thread, by size class. Those below kHuge and the others have kMostCached each,
+/// Freed blocks of this thread, by size class. Those below kHuge and the others have kMaxCached each,
 /// so that a large tensor that was freed does not send every small one to the system's allocator.
 struct FreeList {
   struct Link {
@@ -142,7 +142,7 @@ struct FreeList {
     if (c.index <= kClasses && lists != &none) ++lists->out[c.index];
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// Whether a freed block stays here where kMostCached is reached. Small ones do in the place of those of
+  /// Whether a freed block stays here where kMaxCached is reached. Small ones do in the place of those of
   /// the sizes that were not asked for the longest: a program may come to others. Large ones do while no
   /// more is held than lived at once before, as in every step of a training loop: the system would fill
   /// them with zeros again. It may have them when it is short of memory.
@@ -150,12 +150,12 @@ struct FreeList {
     if (c.bytes < kHuge) {
       const int large = class_of(kHuge).index;
       auto& [head, batch, batch_end, taken, out] = *lists;
-      for (more += kMostCached / 8; more > 0;) {
+      for (more += kMaxCached / 8; more > 0;) {
         int oldest = c.index;
         for (int i = 0; i < large; ++i)
           if (head[i] && i != c.index && (oldest == c.index || taken[i] < taken[oldest]))
             oldest = i;
-        if (oldest == c.index) return more <= kMostCached / 8;
+        if (oldest == c.index) return more <= kMaxCached / 8;
         for (Link*& list = head[oldest]; list && more > 0; more -= int64_t(bytes_of(oldest))) {
           std::free(std::exchange(list, list->next));
           kept(c) -= int64_t(bytes_of(oldest));
@@ -164,7 +164,7 @@ struct FreeList {
       return true;
     }
 #if defined(MADV_FREE)
-    return kMostCached > 0 &&
+    return kMaxCached > 0 &&
            more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
            madvise(block, c.bytes / kHuge * kHuge, MADV_FREE) == 0;
 #else
@@ -177,7 +177,7 @@ struct FreeList {
     return made;
   }
   bool keeps(void* block, SizeClass c) {
-    const int64_t more = kept(c) + int64_t(c.bytes) - kMostCached;
+    const int64_t more = kept(c) + int64_t(c.bytes) - kMaxCached;
     return !closed && (lists != &none || make_lists()) && lists->out[c.index] > -kForeign &&
            (more <= 0 || keeps_more(block, c, more));
   }
@@ -279,7 +279,7 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
   free_list.allocated += int64_t((is_cpu(device) ? bytes : bytes / 32) + kAround);
   if (step_recorder) [[unlikely]]
-    step_recorder->allocated(s);
+    step_recorder->on_allocate(s);
   if (!is_cpu(device)) {
     gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
     return Ref<Storage>::adopt(s);
@@ -316,7 +316,7 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 
 void Storage::destroy(Storage* s) {
   if (step_recorder) [[unlikely]]
-    step_recorder->freed(s);
+    step_recorder->on_free(s);
   (is_cpu(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))

@@ -12,9 +12,9 @@ inline void require_openblas(const char* name) {
 
 /// Calls a verb of the CPU; throws Error where it left its result undone for want of OpenBLAS.
 void with_openblas(const char* name, const auto& verb) {
-  const int before = openblas::vain();
+  const int before = openblas::skipped_calls();
   verb();
-  if (openblas::vain() != before) require_openblas(name);
+  if (openblas::skipped_calls() != before) require_openblas(name);
 }
 
 }  // namespace mt

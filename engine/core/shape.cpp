@@ -84,7 +84,7 @@ Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& 
     wanted[unknown] = elements / known;
     known = elements;
   } else if (unknown >= 0 && known == 0) {
-    fail("{}: -1 could be anything beside a size of 0 in {}", operation, asked);
+    fail("{}: -1 cannot be inferred where another size is 0, in {}", operation, asked);
   }
   if (known != elements)
     fail("{}: {} has {} elements, {} cannot hold exactly these", operation, from, elements, asked);

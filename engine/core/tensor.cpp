@@ -8,7 +8,7 @@
 
 #include "engine/autograd/cycles.h"
 #include "engine/core/device.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/ops.h"
 #include "kernels/view.h"
 
@@ -126,9 +126,9 @@ Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t 
 
 Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
 
-void tell_constant(const Tensor& x) {
+void mark_constant(const Tensor& x) {
   if (step_recorder) [[unlikely]]
-    step_recorder->made_constant(x.impl()->storage);
+    step_recorder->on_constant(x.impl()->storage);
 }
 
 Tensor scalar(double value, Dtype dtype, const Device& device) {
@@ -136,7 +136,7 @@ Tensor scalar(double value, Dtype dtype, const Device& device) {
   with_dtype(dtype, [&](auto zero) {
     *t.argument_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
   });
-  tell_constant(t);
+  mark_constant(t);
   if (is_cpu(device)) return t;
   const Tensor out = empty({}, dtype, device);
   copy_elements(out, t);  // the number goes with the call
@@ -149,7 +149,7 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   if (!is_leaf() && wanted != requires_grad())
     fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
   if (step_recorder && wanted != impl_->requires_grad) [[unlikely]]
-    step_recorder->changes_requires_grad(*this);
+    step_recorder->on_requires_grad_change(*this);
   impl_->requires_grad = wanted;
   // A leaf drops its base: base -> node -> this leaf -> base would be a reference cycle.
   if (wanted && !impl_->node) Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));

@@ -5,8 +5,8 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/memory.h"
-#include "engine/core/recording.h"
 #include "engine/core/shape.h"
+#include "engine/core/step_listener.h"
 
 namespace mt {
 
@@ -110,9 +110,9 @@ class Tensor {
     return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
   }
   /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked. A compiled step that asks for it
-  /// runs as it is, since no replay could repeat what is done to elements beside the verbs of a device.
+  /// runs eagerly, since no replay could repeat what is done to elements beside the verbs of a device.
   template <class T> T* data_as() const {
-    tell_beside();
+    mark_untraceable();
     return argument_as<T>();
   }
   /// The same for the argument of a verb, which alone looks at what is there.

@@ -5,18 +5,18 @@
 
 #include "engine/core/error.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
 
 constinit Host host;
 constinit thread_local ThreadState thread_state;
-constinit thread_local Recording* step_recorder = nullptr;
+constinit thread_local StepListener* step_recorder = nullptr;
 
 int get_num_threads() { return cpu_threads(); }
 void set_num_threads(int64_t n) {
-  const int most = most_cpu_threads();
+  const int most = max_cpu_threads();
   if (n < 1 || most < n) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
   set_cpu_threads(int(n));
 }

@@ -24,7 +24,7 @@ template <class T> class SaveAndRestore {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
-struct Deferral;         // deferral.h
+struct LazyScope;        // lazy_scope.h
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
@@ -59,8 +59,8 @@ struct ThreadState : ThreadDefaults {
   CheckpointScope* checkpoint = nullptr;  // the innermost
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // .. which is being done
-  bool is_worker = false;        // of a DataLoader: on the CPU, as a GPU's memory is for one thread
-  Deferral* deferral = nullptr;  // the fused function that is running
+  bool is_worker = false;     // of a DataLoader: on the CPU, as a GPU's memory is for one thread
+  LazyScope* lazy = nullptr;  // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 

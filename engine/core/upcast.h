@@ -13,7 +13,7 @@ Tensor cast_no_grad(const Tensor& x, Dtype dtype);
 /// What x is calculated in: float32 for a 16-bit float, int32 for int8 and int16, else x itself. Outside the
 /// graph where it is converted.
 inline Tensor to_compute_dtype(const Tensor& x) {
-  return x.defined() && is_narrow(x.dtype()) ? cast_no_grad(x, wide(x.dtype())) : x;
+  return x.defined() && is_storage_only(x.dtype()) ? cast_no_grad(x, compute_dtype(x.dtype())) : x;
 }
 /// Converts `wide` into the elements of `out`, outside the graph.
 void round_into(const Tensor& out, const Tensor& wide);
@@ -26,7 +26,7 @@ inline bool lets_tf32(Dtype dtype, const Device& device) {
 
 /// `f(out)` for an `out` that is read and written, in the dtype that is calculated in.
 void in_compute_dtype(const Tensor& out, const auto& f) {
-  if (!is_narrow(out.dtype())) return f(out);
+  if (!is_storage_only(out.dtype())) return f(out);
   const Tensor computed = to_compute_dtype(out);
   f(computed);
   round_into(out, computed);

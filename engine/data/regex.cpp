@@ -9,7 +9,7 @@
 namespace mt {
 namespace {
 
-constexpr int kMostCopies = 1000, kDeepest = 100;
+constexpr int kMaxCopies = 1000, kMaxDepth = 100;
 
 uint32_t spaces() {
   static const uint32_t mask = category_mask("Z");
@@ -65,7 +65,7 @@ struct RegexParser {
   int here() const { return int(regex.program_.size()); }
 
   void alternatives() {
-    if (++depth > kDeepest) refuse("too many groups inside one another");
+    if (++depth > kMaxDepth) refuse("too many groups inside one another");
     std::vector<size_t> jumps;
     for (;;) {
       const size_t split = emit(Op::split);
@@ -111,7 +111,7 @@ struct RegexParser {
     int n = 0;
     if (at == end || *at < '0' || *at > '9') refuse("no number");
     for (; at < end && *at >= '0' && *at <= '9'; ++at)
-      if ((n = 10 * n + *at - '0') > kMostCopies) refuse("too large a number");
+      if ((n = 10 * n + *at - '0') > kMaxCopies) refuse("too large a number");
     return n;
   }
 

@@ -9,7 +9,7 @@
 namespace mt {
 namespace {
 
-constexpr size_t kMostCached = 1 << 16, kLongestCached = 64;
+constexpr size_t kMaxCached = 1 << 16, kLongestCached = 64;
 
 bool is_space(uint32_t c) {
   static const Regex space("\\s");
@@ -184,7 +184,7 @@ void Tokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& out) 
   out.insert(out.end(), tokens.begin(), tokens.end());
   if (!cached) return;
   const std::lock_guard lock(guard_);
-  if (cache_.size() >= kMostCached) cache_.clear();
+  if (cache_.size() >= kMaxCached) cache_.clear();
   cache_.try_emplace(std::string(piece), tokens);
 }
 

@@ -8,8 +8,8 @@
 namespace mt {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t(1) << 24;
-constexpr size_t kMostSteps = 16, kLongestText = 256;
+constexpr int64_t kMaxTokens = int64_t(1) << 24;
+constexpr size_t kMaxSteps = 16, kLongestText = 256;
 
 /// A member of an object, or null; JSON's null counts as none.
 const Json* member(const Json& object, std::string_view name) {
@@ -55,7 +55,7 @@ std::vector<Step> steps(const Json* given, std::string_view list, const char* wh
     found.push_back(step(s));
     if (found.back().type == "Sequence") fail("{} is a sequence in a sequence", where);
   }
-  if (found.size() > kMostSteps) fail("{} has {} steps", where, found.size());
+  if (found.size() > kMaxSteps) fail("{} has {} steps", where, found.size());
   return found;
 }
 [[noreturn]] void unknown(const char* where, const std::string& type) {
@@ -99,7 +99,7 @@ struct TokenizerReader {
   // ---- the model ----
 
   void add_token(const std::string& token, int64_t id) {
-    if (id < 0 || id >= kMostTokens) fail("the token '{}' has the id {}", printable(token), id);
+    if (id < 0 || id >= kMaxTokens) fail("the token '{}' has the id {}", printable(token), id);
     if (token.empty()) fail("the token with the id {} is empty", id);
     if (size_t(id) >= t.tokens_.size()) t.tokens_.resize(size_t(id) + 1);
     if (t.tokens_[id].empty()) t.tokens_[id] = token;
@@ -124,7 +124,7 @@ struct TokenizerReader {
       highest = std::max(highest, *id);
     }
     // A few ids that are far apart would cost memory for nothing.
-    if (highest > 16 * int64_t(vocabulary.size()) + 1024 && highest < kMostTokens)
+    if (highest > 16 * int64_t(vocabulary.size()) + 1024 && highest < kMaxTokens)
       fail("its {} tokens have ids up to {}", vocabulary.size(), highest);
     for (const JsonMember& m : vocabulary) add_token(m.key, *m.value.as<int64_t>());
     t.byte_fallback_ = flag(model, "byte_fallback");

@@ -20,8 +20,8 @@ uint32_t next_character(const char*& p, const char* end) {
     good = (next & 0xc0) == 0x80;
     c = c << 6 | (next & 0x3f);
   }
-  constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
-  if (!good || c < kLeast[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+  constexpr uint32_t kMinCodePoint[] = {0, 0x80, 0x800, 0x10000};
+  if (!good || c < kMinCodePoint[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
     return ++p, 0x110000 + byte;
   return p += more + 1, c;
 }

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/data/unicode.h"
-#include "engine/io/library.h"
+#include "engine/io/dynamic_library.h"
 
 extern "C" {  // of utf8proc.h
 ptrdiff_t utf8proc_map(const uint8_t* text, ptrdiff_t length, uint8_t** result, int options);
@@ -15,10 +15,10 @@ int32_t utf8proc_tolower(int32_t character);
 namespace mt {
 namespace {
 
-struct Utf8proc : Library {
+struct Utf8proc : DynamicLibrary {
   Utf8proc()
-      : Library("normal forms of text", "libutf8proc-dev",
-                {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
+      : DynamicLibrary("normal forms of text", "libutf8proc-dev",
+                       {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
   MT_SYMBOL(utf8proc_map)
   MT_SYMBOL(utf8proc_tolower)
 };

@@ -1,6 +1,6 @@
 // mpi.h -- Open MPI, opened when a process joins others: the functions that collective operations call
 #pragma once
-#include "engine/io/library.h"
+#include "engine/io/dynamic_library.h"
 
 namespace mt::dist {
 
@@ -8,8 +8,8 @@ namespace mt::dist {
 using Object = const void*;
 
 /// Open MPI 4 or 5 (the ABI of libmpi.so.40).
-struct Mpi : Library {
-  Mpi() : Library("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
+struct Mpi : DynamicLibrary {
+  Mpi() : DynamicLibrary("mt.dist", "openmpi-bin", {"libmpi.so.40"}) {}
 
   template <class... Parameters> using Call = int(Parameters...);
   Call<int*, char***, int, int*>* init_thread =

@@ -87,8 +87,8 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double most_seconds = 600;  // that a call waits for the other processes
-int64_t calls = 0;          // agreements so far: the same number in all processes
+double max_seconds = 600;  // that a call waits for the other processes
+int64_t calls = 0;         // agreements so far: the same number in all processes
 std::string
     lost;  // why the group cannot be used any more: an agreement was given up, which MPI has not done
 
@@ -160,13 +160,13 @@ void wait(const char* operation, Mpi::Request request, double seconds) {
   fail(
       "{}: process {} has waited for {:.1f} s, but {} did not come; find out what it does meanwhile, or let all "
       "wait longer: dist.init{{timeout={:.0f}}}",
-      operation, group().rank, waited, alarm.missing(), 10 * most_seconds);
+      operation, group().rank, waited, alarm.missing(), 10 * max_seconds);
 }
 
 /// Calls part(first, count) for pieces of 4 MB and so on, which Open MPI moves twice as fast as 64 MB at once.
 void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
-  constexpr int64_t kMost = int64_t(1) << 20;
-  for (int64_t at = 0; at < count; at += kMost) part(at, int(std::min(kMost, count - at)));
+  constexpr int64_t kMaxCount = int64_t(1) << 20;
+  for (int64_t at = 0; at < count; at += kMaxCount) part(at, int(std::min(kMaxCount, count - at)));
 }
 
 const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
@@ -187,7 +187,7 @@ Calls compare(const char* operation, const std::string& call, bool ended) {
   Mpi::Request request;
   check(operation, mpi().start_all_reduce(kInPlace, numbers, 3, datatype(Dtype::i64),
                                           mpi().object("ompi_mpi_op_max"), mpi().world, &request));
-  wait(operation, request, ended ? HUGE_VAL : most_seconds);
+  wait(operation, request, ended ? HUGE_VAL : max_seconds);
   return {numbers[0] == -numbers[1], numbers[2]};
 }
 
@@ -293,7 +293,7 @@ int rank() { return group().rank; }
 int size() { return group().size; }
 void set_timeout(double seconds) {
   if (!(seconds > 0)) fail("dist.init: timeout is {}; seconds above 0 are needed", show(seconds));
-  most_seconds = seconds;
+  max_seconds = seconds;
 }
 
 void all_reduce_(const TensorList& list, Reduction how) {
@@ -351,15 +351,15 @@ void barrier() {
 
 void average_gradients(const TensorList& parameters) {
   if (size() == 1) return;
-  struct Like {
+  struct TensorMeta {
     Shape shape;
     Dtype dtype;
     const Device* device;
   };
-  std::vector<Like> likes;
-  for (const Tensor& p : parameters) likes.push_back({p.shape(), p.dtype(), &p.device()});
+  std::vector<TensorMeta> metas;
+  for (const Tensor& p : parameters) metas.push_back({p.shape(), p.dtype(), &p.device()});
   const std::string call = "backward of a net with " + described(parameters);
-  register_group_hook(parameters, [likes, call](TensorList& gradients) {
+  register_group_hook(parameters, [metas, call](TensorList& gradients) {
     const NoGrad off;
     agree("backward", call);
     std::vector<int64_t> computed;
@@ -371,11 +371,11 @@ void average_gradients(const TensorList& parameters) {
       std::vector<size_t> places;
       TensorList some;
       for (size_t i = 0; i < gradients.size(); ++i) {
-        const Like& like = likes[i];
-        if (like.dtype != Dtype(d) || !anywhere[i]) continue;
+        const TensorMeta& meta = metas[i];
+        if (meta.dtype != Dtype(d) || !anywhere[i]) continue;
         places.push_back(i);
         some.push_back(gradients[i].defined() ? gradients[i]
-                                              : zeros(like.shape, like.dtype, *like.device));
+                                              : zeros(meta.shape, meta.dtype, *meta.device));
       }
       if (some.empty()) continue;
       const Buffer buffer(some, false);  // others may hold a gradient

@@ -15,7 +15,7 @@
 namespace mt {
 namespace {
 
-constexpr int kMostParameters = 64;
+constexpr int kMaxParameters = 64;
 
 bool same(const CudaType& a, const CudaType& b) {
   return a.kind == b.kind && a.element == b.element && a.bytes == b.bytes && a.lanes == b.lanes &&
@@ -132,9 +132,9 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
       else if (!p.name.empty()) p.type.text += " " + p.name;
     }
   }
-  if (parameters_.size() > kMostParameters)
+  if (parameters_.size() > kMaxParameters)
     fail("cuda.kernel: '{}' has {} parameters, at most {} can be given", name(), parameters_.size(),
-         kMostParameters);
+         kMaxParameters);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const CudaType& t = parameters_[i].type;
     const bool half = t.kind == CudaType::floating && t.bytes == 2;

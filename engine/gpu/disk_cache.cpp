@@ -73,8 +73,8 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
 bool DiskCache::store(std::string_view key, std::string_view value) const {
   static std::atomic<unsigned> count{0};
   if (folder_.empty() || int64_t(sizeof(Header) + key.size() + value.size()) > limit_) return false;
-  std::error_code trouble;
-  fs::create_directories(folder_, trouble);
+  std::error_code ec;
+  fs::create_directories(folder_, ec);
   const std::string path = path_of(key);
   const std::string begun = fmt::format("{}.{}.{}{}", path, getpid(), ++count, kBegun);
   Header h{{}, key.size(), value.size(), mix(value, mix(key))};
@@ -106,10 +106,9 @@ void DiskCache::sweep() const {
   };
   std::vector<Entry> entries;
   int64_t total = 0;
-  std::error_code trouble;
+  std::error_code ec;
   const auto now = fs::file_time_type::clock::now();
-  for (fs::directory_iterator at(folder_, trouble), end; !trouble && at != end;
-       at.increment(trouble)) {
+  for (fs::directory_iterator at(folder_, ec), end; !ec && at != end; at.increment(ec)) {
     const std::string name = at->path().filename().string();
     const bool whole = is_ours(name, kEnding), part = is_ours(name, kBegun);
     std::error_code gone;

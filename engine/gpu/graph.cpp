@@ -2,7 +2,7 @@
 #include "engine/gpu/graph.h"
 
 #include "engine/core/profile_scope.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/ops/generator.h"
 
 namespace mt {
@@ -10,7 +10,7 @@ namespace mt {
 Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
   if (is_cpu(d)) fail("a graph records what a GPU does; this is the CPU");
   if (current_capture) fail("a graph is being recorded already");
-  tell_beside();
+  mark_untraceable();
   synchronize(d);
   if (!gpu_.capture()) {
     check_device(d);
@@ -38,7 +38,7 @@ void Graph::replay() {
   if (!handle_) fail("this graph recorded nothing that can be replayed");
   if (capturing) fail("a graph cannot be replayed while another is recorded");
   check_alive(gpu_);
-  tell_beside();
+  mark_untraceable();
   for (const bool commit : {false, true})
     for (const auto& prepare : capture_->before_replay) prepare(commit);
   Generator& generator = default_generator();

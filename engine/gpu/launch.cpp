@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/core/error.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 
 namespace mt {
 
@@ -38,7 +38,7 @@ void check_threads(const std::string& name, const LoadedKernel& kernel, const La
 
 void queue_kernel(const LoadedKernel& kernel, const char* name, const LaunchSize& size,
                   KernelArguments& arguments, const Device& d) {
-  tell_beside();
+  mark_untraceable();
   std::vector<void*> place;
   std::vector<unsigned> bytes;
   for (size_t i = 0; i < arguments.ends.size(); ++i) {

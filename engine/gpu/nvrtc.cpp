@@ -81,7 +81,7 @@ void open_builtins() {
 using ProgramHandle = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
-struct Library {
+struct Nvrtc {
   int (*create)(ProgramHandle*, const char* text, const char* name, int, const char* const*,
                 const char* const*);
   int (*destroy)(ProgramHandle*);
@@ -100,7 +100,7 @@ struct Library {
   std::vector<int> architectures;
   std::string unavailable_reason;
 
-  Library() {
+  Nvrtc() {
     void* handle = nullptr;
     if (!place().path.empty()) {
       handle = dlopen(place().path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -143,8 +143,8 @@ struct Library {
     std::ranges::sort(architectures);
   }
 };
-const Library& library() {
-  static const Library lib;
+const Nvrtc& library() {
+  static const Nvrtc lib;
   if (!lib.unavailable_reason.empty()) fail("{}", lib.unavailable_reason);
   return lib;
 }
@@ -232,7 +232,7 @@ std::string signature_of(const char* mangled) {
 std::string target_of(int arch) { return fmt::format("sm_{}{}", arch, arch >= 90 ? "a" : ""); }
 
 CudaCode compile(const CudaSource& s, int arch) {
-  const Library& lib = library();
+  const Nvrtc& lib = library();
   if (arch < lib.architectures.front())
     fail(
         "the GPU is of compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install "

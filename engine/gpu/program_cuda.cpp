@@ -36,7 +36,7 @@ std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
   const int operands = p.outputs + p.inputs;
   const auto place = [&](int k) { return ndim == 0 ? "i" : fmt::format("at{}", k); };
   const auto value = [](int v) { return fmt::format("x{}", v); };
-  OperationText operations(p, wide(dtype));
+  OperationText operations(p, compute_dtype(dtype));
   std::string body = offsets_text(ndim, operands);
   for (int i = 0; i < p.count; ++i) {
     const int k = p.outputs + p.code[i].which;

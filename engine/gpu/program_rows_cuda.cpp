@@ -90,7 +90,7 @@ int run_for(Dtype dtype, int64_t n) {
 /// The team for rows of n elements, and what each of its threads takes.
 void share_row(Form& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
-  const int words = int(item_size(wide(dtype))) / 4;
+  const int words = int(item_size(compute_dtype(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
   const auto held = [&](int team) {
     return each(team) * words * levels.held <= room_of(team) &&
@@ -126,7 +126,7 @@ class RowsText {
       : p_(p),
         f_(form),
         levels_(p),
-        operations_(p, wide(dtype)),
+        operations_(p, compute_dtype(dtype)),
         real_(type_text(dtype, false)),
         stored_(stored_text(dtype, false)),
         dtype_(dtype) {}
@@ -312,7 +312,7 @@ class RowsText {
   std::string identity(int i, int part) const {
     if (!is_extreme(i, part)) return "0";
     return number_text(is<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
-                       wide(dtype_));
+                       compute_dtype(dtype_));
   }
   /// The function that joins two states.
   std::string join_of(int i, int part) {
@@ -422,7 +422,7 @@ struct Kernel {
   int rows, threads;           // of a block
 };
 
-constexpr int kMostInstructions = 2000;  // larger programs take a compiler too long
+constexpr int kMaxInstructions = 2000;  // larger programs take a compiler too long
 
 /// The kernel for such rows, made at first use.
 const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
@@ -433,7 +433,7 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
   const std::lock_guard guard(lock);
   const Key key{r.program, r.dtype, rows.length, f.ndim, f.dense, f.wide, &device};
   const auto [at, is_new] = all->try_emplace(key);
-  if (is_new && r.program->count <= kMostInstructions) {
+  if (is_new && r.program->count <= kMaxInstructions) {
     Form whole = f;
     share_row(whole, *r.program, r.dtype, rows.length);
     const std::string text = RowsText(*r.program, r.dtype, whole).text();
@@ -445,7 +445,7 @@ const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
 }  // namespace
 
 std::string rows_cuda_text(const Run& r) {
-  if (r.program->count > kMostInstructions) return "";
+  if (r.program->count > kMaxInstructions) return "";
   Form form = Rows(r).form;
   share_row(form, *r.program, r.dtype, r.size[r.ndim - 1]);
   return RowsText(*r.program, r.dtype, form).text();

@@ -161,11 +161,12 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
 }
 
 std::string Bytes::rest() {
-  constexpr size_t kMost = size_t(1) << 34;  // a few kB of zeros can be a terabyte
+  constexpr size_t kMaxUnpacked = size_t(1) << 34;  // a few kB of zeros can be a terabyte
   std::string text;
   for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()); some > 0;) {
     const size_t before = text.size();
-    if (packed() && before > kMost) fail("gzip: it unpacks to more than {} bytes", kMost);
+    if (packed() && before > kMaxUnpacked)
+      fail("gzip: it unpacks to more than {} bytes", kMaxUnpacked);
     text.resize(before + some);
     const size_t got = read(text.data() + before, some);
     text.resize(before + got);

@@ -187,7 +187,7 @@ std::vector<int> choose(const Names& names, const Names& wanted) {
   std::unordered_map<std::string_view, size_t> known;
   for (size_t i = 0; i < names.size(); ++i) {
     if (!known.try_emplace(names[i], i).second)
-      fail("line 1, column {}: the name '{}' stands there twice", i + 1, names[i]);
+      fail("line 1, column {}: duplicate column name '{}'", i + 1, names[i]);
     if (wanted.empty()) place[i] = int(i);
   }
   for (size_t k = 0; k < wanted.size(); ++k) {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "engine/io/bytes.h"
-#include "engine/io/library.h"
+#include "engine/io/dynamic_library.h"
 
 extern "C" {  // of openssl/evp.h
 struct evp_md_st;
@@ -24,8 +24,8 @@ int EVP_Digest(const void*, size_t, unsigned char*, unsigned int*, const evp_md_
 namespace mt {
 namespace {
 
-struct Curl : Library {
-  Curl() : Library("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
+struct Curl : DynamicLibrary {
+  Curl() : DynamicLibrary("downloads", "libcurl4", {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
     curl_global_init(CURL_GLOBAL_DEFAULT);
   }
   MT_SYMBOL(curl_global_init)
@@ -41,8 +41,8 @@ const Curl& curl() {
   return library;
 }
 
-struct Crypto : Library {
-  Crypto() : Library("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
+struct Crypto : DynamicLibrary {
+  Crypto() : DynamicLibrary("checksums", "libssl3", {"libcrypto.so.3", "libcrypto.so.1.1"}) {}
   MT_SYMBOL(EVP_sha256)
   MT_SYMBOL(EVP_md5)
   MT_SYMBOL(EVP_Digest)
@@ -59,13 +59,13 @@ struct Transfer {
   const std::function<void(uint64_t, uint64_t)>& progress;
   File file;  // path.part
   uint64_t had = 0, have = 0;
-  std::string trouble;  // of writing
+  std::string write_error;  // of writing
 
   static size_t on_data(char* data, size_t, size_t n, void* self) {
     Transfer& t = *static_cast<Transfer*>(self);
     if (t.have + n > t.expected.most)
-      return t.trouble = fmt::format("it is longer than {} bytes", t.expected.most), 0;
-    if (!t.file.write({data, n})) return t.trouble = std::strerror(errno), 0;
+      return t.write_error = fmt::format("it is longer than {} bytes", t.expected.most), 0;
+    if (!t.file.write({data, n})) return t.write_error = std::strerror(errno), 0;
     t.have += n;
     return n;
   }
@@ -90,7 +90,7 @@ CURLcode Transfer::fetch(std::string& reason) {
   if (!handle) fail("libcurl gives no handle");
   char text[CURL_ERROR_SIZE] = "";
   have = had;
-  trouble.clear();
+  write_error.clear();
   lseek(file.fd(), off_t(had), SEEK_SET);
   const auto set = [&](CURLoption option, auto value) {
     c.curl_easy_setopt(handle, option, value);
@@ -111,7 +111,7 @@ CURLcode Transfer::fetch(std::string& reason) {
   c.curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
   c.curl_easy_cleanup(handle);
   if (code == CURLE_HTTP_RETURNED_ERROR && status == 416) code = CURLE_RANGE_ERROR;
-  reason = !trouble.empty() ? trouble : *text ? text : c.curl_easy_strerror(code);
+  reason = !write_error.empty() ? write_error : *text ? text : c.curl_easy_strerror(code);
   return code;
 }
 

@@ -11,15 +11,15 @@
 #include <span>
 #include <vector>
 
-#include "engine/io/library.h"
+#include "engine/io/dynamic_library.h"
 
 namespace mt {
 namespace {
 
-constexpr uint64_t kMostPixels = 178956970;
+constexpr uint64_t kMaxPixels = 178956970;
 
-struct Png : Library {
-  Png() : Library("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
+struct Png : DynamicLibrary {
+  Png() : DynamicLibrary("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
   MT_SYMBOL(png_create_read_struct)
   MT_SYMBOL(png_create_info_struct)
   MT_SYMBOL(png_destroy_read_struct)
@@ -46,8 +46,8 @@ const Png& png() {
   return library;
 }
 
-struct Jpeg : Library {
-  Jpeg() : Library("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
+struct Jpeg : DynamicLibrary {
+  Jpeg() : DynamicLibrary("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
   MT_SYMBOL(tjInitDecompress)
   MT_SYMBOL(tjInitCompress)
   MT_SYMBOL(tjDecompressHeader3)
@@ -64,8 +64,8 @@ const Jpeg& jpeg() {
 
 void check_size(const char* format, uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) fail("a {} of {} x {} pixels", format, width, height);
-  if (width * height > kMostPixels)
-    fail("a {} of {} x {} pixels; at most {} are read", format, width, height, kMostPixels);
+  if (width * height > kMaxPixels)
+    fail("a {} of {} x {} pixels; at most {} are read", format, width, height, kMaxPixels);
 }
 
 // ---- channels ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@
 namespace mt {
 namespace {
 
-constexpr size_t kMostRequest = 8192, kMostClients = 32;
+constexpr size_t kMaxRequest = 8192, kMaxClients = 32;
 constexpr double kPatience = 10;  // seconds for a request and its answer
 
 double now() {
@@ -151,7 +151,7 @@ void PageServer::serve(Client& c) {
     c.request.append(piece, n);
     const size_t end = c.request.find("\r\n\r\n");
     if (end != std::string::npos) c.answer = answer(c.request.substr(0, end + 2), c.delivers);
-    else if (c.request.size() > kMostRequest)
+    else if (c.request.size() > kMaxRequest)
       c.answer = reply("431 Request Header Fields Too Large", "text/plain", "too long\n", 0);
   }
   while (c.sent < c.answer.size()) {
@@ -169,7 +169,7 @@ void PageServer::run() {
   std::vector<Client> clients;
   std::vector<pollfd> watched;
   while (true) {
-    const bool room = clients.size() < kMostClients;
+    const bool room = clients.size() < kMaxClients;
     watched.assign({{wake_read_.fd(), POLLIN, 0}, {listening_.fd(), short(room ? POLLIN : 0), 0}});
     for (const Client& c : clients)
       watched.push_back({c.socket.fd(), short(c.answer.empty() ? POLLIN : POLLOUT), 0});

@@ -87,7 +87,8 @@ class Machine {
   void extend(Kind kind, const PickledList& more) {
     Pickled& to = top();
     if (!to.is(kind) || (kind == Kind::dict && more.size() % 2))
-      fail("its pickle adds to what is no {}", kind == Kind::dict ? "dictionary" : "list");
+      fail("its pickle is malformed: {}",
+           kind == Kind::dict ? "SETITEMS on a non-dict" : "APPENDS on a non-list");
     PickledList& list = std::get<PickledList>(to.value);
     list.insert(list.end(), more.begin(), more.end());
   }
@@ -125,9 +126,8 @@ class Machine {
       for (uint64_t i = n; i-- > 0;) v = v << 8 | p[i];
       return integer(int64_t(v));
     }
-    constexpr uint64_t kMostBytes = 128;
-    if (n > kMostBytes)
-      fail("it has a whole number of {} bytes; at most {} are read", n, kMostBytes);
+    constexpr uint64_t kMaxBytes = 128;
+    if (n > kMaxBytes) fail("it has a whole number of {} bytes; at most {} are read", n, kMaxBytes);
     std::string digits = "0";  // from the lowest
     for (uint64_t i = n; i-- > 0;) {
       int carry = negative ? uint8_t(~p[i]) : p[i];
@@ -300,9 +300,9 @@ class Machine {
 }  // namespace
 
 Pickled* PickledValues::add(Kind kind, decltype(Pickled::value) value) {
-  constexpr size_t kMostText = size_t(1) << 30;  // a call can copy what is written once
-  if (kind == Kind::text && (text_ += std::get<std::string>(value).size()) > kMostText)
-    fail("its pickle makes more than {} bytes of text", kMostText);
+  constexpr size_t kMaxText = size_t(1) << 30;  // a call can copy what is written once
+  if (kind == Kind::text && (text_ += std::get<std::string>(value).size()) > kMaxText)
+    fail("its pickle makes more than {} bytes of text", kMaxText);
   return &all_.emplace_back(Pickled{kind, std::move(value)});
 }
 

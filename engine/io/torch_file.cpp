@@ -322,18 +322,18 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   const Pickled* const magic = next();
   if (!magic->is(Kind::text) ||
       magic->text() != "119547037146038801333356")  // 0x1950a86a20f9469cfc6c
-    fail("it does not begin as such files do");
+    fail("it is not a file of torch.save (bad magic number)");
   const Pickled* const version = next();
   if (!version->is(Kind::integer) || version->integer() != 1001)
     fail("it is of another version than 1001");
   next();
   file.root = next();
   const Pickled* const keys = next();
-  if (!keys->is(Kind::list)) fail("its list of storages is none");
+  if (!keys->is(Kind::list)) fail("it is malformed: its table of storages is not a list");
   std::unordered_map<std::string, std::pair<const uint8_t*, uint64_t>> places;
   for (const Pickled* key : keys->list()) {
     const StorageSpec* const spec = key->is(Kind::text) ? calls.find(key->text()) : nullptr;
-    if (!spec) fail("its list of storages names one that is not there");
+    if (!spec) fail("it is malformed: its table of storages names an unknown one");
     const StoredType* const type = spec->type == kUntyped ? nullptr : &kStoredTypes[spec->type];
     const uint64_t item = type ? uint64_t(type->size()) : 1;
     uint64_t count = 0;

@@ -30,8 +30,8 @@ Format read_format(std::string_view chunk) {
   const bool pcm = f.kind == kPcm && f.bits % 8 == 0 && f.bits >= 8 && f.bits <= 32;
   const bool floats = f.kind == kFloat && (f.bits == 32 || f.bits == 64);
   if (!pcm && !floats)
-    fail("its coding {} with {} bits is not read: PCM of 8, 16, 24, 32 bits and floats are", f.kind,
-         f.bits);
+    fail("its encoding {} with {} bits is not supported; PCM of 8, 16, 24, 32 bits and floats are",
+         f.kind, f.bits);
   if (f.channels == 0) fail("it has no channels");
   if (f.rate == 0) fail("its sample rate is 0");
   if (f.frame != f.channels * (f.bits / 8))

@@ -7,13 +7,13 @@
 
 #include <algorithm>
 
-#include "engine/io/library.h"
+#include "engine/io/dynamic_library.h"
 
 namespace mt {
 namespace {
 
-struct Zip : Library {
-  Zip() : Library("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
+struct Zip : DynamicLibrary {
+  Zip() : DynamicLibrary("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
   MT_SYMBOL(zip_error_init)
   MT_SYMBOL(zip_error_strerror)
   MT_SYMBOL(zip_error_fini)

@@ -6,7 +6,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"

@@ -314,13 +314,13 @@ lapack::LeastSquares driver_named(const std::string& name) {
   fail("lstsq: the driver is '{}'; use 'gelsy', 'gels', 'gelsd' or 'gelss'", name);
 }
 
-struct Solved {
+struct LeastSquaresResult {
   Tensor x, rank, values;
   bool full;  // every matrix has full rank
 };
 
-Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
-                           lapack::LeastSquares how) {
+LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
+                                       lapack::LeastSquares how) {
   using lapack::LeastSquares;
   const Shape batch = batch_of(a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), columns = columns_of(b),
@@ -329,7 +329,7 @@ Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
   const Tensor work = clone(mT(a.detach())), x = zeros(joined(batch, {columns, tall}), a.dtype());
   copy_elements(slice(x, -1, 0, m), mT(b.detach()));
   const bool valued = how == LeastSquares::svd || how == LeastSquares::divide;
-  Solved out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
+  LeastSquaresResult out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
   const auto run = [&]<class T>(T* one, T* to, T* values, int64_t* rank) {
     int found = int(k);
     if (!lapack::finite(one, m * n) || !lapack::finite(to, columns * tall)) return -1;
@@ -385,7 +385,7 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   const Shape batch = broadcast("lstsq", batch_of(a), batch_of(b));
   a = expand(a, joined(batch, {rows_of(a), columns_of(a)}));
   b = expand(b, joined(batch, {rows_of(b), columns_of(b)}));
-  const Solved s = solve_least_squares(a, b, limit, how);
+  const LeastSquaresResult s = solve_least_squares(a, b, limit, how);
   if (wants_grad(a, b))
     record(kLstsq, s.x, {&a, &b}).save(0, a, 0).save(1, b, 1).keep(std::max(limit, 0.0));
   Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};

@@ -340,7 +340,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
       broadcast(kAttention, broadcast(kAttention, leading(q), leading(k)), leading(v));
   const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
   // The tensor cores of a GPU take 16-bit floats as they are.
-  const Dtype computed = is_cpu(q.device()) ? wide(dtype) : dtype;
+  const Dtype computed = is_cpu(q.device()) ? compute_dtype(dtype) : dtype;
   const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
   const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),

@@ -25,7 +25,8 @@ Tensor clip_grad_norm_(const TensorList& parameters, double most, double p, bool
   const TensorList all = gradients_of(parameters);
   if (all.empty()) return zeros({});
   TensorList norms;
-  for (const Tensor& g : all) norms.push_back(to(norm(to(g, wide(g.dtype())), p), all[0].device()));
+  for (const Tensor& g : all)
+    norms.push_back(to(norm(to(g, compute_dtype(g.dtype())), p), all[0].device()));
   const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
   if (finite && !std::isfinite(total.item()))
     fail("clip_grad_norm_: the norm of the gradients is {}", show(total.item()));

@@ -73,14 +73,14 @@ const NodeType kParts[3] = {
     {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
 /// The roles of the two tensors that are given, in order.
-struct Others {
+struct OtherOperands {
   Role role[2];
-  explicit Others(Role result) : role{result == kX ? kW : kX, result == kY ? kW : kY} {}
+  explicit OtherOperands(Role result) : role{result == kX ? kW : kX, result == kY ? kW : kY} {}
 };
 
 /// The tensor of a role from those at the two others, recorded.
 Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
-  const auto [role] = Others(result);
+  const auto [role] = OtherOperands(result);
   const Tensor &a = given[role[0]], &b = given[role[1]];
   Tensor out = compute(result, given, bias, g);
   if (!wants_grad(a, b, bias)) return out;
@@ -91,7 +91,7 @@ Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geo
 /// The incoming gradient takes the place of the result in the sum.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
   const Role result = Role(node.type - kParts);
-  const auto [role] = Others(result);
+  const auto [role] = OtherOperands(result);
   Tensor given[3];
   given[result] = grad, given[role[0]] = node.get(0), given[role[1]] = node.get(1);
   for (int i = 0; i < 2; ++i)

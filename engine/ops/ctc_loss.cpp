@@ -212,7 +212,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     fail("{}: the log-probabilities are {}; expected (time x batch x classes) or (time x classes)",
          kName, log_probs.shape());
   const bool single = log_probs.dim() == 2;
-  const Tensor given = to(log_probs, wide(log_probs.dtype()));
+  const Tensor given = to(log_probs, compute_dtype(log_probs.dtype()));
   const Tensor x = single ? unsqueeze(given, 1) : given;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)

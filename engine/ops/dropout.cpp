@@ -72,7 +72,8 @@ Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
     fail("rrelu: slopes from {} to {}; lower must be at most upper, and both finite", show(lower),
          show(upper));
   if (!training) return leaky_relu(x, (lower + upper) / 2);
-  const Tensor slope = rand(x.shape(), wide(x.dtype()), x.device()) * (upper - lower) + lower;
+  const Tensor slope =
+      rand(x.shape(), compute_dtype(x.dtype()), x.device()) * (upper - lower) + lower;
   return x * where(gt(x, 0.0), 1.0, to(slope, x.dtype()));
 }
 

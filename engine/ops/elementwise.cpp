@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/deferral.h"
 #include "engine/core/device.h"
+#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
@@ -16,21 +16,21 @@ namespace {
 
 // ---- facts folded from the list -----------------------------------------------------------------
 
-/// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's
+/// Stands in for the incoming gradient, to find derivatives that are the identity (add, sub's
 /// left side).
-struct Probe {
+struct IdentityProbe {
   bool same = false;
-  explicit Probe(bool incoming) : same(incoming) {}
-  explicit Probe(double) {}
-  Probe operator-() const { return Probe(false); }
-  friend Probe operator*(Probe, Probe) { return Probe(false); }
-  friend Probe zeros_like(Probe) { return Probe(false); }
+  explicit IdentityProbe(bool incoming) : same(incoming) {}
+  explicit IdentityProbe(double) {}
+  IdentityProbe operator-() const { return IdentityProbe(false); }
+  friend IdentityProbe operator*(IdentityProbe, IdentityProbe) { return IdentityProbe(false); }
+  friend IdentityProbe zeros_like(IdentityProbe) { return IdentityProbe(false); }
 };
 
-template <class Op, int Part> bool passes_gradient() {
+template <class Op, int Part> bool is_identity_gradient() {
   if constexpr (op::has_derivative<Op, Part> && Op::info.saves[Part - 1] == op::nothing &&
                 op::count_params(Op::info) == 0)
-    return op::Formula<Op, Part>::call(Probe{true}).same;
+    return op::Formula<Op, Part>::call(IdentityProbe{true}).same;
   else return false;
 }
 
@@ -38,13 +38,13 @@ template <class Op, int Part> bool passes_gradient() {
 using Recorded = Tensor (*)(const Tensor* operands, const double* params);
 
 struct Derivative {
-  bool exists, passes;
+  bool exists, is_identity;
   uint8_t saves;
   Recorded recorded;
 };
 template <class Op, int Part> Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
-    return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1],
+    return {true, is_identity_gradient<Op, Part>(), Op::info.saves[Part - 1],
             &op::call_formula<Op, Part, Tensor>};
   else return {};
 }
@@ -97,7 +97,7 @@ bool is_column_major(const Tensor& x) {
 /// rounded first. As PyTorch's CPU does.
 Dtype number_dtype(int op, int input, Dtype d) {
   if (!is_half(d) || op >= kOps) return d;
-  return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
+  return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? compute_dtype(d) : d;
 }
 
 /// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
@@ -130,9 +130,9 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
     computed[k] = operand[k]->impl()->number ? *operand[k] : to_compute_dtype(*operand[k]);
     given[k] = &computed[k];
   }
-  if (out.dtype() != dtype) return run_part(op, part, wide(dtype), out, given, n, params);
-  const Tensor answer = empty(out.shape(), wide(dtype), out.device());
-  run_part(op, part, wide(dtype), answer, given, n, params);
+  if (out.dtype() != dtype) return run_part(op, part, compute_dtype(dtype), out, given, n, params);
+  const Tensor answer = empty(out.shape(), compute_dtype(dtype), out.device());
+  run_part(op, part, compute_dtype(dtype), answer, given, n, params);
   round_into(out, answer);
 }
 
@@ -140,7 +140,7 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
 /// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
-  if (is_narrow(dtype) && !is_float(dtype) && !is_cpu(out.device()))
+  if (is_storage_only(dtype) && !is_float(dtype) && !is_cpu(out.device()))
     return run_as_int32(op, part, dtype, out, operand, n, params);
   Map m;
   m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
@@ -203,7 +203,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
   for (int i = 0; i < node.inputs; ++i) {
     if (!node.wants(i)) continue;
     const Derivative& d = op_entries[op].by[i];
-    if (d.passes) {
+    if (d.is_identity) {
       dx[i] = g;
       continue;
     }
@@ -381,17 +381,17 @@ bool wants_record(const OpRow& row, const Tensor* const* inputs) {
 }
 
 /// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
-struct Prepared {
+struct BroadcastInputs {
   Tensor tensor[3];
   const Tensor* input[3];
   Shape shape;
   Dtype dtype;
   const Device* device;
 };
-Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
+BroadcastInputs prepare(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = op_entries[op].row;
   const Device& device = common_device(row, inputs);
-  Prepared p;
+  BroadcastInputs p;
   p.device = &device;
   p.dtype = computing_dtype(row, inputs, params);
   p.shape = inputs[0]->shape();
@@ -494,8 +494,8 @@ Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* pa
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const Tensor* const target = Into::take();
-  if (thread_state.deferral && !target) [[unlikely]] {
-    Tensor later = thread_state.deferral->elementwise(op, inputs, given);
+  if (thread_state.lazy && !target) [[unlikely]] {
+    Tensor later = thread_state.lazy->elementwise(op, inputs, given);
     if (later.defined()) return later;
   }
   double own[op::kMaxParams];
@@ -512,7 +512,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
     return out;
   }
   if (left >= 0) return with_number(op, inputs, left, wants, params, target);
-  const Prepared p = prepare(op, inputs, params);
+  const BroadcastInputs p = prepare(op, inputs, params);
   Tensor out = result_in(target, p.shape, answer_dtype(row, p.dtype), *p.device);
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
@@ -536,7 +536,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
     overlaps |=
         inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
   if (!wants && !overlaps && answer == target.dtype()) {
-    const Prepared p = prepare(op, inputs, params);
+    const BroadcastInputs p = prepare(op, inputs, params);
     check_fits(name.c_str(), target, p.shape);
     if (p.device != &target.device())
       fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, target.device().name,

@@ -202,7 +202,7 @@ namespace {
 void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
                   const Tensor& source, ScatterReduce join) {
   if (index.at.numel() == 0) return;
-  if (join != ScatterReduce::set && is_narrow(out.dtype()))
+  if (join != ScatterReduce::set && is_storage_only(out.dtype()))
     return in_compute_dtype(out, [&](const Tensor& wide) {
       scatter_into(name, wide, d, index, to_compute_dtype(source), join);
     });

@@ -9,11 +9,11 @@ namespace mt {
 namespace {
 
 /// A mask seen in a shape, contiguous, with how many elements are set before each piece.
-struct Counted {
+struct CountedMask {
   Tensor set, before;
   Mask mask;
   int64_t total;
-  explicit Counted(const Tensor& wide) : set(contiguous(wide)) {
+  explicit CountedMask(const Tensor& wide) : set(contiguous(wide)) {
     const int64_t pieces = (set.numel() + kMaskPiece - 1) / kMaskPiece;
     before = empty({pieces + 1}, Dtype::i64, set.device());
     mask = {set.numel(), set.argument_as<bool>(), before.argument_as<int64_t>()};
@@ -41,7 +41,7 @@ Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, InPlac
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Shape shape = masked_shape("masked_select", x, mask, false);
-  const Counted c(expand(mask, shape));
+  const CountedMask c(expand(mask, shape));
   const Tensor wide = expand(x, shape);
   const Tensor whole = contiguous(wide.detach());
   Tensor out = empty({c.total}, x);
@@ -69,7 +69,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   if (in_place) check_writable(name, x);
   const Shape shape = masked_shape(name, x, mask, in_place);
   check_source(name, x, source);
-  const Counted c(expand(mask, shape));
+  const CountedMask c(expand(mask, shape));
   if (source.numel() < c.total)
     fail("{}: the mask sets {} elements, the source has {}", name, c.total, source.numel());
   const Tensor wide = expand(x, shape);
@@ -99,7 +99,7 @@ namespace {
 
 /// One contiguous row for each dimension of x.
 Tensor nonzero_rows(const Tensor& x, int64_t first) {
-  const Counted c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
+  const CountedMask c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
   Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
   Nonzero z;
   z.mask = c.mask, z.ndim = x.dim(), z.first = first, z.out = out.argument_as<int64_t>();
@@ -123,7 +123,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name, sorted.dtype(),
          values.dtype(), sorted.dtype());
   check_together(name, sorted, values);
-  if (is_narrow(sorted.dtype()))
+  if (is_storage_only(sorted.dtype()))
     return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
@@ -149,9 +149,10 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
   NoGrad off;
   if (!elements.impl()->number && !test.impl()->number) check_together("isin", elements, test);
   const Device& device = elements.impl()->number ? test.device() : elements.device();
-  const Dtype dtype = wide(elements.impl()->number ? test.dtype()
-                           : test.impl()->number   ? elements.dtype()
-                                                   : promote(elements.dtype(), test.dtype()));
+  const Dtype dtype =
+      compute_dtype(elements.impl()->number ? test.dtype()
+                    : test.impl()->number   ? elements.dtype()
+                                            : promote(elements.dtype(), test.dtype()));
   const Tensor x = to(to(elements, dtype), device);
   const Tensor sorted = sort(reshape(to(to(test, dtype), device), {-1}), 0).values;
   const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN, which comes last, equals nothing

@@ -13,7 +13,7 @@ namespace {
 /// Whether the operands are calculated with as float32: the tensor cores of a GPU take 16-bit floats
 /// as they are.
 bool through_float32(const Tensor& a) {
-  return is_narrow(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
+  return is_storage_only(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
 }
 
 [[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
@@ -73,7 +73,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
-  const bool compute_dtype = through_float32(a);
+  const bool through_f32 = through_float32(a);
   Shape sa = a.shape(), sb = b.shape();
   if (ra > 2 || rb > 2) {
     const Shape batch = broadcast(name, sa.first(ra - 2), sb.first(rb - 2));
@@ -88,14 +88,14 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
     NoGrad off;
     return x.dim() == shape.size() && shape.size() == 2 ? x : expand(x, shape);
   };
-  const Dtype dtype = compute_dtype ? wide(a.dtype()) : a.dtype();
+  const Dtype dtype = through_f32 ? compute_dtype(a.dtype()) : a.dtype();
   Tensor out = result_in(target, size, dtype, a.device(), true);
   if (!in_bf16(out, whole(a, sa), whole(b, sb))) {
-    const Tensor x = compute_dtype ? to_compute_dtype(a) : a;
-    const Tensor y = compute_dtype ? to_compute_dtype(b) : b;
+    const Tensor x = through_f32 ? to_compute_dtype(a) : a;
+    const Tensor y = through_f32 ? to_compute_dtype(b) : b;
     matmul_into(name, out, whole(x, sa), whole(y, sb), false);
   }
-  if (compute_dtype) out = cast_no_grad(out, a.dtype());
+  if (through_f32) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b))
     record(kMatmul, out, {&a, &b})
         .save_for(1, 0, a, 0)
@@ -145,12 +145,12 @@ namespace {
 /// pass and one node instead of two.
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
-  const bool compute_dtype = through_float32(x);
-  const Tensor out =
-      empty({x.size(0), weight.size(0)}, compute_dtype ? wide(x.dtype()) : x.dtype(), x.device());
+  const bool through_f32 = through_float32(x);
+  const Tensor out = empty({x.size(0), weight.size(0)},
+                           through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
   if (in_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
   copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
-  if (compute_dtype)
+  if (through_f32)
     matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
   else matmul_into("linear", out, x, t(weight), true);
   return to(out, x.dtype());

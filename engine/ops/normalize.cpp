@@ -120,7 +120,7 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
 void move(const Tensor& running, const Tensor& now, double momentum) {
   if (!running.defined()) return;
   NoGrad off;
-  const Dtype d = wide(running.dtype());  // 16-bit floats are rounded once
+  const Dtype d = compute_dtype(running.dtype());  // 16-bit floats are rounded once
   copy_(running, to(running, d) * (1 - momentum) + to(now, d) * momentum);
 }
 
@@ -256,7 +256,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     Dtype dtype = promote(promote(x.dtype(), running_mean.dtype()), running_var.dtype());
     for (const Tensor& t : {weight, bias})
       if (t.defined()) dtype = promote(dtype, t.dtype());
-    const auto wider = [&](const Tensor& t) { return to(t, wide(dtype)); };
+    const auto wider = [&](const Tensor& t) { return to(t, compute_dtype(dtype)); };
     return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
                        wider(bias), eps),
               dtype);

@@ -201,7 +201,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   if (&g.device() != &p.device())
     fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
          g.device().name);
-  const Dtype dtype = wide(p.dtype());
+  const Dtype dtype = compute_dtype(p.dtype());
   entries.push_back({group, i, states, &p, std::move(g), {}});
   Entry& e = entries.back();
   if (p.dtype() != dtype || !p.is_contiguous()) {
@@ -333,9 +333,9 @@ void Optimizer::zero_grad() const {
 void Optimizer::step() const {
   const NoGrad off;
   Impl& self = *impl_;
-  struct Clear {
+  struct ClearEntries {
     std::vector<Entry>& entries;
-    ~Clear() { entries.clear(); }
+    ~ClearEntries() { entries.clear(); }
   } const clear{self.entries};
   for (size_t g = 0; g < self.groups.size(); ++g) {
     const unsigned states = states_for(self.row, self.groups[g].options.data());

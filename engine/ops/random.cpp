@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
-#include "engine/core/recording.h"
+#include "engine/core/step_listener.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
@@ -21,8 +21,8 @@ Generator& stream(Generator* g) { return g ? *g : default_generator(); }
 
 Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, const Device& device,
             int64_t low = 0, uint64_t span = 0) {
-  if (is_narrow(dtype)) {
-    const Tensor x = draw(g, what, shape, wide(dtype), device, low, span);
+  if (is_storage_only(dtype)) {
+    const Tensor x = draw(g, what, shape, compute_dtype(dtype), device, low, span);
     if (what != Distribution::uniform) return to(x, dtype);
     const double steps = double(largest_whole(dtype));  // rounded down: 1 does not occur
     return to(floor(x * steps) / steps, dtype);
@@ -41,8 +41,6 @@ void check_float(const char* name, Dtype dtype) {
 
 /// Whether every element answers yes; of nothing, yes.
 bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
-
-constexpr double kMost = std::numeric_limits<double>::infinity();
 
 /// The first number that does not lie in low..high, as messages show it.
 std::string first_not(const Tensor& x, double low, double high) {
@@ -115,16 +113,16 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   check_float("normal", dtype);
   if (!every(ge(deviation, 0.0)))
     fail("normal: a standard deviation is {}; it must be 0 or more",
-         first_not(deviation, 0, kMost));
+         first_not(deviation, 0, HUGE_VAL));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
   const Device& device = mean.impl()->number ? deviation.device() : mean.device();
-  return to(randn(shape, wide(dtype), device, g) * deviation + mean, dtype);
+  return to(randn(shape, compute_dtype(dtype), device, g) * deviation + mean, dtype);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* g) {
   check_float("bernoulli", p.dtype());
   check_probabilities("bernoulli", p);
-  return to(lt(rand(p.shape(), wide(p.dtype()), p.device(), g), p), p.dtype());
+  return to(lt(rand(p.shape(), compute_dtype(p.dtype()), p.device(), g), p), p.dtype());
 }
 
 namespace {
@@ -209,7 +207,7 @@ const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator*
   if (!(deviation >= 0))
     fail("normal_: the standard deviation is {}; it must be 0 or more", show(deviation));
   check_writable("normal_", x);
-  Tensor r = randn(x.shape(), wide(x.dtype()), x.device(), g);
+  Tensor r = randn(x.shape(), compute_dtype(x.dtype()), x.device(), g);
   if (deviation != 1) r = r * deviation;
   if (mean != 0) r = r + mean;
   return write_("normal_", x, to(r, x.dtype()));
@@ -238,7 +236,7 @@ const Tensor& exponential_(const Tensor& x, double rate, Generator* g) {
   if (!(rate > 0) || std::isinf(rate))
     fail("exponential_: the rate is {}; it must be positive", show(rate));
   check_writable("exponential_", x);
-  const Tensor u = rand(x.shape(), wide(x.dtype()), x.device(), g);
+  const Tensor u = rand(x.shape(), compute_dtype(x.dtype()), x.device(), g);
   return write_("exponential_", x, to(log1p(-u) * (-1 / rate), x.dtype()));
 }
 

@@ -289,12 +289,12 @@ Tensor diag(const Tensor& x, int64_t offset) {
 
 namespace {
 
-struct Sides {
+struct PadWidths {
   int64_t before[kMaxDims] = {}, after[kMaxDims] = {};
 };
 
 /// The part of x that stays inside and where it lies in the padded tensor.
-void overlap(const Tensor& x, const Sides& s, Tensor& from, Tensor& to) {
+void overlap(const Tensor& x, const PadWidths& s, Tensor& from, Tensor& to) {
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t cut = std::max<int64_t>(-s.before[d], 0), at = std::max<int64_t>(s.before[d], 0);
     const int64_t n = x.size(d) - cut - std::max<int64_t>(-s.after[d], 0);
@@ -302,7 +302,7 @@ void overlap(const Tensor& x, const Sides& s, Tensor& from, Tensor& to) {
   }
 }
 
-Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
+Tensor pad_constant(const Tensor& x, const PadWidths& s, double value) {
   Shape size = x.shape();
   for (int d = 0; d < x.dim(); ++d) size[d] += s.before[d] + s.after[d];
   checked_count("pad", size);
@@ -312,7 +312,7 @@ Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
   copy_elements(to, from);
   if (wants_grad(x)) {
     static const NodeType type{"pad", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 Sides back = node.kept<Sides>();
+                                 PadWidths back = node.kept<PadWidths>();
                                  for (int d = 0; d < g.dim(); ++d)
                                    back.before[d] *= -1, back.after[d] *= -1;
                                  dx[0] = pad_constant(g, back, 0);
@@ -350,7 +350,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   if (sides.size() / 2 > size_t(x.dim()))
     fail("pad: sides of {} dimensions are given, the tensor {} has {}", sides.size() / 2, x.shape(),
          x.dim());
-  Sides s;
+  PadWidths s;
   for (size_t i = 0; i < sides.size() / 2; ++i) {
     const int d = x.dim() - 1 - int(i);
     const int64_t n = x.size(d), before = sides[2 * i], after = sides[2 * i + 1];

@@ -328,9 +328,9 @@ RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const 
   for (const Tensor& t : l.in)
     if (t.defined()) dtype = promote(dtype, t.dtype());
   const auto first_state = [&](int64_t columns) {
-    return zeros({n, columns}, wide(dtype), x.device());
+    return zeros({n, columns}, compute_dtype(dtype), x.device());
   };
-  for (Tensor& t : l.in) t = contiguous(to(t, wide(dtype)));
+  for (Tensor& t : l.in) t = contiguous(to(t, compute_dtype(dtype)));
   if (!h.defined()) l.in[kH] = first_state(l.state());
   if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
   l.in[kX] = reshape(l[kX], {-1, x.size(-1)});

@@ -1,5 +1,5 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
-#include "engine/core/deferral.h"
+#include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
@@ -105,7 +105,7 @@ const ReduceRow& reduce_row(int reduction) { return reduce_entries[reduction].ro
 Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
   const ReduceEntry& e = reduce_entries[how.op];
-  const Dtype dtype = wide(given.dtype()), result = e.result(given.dtype());
+  const Dtype dtype = compute_dtype(given.dtype()), result = e.result(given.dtype());
   const Tensor x = is_cpu(given.device()) ? given : to_compute_dtype(given);
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
@@ -115,7 +115,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
       checked_count(how.name, shape) > 0)
     fail("{}: {} has no elements there; of none there is no {}", how.name, x.shape(), how.name);
-  const bool narrow = is_narrow(given.dtype());
+  const bool narrow = is_storage_only(given.dtype());
   Tensor out =
       result_in(second || narrow ? nullptr : target, shape, e.result(dtype), x.device(), true);
   Reduce r;
@@ -163,8 +163,8 @@ struct KeptShape {
 
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
   const ReduceEntry& e = reduce_entries[how.op];
-  if (thread_state.deferral && !thread_state.out && !second) [[unlikely]] {
-    Tensor later = thread_state.deferral->reduce(how, given);
+  if (thread_state.lazy && !thread_state.out && !second) [[unlikely]] {
+    Tensor later = thread_state.lazy->reduce(how, given);
     if (later.defined()) return later;
   }
   const Tensor x = taken(how, given);
@@ -251,16 +251,16 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     ValuesIndices p;
-    if (thread_state.deferral && !thread_state.out) [[unlikely]] {
+    if (thread_state.lazy && !thread_state.out) [[unlikely]] {
       // The gradient goes to one position, that of amax and amin to all equal ones.
       const int extreme = y.requires_grad() && grad_enabled()  ? op
                           : op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
                                                                : op::reduction_id<op::Amin>;
       const Reducing how{extreme, type.name, 1u << d, keepdim};
-      p.values = thread_state.deferral->reduce(how, y);
+      p.values = thread_state.lazy->reduce(how, y);
       if (p.values.defined())
-        return ValuesIndices{
-            p.values, thread_state.deferral->positions({op, type.name, 1u << d, keepdim}, y)};
+        return ValuesIndices{p.values,
+                             thread_state.lazy->positions({op, type.name, 1u << d, keepdim}, y)};
     }
     p.index = run_reduce({op, type.name, 1u << d, true, true}, y, &p.values);
     record_gather(type, y, p.values, d, p.index);

@@ -63,7 +63,8 @@ struct Scanning {
 };
 
 Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
-  if (is_narrow(x.dtype())) return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
+  if (is_storage_only(x.dtype()))
+    return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
   Tensor out = empty(x.shape(), x);
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
   Scan s;

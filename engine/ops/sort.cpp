@@ -19,7 +19,7 @@ namespace {
 ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
                      bool descending) {
   ValuesIndices p;
-  if (is_narrow(input.dtype())) {
+  if (is_storage_only(input.dtype())) {
     p = places(type, to_compute_dtype(input.detach()), d, first, keep, descending);
     p.values = cast_no_grad(p.values, input.dtype());
   } else {

@@ -21,8 +21,8 @@ int dim_to_split(const char* name, const Tensor& x, Dim dim) {
 
 TensorList tensor_split(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
-  constexpr int64_t kMost = int64_t(1) << 20;
-  if (n < 1 || n > kMost) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
+  constexpr int64_t kMaxParts = int64_t(1) << 20;
+  if (n < 1 || n > kMaxParts) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
   const int64_t size = x.size(d), least = size / n, longer = size % n;
   TensorList parts;
   for (int64_t k = 0, at = 0; k < n; ++k) {

@@ -220,8 +220,9 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   if (x.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
     if (low < first) fail("bincount: {} is below {}, where counting begins", low, first);
-    constexpr int64_t kMost = int64_t(1) << 40;
-    if (high - first >= kMost) fail("bincount: {} would need as many counts; use unique", high);
+    constexpr int64_t kMaxCounts = int64_t(1) << 40;
+    if (high - first >= kMaxCounts)
+      fail("bincount: {} would need as many counts; use unique", high);
     bins = std::max(bins, high - first + 1);
   }
   const Device& device = at.device();

@@ -34,7 +34,7 @@ struct Path {
 
 namespace {
 
-constexpr size_t kMostEvents = 1000000;  // of a trace: some 100 MB of text
+constexpr size_t kMaxEvents = 1000000;  // of a trace: some 100 MB of text
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -57,13 +57,13 @@ struct Hash {
   }
 };
 
-struct Recording;
+struct ProfileSession;
 
 }  // namespace
 
 /// What one thread did.
 struct Log {
-  Recording* recording = nullptr;
+  ProfileSession* recording = nullptr;
   int thread = 0;
   Path root;
   Path* at = &root;
@@ -86,7 +86,7 @@ struct GpuEvent {
   int64_t begin, length;
 };
 
-struct Recording {
+struct ProfileSession {
   uint64_t serial = 0;
   bool traced = false;
   int64_t began = 0, ended = 0;
@@ -97,45 +97,45 @@ struct Recording {
 
   bool has_room() {
     if (!traced) return false;
-    const bool room = events.fetch_add(1, std::memory_order_relaxed) < kMostEvents;
+    const bool room = events.fetch_add(1, std::memory_order_relaxed) < kMaxEvents;
     if (!room) ++left_out;
     return room;
   }
 };
 
 std::mutex guard;  // of `all`, of each recording's list of logs, and of what GPUs told
-std::vector<std::unique_ptr<Recording>> all;
-Recording* latest = nullptr;
+std::vector<std::unique_ptr<ProfileSession>> all;
+ProfileSession* latest = nullptr;
 
-struct Mine {
+struct ThreadLog {
   uint64_t recording = 0;
   Log* log = nullptr;
   int thread = 0;
 };
-constinit thread_local Mine mine;
+constinit thread_local ThreadLog thread_log;
 
 Log* my_log() {
-  if (latest && mine.recording == latest->serial) return mine.log;
+  if (latest && thread_log.recording == latest->serial) return thread_log.log;
   std::lock_guard lock(guard);
   if (!latest) return nullptr;
   // A thread that comes back to an outer recording finds its log again.
   static int threads = 0;
-  if (mine.thread == 0) mine.thread = ++threads;
+  if (thread_log.thread == 0) thread_log.thread = ++threads;
   Log* log = nullptr;
   for (Log& known : latest->logs)
-    if (known.thread == mine.thread) log = &known;
+    if (known.thread == thread_log.thread) log = &known;
   if (!log) {
     log = &latest->logs.emplace_back();
     log->recording = latest;
-    log->thread = mine.thread;
+    log->thread = thread_log.thread;
     log->root.log = log;
   }
-  mine.recording = latest->serial;
-  return mine.log = log;
+  thread_log.recording = latest->serial;
+  return thread_log.log = log;
 }
 
 bool alive(uint64_t serial) {
-  if (mine.recording == serial && latest && latest->serial == serial) return true;
+  if (thread_log.recording == serial && latest && latest->serial == serial) return true;
   std::lock_guard lock(guard);
   for (const auto& r : all)
     if (r->serial == serial) return true;
@@ -183,7 +183,7 @@ void start(bool with_trace) {
   {
     static uint64_t serials = 0;
     std::lock_guard lock(guard);
-    auto r = std::make_unique<Recording>();
+    auto r = std::make_unique<ProfileSession>();
     r->serial = ++serials;
     r->traced = with_trace;
     latest = all.emplace_back(std::move(r)).get();
@@ -204,7 +204,7 @@ void add_kernel(const void* path, const char* name, int device, int64_t begin, i
   if (!path) return;
   std::lock_guard lock(guard);
   const Path* p = static_cast<const Path*>(path);
-  Recording* r = p->log->recording;
+  ProfileSession* r = p->log->recording;
   // "launch: map relu" started "relu", which is then called "map relu".
   std::string what = p->name;
   if (const size_t colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
@@ -232,7 +232,7 @@ bool is_inside_itself(const Path& p) {
   return false;
 }
 
-std::vector<Row> sum_up(const Recording& r) {
+std::vector<Row> sum_up(const ProfileSession& r) {
   constexpr double ns = 1e-9;
   Rows rows;
   for (const Log& log : r.logs)
@@ -270,7 +270,7 @@ std::string quoted(std::string_view text) {
 }
 
 /// The format of chrome://tracing, which Perfetto reads: complete events, times in microseconds.
-std::string trace_of(const Recording& r) {
+std::string trace_of(const ProfileSession& r) {
   constexpr int kGpuTrack = 1000;
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";
   text +=
@@ -314,7 +314,7 @@ Report stop() {
   Report report;
   if (all.empty()) return report;
   collect_kernels();
-  std::unique_ptr<Recording> r;
+  std::unique_ptr<ProfileSession> r;
   {
     std::lock_guard lock(guard);
     r = std::move(all.back());

@@ -23,7 +23,7 @@ VerbLine::~VerbLine() {
   if (text_.empty()) return;
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began_;
   if (VerbCalls* const all = VerbCalls::current()) {
-    const Work now = work_so_far();
+    const CpuCounters now = cpu_counters();
     all->calls.push_back(
         {std::move(text_),
          run_ ? std::optional(*run_) : std::nullopt,

@@ -9,8 +9,8 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/shape.h"
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn_conv.h"
-#include "kernels/cpu/work.h"
 #include "kernels/device.h"
 #include "kernels/program.h"
 
@@ -23,7 +23,7 @@ struct VerbCall {
   std::string text;
   std::optional<Run> run;
   double microseconds;
-  Work work;
+  CpuCounters work;
 };
 /// While it lives the calls of this thread's verbs are collected here; no lines are written of them.
 class VerbCalls {
@@ -121,7 +121,7 @@ class VerbLine {
   VerbLine(std::string text, const Run* run)
       : text_(std::move(text)),
         run_(run),
-        work_(work_so_far()),
+        work_(cpu_counters()),
         began_(std::chrono::steady_clock::now()) {}
   VerbLine(const VerbLine&) = delete;
   VerbLine& operator=(const VerbLine&) = delete;
@@ -132,7 +132,7 @@ class VerbLine {
  private:
   std::string text_;
   const Run* run_;
-  Work work_;
+  CpuCounters work_;
   std::chrono::steady_clock::time_point began_;
 };
 

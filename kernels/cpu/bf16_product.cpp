@@ -5,9 +5,9 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/work.h"
 
 namespace mt {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 using onednn::Layout;
 using onednn::Primitive;
 
-constexpr double kLeastWork = 2e6;  // multiply-adds: oneDNN compiles for each shape, 0.5 ms
-constexpr size_t kKept = 256;       // shapes
+constexpr double kMinWork = 2e6;  // multiply-adds: oneDNN compiles for each shape, 0.5 ms
+constexpr size_t kKept = 256;     // shapes
 
 /// m, n, k and the strides of a, b and c: what a primitive is compiled for.
 using Key = std::array<int64_t, 9>;
@@ -82,7 +82,7 @@ void plain(const Key& key, const uint16_t* a, const uint16_t* b, float* c) {
 }  // namespace
 
 bool takes_bf16(const Matmul& q) {
-  if (double(q.m) * double(q.n) * double(q.k) < kLeastWork || q.m < 16 || q.n < 16 || q.k < 16 ||
+  if (double(q.m) * double(q.n) * double(q.k) < kMinWork || q.m < 16 || q.n < 16 || q.k < 16 ||
       q.accumulate || q.c_col != 1 || q.c_row < q.n || !reads(q.a_row, q.a_col, q.m, q.k) ||
       !reads(q.b_row, q.b_col, q.k, q.n))
     return false;

@@ -1,7 +1,7 @@
 // copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/narrow.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
@@ -29,8 +29,8 @@ constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
 
 /// From or to a 16-bit float, by way of float32.
 void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
-  if (to == Dtype::f32) return widen_run(from, reinterpret_cast<float*>(out), in, n);
-  if (from == Dtype::f32) return narrow_run(to, out, reinterpret_cast<const float*>(in), n);
+  if (to == Dtype::f32) return load_converted(from, reinterpret_cast<float*>(out), in, n);
+  if (from == Dtype::f32) return store_converted(to, out, reinterpret_cast<const float*>(in), n);
   constexpr int64_t kPiece = 1024;
   alignas(64) float middle[kPiece];
   char* const bytes = reinterpret_cast<char*>(middle);
@@ -38,9 +38,9 @@ void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
     const int64_t here = smaller(kPiece, n - at);
     const char* const source = in + at * item_size(from);
     char* const target = out + at * item_size(to);
-    if (is_half(from)) widen_run(from, middle, source, here);
+    if (is_half(from)) load_converted(from, middle, source, here);
     else converts[int(Dtype::f32)][int(from)](bytes, source, here);
-    if (is_half(to)) narrow_run(to, target, middle, here);
+    if (is_half(to)) store_converted(to, target, middle, here);
     else converts[int(to)][int(Dtype::f32)](target, bytes, here);
   }
 }

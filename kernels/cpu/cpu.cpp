@@ -38,7 +38,7 @@ template <class... Op> struct ByPacks<op::List<Op...>> {
 
 void mixed_map(const Map& m) {
   const bool few = m.ndim == 1 && m.size[0] < 16 && !ByPacks<op::Mapped>::of[m.op];
-  const bool slow = m.part == 0 && !is_narrow(m.dtype) && any_of<op::Mapped>(m.op, Narrow{});
+  const bool slow = m.part == 0 && !is_storage_only(m.dtype) && any_of<op::Mapped>(m.op, Narrow{});
   (few || slow ? narrow : wide).map(m);
 }
 void mixed_reduce(const Reduce& r) {

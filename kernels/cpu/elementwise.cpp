@@ -5,9 +5,9 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fast_path.h"
-#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/powers.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
 
@@ -210,14 +210,14 @@ constexpr int64_t kFew = 512;
 Dtype operand_dtype(const Map& m, int k) {
   const int mask = !All::mask_first[m.op] ? -1 : m.part == 0 ? 1 : 2;
   const bool is_bool = k == mask || (k == 0 && m.part == 0 && All::answers_bool[m.op]);
-  return is_bool ? Dtype::b8 : m.plain >> k & 1 ? wide(m.dtype) : m.dtype;
+  return is_bool ? Dtype::b8 : m.plain >> k & 1 ? compute_dtype(m.dtype) : m.dtype;
 }
 int64_t operand_item(const Map& m, int k) { return item_size(operand_dtype(m, k)); }
 
 /// The loop of float32 or int32 over a dtype that is only stored, which passes through buffers in the
 /// first-level cache.
-__attribute__((noinline)) void run_narrow(const Map& m, Loop loop, char* const* data, int64_t n,
-                                          int one) {
+__attribute__((noinline)) void run_converted(const Map& m, Loop loop, char* const* data, int64_t n,
+                                             int one) {
   constexpr int64_t kPiece = 512;
   alignas(64) char buffer[kMaxOperands + 1][kPiece * 4];
   for (int64_t at = 0; at < n; at += kPiece) {
@@ -227,24 +227,25 @@ __attribute__((noinline)) void run_narrow(const Map& m, Loop loop, char* const* 
       const Dtype d = operand_dtype(m, k);
       const bool repeated = one >= 0 && k == one + 1;
       part[k] = data[k] + (repeated ? 0 : at) * item_size(d);
-      if (!is_narrow(d)) continue;
-      if (k > 0) widen_run(d, buffer[k], part[k], repeated ? 1 : here);
+      if (!is_storage_only(d)) continue;
+      if (k > 0) load_converted(d, buffer[k], part[k], repeated ? 1 : here);
       part[k] = buffer[k];
     }
     loop(part, here, m.scalar, one);
     const Dtype d = operand_dtype(m, 0);
-    if (is_narrow(d)) narrow_run(d, data[0] + at * item_size(d), buffer[0], here);
+    if (is_storage_only(d)) store_converted(d, data[0] + at * item_size(d), buffer[0], here);
   }
 }
 /// Runs the loop of a call over contiguous data.
 struct Runner {
   const Map& m;
   const Loop of_bits = is_half(m.dtype) && m.part == 0 ? All::row[m.op].of_half_bits : nullptr;
-  const Loop loop = of_bits ? of_bits : All::row[m.op].of[m.part][static_cast<int>(wide(m.dtype))];
-  const bool narrow = is_narrow(m.dtype) && !of_bits;
+  const Loop loop =
+      of_bits ? of_bits : All::row[m.op].of[m.part][static_cast<int>(compute_dtype(m.dtype))];
+  const bool narrow = is_storage_only(m.dtype) && !of_bits;
 
   void operator()(char* const* data, int64_t n, int one) const {
-    if (narrow) run_narrow(m, loop, data, n, one);
+    if (narrow) run_converted(m, loop, data, n, one);
     else loop(data, n, m.scalar, one);
   }
 };

@@ -20,12 +20,12 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// What lasts from tile to tile and launch to launch: where each lane of a tile is, and what is known of
+/// Kept between tiles and launches: the coordinates of the lanes of a tile, and the cached machine code of
 /// loops and blocks. On the heap: a library opened late (mtorch.so) gets little memory for thread-locals.
-struct Lasting {
+struct ThreadScratch {
   int n[3];
   int64_t of[3][kGridLanes];
-  GridSeen seen[kGridSeen];
+  GridCodeEntry code[kGridCodeEntries];
   void set(int x, int y, int z) {
     if (n[0] == x && n[1] == y && n[2] == z) return;
     n[0] = x, n[1] = y, n[2] = z;
@@ -33,12 +33,12 @@ struct Lasting {
       of[0][l] = l % x, of[1][l] = l / x % y, of[2][l] = l / x / y;
   }
 };
-struct OwnLasting {
-  Lasting* own = nullptr;
-  bool reserve() { return own || (own = new (std::nothrow) Lasting()); }
-  ~OwnLasting() { delete own; }
+struct LazyThreadScratch {
+  ThreadScratch* own = nullptr;
+  bool reserve() { return own || (own = new (std::nothrow) ThreadScratch()); }
+  ~LazyThreadScratch() { delete own; }
 };
-thread_local OwnLasting lasting;
+thread_local LazyThreadScratch thread_scratch;
 
 /// A machine that follows instructions, for kernels with real numbers R.
 template <class R> struct Walk : GridMachine {
@@ -49,7 +49,7 @@ template <class R> struct Walk : GridMachine {
   /// What is set of `set` between lo and hi, as lanes.
   static Active lanes_of(uint8_t* set, int lo, int hi) {
     const void* const one = std::memchr(set + lo, 1, size_t(hi - lo));
-    if (!one) return kNobody;
+    if (!one) return kNoLanes;
     lo = int(static_cast<const uint8_t*>(one) - set);
     while (!set[hi - 1]) --hi;
     return {lo, hi, std::memchr(set + lo, 0, size_t(hi - lo)) ? set : nullptr};
@@ -67,7 +67,7 @@ template <class R> struct Walk : GridMachine {
     for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(set[l] | uint8_t(a.has(l)));
   }
   Active both(Active a, Active b, uint8_t* set) const {
-    if (a.empty() && b.empty()) return kNobody;
+    if (a.empty() && b.empty()) return kNoLanes;
     if (b.empty() && !a.mask) return a;
     if (a.empty() && !b.mask) return b;
     uint8_t sum[kGridLanes];
@@ -188,7 +188,7 @@ template <class R> struct Walk : GridMachine {
 
   Active run(int at, int end, Active a, int level) {
     while (at < end) {
-      if (a.empty() || stop) return kNobody;
+      if (a.empty() || stop) return kNoLanes;
       const I& i = program.code[at];
       switch (i.code) {
         case GridCode::block:
@@ -221,7 +221,7 @@ template <class R> struct Walk : GridMachine {
                                         : count_lanes<int64_t>(i, at, a, level);
       case GridCode::loop:
       case GridCode::scope: return loop(i, at, a, level);
-      case GridCode::leave: add(left[i.a], a); return kNobody;
+      case GridCode::leave: add(left[i.a], a); return kNoLanes;
       case GridCode::leave_if: return leave_if(i, a, level);
       case GridCode::barrier: barrier(i, a); break;
       case GridCode::warp: warp(i, a); break;
@@ -233,9 +233,9 @@ template <class R> struct Walk : GridMachine {
   }
 
   Active branch(const I& i, int at, Active a, int level) {
-    Active yes = a, no = kNobody;
+    Active yes = a, no = kNoLanes;
     if (i.a < 0) {
-      if (!this->at(i.a).truth) yes = kNobody, no = a;
+      if (!this->at(i.a).truth) yes = kNoLanes, no = a;
     } else {
       const bool* const c = truth(i.a);
       yes = where(a, c, true, mask(level, 0));
@@ -250,7 +250,7 @@ template <class R> struct Walk : GridMachine {
     if (i.b < 0) {
       if (!at(i.b).truth) return a;
       add(left[i.a], a);
-      return kNobody;
+      return kNoLanes;
     }
     const bool* const c = truth(i.b);
     uint8_t* const out = left[i.a];
@@ -271,7 +271,7 @@ template <class R> struct Walk : GridMachine {
       now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
       if (i.code == GridCode::scope) break;
     }
-    return both(i.code == GridCode::scope ? now : kNobody, lanes_of(gone, 0, lanes),
+    return both(i.code == GridCode::scope ? now : kNoLanes, lanes_of(gone, 0, lanes),
                 mask(level, 2));
   }
 
@@ -294,7 +294,7 @@ template <class R> struct Walk : GridMachine {
       return {at + y * step[1] + z * step[2], by, step[0] == 1};
     }
   };
-  bool find_factor(const I& x, const GridBox& box, int64_t k, Factor& f) const {
+  bool find_factor(const I& x, const LaneBox& box, int64_t k, Factor& f) const {
     Place p;
     const GridTensor& t = tensor[x.tensor];
     if (t.dtype != program.real || !affine_place(x, box, p)) return false;
@@ -311,7 +311,7 @@ template <class R> struct Walk : GridMachine {
     if (!i.adds_products || grid.check) return false;
     if (step == 0 || (step > 0 ? last < from : from < last)) return false;
     const int64_t count = math::floor_divide(last - from, step) + 1;
-    GridBox box;
+    LaneBox box;
     if (count < 2 || count > kLongSum || !box_of(a, box)) return false;
     const I& sum = program.code[i.end - 1];
     Factor factor[2] = {};
@@ -483,9 +483,9 @@ template <class R> struct Walk : GridMachine {
   void set_shape(const int64_t* size) {
     // As numbers: what has just been stored as two is not loaded as one before all stores have ended.
     const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
-    lasting.own->set(x, y, z);
+    thread_scratch.own->set(x, y, z);
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
-    for (int k = 0; k < 3; ++k) lane[k] = lasting.own->of[k];
+    for (int k = 0; k < 3; ++k) lane[k] = thread_scratch.own->of[k];
   }
   void run_tile(int64_t number) {
     tile = number;
@@ -590,14 +590,14 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
   Parts parts{nullptr};
   lay_out(m, parts, false);
-  if (!memory.need(parts.used) || !lasting.reserve()) {
+  if (!memory.need(parts.used) || !thread_scratch.reserve()) {
     m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
     return keep(g, m.fault);
   }
   parts = {memory.data};
   lay_out(m, parts, true);
   GridCheck checks;
-  m.checks = &checks, m.seen = lasting.own->seen;
+  m.checks = &checks, m.code_cache = thread_scratch.own->code;
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }

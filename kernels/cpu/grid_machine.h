@@ -17,9 +17,9 @@ struct Active {
   bool empty() const { return lo >= hi; }
   bool has(int lane) const { return !mask || mask[lane]; }
 };
-constexpr Active kNobody{0, 0, nullptr};
+constexpr Active kNoLanes{0, 0, nullptr};
 /// The lanes of a tile from lo to hi - 1 along each axis.
-struct GridBox {
+struct LaneBox {
   int lo[3], hi[3];
 };
 constexpr int kMasks = 4;  // of each level of control flow
@@ -38,15 +38,15 @@ struct GridCheck {
   bool grow();
 };
 
-/// What a thread knows of a loop or block: whether it can be machine code, and that of the last time.
-struct GridSeen {
+/// Cached by a thread for a loop or block: whether it can be machine code, and its last machine code.
+struct GridCodeEntry {
   int64_t program = 0;
   int at = 0;
   bool fits = false;
   uint64_t lanes = 0;
   const GridNative* native = nullptr;
 };
-constexpr int kGridSeen = 16;
+constexpr int kGridCodeEntries = 16;
 
 struct GridMachine {
   const Grid& grid;
@@ -66,21 +66,21 @@ struct GridMachine {
   int64_t *lane[3] = {}, *offset = nullptr,
           *whole = nullptr;  // coordinates; offsets of elements; room
   char* spare = nullptr;
-  GridCheck* checks = nullptr;  // in check mode
-  GridSeen* seen = nullptr;     // kGridSeen
-  int epoch = 1;                // counts barriers
+  GridCheck* checks = nullptr;          // in check mode
+  GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
+  int epoch = 1;                        // counts barriers
   GridFault fault{};
   bool stop = false;
 
   uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
   GridScalar& at(int ref) { return scalar[~ref]; }
-  GridSeen& seen_at(int at) const {
-    GridSeen& s = seen[(program.number + at) % kGridSeen];
+  GridCodeEntry& code_entry(int at) const {
+    GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
     if (s.program != program.number || s.at != at)
       s = {program.number, at, grid_native_fits(program, at), 0, nullptr};
     return s;
   }
-  const GridNative& native(GridSeen& s, uint64_t lanes) const {
+  const GridNative& native(GridCodeEntry& s, uint64_t lanes) const {
     if (!s.native || s.lanes != lanes)
       s.lanes = lanes, s.native = &grid_native(program, s.at, lanes);
     return *s.native;
@@ -97,7 +97,7 @@ struct GridMachine {
     return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
-  GridBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
+  LaneBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
   /// f(first lane, behind the last, the row's lane 0, y, z) of each row of the lanes lo .. hi - 1.
   template <class F> void each_row(int lo, int hi, const F& f) const {
     for (int l = lo; l < hi;) {
@@ -107,13 +107,13 @@ struct GridMachine {
     }
   }
   /// f(first lane, y, z) of each row of a box.
-  template <class F> void each_row_of(const GridBox& b, const F& f) const {
+  template <class F> void each_row_of(const LaneBox& b, const F& f) const {
     for (int z = b.lo[2]; z < b.hi[2]; ++z)
       for (int y = b.lo[1]; y < b.hi[1]; ++y) f((z * n[1] + y) * n[0] + b.lo[0], y, z);
   }
   /// The smallest box around the active lanes, of which there are some. True where it has no others, as
   /// behind a guard of each coordinate.
-  bool box_of(Active, GridBox&) const;
+  bool box_of(Active, LaneBox&) const;
   /// Writes an affine number as a vector of whole numbers.
   void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
   /// The thread of a lane, counted from 1 in x, y, z.
@@ -128,7 +128,7 @@ struct GridMachine {
     int64_t offset, step[3];
   };
   bool affine_place(const GridInstruction&, Active, Place&) const;
-  bool affine_place(const GridInstruction&, const GridBox&, Place&) const;
+  bool affine_place(const GridInstruction&, const LaneBox&, Place&) const;
 
   void load_scalar(const GridInstruction&, Active);
   void load(const GridInstruction&, Active);

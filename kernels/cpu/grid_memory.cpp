@@ -106,7 +106,7 @@ int64_t GridMachine::index_of(const GridItem& x, int l) const {
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
-bool GridMachine::box_of(Active a, GridBox& b) const {
+bool GridMachine::box_of(Active a, LaneBox& b) const {
   b = whole_tile();
   if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
@@ -133,11 +133,11 @@ bool GridMachine::box_of(Active a, GridBox& b) const {
 }
 
 bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
-  GridBox b = whole_tile();
+  LaneBox b = whole_tile();
   if (one_row()) b.lo[0] = a.lo, b.hi[0] = a.hi;
   return affine_place(i, b, p);
 }
-bool GridMachine::affine_place(const GridInstruction& i, const GridBox& b, Place& p) const {
+bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
   const int axes = one_row() ? 1 : 3;
   p = {};
@@ -273,7 +273,7 @@ void GridMachine::load(const GridInstruction& i, Active a) {
     }
     return;
   }
-  GridBox box;
+  LaneBox box;
   if (!grid.check && !one_row() && (a.mask || a.lo > 0 || a.hi < lanes)) {
     box_of(a, box);
     if (affine_place(i, box, p)) {
@@ -301,7 +301,7 @@ void GridMachine::store(const GridInstruction& i, Active a) {
   const Mover& m = mover(t.dtype, program.real);
   const bool one = i.a < 0;
   Place p;
-  GridBox box;
+  LaneBox box;
   if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
     const char* const in = static_cast<const char*>(operand(i.a, 0, bytes));
     char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;

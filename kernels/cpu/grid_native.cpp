@@ -501,7 +501,7 @@ bool fits(const GridProgram& p, int at, Isa isa) {
   return record(p, at, 0, isa, out, program);
 }
 
-struct Made {
+struct CompiledLoop {
   GridNative native;
   std::unique_ptr<Code> code;
   bool fits = false;
@@ -509,13 +509,13 @@ struct Made {
 constexpr uint64_t kAnyLanes = ~uint64_t(0);
 
 /// The entry of a loop, made at first use.
-const Made& made(const GridProgram& p, int at, uint64_t lanes) {
+const CompiledLoop& made(const GridProgram& p, int at, uint64_t lanes) {
   static std::mutex lock;
-  static auto* const all = new std::map<std::string, Made>;
+  static auto* const all = new std::map<std::string, CompiledLoop>;
   const std::string key = key_of(p, at, lanes);
   const std::lock_guard guard(lock);
   const auto [found, is_new] = all->try_emplace(key);
-  Made& m = found->second;
+  CompiledLoop& m = found->second;
   Isa isa;
   if (!is_new || !jit_isa(isa)) return m;
   if (lanes == kAnyLanes) m.fits = fits(p, at, isa);

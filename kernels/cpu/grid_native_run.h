@@ -32,7 +32,7 @@ void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int
 }
 
 template <class R, class Walk>
-int64_t run_turns(Walk& w, const GridNative& loop, Active a, const GridBox& box,
+int64_t run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
                   const typename Walk::Factor* place, int64_t turns) {
   for (int k = 0; k < loop.operands; ++k) {
     const int v = loop.operand[k].at;
@@ -63,8 +63,8 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   constexpr int64_t kFewest = 4;
   if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
     return 0;
-  GridSeen& s = w.seen_at(at);
-  GridBox box;
+  GridCodeEntry& s = w.code_entry(at);
+  LaneBox box;
   if (!s.fits || !w.box_of(a, box)) return 0;
   const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
   typename Walk::Factor place[GridNative::kOperands];
@@ -212,7 +212,7 @@ template <class R, class Walk>
 Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t turns,
                     uint8_t* set, uint8_t* gone) {
   constexpr int64_t kPiece = 1 << 16;
-  GridSeen& s = w.seen_at(at);
+  GridCodeEntry& s = w.code_entry(at);
   if (!s.fits || w.grid.check || turns > kPiece) return a;
   const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
   if (turns > 0) w.scalar[i.dst].whole = first;
@@ -243,7 +243,7 @@ struct GridAccess {
   GridMachine::Place place;
   char *data, *first, *last;  // of lane 0; the lowest and the highest element
   bool stores;
-  bool find(const GridMachine& w, const GridInstruction& x, const GridBox& box) {
+  bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
     const GridTensor& t = w.tensor[x.tensor];
     stores = x.code == GridCode::store;
     const bool whole = x.type == GridType::integer;
@@ -292,8 +292,8 @@ inline int run_row_block(const GridNative& native, void* const* data, bool in_pl
 /// Does the block at instruction `at` by machine code; returns the lanes that are left to the interpreter.
 template <class R, class Walk>
 Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
-  GridSeen& s = w.seen_at(at);
-  GridBox box;
+  GridCodeEntry& s = w.code_entry(at);
+  LaneBox box;
   if (!s.fits || w.grid.check || !w.box_of(a, box)) return a;
   GridAccess access[GridNative::kOperands];
   int accesses = 0;
@@ -338,7 +338,7 @@ Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
       if (done < box.hi[0]) left = first + done;
     });
   widen_operands<R>(w, native, lo, hi, fine);
-  return left < a.hi ? Active{left, a.hi, a.mask} : kNobody;
+  return left < a.hi ? Active{left, a.hi, a.mask} : kNoLanes;
 }
 
 }  // namespace MT_ISA

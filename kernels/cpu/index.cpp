@@ -11,7 +11,7 @@ namespace {
 
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
-/// Tells the others that a position was not there.
+/// Clears the shared flag where a position is out of range.
 void report(bool wrong, bool& fine) {
   if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
                              Operand::R12, Operand::R13, Operand::R14, Operand::R15};
 constexpr int kFirstSaved = 5;  // from there on the caller's
-constexpr int kMostPointers = 9;
+constexpr int kMaxPointers = 9;
 constexpr int kFrame = 0x7fffffff;  // overwritten when the size of the frame is known
 }  // namespace
 
@@ -111,7 +111,7 @@ Emitter::Address Emitter::operand(uint64_t k, int item) {
   return asm_.ptr[rax + rdx * item + offset];
 }
 
-/// Of a load: operands that move on have a register that does.
+/// The address that a load reads: an operand with a stride per iteration has a pointer in a register.
 Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
   if (!ir::is_moving(x.op)) return operand(x.bits, ir::operand_item(x.op, item_));
   const int offset = x.op == LaneOp::load_one ? 0 : copy_ * bytes_;
@@ -124,7 +124,7 @@ void Emitter::write_prologue() {
   int used = 0;
   for (const int32_t id : plan_.body) {
     const ir::LaneInstruction& x = plan_.code[id];
-    if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMostPointers)
+    if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMaxPointers)
       pointer_[x.bits] = int8_t(kPointers[used++]);
     failed_ |= ir::is_moving(x.op) && pointer_[x.bits] < 0;
   }

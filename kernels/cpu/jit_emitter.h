@@ -16,7 +16,7 @@ RegisterFile register_file(Isa);
 
 class Emitter {
  public:
-  static constexpr int kMostCopies = 8, kOperands = 64;
+  static constexpr int kMaxCopies = 8, kOperands = 64;
   /// `copies`: at most so many vectors in an iteration. `listing`, if any, gets the assembly.
   Emitter(const ir::LaneProgram&, Isa, uint64_t repeated, int copies, uint8_t* buffer, size_t size,
           std::string* listing);

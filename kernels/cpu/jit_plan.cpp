@@ -73,17 +73,17 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
 }
 
 Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated,
-           int most_copies)
+           int max_copies)
     : code(program.code),
       carries(program.carries),
       active(program.active),
-      copies(std::max(1, most_copies)) {
+      copies(std::max(1, max_copies)) {
   if (file.wide) merge_bits(program.item);
   else expand(program.item);
   sort_out(repeated);
   const Uses uses(code, body, after_body);
   find_direct_loads(uses);
-  choose_copies(uses, file, most_copies > 0);
+  choose_copies(uses, file, max_copies > 0);
 }
 
 /// Drops what nothing needs, and says what belongs before, into and behind the loop.

@@ -29,8 +29,8 @@ class Uses {
 };
 
 struct Plan {
-  /// `most_copies` 0: one, and no register for all of the loop but those that it must have.
-  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int most_copies);
+  /// `max_copies` 0: one, and no register for all of the loop but those that it must have.
+  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int max_copies);
 
   std::vector<ir::LaneInstruction> code;
   std::vector<bool> invariant;  // the same in every iteration; constants too

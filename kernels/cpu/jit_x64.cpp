@@ -32,7 +32,7 @@ void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
 std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
                           std::string* listing) {
   if (program.operands > Emitter::kOperands) return {};
-  int copies = Emitter::kMostCopies;
+  int copies = Emitter::kMaxCopies;
   for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20 && copies >= 0;) {
     std::vector<uint8_t> buffer(size);
     if (listing) listing->clear();

@@ -25,17 +25,17 @@ auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) 
 
 /// OpenBLAS cuts its work by its number of threads, which changes bits: one, while this lives.
 std::atomic<int> calls_under_way{0};
-struct OneThread {
+struct SerialBlasScope {
   const int before = omp_get_max_threads();
-  OneThread() {
+  SerialBlasScope() {
     ++calls_under_way;
     if (before > 1) omp_set_num_threads(1);
   }
-  ~OneThread() {
+  ~SerialBlasScope() {
     --calls_under_way;
     if (before > 1) omp_set_num_threads(before);
   }
-  OneThread(const OneThread&) = delete;
+  SerialBlasScope(const SerialBlasScope&) = delete;
 };
 
 /// An array that is freed at the end; null when there is no memory.
@@ -74,7 +74,7 @@ template <class T> bool finite(const T* x, int64_t n) {
 }
 
 template <class T> int lu(int m, int n, T* a, int* pivots) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(m);
   int info = 0;
   MT_ROUTINE(getrf)(&m, &n, a, &ld, pivots, &info);
@@ -83,7 +83,7 @@ template <class T> int lu(int m, int n, T* a, int* pivots) {
 
 template <class T>
 int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots, T* b) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n);
   int info = 0;
   MT_ROUTINE(getrs)(transposed ? "T" : "N", &n, &columns, a, &ld, pivots, b, &ld, &info, 1);
@@ -91,7 +91,7 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
 }
 
 template <class T> int lu_inverse(int n, T* a, const int* pivots) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(getri)(&n, a, &ld, pivots, work, length, info);
@@ -99,7 +99,7 @@ template <class T> int lu_inverse(int n, T* a, const int* pivots) {
 }
 
 template <class T> int cholesky(int n, T* a) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n);
   int info = 0;
   MT_ROUTINE(potrf)("U", &n, a, &ld, &info, 1);
@@ -108,7 +108,7 @@ template <class T> int cholesky(int n, T* a) {
 
 template <class T>
 void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n);
   const T alpha = 1;
   MT_ROUTINE(trsm)
@@ -117,7 +117,7 @@ void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, 
 }
 
 template <class T> int qr(int m, int n, T* a, T* tau) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(geqrf)(&m, &n, a, &ld, tau, work, length, info);
@@ -125,7 +125,7 @@ template <class T> int qr(int m, int n, T* a, T* tau) {
 }
 
 template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(m);
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(orgqr)(&m, &columns, &k, a, &ld, tau, work, length, info);
@@ -133,7 +133,7 @@ template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau) {
 }
 
 template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int k = m < n ? m : n, ldm = lead(m), ldvt = lead(job == 'S' ? k : n);
   const size_t bytes = sizeof(T) * size_t(m) * size_t(n);
   const Array<T> copy(double(m) * n);
@@ -154,7 +154,7 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
 }
 
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n), whole_length = 3 + 5 * n;
   const Array<int> whole(whole_length);
   if (!whole.at) return kNoMemory;
@@ -171,7 +171,7 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
 }
 
 template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ld = lead(n);
   T none = 0;  // left eigenvectors are not wanted
   return with_workspace<T>([&](T* work, const int* length, int* info) {
@@ -183,7 +183,7 @@ template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
 template <class T>
 int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rcond, T* s,
                   int* rank) {
-  const OneThread one;
+  const SerialBlasScope one;
   const int ldm = lead(m), ldb = lead(m > n ? m : n);
   const double levels = std::log2(double(m < n ? m : n) + 1) + 2;  // of the divisions, at most
   const Array<int> whole(double(n) + (m < n ? m : n) * (3 * levels + 11));

@@ -8,12 +8,12 @@
 #include <type_traits>
 
 #include "kernels/cpu/bf16_product.h"
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/transpose.h"
-#include "kernels/cpu/work.h"
 #include "kernels/math/number.h"
 
 namespace mt {
@@ -323,7 +323,7 @@ void onednn_product(const Product<float>& product) {
     Product<float> part = q;
     part.k = at_most(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
-    if (q.way == Way::onednn_chain) {
+    if (q.backend == GemmBackend::onednn_same_order) {
       part.a = by_rows(part.a, q.m, part.k, q.n, false);
       part.b = by_rows(part.b, part.k, q.n, q.m, true);
     }
@@ -380,27 +380,29 @@ int layouts_like_chains() {
 // Multiply-adds: of a product at which oneDNN is ahead, of all of them until it pays to have it compile
 // its kernels (30 to 80 ms), and of one product that has it compile them in any case.
 constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
-std::atomic<double> work_so_far{0};
+std::atomic<double> accumulated_work{0};
 
-/// Which way each of `entries` products goes. Work is counted, and own kernels take what comes before
+/// The backend of each of `entries` products. Work is counted, and own kernels take what comes before
 /// it is enough, only where they and oneDNN compute the same bits, which so do not depend on the count.
 /// Elsewhere the shape decides.
-template <class T> Way way_of(const Product<T>& q, int64_t entries) {
+template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
     const double work = q.work();
-    if (work < kOnednnWork || q.m < 24 || q.n < 24 || q.k < 16) return Way::free;
+    if (work < kOnednnWork || q.m < 24 || q.n < 24 || q.k < 16) return GemmBackend::automatic;
     const Gemm<float> g = gemm_of(q);
     const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
-    if (!library) return Way::free;
-    if (!library->avx512 || sizeof(F32s) < 32) return work > kColdWork ? Way::onednn : Way::free;
-    const double all = work_so_far.load(std::memory_order_relaxed) + work * double(entries);
-    work_so_far.store(all, std::memory_order_relaxed);
+    if (!library) return GemmBackend::automatic;
+    if (!library->avx512 || sizeof(F32s) < 32)
+      return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
+    const double all = accumulated_work.load(std::memory_order_relaxed) + work * double(entries);
+    accumulated_work.store(all, std::memory_order_relaxed);
     // The outer form, which packs b as it goes, is ahead where b is transposed and used by few rows.
-    if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return Way::chain;
+    if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return GemmBackend::own;
     static const int like = layouts_like_chains();
-    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? Way::onednn_chain : Way::chain;
+    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
+                                                     : GemmBackend::own;
   }
-  return Way::free;
+  return GemmBackend::automatic;
 }
 
 constexpr double kBlasWork = 8e6;
@@ -409,22 +411,23 @@ constexpr double kBlasWork = 8e6;
 /// 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), but for an a whose
 /// rows are not contiguous, which OpenBLAS packs.
 template <class T> bool wants_blas(const Product<T>& q) {
-  if (q.way != Way::free) return false;
+  if (q.backend != GemmBackend::automatic) return false;
   const bool wide = sizeof(F32s) == 64 && q.a.col == 1 && (q.k <= 256 || q.n <= 256);
   return q.m >= 32 && q.n >= 32 && q.work() > (wide ? 1e8 : kBlasWork);
 }
 
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
 /// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
-template <class T> void one_thread(const Product<T>& q) {
-  if (q.way == Way::onednn || q.way == Way::onednn_chain) return onednn_product(q);
+template <class T> void serial_product(const Product<T>& q) {
+  if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
+    return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::need();
     if (!blas || blas_product(*blas, q)) return;
   }
   const Product<T> t = q.transposed();
   const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
-  if (q.way == Way::free && inner < outer && inner < outer_t)
+  if (q.backend == GemmBackend::automatic && inner < outer && inner < outer_t)
     return inner_product(q.n < 4 && q.n < q.m ? t : q);
   outer_product(outer <= outer_t ? q : t);
 }
@@ -457,7 +460,7 @@ template <class T> void in_parts(const Product<T>& q, const auto& compute) {
   }
 }
 template <class T> void in_parts(const Product<T>& q) {
-  in_parts(q, [](const Product<T>& part) { one_thread(part); });
+  in_parts(q, [](const Product<T>& part) { serial_product(part); });
 }
 
 /// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
@@ -485,9 +488,9 @@ template <class T> void thin_entry(const Product<T>& q) {
 /// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
 /// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
 template <class T> void entry(const Product<T>& q) {
-  const bool by_rows = q.m >= q.n, blas = q.way == Way::onednn || wants_blas(q);
+  const bool by_rows = q.m >= q.n, blas = q.backend == GemmBackend::onednn || wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
-  if (q.way == Way::free && shorter <= kThin) {
+  if (q.backend == GemmBackend::automatic && shorter <= kThin) {
     const Product<T> t = q.transposed();
     if (is_streamed(q)) return streamed_entry(q);
     if (is_streamed(t)) return streamed_entry(t);
@@ -496,7 +499,7 @@ template <class T> void entry(const Product<T>& q) {
   }
   if (longer <= 64 || q.work() < 1e6) return in_parts(q);
   // Where sums are chains, an element's is the same in any panel.
-  if (q.way == Way::chain || q.way == Way::onednn_chain) {
+  if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn_same_order) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
     const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
     return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
@@ -548,8 +551,9 @@ template <class T> void batched(const Matmul& call) {
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
   if (first.m == 0 || first.n == 0 || entries == 0) return;
-  first.way = way_of(first, entries);
-  if (first.way == Way::free && first.work() > kBlasWork) openblas::open();  // before threads are
+  first.backend = choose_backend(first, entries);
+  if (first.backend == GemmBackend::automatic && first.work() > kBlasWork)
+    openblas::open();  // before threads are
   if (entries == 1) return entry(first);
   // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
   const double work = first.work();

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/jit_x64.h"
 #include "kernels/cpu/lower.h"
-#include "kernels/cpu/work.h"
 
 namespace mt {
 namespace {
@@ -27,12 +27,12 @@ struct Hash {
            16;
   }
 };
-struct Made {
+struct CodeCache {
   std::mutex lock;
   std::unordered_map<Key, std::unique_ptr<Code>, Hash> all;
 };
-Made& made() {
-  static auto* const kept = new Made;  // programs are never freed, nor is their code
+CodeCache& code_cache() {
+  static auto* const kept = new CodeCache;  // programs are never freed, nor is their code
   return *kept;
 }
 
@@ -46,20 +46,20 @@ std::unique_ptr<Code> make(const Key& k) {
 
 /// What this thread used last, by the low bits of the hash; on the heap: a library opened late
 /// (mtorch.so) gets little memory for thread-locals.
-struct Recent {
+struct RecentCode {
   Key key{};
   const Code* code = nullptr;
 };
-thread_local std::unique_ptr<Recent[]> recent;
+thread_local std::unique_ptr<RecentCode[]> recent;
 
 }  // namespace
 
 const Code* native_code(const Program& p, Dtype dtype, uint64_t repeated) {
   const Key key{&p, repeated, dtype};
-  if (!recent) recent = std::make_unique<Recent[]>(64);
-  Recent& r = recent[Hash{}(key) % 64];
+  if (!recent) recent = std::make_unique<RecentCode[]>(64);
+  RecentCode& r = recent[Hash{}(key) % 64];
   if (r.key == key) return r.code;
-  Made& m = made();
+  CodeCache& m = code_cache();
   const std::lock_guard guard(m.lock);
   const auto [at, is_new] = m.all.try_emplace(key);
   if (is_new) at->second = make(key);

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cpu/opened.h"
+#include "kernels/cpu/library_loader.h"
 
 namespace mt::onednn {
 namespace {
@@ -106,7 +106,7 @@ constexpr const char* kCure =
 Library the_library;
 Functions dnnl;
 void *the_engine, *the_attributes;  // the latter: the caller brings memory for what is intermediate
-Opened opened{kCure};
+LibraryLoader loader{kCure};
 
 // ---- the file ------------------------------------------------------------------------------------
 
@@ -127,32 +127,32 @@ const char* find_all(void* file) {
 }
 
 bool accept(void* file, const char* name) {
-  if (const char* missing = find_all(file)) return opened.lacks(name, missing);
+  if (const char* missing = find_all(file)) return loader.lacks(name, missing);
   const Version& version = *dnnl.dnnl_version();
-  the_library = {opened.path, version.major, version.minor, version.patch, false, false};
+  the_library = {loader.path, version.major, version.minor, version.patch, false, false};
   if (version.major != 2 && version.major != 3) {
     char reason[128];
     std::snprintf(reason, sizeof reason, "this is version %d of oneDNN", version.major);
-    return opened.refuse(name, reason);
+    return loader.refuse(name, reason);
   }
   if (dnnl.dnnl_engine_create(&the_engine, kCpu, 0) != 0 ||
       dnnl.dnnl_primitive_attr_create(&the_attributes) != 0 ||
       dnnl.dnnl_primitive_attr_set_scratchpad_mode(the_attributes, kUserScratchpad) != 0)
-    return opened.refuse(name, "this build of oneDNN does not run on processors");
+    return loader.refuse(name, "this build of oneDNN does not run on processors");
   const int isa = dnnl.dnnl_get_effective_cpu_isa();
   the_library.avx512 = (isa & kAvx512) == kAvx512, the_library.bf16 = (isa & kBf16) == kBf16;
-  opened.locate(dnnl.dnnl_sgemm, name);
+  loader.locate(dnnl.dnnl_sgemm, name);
   return true;
 }
 
 bool open_file(const char* name) {
-  void* const file = opened.open(name);
+  void* const file = loader.open(name);
   return file && accept(file, name);  // it stays open: its threads' data may be in use
 }
 
 bool find_library() {
   if (const char* wish = std::getenv("MTORCH_ONEDNN"); wish && *wish) {
-    if (std::strcmp(wish, "off") == 0) return opened.refuse("", "MTORCH_ONEDNN is off", "unset it");
+    if (std::strcmp(wish, "off") == 0) return loader.refuse("", "MTORCH_ONEDNN is off", "unset it");
     return open_file(wish);
   }
   // 3.6 is the name in Debian 13.
@@ -226,7 +226,7 @@ const Library* open() {
   static const bool found = find_library();
   return found ? &the_library : nullptr;
 }
-const char* why() { return opened.reason; }
+const char* why() { return loader.reason; }
 
 bool sgemm(bool a_transposed, bool b_transposed, int64_t m, int64_t n, int64_t k, const float* a,
            int64_t lda, const float* b, int64_t ldb, float* c, int64_t ldc, bool accumulate) {
@@ -349,8 +349,8 @@ const char* Primitive::kernel() const {
 }
 
 bool Primitive::run(std::initializer_list<Data> data) const {
-  constexpr size_t kMost = 8;
-  ExecArg arguments[kMost];
+  constexpr size_t kMaxArguments = 8;
+  ExecArg arguments[kMaxArguments];
   int n = 0;
   const auto add = [&](int argument, const void* layout, const void* at) {
     arguments[n] = {argument, nullptr};
@@ -362,7 +362,7 @@ bool Primitive::run(std::initializer_list<Data> data) const {
   Thread& thread = this_thread();
   const void* scratch = dnnl.dnnl_primitive_desc_query_md(description_.get(), kQueryScratchpad, 0);
   const size_t bytes = dnnl.dnnl_memory_desc_get_size(scratch);
-  bool good = data.size() < kMost && thread.reserve(bytes);
+  bool good = data.size() < kMaxArguments && thread.reserve(bytes);
   for (const Data& d : data) good = good && add(d.argument, layout(d.argument).held_.get(), d.at);
   if (bytes > 0) good = good && add(kScratchpad, scratch, thread.scratch);
   good = good && dnnl.dnnl_primitive_execute(compiled_.get(), thread.stream, n, arguments) == 0;

@@ -12,15 +12,15 @@
 #include <memory>
 #include <string_view>
 
+#include "kernels/cpu/counters.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/work.h"
 
 namespace mt::onednn {
 namespace {
 
-constexpr int64_t kLeastChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
-constexpr double kLeastWork = 1e7;           // multiply-adds; a primitive takes 1 ms to make
+constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
+constexpr double kMinWork = 1e7;             // multiply-adds; a primitive takes 1 ms to make
 constexpr double kChunkWork = 4e6;           // of a chunk, if the batch is not cut into 8
 constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of an L2
 constexpr size_t kPlans = 128;
@@ -33,10 +33,10 @@ double work_of_image(const Conv& c) {
 
 /// Whether oneDNN is asked at all: by what fills the vectors of its kernels.
 bool suits(const Conv& c) {
-  const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kLeastChannels;
-  const bool wide = c.inputs >= kLeastChannels && c.outputs >= kLeastChannels;
+  const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
+  const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
   return c.dtype == Dtype::f32 && (depthwise || wide) && c.dilation[0] > 0 && c.dilation[1] > 0 &&
-         double(c.batch) * work_of_image(c) >= kLeastWork;
+         double(c.batch) * work_of_image(c) >= kMinWork;
 }
 
 /// The largest divisor of n that is at most `most`.

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cpu/opened.h"
+#include "kernels/cpu/library_loader.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::openblas {
@@ -23,8 +23,8 @@ constexpr const char* kCure =
     "name its file in MTORCH_BLAS";
 
 Library the_library;
-Opened opened{kCure};
-std::atomic<int> calls_in_vain{0};
+LibraryLoader loader{kCure};
+std::atomic<int> skipped{0};
 
 // ---- the processor and the kernels for it --------------------------------------------------------
 
@@ -63,7 +63,7 @@ int count_threads() {
 /// Whether this is the only thread: the workers are sent home before. The kernel may count one that
 /// has ended for some microseconds.
 bool alone() {
-  if (!rest_workers()) return false;
+  if (!park_workers()) return false;
   for (int tries = 0; tries < 100; ++tries) {
     if (count_threads() == 1) return true;
     usleep(100);
@@ -101,7 +101,7 @@ bool has_room() {
   char reason[128];
   std::snprintf(reason, sizeof reason, "it takes %zu MiB of address space for %d threads", mib,
                 cpu_threads());
-  return opened.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
+  return loader.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
 }
 
 /// Fills the_library from an open file, unless that will not do.
@@ -111,20 +111,20 @@ bool accept(void* file, const char* name, const char* note) {
 #define MT_FIND(symbol) \
   if (!missing && !find_function(file, to.symbol, #symbol)) missing = #symbol;
   MT_OPENBLAS(MT_FIND)
-  if (missing) return opened.lacks(name, missing);
+  if (missing) return loader.lacks(name, missing);
   if (to.openblas_get_parallel() != 2)
-    return opened.refuse(name,
+    return loader.refuse(name,
                          "this is not OpenBLAS's OpenMP build, and would run threads of its own");
   if (std::strstr(to.openblas_get_config(), "USE64BITINT"))
-    return opened.refuse(name, "this build of OpenBLAS has 64-bit sizes");
-  opened.locate(to.openblas_get_parallel, name);
-  to.path = opened.path, to.note = note;
+    return loader.refuse(name, "this build of OpenBLAS has 64-bit sizes");
+  loader.locate(to.openblas_get_parallel, name);
+  to.path = loader.path, to.note = note;
   return true;
 }
 
 bool open_file(const char* name) {
   const CoreType core;
-  void* const file = opened.open(name);
+  void* const file = loader.open(name);
   if (!file) return false;
   if (accept(file, name, core.note)) return true;
   dlclose(file);
@@ -159,13 +159,13 @@ const Library* open() {
   static const bool found = find_library();
   return found ? &the_library : nullptr;
 }
-const char* why() { return opened.reason; }
+const char* why() { return loader.reason; }
 
 const Library* need() {
   const Library* library = open();
-  if (!library) calls_in_vain.fetch_add(1, std::memory_order_relaxed);
+  if (!library) skipped.fetch_add(1, std::memory_order_relaxed);
   return library;
 }
-int vain() { return calls_in_vain.load(std::memory_order_relaxed); }
+int skipped_calls() { return skipped.load(std::memory_order_relaxed); }
 
 }  // namespace mt::openblas

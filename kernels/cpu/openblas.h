@@ -75,10 +75,10 @@ const Library* open();
 /// One sentence with a cure, once open() gave null.
 const char* why();
 
-/// open(), which counts in vain() that it gave null: a kernel cannot fail, so that it leaves its
-/// result undone, and the engine looks whether vain() has changed.
+/// open(), where null is counted by skipped_calls(): a kernel cannot fail, so that it leaves its
+/// result undone, and the engine checks whether skipped_calls() has changed.
 const Library* need();
-int vain();
+int skipped_calls();
 
 /// OPENBLAS_CORETYPE for the features of this processor; "" for those without AVX.
 const char* best_core();

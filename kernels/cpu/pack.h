@@ -4,8 +4,8 @@
 // are named here: g++ would choose others and more of them for a loop of floats. The bits are those of
 // the formula called with a float. Only where there are FMA and AVX2 (has_packs).
 #pragma once
+#include "kernels/cpu/exp_underflow.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/vanishing.h"
 #include "kernels/math/math.h"
 #include "kernels/math/number.h"
 
@@ -170,7 +170,7 @@ template <class Op, class... U> MT_SIMD auto apply(Op, const Pack& x, const U&..
 
 namespace math {
 template <> inline constexpr bool is_symbolic<simd::Pack> = true;
-template <> struct core::Real<simd::Pack> : core::Vanishing<float> { using Bits = simd::PackBits; };
+template <> struct core::Real<simd::Pack> : core::ExpLimits<float> { using Bits = simd::PackBits; };
 }  // namespace math
 
 namespace simd {
@@ -179,7 +179,7 @@ using math::core::Real;
 #ifdef __AVX512F__
 // The same bits by fewer instructions.
 MT_SIMD Pack scaled_by(Pack y, Pack n, Pack) {
-  const PackMask some = !(n < Pack(Real<Pack>::vanishing));
+  const PackMask some = !(n < Pack(Real<Pack>::underflow));
   return _mm512_maskz_scalef_ps(some.m, y.v, (n - Pack(Real<float>::round + 254)).v);
 }
 MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) { return scaled_by(Pack(1) + e.q, e.n, x); }
@@ -193,11 +193,11 @@ MT_SIMD Pack normal_size(Pack x) { return _mm512_range_ps(x.v, Pack(14.5f).v, 0x
 MT_SIMD Pack split_special(Pack, Pack y) { return y; }
 #else
 MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // with q = -1 it is 0 before it is scaled
-  return math::core::scaled<Pack>({e.n, select(e.n < Pack(Real<Pack>::vanishing), Pack(-1), e.q)},
+  return math::core::scaled<Pack>({e.n, select(e.n < Pack(Real<Pack>::underflow), Pack(-1), e.q)},
                                   x);
 }
 MT_SIMD Pack scaled_by(Pack y, Pack n, Pack x) {
-  return math::core::scaled_by<Pack>(math::core::unless_vanishing(n, y), n, x);
+  return math::core::scaled_by<Pack>(math::core::flush_underflow(n, y), n, x);
 }
 #endif
 

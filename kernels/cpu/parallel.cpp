@@ -1,8 +1,8 @@
 // parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
 #include "kernels/cpu/parallel.h"
 
-#include "kernels/cpu/one_thread.h"
-#include "kernels/cpu/work.h"
+#include "kernels/cpu/counters.h"
+#include "kernels/cpu/serial_thread.h"
 
 #include <linux/futex.h>
 #include <omp.h>
@@ -28,7 +28,7 @@ constinit mt::AtomicInt mt_interrupted{};
 
 namespace mt {
 
-constinit AtomicInt Whole::under_way{}, Whole::came{};
+constinit AtomicInt InterruptGuard::active{}, InterruptGuard::pending{};
 
 namespace {
 
@@ -81,8 +81,8 @@ void set_float_mode(unsigned) {}
 // ---- the pool -----------------------------------------------------------------------------------
 
 constexpr uint32_t kClosed = ~0u;
-constexpr int64_t kMostGroups = 1 << 30;
-constexpr uint32_t kMostSections = 16;
+constexpr int64_t kMaxGroups = 1 << 30;
+constexpr uint32_t kMaxSections = 16;
 constexpr uint64_t at(uint32_t job, uint32_t group) { return uint64_t(job) << 32 | group; }
 
 /// Groups [next, end) of a job are claimed in their order.
@@ -95,7 +95,7 @@ struct alignas(64) Section {
 /// the job's number: where that succeeds the fields were this job's. The words are closed before
 /// the fields change.
 struct Pool {
-  Section section[kMostSections];
+  Section section[kMaxSections];
   alignas(64) Word posted{0};  // changes with every job
   Word sleeping{0};
   alignas(64) Word done{0};  // groups that workers have finished
@@ -249,10 +249,9 @@ bool have_region(int size) {
 
 void post(int64_t pieces, Piece piece, const void* body) {
   const uint32_t job = pool.posted + 1;
-  const int64_t together = (pieces + kMostGroups - 1) / kMostGroups;
+  const int64_t together = (pieces + kMaxGroups - 1) / kMaxGroups;
   const int64_t groups = (pieces + together - 1) / together;
-  const uint32_t sections =
-      uint32_t(std::min({groups, int64_t(pool.size), int64_t(kMostSections)}));
+  const uint32_t sections = uint32_t(std::min({groups, int64_t(pool.size), int64_t(kMaxSections)}));
   const auto first_of = [&](uint32_t s) { return uint32_t(groups * s / sections); };
   pool.piece = piece;
   pool.body = body;
@@ -312,7 +311,7 @@ bool is_list_of_numbers(const char* text) {
 #endif
 
 int threads_at_start() {
-  const int asked = omp_get_max_threads(), most = most_cpu_threads();
+  const int asked = omp_get_max_threads(), most = max_cpu_threads();
   if (asked >= 1 && asked <= most) return asked;  // OpenMP lets 4000000000 wrap around
   std::fprintf(stderr,
                "mtorch: OMP_NUM_THREADS=%u is too much for %d processors: %d threads are used\n",
@@ -330,7 +329,7 @@ bool set_flush_denormal(bool on) {
   return kNoDenormals != 0;
 }
 
-int most_cpu_threads() { return std::max(16, 4 * omp_get_num_procs()); }
+int max_cpu_threads() { return std::max(16, 4 * omp_get_num_procs()); }
 int cpu_threads() {
   const int wanted = pool.wanted.load(std::memory_order_relaxed);
   if (wanted > 0) return wanted;
@@ -339,10 +338,10 @@ int cpu_threads() {
   pool.wanted.compare_exchange_strong(none, at_start);
   return pool.wanted;
 }
-void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, most_cpu_threads()); }
+void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, max_cpu_threads()); }
 int worker_number() { return number; }
-void stay_on_one_thread() { inside = true; }
-Work work_so_far() {
+void disable_pool_on_this_thread() { inside = true; }
+CpuCounters cpu_counters() {
   int64_t all = 0;
   for (const Elements& e : elements) all += e.n;
   return {counts.loops,  counts.pieces, counts.products,
@@ -354,7 +353,7 @@ void count_elements(int64_t n) {
   std::atomic<int64_t>& mine = elements[std::min(number, 63)].n;
   mine.store(mine.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
-bool rest_workers() {
+bool park_workers() {
   if (inside || pool.busy.exchange(true, std::memory_order_acquire)) return false;
   close_region();
   pool.busy.store(false, std::memory_order_release);

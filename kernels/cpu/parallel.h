@@ -32,11 +32,11 @@ namespace mt {
 /// How many threads loops use, and the most that may be asked for.
 int cpu_threads();
 void set_cpu_threads(int n);
-int most_cpu_threads();
+int max_cpu_threads();
 /// 0 on a thread that called, 1 .. cpu_threads() - 1 on the pool's: whose scratch a piece may use.
 int worker_number();
-/// Sends the workers home, who come back when they are needed; false while they are at work.
-bool rest_workers();
+/// Stops the pool, which restarts on demand; false while it is busy.
+bool park_workers();
 /// Results below the smallest normal number become 0, and such operands count as 0, on this thread
 /// and in its loops while this lives.
 struct NoDenormals {

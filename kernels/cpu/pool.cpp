@@ -21,7 +21,7 @@ template <class T> using Places = typename PlacesOf<T>::type;
 /// The windows of one row of results.
 template <class T> struct Row {
   const MaxPool& c;
-  Inside rows;
+  WindowTaps rows;
   const T* x;  // the plane
   T* values;
   int64_t* index;
@@ -29,7 +29,7 @@ template <class T> struct Row {
 
 template <class T> void one_window(const Row<T>& r, int64_t q) {
   const MaxPool& c = r.c;
-  const Inside columns(c, 1, q);
+  const WindowTaps columns(c, 1, q);
   const int64_t left = columns.start + columns.begin * c.dilation[1];
   int64_t best = (r.rows.start + r.rows.begin * c.dilation[0]) * c.size[1] + left;
   T most = r.x[best];
@@ -117,7 +117,7 @@ template <class T> void max_pool_as(const MaxPool& c) {
     T* values = static_cast<T*>(c.values) + plane * places;
     int64_t* index = c.index + plane * places;
     for (int64_t p = 0; p < c.out[0] && !mt_interrupted; ++p) {
-      const Row<T> row{c, Inside(c, 0, p), x, values + p * c.out[1], index + p * c.out[1]};
+      const Row<T> row{c, WindowTaps(c, 0, p), x, values + p * c.out[1], index + p * c.out[1]};
       for (int64_t q = 0; q < from && !mt_interrupted; ++q) one_window(row, q);
       run(row, from, to);
       for (int64_t q = to; q < c.out[1] && !mt_interrupted; ++q) one_window(row, q);

@@ -32,9 +32,9 @@ inline int64_t depth_of(int64_t k) {
   return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
 }
 
-/// free: by the cheapest kernel, or OpenBLAS. chain: by the outer form. onednn_chain: by oneDNN, with
+/// automatic: the cheapest kernel, or OpenBLAS. own: the outer form. onednn_same_order: oneDNN, with
 /// the same sums.
-enum class Way { free, onednn, chain, onednn_chain };
+enum class GemmBackend { automatic, onednn, own, onednn_same_order };
 
 template <class T> struct Product {
   int64_t m, n, k;
@@ -42,12 +42,12 @@ template <class T> struct Product {
   Mat<T> c;
   bool accumulate;
   int64_t
-      depth;  // every way that sums in chains begins another after so many terms of the whole product
-  Way way = Way::free;
+      depth;  // every backend that sums in chains begins another after so many terms of the whole product
+  GemmBackend backend = GemmBackend::automatic;
   double work() const { return double(m) * double(n) * double(k); }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
   Product transposed() const {
-    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, depth, way};
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, depth, backend};
   }
 };
 

@@ -7,9 +7,9 @@
 // their dtype pass through a buffer in what they are calculated in.
 #include <type_traits>
 
-#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
+#include "kernels/cpu/storage_types.h"
 #include "kernels/moments.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -260,12 +260,12 @@ struct Joins {
   void (*write)(const Reduce& r, int64_t elements, int64_t at, int64_t step, const void* state,
                 int64_t n);
 };
-constexpr int64_t kMostStateBytes = 24, kTileBytes = 8192;
+constexpr int64_t kMaxStateBytes = 24, kTileBytes = 8192;
 
 template <class Op, class T> struct Reducer {
   using Way = Fast<Op, T>;
   using State = StateOf<Op, T>;
-  static_assert(sizeof(State) <= kMostStateBytes && sizeof(State) * Way::kWidth <= kTileBytes);
+  static_assert(sizeof(State) <= kMaxStateBytes && sizeof(State) * Way::kWidth <= kTileBytes);
 
   static void start(void* state, int64_t n) {
     for (int64_t i = 0; i < n; ++i) static_cast<State*>(state)[i] = Op::template identity<State>();
@@ -318,7 +318,7 @@ struct Walk {
   const Reduce& r;
   const Joins& j;
   const int64_t outputs, elements;
-  const bool narrow = is_narrow(r.dtype);
+  const bool narrow = is_storage_only(r.dtype);
   const int64_t item = item_size(r.dtype);
 
   /// The first element of an output.
@@ -343,7 +343,7 @@ struct Walk {
       rows = smaller(together, places - i);
       for (int64_t k = 0, here; k < n; k += here) {
         here = smaller(j.converted, n - k);
-        widen_run(r.dtype, buffer, x + (i * step + k) * item, rows * here);
+        load_converted(r.dtype, buffer, x + (i * step + k) * item, rows * here);
         j.runs(state + i * j.state, buffer, rows, here, here, at + k, r.param);
       }
     }
@@ -389,7 +389,7 @@ struct Walk {
       const int64_t eights = j.converted / n / 8;
       rows = smaller(rows, eights > 0 ? 8 * eights : 8);
       for (int64_t k = 0; k < rows; ++k)
-        widen_run(r.dtype, buffer + k * n * 4, x + k * step * item, n);
+        load_converted(r.dtype, buffer + k * n * 4, x + k * step * item, n);
       x = buffer, step = n;
     }
     if (has_long_columns()) j.long_columns(state, x, rows, step, n);
@@ -420,7 +420,7 @@ struct Walk {
   /// Threads take tiles of columns or, where these are few, cuts of a tile's rows, whose results are
   /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
   void columns() const {
-    constexpr int64_t kCuts = 8, kLeast = 64;  // rows of a cut
+    constexpr int64_t kCuts = 8, kMinRows = 64;  // rows of a cut
     const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, j.width);
     const int64_t all = outputs / width * tiles;
     const auto first_of = [&](int64_t tile) {
@@ -430,7 +430,7 @@ struct Walk {
       return smaller(j.width, width - tile % tiles * j.width);
     };
     const bool spread = outputs * elements > 2 * kGrain;
-    if (!spread || all >= kCuts || elements < kCuts * kLeast)
+    if (!spread || all >= kCuts || elements < kCuts * kMinRows)
       return parallel(all, spread, [&](int64_t tile) {
         alignas(64) char state[kTileBytes];
         const int64_t first = first_of(tile), n = width_of(tile);
@@ -451,14 +451,14 @@ struct Walk {
   /// A few outputs of many elements: threads share the pieces of one output.
   bool long_outputs() const {
     const int64_t pieces = ceil_div(elements, kPiece);
-    constexpr int64_t kMost = 4096;
+    constexpr int64_t kMaxPieces = 4096;
     if (pieces < 2 || outputs >= 16) return false;
     for (int64_t o = 0; o < outputs; ++o) {
       const char* const x = in_at(o);
-      alignas(64) char total[kMostStateBytes], part[kMost * kMostStateBytes];
+      alignas(64) char total[kMaxStateBytes], part[kMaxPieces * kMaxStateBytes];
       j.start(total, 1);
-      for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
-        const int64_t n = smaller(kMost, pieces - begin);
+      for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMaxPieces) {
+        const int64_t n = smaller(kMaxPieces, pieces - begin);
         j.start(part, n);
         parallel(n, elements > 2 * kGrain, [&](int64_t p) {
           const int64_t from = (begin + p) * kPiece;
@@ -473,7 +473,7 @@ struct Walk {
 
   /// n outputs in one row, `step` elements apart from x.
   void row(int64_t first, int64_t n, const char* x, int64_t step) const {
-    alignas(64) char state[kOutputs * kMostStateBytes], part[kMostStateBytes];
+    alignas(64) char state[kOutputs * kMaxStateBytes], part[kMaxStateBytes];
     j.start(state, n);
     if (r.reduced == 1 && r.reduced_stride[0] == 1 && elements > 0 && elements <= kPiece) {
       runs(state, x, n, step, elements, 0);
@@ -543,8 +543,8 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<AllJoins>(r.op, wide(r.dtype), op::Reductions{}), count(r.kept, r.kept_size),
-       count(r.reduced, r.reduced_size)}
+  Walk{r, *op::loop_of<AllJoins>(r.op, compute_dtype(r.dtype), op::Reductions{}),
+       count(r.kept, r.kept_size), count(r.reduced, r.reduced_size)}
       .run();
 }
 

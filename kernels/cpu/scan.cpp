@@ -279,14 +279,15 @@ template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, 
 
 /// n lines from `first` on: those that lie side by side, and others.
 using Lines = void (*)(const Scan&, const AlongDim&, int64_t first, int64_t n);
-struct Ways {
+struct ScanLoops {
   Lines tile, lines;
 };
 
 /// Bools are scanned as uint8.
 struct Loops {
-  using Loop = const Ways*;
-  template <class Op, class T> static constexpr Ways ways{Fast<Op, T>::tile, Fast<Op, T>::lines};
+  using Loop = const ScanLoops*;
+  template <class Op, class T>
+  static constexpr ScanLoops ways{Fast<Op, T>::tile, Fast<Op, T>::lines};
   template <class Op, class T> static constexpr Loop of() {
     if constexpr (!op::scans<Op, T>) return nullptr;
     else if constexpr (op::is_bool<T>) return &ways<Op, uint8_t>;
@@ -298,7 +299,7 @@ struct Loops {
 
 void scan(const Scan& s) {
   if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  const Ways& ways = *op::loop_of<Loops>(s.op, s.dtype, op::Scans{});
+  const ScanLoops& ways = *op::loop_of<Loops>(s.op, s.dtype, op::Scans{});
   const AlongDim l = collapsed(s.lines);
   const bool tiles = side_by_side(l);
   const Lines run = tiles ? ways.tile : ways.lines;

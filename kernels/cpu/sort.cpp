@@ -331,13 +331,13 @@ template <class K> struct Digits {
 /// value of it are then sorted for themselves while they lie in a cache.
 template <class K> struct LongLine {
   static constexpr int kBits = 11;  // of a digit
-  static constexpr int64_t kChunk = 1 << 15, kMostChunks = 512, kSample = 1024;
+  static constexpr int64_t kChunk = 1 << 15, kMaxChunks = 512, kSample = 1024;
   using I = Item<K>;
   using Place = KeyOf<K>;
   const Line<K>& line;
   Place* table;  // how often each digit is in each chunk; then where the first of these goes
 
-  static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMostChunks), kChunk); }
+  static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMaxChunks), kChunk); }
   /// Calls `body(c, i, end)` for each chunk of n items.
   static void each_chunk(int64_t n, const auto& body) {
     const int64_t chunk = chunk_of(n);

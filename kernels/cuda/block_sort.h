@@ -29,9 +29,9 @@ template <int Threads, int Each> struct Tile {
 #endif
   }
 };
-constexpr int kMostInTile = 4096;
+constexpr int kMaxInTile = 4096;
 
-/// Calls `body(Tile)` with the smallest tile that holds n words, n <= kMostInTile.
+/// Calls `body(Tile)` with the smallest tile that holds n words, n <= kMaxInTile.
 template <class F> void with_tile(int64_t n, const F& body) {
   if (n <= 512) body(Tile<64, 8>{});
   else if (n <= 1024) body(Tile<128, 8>{});

@@ -336,7 +336,7 @@ template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64
     int64_t place;
     const int64_t plane = divide(e, area(c.out), &place);
     const Place p(place, c.out);
-    const Inside rows(c, 0, p.of[0]), columns(c, 1, p.of[1]);
+    const WindowTaps rows(c, 0, p.of[0]), columns(c, 1, p.of[1]);
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     const int64_t left = columns.start + columns.begin * c.dilation[1];
     int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.size[1] + left;

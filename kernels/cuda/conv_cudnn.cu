@@ -22,10 +22,10 @@ namespace {
 namespace dnn = cuda::dnn;
 
 #ifdef __CUDACC__
-constexpr size_t kMostPlans = 1024;
+constexpr size_t kMaxPlans = 1024;
 constexpr int64_t kAligned = 8;  // channels in 16 bytes
 #else
-constexpr size_t kMostPlans = 32;  // small tests reach it
+constexpr size_t kMaxPlans = 32;  // small tests reach it
 constexpr int64_t kAligned = 2;
 #endif
 
@@ -80,9 +80,9 @@ int math_of(const Conv& c) {
 
 /// Whether results are as they have to be.
 bool suits(const Conv& c, const dnn::Proposal& p) {
-  constexpr size_t most_workspace = size_t(256) << 20;
+  constexpr size_t max_workspace = size_t(256) << 20;
   if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
-      p.workspace > most_workspace || p.math == dnn::kTensorConverting)
+      p.workspace > max_workspace || p.math == dnn::kTensorConverting)
     return false;
   if (is_exact(c)) return p.math != dnn::kTensor;
   // By FFT and Winograd: those with higher numbers.
@@ -125,7 +125,7 @@ struct Plan {
   }
   bool describe(const Conv& c) {
     const int format = nhwc ? dnn::kNhwc : dnn::kNchw;
-    const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
+    const int type = type_of(c.dtype), compute = type_of(compute_dtype(c.dtype));
     const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
     return good(lib.set_tensor(of[kX], format, type, int(c.batch), inputs, int(c.size[0]),
                                int(c.size[1]))) &&
@@ -157,13 +157,13 @@ struct Plan {
 /// The plan for a shape, or null while nothing may be chosen.
 Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
   // Never destroyed: when the program ends, cuDNN may have ended before.
-  static auto* const plans_of_gpu = new std::map<Shape, Plan>[kMostGpus];
+  static auto* const plans_of_gpu = new std::map<Shape, Plan>[kMaxGpus];
   std::map<Shape, Plan>& plans = plans_of_gpu[cuda::current_device()];
   const Shape shape = shape_of(c);
   const auto found = plans.find(shape);
   if (found != plans.end()) return &found->second;
   if (cuda::capturing()) return nullptr;
-  if (plans.size() >= kMostPlans) plans.clear();
+  if (plans.size() >= kMaxPlans) plans.clear();
   return &plans.try_emplace(shape, in_use, c).first->second;
 }
 

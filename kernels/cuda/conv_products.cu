@@ -23,8 +23,8 @@ constexpr double kWork = 1;
 constexpr int64_t kChannels = 1, kGatherFor = 1, kPlaces = 1;
 constexpr int64_t kColumns = 4096, kPartials = 2048;
 #endif
-constexpr int64_t kMostColumns = int64_t(1) << 28;  // of one image
-constexpr int64_t kMostCalls = 1024, kMostEntries = 65535;
+constexpr int64_t kMaxColumns = int64_t(1) << 28;  // of one image
+constexpr int64_t kMaxCalls = 1024, kMaxEntries = 65535;
 
 /// Images [first, first + images) of group g.
 struct Chunk {
@@ -125,9 +125,9 @@ template <class T> class Products {
   bool pays() const {
     if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels)
       return false;
-    return places_ >= kPlaces && work_of(c_) >= kWork && places_ <= kMostColumns / depth_ &&
-           c_.outputs <= INT32_MAX && double(depth_) * double(c_.outputs) <= double(kMostColumns) &&
-           c_.groups * ((c_.batch + chunk(depth_) - 1) / chunk(depth_)) <= kMostCalls;
+    return places_ >= kPlaces && work_of(c_) >= kWork && places_ <= kMaxColumns / depth_ &&
+           c_.outputs <= INT32_MAX && double(depth_) * double(c_.outputs) <= double(kMaxColumns) &&
+           c_.groups * ((c_.batch + chunk(depth_) - 1) / chunk(depth_)) <= kMaxCalls;
   }
   bool run() {
     if (c_.part == ConvPart::output) return output();
@@ -139,7 +139,7 @@ template <class T> class Products {
  private:
   /// How many images have columns of so many rows.
   int64_t chunk(int64_t rows) const {
-    const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, kMostEntries);
+    const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, kMaxEntries);
     return plain_ ? most : smaller(most, fit > 1 ? fit : 1);
   }
   T* x_at(int64_t g, int64_t image) const {

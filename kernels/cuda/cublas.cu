@@ -1,7 +1,7 @@
 // cublas.cu -- finds cuBLAS, opens it, and makes a handle for each GPU
 #include "kernels/cuda/cublas.h"
 
-#include "kernels/cuda/opened.h"
+#include "kernels/cuda/gpu_library.h"
 
 namespace mt::cuda {
 namespace {
@@ -77,18 +77,18 @@ struct Kind {
   }
 };
 
-Opened<Kind>& opened() {
-  static Opened<Kind> lib;
+GpuLibrary<Kind>& gpu_library() {
+  static GpuLibrary<Kind> lib;
   return lib;
 }
 
 }  // namespace
 
-CublasInUse cublas() { return opened().use(); }
+CublasInUse cublas() { return gpu_library().use(); }
 
 const char* cublas_words(bool open) {
   if (open) cublas();
-  return opened().words();
+  return gpu_library().words();
 }
 
 bool multiply(const CublasInUse& blas, const BlasProduct& p) {

@@ -1,7 +1,7 @@
 // cudnn.cu -- finds cuDNN, opens it, and makes a handle for each GPU
 #include "kernels/cuda/cudnn.h"
 
-#include "kernels/cuda/opened.h"
+#include "kernels/cuda/gpu_library.h"
 
 namespace mt::cuda {
 namespace {
@@ -51,8 +51,8 @@ struct Kind {
   }
 };
 
-Opened<Kind>& opened() {
-  static Opened<Kind> lib;
+GpuLibrary<Kind>& gpu_library() {
+  static GpuLibrary<Kind> lib;
   return lib;
 }
 
@@ -61,7 +61,7 @@ struct OfGpu {
   std::string words;
 };
 OfGpu& of_gpu() {
-  static OfGpu all[kMostGpus];
+  static OfGpu all[kMaxGpus];
   return all[current_device()];
 }
 
@@ -69,7 +69,7 @@ OfGpu& of_gpu() {
 
 CudnnInUse cudnn(double work) {
   if (is_off() || (is_default() && work < kCudnnWork)) return {nullptr, nullptr};
-  return opened().use();
+  return gpu_library().use();
 }
 
 void count_convolution() { ++of_gpu().convolutions; }
@@ -77,9 +77,9 @@ void count_convolution() { ++of_gpu().convolutions; }
 const char* cudnn_words(bool open) {
   OfGpu& g = of_gpu();
   if (is_off()) return "off (MTORCH_CUDNN=0)";
-  if (open) opened().use();
-  g.words = opened().words();
-  if (open && is_default() && opened().use().handle)
+  if (open) gpu_library().use();
+  g.words = gpu_library().words();
+  if (open && is_default() && gpu_library().use().handle)
     g.words += ", for large convolutions (MTORCH_CUDNN=1: all, 0: none)";
   if (g.convolutions > 0) g.words += ", " + std::to_string(g.convolutions) + " convolutions";
   return g.words.c_str();

@@ -25,7 +25,7 @@ struct Chunk {
   size_t bytes, used;
 };
 enum class Kind { memory, pinned, graph };
-struct Held {
+struct HeldBlock {
   void* data;
   size_t bytes;
   Kind kind;
@@ -39,7 +39,7 @@ struct Graph {
   std::vector<Chunk> chunks;
   std::vector<void*> idle[kClasses];  // blocks of the arena that were freed while it was recorded
   std::vector<uintptr_t> words;       // of kernels' arguments; sorted when the recording ends
-  std::vector<Held> held;
+  std::vector<HeldBlock> held;
   int64_t live = 0;  // blocks of the arena in use, and graphs that use it
   bool dropped = false;
   bool checks = false;  // it looks whether positions are there
@@ -87,7 +87,7 @@ struct Index {
     return at != words.end() && at->first < end ? at->second : nullptr;
   }
 };
-Index indices[kMostGpus];
+Index indices[kMaxGpus];
 Index& index() { return indices[current_device()]; }
 
 void destroy(State& g, Graph* graph) {
@@ -109,7 +109,7 @@ void destroy_if_unused(State& g, Graph* graph) {
 
 /// Gives back what the graph holds; all of it, or what its kernels do not use.
 void settle(State& g, Graph* graph, bool all) {
-  for (const Held& h : std::exchange(graph->held, {})) {
+  for (const HeldBlock& h : std::exchange(graph->held, {})) {
     if (!all && (h.kind == Kind::graph || graph->points_into(h.data, h.bytes))) {
       graph->held.push_back(h);
     } else if (h.kind == Kind::graph) {
@@ -186,7 +186,7 @@ bool graph_gives(void* data, size_t bytes, bool pinned) {
     else destroy_if_unused(g, graph);
     return true;
   }
-  const Held block{data, bytes, pinned ? Kind::pinned : Kind::memory};
+  const HeldBlock block{data, bytes, pinned ? Kind::pinned : Kind::memory};
   Graph* const user = g.recording ? g.recording : index().user(data, bytes);
   if (user) user->held.push_back(block);
   return user != nullptr;

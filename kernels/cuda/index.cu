@@ -264,7 +264,7 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTile
 template <class T>
 bool start_tiles(const ScatterJob& s, ScatterReduce how, cuda::BoundsCheck check) {
   const bool along = s.inner == 1 && s.inner_stride[0][0] == 1 && s.inner_stride[1][0] == 1;
-  if (!along || s.positions.extent == 0 || s.inside < 32 || s.inside > cuda::kMostInTile ||
+  if (!along || s.positions.extent == 0 || s.inside < 32 || s.inside > cuda::kMaxInTile ||
       (s.shared && s.lines > 1))
     return false;
   bool fits = false;
@@ -350,7 +350,7 @@ bool gather(const Gather& g) {
 bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
-  if (!is_narrow(g.dtype)) {
+  if (!is_storage_only(g.dtype)) {
     if (g.dtype == Dtype::b8) return scatter_join<bool>(s, g.join);
     return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
   }

@@ -38,7 +38,7 @@ void give_raw(void* data, size_t bytes) {
   State& g = state();
   if (g.graphs && graph_gives(data, bytes, false)) return;
   const SizeClass c = class_of(bytes);
-  if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMostKept) {
+  if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMaxKept) {
     g.kept[c.index].push_back(data);
     g.kept_bytes += c.bytes;
   } else {

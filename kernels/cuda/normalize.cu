@@ -82,7 +82,7 @@ template <class T, class Team> struct Row {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
     const int64_t base = row * inner;
-    cuda::Held<K, T> held(team, x + base, inner, 1);
+    cuda::LineRegisters<K, T> held(team, x + base, inner, 1);
     const auto each_x = [&](const auto& body) {  // body(element, where it lies, where in the piece)
       if constexpr (K > 0)
         held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
@@ -111,7 +111,7 @@ template <class T, class Team> struct Row {
   template <int K> __device__ void backward_held() const {
     const int64_t base = row * inner;
     const int size = int(inner);
-    cuda::Held<K, T> x(team, static_cast<const T*>(c.x) + base, size),
+    cuda::LineRegisters<K, T> x(team, static_cast<const T*>(c.x) + base, size),
         g(team, static_cast<const T*>(c.grad) + base, size);
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     T a = 0, b = 0;

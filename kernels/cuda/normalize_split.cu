@@ -15,9 +15,9 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kLeast = 8192;   // elements of a part
-constexpr int64_t kBlocks = 4096;  // that all rows together are cut into, about
-constexpr int kAtOnce = 4;         // loads of a thread under way
+constexpr int64_t kMinPart = 8192;  // elements of a part
+constexpr int64_t kBlocks = 4096;   // that all rows together are cut into, about
+constexpr int kAtOnce = 4;          // loads of a thread under way
 
 /// The sums of g and of g times the normalised x.
 struct Sums {
@@ -244,11 +244,11 @@ template <class T> void run(Split& s) {
 bool normalize_split(const Normalize& c) {
   Split s{c, c.batch * c.groups, c.outer * c.spatial, 0, 0, false, nullptr, nullptr};
   if (c.channels_per_group > 1 || c.spatial == 1 || s.rows >= kBlocks / 2 ||
-      s.elements < 2 * kLeast)
+      s.elements < 2 * kMinPart)
     return false;
   const int64_t most = kBlocks / s.rows;
   s.part = (s.elements + most - 1) / most;
-  s.part = s.part < kLeast ? kLeast : (s.part + 15) / 16 * 16;
+  s.part = s.part < kMinPart ? kMinPart : (s.part + 15) / 16 * 16;
   s.parts = (s.elements + s.part - 1) / s.part;
   const size_t slopes = c.grad ? size_t(s.rows) * 2 * sizeof(double) : 0,
                partial = size_t(s.rows * s.parts) * (c.grad ? sizeof(Sums) : sizeof(op::Moments));

@@ -7,19 +7,19 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kMostTensors = 64, kMostRows = 4;
+constexpr int kMaxTensors = 64, kMaxRows = 4;
 /// The arguments of a launch. In a graph the rows of `replayed`, one for each parameter, replace those
 /// of `numbers`.
 struct Batch {
   const double* replayed;
   int count;
-  int first[kMostTensors + 1];  // block of each parameter
-  uint8_t row[kMostTensors];
-  int64_t n[kMostTensors];
-  void* value[kMostTensors];
-  const void* grad[kMostTensors];
-  void* state[kMaxStates][kMostTensors];
-  double numbers[kMostRows][kMaxNumbers];
+  int first[kMaxTensors + 1];  // block of each parameter
+  uint8_t row[kMaxTensors];
+  int64_t n[kMaxTensors];
+  void* value[kMaxTensors];
+  const void* grad[kMaxTensors];
+  void* state[kMaxStates][kMaxTensors];
+  double numbers[kMaxRows][kMaxNumbers];
 };
 static_assert(sizeof(Batch) <= 4096, "as many bytes as every GPU takes");
 
@@ -33,7 +33,7 @@ template <class O, unsigned States, class T>
 __global__ void optimize_batch(const __grid_constant__ Batch b) {
   const int block = int(blockIdx.x);
   int t = 0;
-  for (int half = kMostTensors / 2; half > 0; half /= 2)
+  for (int half = kMaxTensors / 2; half > 0; half /= 2)
     if (t + half < b.count && b.first[t + half] <= block) t += half;
   const optim::Numbers<O, T> k =
       optim::numbers_in<O, T>(b.replayed ? b.replayed + t * kMaxNumbers : b.numbers[b.row[t]]);
@@ -65,10 +65,10 @@ void optimize(const Optimize& o) {
     Batch b{};
     b.replayed = o.on_device ? o.numbers + o.tensors[from].row * kMaxNumbers : nullptr;
     int rows = 0, last = -1;
-    for (i = from; i < o.count && b.count != kMostTensors; ++i) {  // nvcc 13 misreads `count <`
+    for (i = from; i < o.count && b.count != kMaxTensors; ++i) {  // nvcc 13 misreads `count <`
       const OptimizeTensor& p = o.tensors[i];
       if (!o.on_device && p.row != last) {
-        if (rows == kMostRows) break;
+        if (rows == kMaxRows) break;
         __builtin_memcpy(b.numbers[rows++], o.numbers + p.row * kMaxNumbers, sizeof b.numbers[0]);
         last = p.row;
       }

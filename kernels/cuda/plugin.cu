@@ -16,7 +16,7 @@
 namespace mt::cuda {
 namespace {
 
-State gpus[kMostGpus];
+State gpus[kMaxGpus];
 thread_local int current = -1;
 
 void enter(int device) {
@@ -399,7 +399,7 @@ extern "C" {
 __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t room) {
   int n = 0;
   const cudaError_t e = cudaGetDeviceCount(&n);
-  if (e == cudaSuccess && n > 0) return n < mt::kMostGpus ? n : mt::kMostGpus;
+  if (e == cudaSuccess && n > 0) return n < mt::kMaxGpus ? n : mt::kMaxGpus;
   mt::cuda::explain(e, why, room);
   return 0;
 }
@@ -420,11 +420,11 @@ __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_
     return nullptr;
   }
   if (!mt::cuda::open(index, why, room)) return nullptr;
-  return mt::cuda::table(index, std::make_integer_sequence<int, mt::kMostGpus>{});
+  return mt::cuda::table(index, std::make_integer_sequence<int, mt::kMaxGpus>{});
 }
 
 /// How a GPU whose table was given runs code that is compiled meanwhile.
 __attribute__((visibility("default"))) mt::Modules mtorch_cuda_modules(int index) {
-  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::kMostGpus>{});
+  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::kMaxGpus>{});
 }
 }

@@ -12,7 +12,7 @@ constexpr size_t kPrefixShared = cuda::Block::kShared;
 /// The sum of the values of the threads before this one, and in `total` that of all. Called by all
 /// threads of a block of kPrefixThreads in one dimension, started with kPrefixShared bytes.
 __device__ inline int64_t block_prefix(int64_t value, int64_t& total) {
-  const cuda::Scanned<int64_t> s = cuda::Block{}.scan(value, int64_t(0), cuda::Add{});
+  const cuda::PrefixAndTotal<int64_t> s = cuda::Block{}.scan(value, int64_t(0), cuda::Add{});
   total = s.all;
   return s.before;
 }

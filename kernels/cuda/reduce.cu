@@ -16,7 +16,7 @@ constexpr int64_t kPart = 16384;                       // elements of one output
 
 // ---- what one thread joins by itself, in the order of its elements --------------------------------
 
-template <class Op, class Element> class Alone {
+template <class Op, class Element> class ThreadReducer {
  public:
   using T = Element;
   using State = op::StateOf<Op, T>;
@@ -30,7 +30,7 @@ template <class Op, class Element> class Alone {
 };
 /// Sums about the first element, without a division for each: being one of them, it is never so far
 /// away that more than log2(n) bits of m2 are lost.
-template <class Element> class Alone<op::Var, Element> {
+template <class Element> class ThreadReducer<op::Var, Element> {
  public:
   using T = Element;
   __device__ void enter(T x, int64_t, const double*) {
@@ -48,7 +48,7 @@ template <class Element> class Alone<op::Var, Element> {
   double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
 };
 /// One exponential for each element, in its own precision.
-template <class Element> class Alone<op::LogSumExp, Element> {
+template <class Element> class ThreadReducer<op::LogSumExp, Element> {
  public:
   using T = Element;
   using State = op::LogSumExpState<T>;
@@ -158,7 +158,7 @@ template <class Op, class T, class Share> __global__ void outputs(const __grid_c
        o0 += int64_t(gridDim.x) * t.kOutputs) {
     const int64_t o = o0 + t.output, from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
-    Alone<Op, T> own;
+    ThreadReducer<Op, T> own;
     if (o < j.outputs) enter_line(j, begin_of(j, o), from + t.number, to, t.size, own);
     join_shared<Op>(all, own.state(), t.number, t.size, t.apart);
     if (t.number == 0 && o < j.outputs) finish<Op, T>(j, o, blockIdx.y, *all);

@@ -12,7 +12,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMostParts = 4096;     // of all lines: warps for every processor
+constexpr int64_t kMaxParts = 4096;      // of all lines: warps for every processor
 constexpr int64_t kPartMultiple = 1024;  // of a part's elements
 
 /// What the walk along lines asks of a struct.
@@ -60,7 +60,7 @@ __device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, 
       State sum = Rule<Op, T>::nothing();
       for (int k = 0; k < each; ++k)
         if (first + k < to) sum = join(sum, element(k));
-      const cuda::Scanned<State> scanned = team.scan(sum, Rule<Op, T>::nothing(), join);
+      const cuda::PrefixAndTotal<State> scanned = team.scan(sum, Rule<Op, T>::nothing(), join);
       if constexpr (!write) {
         state = join(scanned.all, state);
       } else {
@@ -130,9 +130,9 @@ template <class Op, class T> void run(const Scan& s) {
   const bool apart = l.ndim > 0 && l.in_stride[l.ndim - 1] == 1 && l.out_stride[l.ndim - 1] == 1 &&
                      !(l.in_step == 1 && l.out_step == 1);
   if (cuda::team_for(j.lines, l.n, apart) == cuda::Teams::alone)
-    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<true, Op, T, cuda::Alone>, j.lines,
-                                           j);
-  const int64_t parts = smaller(kMostParts / j.lines, l.n / kPartMultiple);
+    return cuda::launch_teams<cuda::SingleThread>(
+        "scan", scan_parts<true, Op, T, cuda::SingleThread>, j.lines, j);
+  const int64_t parts = smaller(kMaxParts / j.lines, l.n / kPartMultiple);
   if (parts >= 2 && l.n >= 4 * kPartMultiple) {
     j.part = (l.n + parts * kPartMultiple - 1) / (parts * kPartMultiple) * kPartMultiple;
     j.parts = (l.n + j.part - 1) / j.part;

@@ -14,7 +14,7 @@ struct Larger {
 /// The line at `out`, n elements `step` apart, of which a thread holds K.
 template <SoftmaxPart part, int K, class T, class Team, class N>
 __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, int64_t step) {
-  cuda::Held<K, T> x(team, in, n, step);
+  cuda::LineRegisters<K, T> x(team, in, n, step);
   double sum = 0;
   if constexpr (part == SoftmaxPart::softmax || part == SoftmaxPart::log_softmax) {
     T most = math::lowest<T>();
@@ -36,7 +36,7 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, 
     }
   } else {
     constexpr bool plain = part == SoftmaxPart::softmax_gradient;
-    const cuda::Held<K, T> g(team, grad, n, step);
+    const cuda::LineRegisters<K, T> g(team, grad, n, step);
     x.each(team, n, [&](T v, N i, int k) { sum += double(plain ? g.at(i, k) * v : g.at(i, k)); });
     const T total = T(team.total(sum));
     x.each(team, n, [&](T v, N i, int k) {
@@ -75,7 +75,7 @@ template <SoftmaxPart part, class T> void run(const Softmax& s) {
   const int64_t n = s.outer * s.inner;
   if (s.inner >= 8 && s.n > 32 && n < 65536) return run_in<part, T, cuda::Column>(s, n);
   switch (cuda::team_for(n, s.n, s.inner > 1)) {
-    case cuda::Teams::alone: return run_in<part, T, cuda::Alone>(s, n);
+    case cuda::Teams::alone: return run_in<part, T, cuda::SingleThread>(s, n);
     case cuda::Teams::warp: return run_in<part, T, cuda::Warp>(s, n);
     case cuda::Teams::block: return run_in<part, T, cuda::Block>(s, n);
   }

@@ -19,9 +19,9 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTile = 1024, kEach = 4;            // items that a block sorts, a thread of it
-constexpr int kShort = 256;                       // a line that the network suits best
-constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
+constexpr int kTile = 1024, kEach = 4;           // items that a block sorts, a thread of it
+constexpr int kShort = 256;                      // a line that the network suits best
+constexpr int64_t kMaxItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
 
@@ -279,7 +279,7 @@ template <class T, class K> void sort_few(Job j, void* spare, void* other) {
 
 /// What is known of the wanted item of a line: its upper bits, those of its position once the key is
 /// whole; how many items are alike in these, how many of them come before it.
-struct Known {
+struct SelectPrefix {
   uint64_t key, at;
   int key_shift, at_shift;  // what is not known
   int64_t alike, before;
@@ -290,7 +290,7 @@ constexpr int64_t kPart = 1 << 15;  // elements that a block counts
 /// A pass looks at `width` bits of the keys, or positions, from `shift` on.
 struct Select {
   Job j;
-  Known* known;
+  SelectPrefix* known;
   unsigned long long* counts;  // lines x kDigits
   bool of_key;
   int shift, width;
@@ -324,7 +324,7 @@ template <class T> __global__ void count_digits(const __grid_constant__ Select s
   const unsigned digits = 1u << s.width;
   for (int64_t w = blockIdx.x; w < s.j.lines * parts; w += gridDim.x) {
     const int64_t line = w / parts;
-    const Known known = s.known[line];
+    const SelectPrefix known = s.known[line];
     if (known.alike == 1) continue;
     for (unsigned d = threadIdx.x; d < digits; d += blockDim.x) counts[d] = 0;
     __syncthreads();
@@ -345,8 +345,8 @@ __global__ void pick_digit(const __grid_constant__ Select s) {
   constexpr int each = kDigits / cuda::kThreads;
   const cuda::Block team;
   for (const int64_t line : team.lines(s.j.lines)) {
-    Known& known = s.known[line];
-    const Known was = known;
+    SelectPrefix& known = s.known[line];
+    const SelectPrefix was = known;
     if (was.alike == 1) continue;
     unsigned long long* const counts = s.counts + line * kDigits + team.number() * each;
     int64_t mine[each], sum = 0;
@@ -370,7 +370,7 @@ template <class T> __global__ void put_selected(const __grid_constant__ Select s
   const int64_t parts = (s.j.n + kPart - 1) / kPart;
   for (int64_t w = blockIdx.x; w < s.j.lines * parts; w += gridDim.x) {
     const int64_t line = w / parts;
-    const Known known = s.known[line];
+    const SelectPrefix known = s.known[line];
     each_of_part<T>(s.j, line, w - line * parts, [&](KeyOf<T> key, int64_t at) {
       if (key >> known.key_shift == known.key && uint64_t(at) >> known.at_shift == known.at)
         Items<T, KeyOf<T>>::put(s.j, line, 0, key, at);
@@ -381,10 +381,10 @@ template <class T> __global__ void put_selected(const __grid_constant__ Select s
 /// One place of long lines: the bits of its item from the highest on (radix select), those of the
 /// position where keys are equal. Passes over a line whose item is known do nothing.
 template <class T> void select(const Job& j) {
-  const cuda::Scratch known(j.lines * sizeof(Known)),
+  const cuda::Scratch known(j.lines * sizeof(SelectPrefix)),
       counts(j.lines * kDigits * sizeof(unsigned long long));
   if (!known.as<void>() || !counts.as<void>()) return;  // the error is noted
-  Select s{j, known.as<Known>(), counts.as<unsigned long long>(), true, 0, 0};
+  Select s{j, known.as<SelectPrefix>(), counts.as<unsigned long long>(), true, 0, 0};
   const int64_t parts = j.lines * ((j.n + kPart - 1) / kPart);
   const unsigned blocks = unsigned(smaller<int64_t>(parts, 1 << 20));
   const auto pass = [&](bool of_key, int bits) {
@@ -407,7 +407,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   const bool few = s.first + s.keep <= kTile / 2;
   if constexpr (sizeof(K) == 4) {
-    if (l.n > kShort && l.n <= cuda::kMostInTile && (l.n <= kTile || !few))
+    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !few))
       return cuda::with_tile(l.n, [&](auto tile) {
         using Tile = decltype(tile);
         cuda::launch_blocks("sort", sort_lines<Tile, T>,
@@ -422,7 +422,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
     j.groups = groups_for<T>(j.lines, l.n, j.limit);
     j.pitch = j.groups > 0 ? j.groups : (l.n + kTile - 1) / kTile * j.limit;
   }
-  const int64_t all = j.lines, room = kMostItems / j.pitch,
+  const int64_t all = j.lines, room = kMaxItems / j.pitch,
                 together = smaller(all, room > 1 ? room : 1);
   const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);

@@ -14,7 +14,7 @@ struct SizeClass {
   size_t bytes;
 };
 SizeClass class_of(size_t bytes);
-constexpr size_t kSmallBlock = size_t(1) << 20, kMostKept = size_t(64) << 20;
+constexpr size_t kSmallBlock = size_t(1) << 20, kMaxKept = size_t(64) << 20;
 constexpr int kSmallClasses = 64;  // at least those up to kSmallBlock
 
 struct Graph;

@@ -43,12 +43,12 @@ template <class S, class Join> __device__ S scanned(S s, const Join& join) {
   return s;
 }
 
-template <class S> struct Scanned {
+template <class S> struct PrefixAndTotal {
   S before;  // what the threads before this one hold
   S all;
 };
 
-struct Alone {
+struct SingleThread {
   static constexpr int kLines = kThreads, kTogether = 1;  // of a block
   __device__ int number() const { return 0; }
   __device__ int size() const { return 1; }
@@ -57,7 +57,7 @@ struct Alone {
     return s;
   }
   template <class S, class Join>
-  __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
+  __device__ PrefixAndTotal<S> scan(const S& s, const S& nothing, const Join&) const {
     return {nothing, s};
   }
 };
@@ -74,7 +74,7 @@ struct Warp {
     return joined(s, join);
   }
   template <class S, class Join>
-  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+  __device__ PrefixAndTotal<S> scan(S s, const S& nothing, const Join& join) const {
     const int lane = int(threadIdx.x);
     s = scanned(s, join);
     const S before = from_lane_before(s, 1);
@@ -101,7 +101,7 @@ struct Block {
     return s;
   }
   template <class S, class Join>
-  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+  __device__ PrefixAndTotal<S> scan(S s, const S& nothing, const Join& join) const {
     static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -142,9 +142,10 @@ struct Column {
 
 /// A line, n elements `step` apart, as its team reads it: K elements of each thread once, into
 /// registers (step 1), or with K = 0 all of them whenever they are asked for.
-template <int K, class T> struct Held {
+template <int K, class T> struct LineRegisters {
   T v[K];
-  template <class Team> __device__ Held(const Team& team, const T* from, int n, int64_t = 1) {
+  template <class Team>
+  __device__ LineRegisters(const Team& team, const T* from, int n, int64_t = 1) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size()) v[k] = i < n ? from[i] : T(0);
   }
   /// Calls `body(element, its place in the line, its number in v)` for this thread's elements.
@@ -154,12 +155,13 @@ template <int K, class T> struct Held {
   }
   __device__ T at(int64_t, int k) const { return v[k]; }
 };
-template <class T> struct Held<0, T> {
+template <class T> struct LineRegisters<0, T> {
   const T* const from;
   const int64_t step;
   template <class Team>
-  __device__ Held(const Team&, const T* from, int64_t, int64_t step) : from(from),
-                                                                       step(step) {}
+  __device__ LineRegisters(const Team&, const T* from, int64_t, int64_t step)
+      : from(from),
+        step(step) {}
   template <class Team, class F> __device__ void each(const Team& team, int64_t n, const F& body) {
     for (int64_t i = team.number(); i < n; i += team.size()) {
       T x = from[i * step];

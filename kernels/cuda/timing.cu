@@ -10,7 +10,7 @@ bool timing = false;
 
 namespace {
 
-constexpr int kMost = 1024;  // launches between two waits
+constexpr int kMaxLaunches = 1024;  // launches between two waits
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -40,12 +40,12 @@ struct Launch {
 };
 /// The launches of one GPU that have not been told yet, counted from a moment whose time is known.
 struct Clock {
-  Launch launch[kMost];
+  Launch launch[kMaxLaunches];
   int n = 0;
   Mark zero;
   int64_t zero_time = 0;
 };
-Clock clocks[kMostGpus];
+Clock clocks[kMaxGpus];
 int open = 0;  // launches inside one another: a library's call may queue kernels of ours
 bool begun = false;
 KernelSink sink = nullptr;
@@ -70,7 +70,7 @@ void begin_timing(const char* name) {
   const int device = current_device();
   Clock& c = clocks[device];
   // Events tell floats of milliseconds: after some seconds they are too coarse.
-  if (c.n == kMost || (c.n > 0 && now() - c.zero_time > 4'000'000'000)) tell(device);
+  if (c.n == kMaxLaunches || (c.n > 0 && now() - c.zero_time > 4'000'000'000)) tell(device);
   if (c.n == 0) {
     c.zero.put();
     c.zero.wait();
@@ -97,7 +97,7 @@ extern "C" __attribute__((visibility("default"))) void mtorch_cuda_profile(mt::K
                                                                            mt::KernelTag tag) {
   using namespace mt::cuda;
   if (sink) mt::cuda::sink = sink;
-  for (int i = 0; mt::cuda::sink && i < mt::kMostGpus; ++i) tell(i);
+  for (int i = 0; mt::cuda::sink && i < mt::kMaxGpus; ++i) tell(i);
   mt::cuda::tag = tag;
   timing = tag != nullptr;
 }

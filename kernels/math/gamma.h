@@ -10,8 +10,8 @@ namespace special {
 // ---- the incomplete gamma functions: for a float result within 2^-28, by fewer terms and short logarithms
 
 /// Where a series ends: a term that is smaller does not count. Where a fraction does: it moves no more.
-template <class T> constexpr double least_term = sizeof(T) == 4 ? 1e-10 : 1e-17;
-template <class T> constexpr double least_move = sizeof(T) == 4 ? 2e-10 : 4e-16;
+template <class T> constexpr double min_term = sizeof(T) == 4 ? 1e-10 : 1e-17;
+template <class T> constexpr double min_move = sizeof(T) == 4 ? 2e-10 : 4e-16;
 template <class T> MT_HD double exp_for(double x) {
 #ifndef __CUDA_ARCH__
   if constexpr (sizeof(T) == 4) return core::wide_exp(core::limit(x, 700.0));
@@ -70,7 +70,7 @@ template <class T> MT_HD double gamma_factor(double a, double x) {
 /// denominators are held below 2^300; each where it is soon done; the first as if the factor were 1.
 template <class T> MT_HD double lower_series(double a, double x) {
   double term = 1 / a, sum = term;
-  for (double n = 1; n < 5000 && term > least_term<T> * sum; ++n) sum += term *= x / (a + n);
+  for (double n = 1; n < 5000 && term > min_term<T> * sum; ++n) sum += term *= x / (a + n);
   return sum;
 }
 template <class T> MT_HD double upper_fraction(double a, double x) {
@@ -80,7 +80,7 @@ template <class T> MT_HD double upper_fraction(double a, double x) {
     b += 2;
     const double p1 = fma(b, p, an * p0), q1 = fma(b, q, an * q0);
     p0 = p, q0 = q, p = p1, q = q1;
-    if (math::fabs(p * q0 - p0 * q) <= least_move<T> * math::fabs(p * q0)) break;
+    if (math::fabs(p * q0 - p0 * q) <= min_move<T> * math::fabs(p * q0)) break;
     if (math::fabs(q) > 0x1p300) p *= 0x1p-300, q *= 0x1p-300, p0 *= 0x1p-300, q0 *= 0x1p-300;
   }
   return p / q;
@@ -93,7 +93,7 @@ template <class T> MT_HD double upper_series(double a, double x) {
     power *= -x / n;
     const double term = power / (a + n);
     sum += term;
-    if (math::fabs(term) <= least_term<T> * math::fabs(sum)) break;
+    if (math::fabs(term) <= min_term<T> * math::fabs(sum)) break;
   }
   const double logs = a * log_for<T>(x);
   const double one = a <= 0.5 ? lgamma_above_one(a) : lgamma_for<T>(1 + a);

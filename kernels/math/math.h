@@ -105,7 +105,7 @@ template <> struct Real<float> {
   static constexpr int mantissa = 23;
   static constexpr Bits bias = 127;
   static constexpr float smallest = 0x1p-126f;    // normal number
-  static constexpr float least_fraction = 0.75f;  // of log: the smallest m
+  static constexpr float min_fraction = 0.75f;    // of log: the smallest m
   static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
   static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
   static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
@@ -125,7 +125,7 @@ template <> struct Real<double> {
   static constexpr int mantissa = 52;
   static constexpr Bits bias = 1023, upper_half = 0xfffffffff8000000u;
   static constexpr double smallest = 0x1p-1022;
-  static constexpr double least_fraction = 0.70710678118654757;
+  static constexpr double min_fraction = 0.70710678118654757;
   static constexpr double two_mantissa = 0x1p52;
   static constexpr double round = 0x1.8p52;
   static constexpr double ln2_hi = 0x1.62e42fefa38p-1, ln2_lo = 0x1.ef35793c7673p-45;
@@ -401,9 +401,9 @@ template <class T> MT_HD Split<T> split(T x) {
   using R = Real<T>;
   using B = bits_of<T>;
   const auto one = R::bias << R::mantissa, fraction = to_bits(R::smallest) - 1;
-  B b = to_bits(x) - B(to_bits(R::least_fraction) - one), k = b >> R::mantissa;
+  B b = to_bits(x) - B(to_bits(R::min_fraction) - one), k = b >> R::mantissa;
   return {from_bits<T>(k | B(to_bits(R::two_mantissa))) - T(R::two_mantissa + R::bias),
-          from_bits<T>((b & B(fraction)) + B(to_bits(R::least_fraction))),
+          from_bits<T>((b & B(fraction)) + B(to_bits(R::min_fraction))),
           from_bits<T>((B(2 * R::bias) - k) << R::mantissa)};
 }
 
@@ -520,7 +520,7 @@ template <class T> MT_HD T log1p(T x) {
 
 /// log(1 + x) for 0 <= x <= 1.
 template <class T> MT_HD T log1p_unit(T x) {
-  const auto big = x > T(2 * Real<T>::least_fraction - 1);
+  const auto big = x > T(2 * Real<T>::min_fraction - 1);
   return log_sum(select(big, T(1), T(0)), select(big, T(0.5) * x - T(0.5), x));
 }
 

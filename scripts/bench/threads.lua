@@ -93,11 +93,11 @@ print(('%-8s %4s   %9s %9s   %9s %9s   %6s %5s'):format('', 'busy', '1 thread', 
   options.threads .. ' threads', '99 %', 'faster', 'least'))
 for count in options.busy:gmatch('%d+') do
   local pids = {}
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     for i = 1, tonumber(count) do pids[i] = start_busy() end
     for _, job in ipairs(jobs) do measure(job, tonumber(count)) end
   end)
   stop_all(pids)
-  if not ok then error(trouble, 0) end
+  if not ok then error(message, 0) end
 end
 os.exit(missed == 0 and 0 or 1)

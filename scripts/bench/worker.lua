@@ -56,9 +56,9 @@ local function make_call(inputs, setup, call)
   setup = setup:gsub('\\n', '\n')
   local head = ('local mt, tools%s = ... %s return function() '):format(#names > 0 and ', ' .. table.concat(names, ', ')
     or '', setup)
-  local chunk, trouble = loadstring(head .. 'return ' .. call .. ' end', '=row')
-  if not chunk then chunk, trouble = loadstring(head .. call .. ' end', '=row') end
-  if not chunk then error(trouble, 0) end
+  local chunk, message = loadstring(head .. 'return ' .. call .. ' end', '=row')
+  if not chunk then chunk, message = loadstring(head .. call .. ' end', '=row') end
+  if not chunk then error(message, 0) end
   return chunk(mt, tools, unpack(values)), names, values
 end
 

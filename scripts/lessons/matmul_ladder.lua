@@ -298,9 +298,9 @@ local function gpu_steps()
 end
 
 title('The whole set on a GPU')
-local trouble = device == 'cpu' and '--device cuda asks for it' or core.device_unavailable_reason(device)
-if trouble ~= '' then
-  print('skipped: ' .. trouble)
+local message = device == 'cpu' and '--device cuda asks for it' or core.device_unavailable_reason(device)
+if message ~= '' then
+  print('skipped: ' .. message)
 else
   print(mt.cuda.device_name(device))
   local ok, message = pcall(gpu_steps)

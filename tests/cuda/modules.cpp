@@ -109,12 +109,12 @@ void compile(Loaded& loaded) {
                               "-ffp-contract=off " MT_NO_UNIQUE "-Wl,-Bsymbolic -I" MT_EMULATION
                               " -o " +
                               library + " " + text + " 2> " + log;
-  std::string trouble;
+  std::string message;
   if (std::system(command.c_str()) != 0) {
     std::ifstream said(log);
-    trouble = "g++ does not compile it: " + std::string((std::istreambuf_iterator<char>(said)), {});
+    message = "g++ does not compile it: " + std::string((std::istreambuf_iterator<char>(said)), {});
   } else if (!(loaded.library = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL))) {
-    trouble = dlerror();
+    message = dlerror();
   } else {
     static const Words words;
     reinterpret_cast<void (*)(const Words*)>(dlsym(loaded.library, "mt_words"))(&words);
@@ -122,7 +122,7 @@ void compile(Loaded& loaded) {
   }
   for (const std::string& file : {text, log, library}) unlink(file.c_str());
   rmdir(folder);
-  if (!loaded.kernel) stop(trouble);
+  if (!loaded.kernel) stop(message);
 }
 
 }  // namespace

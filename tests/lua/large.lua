@@ -25,14 +25,14 @@ local function same(name, tolerance, fn, ...)
   count = count + 1
   local on_gpu, inputs = {}, {...}
   for i, x in ipairs(inputs) do on_gpu[i] = x:to(options.device) end
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     local first, second = fn(unpack(on_gpu)):cpu(), fn(unpack(on_gpu)):cpu()
     assert(first:equal(second), 'two runs differ')
     assert(near(first, fn(unpack(inputs)), tolerance), 'differs from the CPU')
   end)
   if not ok then
     failed = failed + 1
-    print(('%s: %s'):format(name, trouble))
+    print(('%s: %s'):format(name, message))
   end
   collectgarbage()
 end
@@ -76,7 +76,7 @@ same('max_pool2d', 0, function(a) return mt.max_pool2d(a, 2) end, images)
 
 if options.huge then
   count = count + 1
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     local size = 2 ^ 31 + 4096
     local z = mt.zeros({size}, {dtype = 'uint8', device = options.device})
     z[size], z[2 ^ 31] = 7, 5
@@ -90,7 +90,7 @@ if options.huge then
   end)
   if not ok then
     failed = failed + 1
-    print('beyond 2^31 elements: ' .. trouble)
+    print('beyond 2^31 elements: ' .. message)
   end
 end
 

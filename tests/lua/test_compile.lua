@@ -291,7 +291,7 @@ test('globals, deep fields and objects are compared; what cannot be is a reason 
   for i = 1, 40000 do words[i] = i end
   local f = mt.compile(function(x) return x * words[1] end)
   local text = told(function() for _ = 1, 5 do f(mt.ones(2)) end end)
-  assert(text:find "runs as it is: 'words.%d+' belongs to more than 32768 values", text)
+  assert(text:find "runs eagerly: 'words.%d+' belongs to more than 32768 values", text)
   local cell = require('ffi').new('double[1]', 2)
   f = mt.compile(function(x) return x * cell[0] end)
   text = told(function() for _ = 1, 5 do f(mt.ones(2)) end end)
@@ -548,7 +548,7 @@ test('an error inside leaves nothing behind', function()
   eq((x + 1):tolist(), {2, 2})
 end)
 
-test('an operation that reads elements itself: the step runs as it is', function()
+test('an operation that reads elements itself: the step runs eagerly', function()
   for name, f in pairs{
     prod = function(a) return a:prod(2):sum() end, median = function(a) return a:median() end,
     quantile = function(a) return a:quantile(0.3, 1):sum() end, det = function(a) return mt.linalg.det(a) end,
@@ -570,7 +570,7 @@ test('an operation that reads elements itself: the step runs as it is', function
         eq(g:tolist(), h:tolist())
       end
     end)
-    assert(text:find 'runs as it is: .+ computes beside the verbs', name .. text)
+    assert(text:find 'runs eagerly: .+ computes beside the verbs', name .. text)
   end
   for _, f in ipairs{function(a) return mt.equal(a, a) and a end, function(a) return mt.allclose(a, a) and a end} do
     local compiled, x = mt.compile(f), mt.ones(2)
@@ -580,12 +580,12 @@ test('an operation that reads elements itself: the step runs as it is', function
   end
 end)
 
-test('what cannot be replayed runs as it is, and says so once', function()
+test('what cannot be replayed runs eagerly, and says so once', function()
   local text = told(function()
     local f = mt.compile(function(x) return mt.multinomial(x, 1) * 2 end)
     for _ = 1, 4 do eq(f(mt.tensor{0, 1, 0}):tolist(), {4}) end
   end)
-  assert(text:find 'test_compile.lua:%d+ runs as it is: multinomial computes beside the verbs of the device', text)
+  assert(text:find 'test_compile.lua:%d+ runs eagerly: multinomial computes beside the verbs of the device', text)
   eq(select(2, text:gsub('\n', '')), 1)
   local w = mt.ones(2):requires_grad_()
   text = told(function()
@@ -653,7 +653,7 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
           assert(ran)
         end
       end)
-      assert(text:find('runs as it is: .-' .. why), ('%s: %s'):format(why, text))
+      assert(text:find('runs eagerly: .-' .. why), ('%s: %s'):format(why, text))
       eq(select(2, text:gsub('\n', '')), 1, text)
     end
   end
@@ -700,7 +700,7 @@ test('numbers are compared by value: a few have programs, one that changes at ev
   local text = told(function()
     for k = 4, 60 do eq(f(x, k):tolist(), k > 50 and {1, 1} or {k, k}) end
   end)
-  assert(text:find 'runs as it is: its arguments or captured values change too often.- belongs in a 0%-d tensor', text)
+  assert(text:find 'runs eagerly: its arguments or captured values change too often.- belongs in a 0%-d tensor', text)
   local scale = 1
   local g = mt.compile(function(a) return a * scale end)
   text = told(function()
@@ -965,7 +965,7 @@ test('gradients that a step takes away again after its optimizer are away after 
       eq(others, values, name)
       eq(other, gradient, name)
     end)
-    eq(said, '', name) -- nothing is recorded again, nothing runs as it is
+    eq(said, '', name) -- nothing is recorded again, nothing runs eagerly
   end
 end)
 
@@ -1161,7 +1161,7 @@ test('a layer or a scaler that decides by elements makes the step run as it is',
   for why, step in pairs(steps) do
     local compiled = mt.compile(step)
     local text = told(function() for _ = 1, 6 do compiled(mt.randn(4, 3)) end end)
-    assert(text:find('runs as it is: ' .. why, 1, true), text)
+    assert(text:find('runs eagerly: ' .. why, 1, true), text)
   end
   eq(norm.num_batches_tracked:item(), 6)
 end)

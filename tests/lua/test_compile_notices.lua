@@ -554,7 +554,7 @@ test('a module is a step; what it captures is compared', function()
   assert(text:find "the module Sequential is recorded again: 'the step[.2]*.training' was true and is false", text)
   assert(mt.explain(fast):find 'compiled step, the module Sequential')
   text = told(function() for _ = 1, 3 do fast(x) end end)
-  assert(text:find 'the module Sequential runs as it is: result 1 leads back to a graph', text)
+  assert(text:find 'the module Sequential runs eagerly: result 1 leads back to a graph', text)
 end)
 
 test('a captured shape is a list; a grid kernel and results in a table are reasons not to compile', function()

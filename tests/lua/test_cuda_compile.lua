@@ -36,7 +36,7 @@ test('numbers of the CPU beside tensors of the GPU are read at each call', funct
   eq(alike(function(x) return (x:cpu() * list + 1):to('cuda') * x end, function(i) list:fill_(i) end), '')
 end)
 
-test('what writes a GPU beside its verbs runs as it is', function()
+test('what writes a GPU beside its verbs runs eagerly', function()
   local ok, double = pcall(function()
     local kernel = mt.cuda.kernel{name = 'twice', source = [[
       extern "C" __global__ void twice(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] *= 2; }]]}
@@ -171,7 +171,7 @@ test('arithmetic over one space is one kernel, with its gradient; functions, sum
   has(made(function(x) return x * 2 + 1 end, random 'float16'), ': 2 verbs in 1 parts') -- each is rounded
 end)
 
-test('a compiled step that a graph records runs as it is', function()
+test('a compiled step that a graph records runs eagerly', function()
   local step = mt.compile(function(x) return x * 2 + 1 end)
   local x = ramp(3)
   local g = mt.cuda.graph(function() return step(x) end, 5)

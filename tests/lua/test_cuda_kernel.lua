@@ -275,7 +275,7 @@ end)
 
 -- ---- checks before a launch ------------------------------------------------------------------------
 
-local usable, trouble = mt.cuda.is_available()
+local usable, reason = mt.cuda.is_available()
 local device = usable and 'cuda' or 'cpu'
 local function on_gpu(...) return mt.tensor({...}, {device = device}) end
 
@@ -386,7 +386,7 @@ end)
 -- ---- kernels that run: on a GPU, or in the emulation -------------------------------------------------
 
 if not usable then
-  print('the rest is skipped: ' .. trouble)
+  print('the rest is skipped: ' .. reason)
   t.finish()
   os.exit(0)
 end

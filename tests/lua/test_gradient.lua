@@ -114,8 +114,8 @@ end)
 test('a hook that fails or answers nonsense changes nothing', function()
   local w, v = leaf{1, 2}, leaf{3, 4}
   local h = w:register_hook(function() error('mine', 0) end)
-  local ok, trouble = pcall(function() (w * v):sum():backward() end)
-  eq({ok, trouble}, {false, 'mine'})
+  local ok, message = pcall(function() (w * v):sum():backward() end)
+  eq({ok, message}, {false, 'mine'})
   eq(w.grad, nil)
   eq(v.grad, nil)
   h:remove()
@@ -837,7 +837,7 @@ end)
 
 test('set_debug: the first NaN, forward and backward, with lines', function()
   mt.set_debug(true)
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     raises(function() return (mt.tensor{4, -1}:sqrt()) end, 'test_gradient.lua:%d+: sqrt: produced NaN at %[2%]')
     raises(function() return (mt.tensor{{1, 1}, {0, 1}} / mt.tensor{{1, 1}, {0, 1}}) end,
       'div: produced NaN at %[2, 1%]')
@@ -854,7 +854,7 @@ test('set_debug: the first NaN, forward and backward, with lines', function()
     eq((mt.tensor{0 / 0} + 1):isnan():any(), true) -- not the first
   end)
   mt.set_debug(false)
-  assert(ok, trouble)
+  assert(ok, message)
   eq(mt.tensor{-1}:sqrt():isnan():any(), true)
 end)
 

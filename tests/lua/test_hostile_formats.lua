@@ -86,7 +86,7 @@ t.test('sizes that a file only claims', function()
   for _, change in ipairs {{21, '\6'}, {23, '\0\0'}, {25, '\0\0\0\0'}, {33, '\9'}, {35, '\7'}, {35, '\40'}} do
     refused(data.wav, wav:sub(1, change[1] - 1) .. change[2] .. wav:sub(change[1] + #change[2]), 'wav: ')
   end
-  refused(data.csv, ('a,'):rep(100000) .. 'a\n' .. ('\n'):rep(100000) .. '1', "the name 'a' stands there twice")
+  refused(data.csv, ('a,'):rep(100000) .. 'a\n' .. ('\n'):rep(100000) .. '1', "duplicate column name 'a'")
   local names = {}
   for i = 1, 20000 do names[i] = i end
   refused(data.csv, table.concat(names, ',') .. '\n' .. ('1\n'):rep(20000), 'line 2: it ends at column 1, the first')

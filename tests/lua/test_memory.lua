@@ -29,14 +29,14 @@ local function touched()
 end
 
 -- The address sanitizer keeps freed memory for a while; then only live bytes can be judged.
-local most_growth = os.getenv 'MTORCH_SANITIZED' and 4096 or 64
+local max_growth = os.getenv 'MTORCH_SANITIZED' and 4096 or 64
 
 --- Runs `iterations` that drop two tensors each; the peak must stay within 64 MiB of the start, and where Lua's heap is
 --- larger than 8 MiB within 8 times that heap more.
 local function drop(iterations)
   if os.getenv 'MTORCH_SANITIZED' then iterations = math.ceil(iterations / 50) end
   collect()
-  local start, most = status 'VmHWM', most_growth
+  local start, most = status 'VmHWM', max_growth
   if collectgarbage 'count' > 8192 then most = most + 8 * collectgarbage 'count' / 1024 end
   for i = 1, iterations do
     local a, b = touched(), touched()
@@ -193,7 +193,7 @@ test('a training loop keeps live bytes and resident memory constant', function()
   local live = run(500)
   local resident = status 'VmRSS'
   for _ = 1, 3 do eq(run(500), live) end
-  assert(status 'VmRSS' - resident < most_growth / 4 * mebibyte, 'resident memory grows')
+  assert(status 'VmRSS' - resident < max_growth / 4 * mebibyte, 'resident memory grows')
 end)
 
 test('errors in a loop leak nothing', function()

@@ -229,7 +229,7 @@ local function generate(seed)
   return self
 end
 
-local function script_of(p, trouble)
+local function script_of(p, message)
   return ([[
 %s
 local function leaf(shape, seed)
@@ -243,7 +243,7 @@ f(a, b):backward()
 print(a.grad, b.grad)
 %smt.gradcheck(function(x, y) return (f(x, y)) end, {a, b})
 -- %s]]):format(p.text, table.concat(p.shapes[1], ', '), table.concat(p.shapes[2], ', '),
-    p.hooked and '-- hooks: ' or '', trouble:gsub('\n', ' '))
+    p.hooked and '-- hooks: ' or '', message:gsub('\n', ' '))
 end
 
 -- ---- what is compared ----
@@ -319,12 +319,12 @@ local refused = 0
 t.test(('%d random programs from seed %d'):format(programs, first_seed), function()
   for seed = first_seed, first_seed + programs - 1 do
     local p = generate(seed)
-    local ok, trouble = pcall(check, p)
-    if not ok and tostring(trouble):find 'changed in place since' then
+    local ok, message = pcall(check, p)
+    if not ok and tostring(message):find 'changed in place since' then
       refused = refused + 1
     elseif not ok then
-      print(script_of(p, tostring(trouble)))
-      error(('seed %d: %s'):format(seed, trouble), 0)
+      print(script_of(p, tostring(message)))
+      error(('seed %d: %s'):format(seed, message), 0)
     end
   end
   if refused > programs / 3 then error(refused .. ' programs changed what their gradient needs') end

@@ -596,7 +596,7 @@ local function check(p)
   end
 end
 
-local function script_of(p, trouble)
+local function script_of(p, message)
   local names = {unpack({'a', 'b', 'c'}, 1, p.inputs)}
   local inputs = {}
   for k, list in ipairs(samples(p, 6)) do
@@ -610,7 +610,7 @@ local function script_of(p, trouble)
 local mt = require 'mtorch'
 %s%s
 print(mt.%s(f)(%s))
-for i = 1, %s:numel() do print(pcall(f, %s)) end]]):format(p.seed, trouble:gsub('\n', ' '), p.text,
+for i = 1, %s:numel() do print(pcall(f, %s)) end]]):format(p.seed, message:gsub('\n', ' '), p.text,
     table.concat(inputs, '\n'), p.inputs == 1 and 'map' or 'zip', given, names[1],
     (given:gsub('%a', '%0[i]:item()')))
 end
@@ -618,13 +618,13 @@ end
 t.test(('%d random functions from seed %d'):format(functions, first_seed), function()
   for seed = first_seed, first_seed + functions - 1 do
     local p = generate(seed)
-    local ok, trouble = pcall(check, p)
-    trouble = tostring(trouble)
-    if not ok and (trouble:find 'ways through' or trouble:find 'decides more than' or trouble:find 'divide it') then
+    local ok, message = pcall(check, p)
+    message = tostring(message)
+    if not ok and (message:find 'ways through' or message:find 'decides more than' or message:find 'divide it') then
       refused = refused + 1
     elseif not ok then
-      print(script_of(p, trouble))
-      error(('seed %d: %s'):format(seed, trouble), 0)
+      print(script_of(p, message))
+      error(('seed %d: %s'):format(seed, message), 0)
     end
   end
   if refused > functions / 20 then error(refused .. ' functions are too large') end

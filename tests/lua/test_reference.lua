@@ -121,9 +121,9 @@ end)
 local function helped(name)
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
-  local ok, trouble = pcall(mt.help, name)
+  local ok, message = pcall(mt.help, name)
   rawset(_G, 'print', real)
-  assert(ok, trouble)
+  assert(ok, message)
   return table.concat(printed, '\n')
 end
 
@@ -187,7 +187,7 @@ end)
 t.test('help shows every function, and each topic', function()
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     for _, f in ipairs(reference.functions()) do
       printed = {}
       mt.help(f.owner == 'mt' and f.name or f.owner == 'x' and 'x:' .. f.name or (f.owner .. '.' .. f.name))
@@ -196,7 +196,7 @@ t.test('help shows every function, and each topic', function()
     mt.help()
   end)
   rawset(_G, 'print', real)
-  assert(ok, trouble)
+  assert(ok, message)
   t.raises(function() mt.help('matmull') end, "did you mean 'matmul'")
 end)
 

@@ -10,7 +10,7 @@ local function same(a, b)
   local p, q = a:cpu(), b:cpu()
   return #p == #q and ffi.C.memcmp(p:data(), q:data(), #p * bytes[p.dtype]) == 0
 end
-local function need(what, yes, trouble) if not yes then error(what .. ': ' .. trouble, 0) end end
+local function need(what, yes, message) if not yes then error(what .. ': ' .. message, 0) end end
 
 --- `sorted` is x in order, NaN the largest, and equal elements are in the order they had.
 local function in_order(what, x, sorted, at, descending)

@@ -92,7 +92,7 @@ test('instructions of pickles', function()
   assert(loop[1] == loop)
   for bad, what in pairs{
     [''] = 'ends too early', ['K'] = 'ends too early', ['.'] = 'not there', ['\255.'] = 'instruction ff',
-    ['a.'] = 'not there', ['K\1K\2a.'] = 'adds to', ['e.'] = 'mark', ['}(K\1u.'] = 'adds to', ['h\5.'] = 'not there',
+    ['a.'] = 'not there', ['K\1K\2a.'] = 'on a non', ['e.'] = 'mark', ['}(K\1u.'] = 'on a non', ['h\5.'] = 'not there',
     ['K\1K\2R.'] = 'no function', ['K\1K\2b.'] = 'in a way', ['K\1Q.'] = 'in a way', ['Pid\n.'] = 'instruction 50',
     ['ctorch\nComplexFloatStorage\n.'] = "'torch.ComplexFloatStorage', a type that",
     ['\130\1.'] = 'instruction 82', ['(ios\nsystem\n.'] = 'instruction 69', ['cos\nsystem\n.'] = "names 'os.system'",

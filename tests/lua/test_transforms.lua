@@ -215,11 +215,11 @@ test('random arguments end in images or in sentences at the line', function()
     local given = {}
     for i = 1, math.random(0, 3) do given[i] = values[math.random(#values)] end
     local ok, made = pcall(function() return (T[name](unpack(given))) end)
-    local trouble = not ok and made
+    local message = not ok and made
     if ok then
-      ok, trouble = pcall(function() return (made(images[math.random(#images)])) end)
+      ok, message = pcall(function() return (made(images[math.random(#images)])) end)
     end
-    if not ok then assert(trouble:find '^[^:]*test_transforms.lua:%d+: ' and not trouble:find 'attempt to', trouble) end
+    if not ok then assert(message:find '^[^:]*test_transforms.lua:%d+: ' and not message:find 'attempt to', message) end
   end
   core.set_memory_limit(2 ^ 46)
 end)

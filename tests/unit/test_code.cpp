@@ -321,8 +321,8 @@ TEST_CASE("the oldest entries of a full cache go", "[code]") {
 }
 
 TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code]") {
-  if (const std::string trouble = nvrtc_unavailable_reason(); !trouble.empty()) {
-    WARN("skipped: " << trouble);
+  if (const std::string reason = nvrtc_unavailable_reason(); !reason.empty()) {
+    WARN("skipped: " << reason);
     return;
   }
   const Folder folder;

@@ -25,7 +25,7 @@ struct stat info(const std::string& path) {
   return s;
 }
 std::string text(const std::string& path) { return read_file("test", path); }
-std::string trouble(const std::string& path, const std::string& bytes = "new") {
+std::string error_of_write(const std::string& path, const std::string& bytes = "new") {
   const std::string said = error_of([&] { write_file("op", path, bytes); });
   return said.rfind("op: cannot write '" + path + "': ", 0) == 0
              ? said.substr(21 + path.size())
@@ -89,8 +89,9 @@ TEST_CASE("symbolic links stay, and what they mean is written", "[io]") {
   CHECK(text(folder / "deep/not yet") == "made");
   for (const char* name : {"link", "twice", "dangling"})
     CHECK(S_ISLNK(info(folder / name).st_mode));
-  CHECK(trouble(folder / "lost") == fmt::format("there is no folder '{}/nowhere'", folder.path));
-  CHECK(trouble(folder / "loop") == "Too many levels of symbolic links");
+  CHECK(error_of_write(folder / "lost") ==
+        fmt::format("there is no folder '{}/nowhere'", folder.path));
+  CHECK(error_of_write(folder / "loop") == "Too many levels of symbolic links");
   CHECK(folder.files() == 6);
 }
 
@@ -100,7 +101,7 @@ TEST_CASE("devices, FIFOs and the process's own descriptors are written through"
   fs::create_symlink("/dev/null", folder / "null");
   fs::create_symlink("/dev/full", folder / "full");
   write_file("op", folder / "null", "gone");
-  CHECK(trouble(folder / "full") == "No space left on device");
+  CHECK(error_of_write(folder / "full") == "No space left on device");
   for (const char* name : {"null", "full"}) CHECK(S_ISLNK(info(folder / name).st_mode));
   CHECK(S_ISCHR(info("/dev/null").st_mode));
   REQUIRE(mkfifo((folder / "fifo").c_str(), 0600) == 0);
@@ -116,9 +117,9 @@ TEST_CASE("devices, FIFOs and the process's own descriptors are written through"
   write_file("op", fmt::format("/dev/fd/{}", own.fd()), "second ");
   write_file("op", fmt::format("/proc/self/fd/{}", own.fd()), "third");
   CHECK(text(folder / "own") == "first second third");
-  CHECK(trouble("/dev/fd/999") == "Bad file descriptor");
+  CHECK(error_of_write("/dev/fd/999") == "Bad file descriptor");
   const File reading(open((folder / "own").c_str(), O_RDONLY));
-  CHECK(trouble(fmt::format("/dev/fd/{}", reading.fd())) == "it is open for reading only");
+  CHECK(error_of_write(fmt::format("/dev/fd/{}", reading.fd())) == "it is open for reading only");
   CHECK(folder.files() == 5);
 }
 
@@ -128,7 +129,7 @@ TEST_CASE("a reader that goes away is an error, no signal", "[io]") {
   File read_end(ends[0]);
   const File write_end(ends[1]);
   REQUIRE(read_end.close());
-  CHECK(trouble(fmt::format("/dev/fd/{}", ends[1])) == "Broken pipe");
+  CHECK(error_of_write(fmt::format("/dev/fd/{}", ends[1])) == "Broken pipe");
 }
 
 // Permission bits do not bind root: what counts is that nobody may write by the mode.
@@ -136,17 +137,17 @@ TEST_CASE("read-only files and folders are refused, and nothing changes", "[io]"
   const Folder folder;
   write_file("op", folder / "kept", "old");
   REQUIRE(chmod((folder / "kept").c_str(), 0444) == 0);
-  CHECK(trouble(folder / "kept") == "it is read-only");
+  CHECK(error_of_write(folder / "kept") == "it is read-only");
   CHECK(error_of([&] { check_writable("op", folder / "kept"); }).find("read-only") !=
         std::string::npos);
   fs::create_symlink("kept", folder / "link");
-  CHECK(trouble(folder / "link") == "it is read-only");
+  CHECK(error_of_write(folder / "link") == "it is read-only");
   CHECK(text(folder / "kept") == "old");
   REQUIRE(chmod((folder / "kept").c_str(), 0644) == 0);
   REQUIRE(chmod(folder.path.c_str(), 0555) == 0);
   const std::string sentence = fmt::format("the folder '{}' is read-only", folder.path);
-  CHECK(trouble(folder / "kept") == sentence);
-  CHECK(trouble(folder / "fresh") == sentence);
+  CHECK(error_of_write(folder / "kept") == sentence);
+  CHECK(error_of_write(folder / "fresh") == sentence);
   CHECK(text(folder / "kept") == "old");
   REQUIRE(chmod(folder.path.c_str(), 0755) == 0);
   CHECK(folder.files() == 2);
@@ -155,11 +156,12 @@ TEST_CASE("read-only files and folders are refused, and nothing changes", "[io]"
 TEST_CASE("what cannot be a file is refused with its reason", "[io]") {
   const Folder folder;
   write_file("op", folder / "file", "x");
-  CHECK(trouble(folder.path) == "it is a folder");
-  CHECK(trouble(folder / "no/such") == fmt::format("there is no folder '{}/no'", folder.path));
-  CHECK(trouble(folder / "file/x") == "Not a directory");
-  CHECK(trouble("") == "the path is empty");
-  CHECK(trouble(folder / std::string(300, 'n')) == "File name too long");
+  CHECK(error_of_write(folder.path) == "it is a folder");
+  CHECK(error_of_write(folder / "no/such") ==
+        fmt::format("there is no folder '{}/no'", folder.path));
+  CHECK(error_of_write(folder / "file/x") == "Not a directory");
+  CHECK(error_of_write("") == "the path is empty");
+  CHECK(error_of_write(folder / std::string(300, 'n')) == "File name too long");
   CHECK(error_of([] { write_file("op", std::string("a\0b", 3), ""); }) ==
         "op: the path contains a zero byte");
   CHECK(folder.files() == 1);
@@ -173,7 +175,7 @@ TEST_CASE("a full disk leaves the old file and nothing beside it", "[io]") {
   rlimit small = before;
   small.rlim_cur = 1000;
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);  // beyond that SIGXFSZ would end the process
-  const std::string said = trouble(folder / "a", std::string(5000, 'x'));
+  const std::string said = error_of_write(folder / "a", std::string(5000, 'x'));
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(said == "File too large");
   CHECK(text(folder / "a") == "old");

@@ -34,7 +34,7 @@ Tensor parse(const Text& t) {
   const std::vector<char> exact(t.begin(), t.end());  // the sanitizer sees a read beyond the end
   return parse_idx(exact.data(), exact.size());
 }
-Text trouble(const Text& t) {
+Text parse_error(const Text& t) {
   return error_of([&] { parse(t); });
 }
 
@@ -64,24 +64,25 @@ MT_TEST("each type of IDX is read, plain and packed", "[io]") {
 
 MT_TEST("a damaged IDX file is refused with its reason", "[io]") {
   const Text good = idx(8, {2, 3}, "abcdef");
-  CHECK(contains(trouble(""), "first four bytes"));
-  CHECK(contains(trouble("\x01"), "first four bytes"));
-  CHECK(contains(trouble("PNG."), "begins with bytes 50 4e"));
-  CHECK(contains(trouble(idx(7, {2}, "ab")), "type byte is 07"));
-  CHECK(contains(trouble(idx(8, std::vector<uint32_t>(255, 1), "a")), "255 dimensions"));
-  CHECK(contains(trouble(good.substr(0, 9)), "ends inside its shape"));
-  CHECK(contains(trouble(good.substr(0, 15)), "more than the file can hold"));
-  CHECK(contains(trouble(good + "g"), "follow the 6 values"));
-  CHECK(contains(trouble(idx(8, {0xffffffffu, 0xffffffffu, 0xffffffffu}, "")), "its shape"));
-  CHECK(contains(trouble(idx(0x0e, {0xffffffffu, 0x7fffffffu}, "")), "its shape"));
+  CHECK(contains(parse_error(""), "first four bytes"));
+  CHECK(contains(parse_error("\x01"), "first four bytes"));
+  CHECK(contains(parse_error("PNG."), "begins with bytes 50 4e"));
+  CHECK(contains(parse_error(idx(7, {2}, "ab")), "type byte is 07"));
+  CHECK(contains(parse_error(idx(8, std::vector<uint32_t>(255, 1), "a")), "255 dimensions"));
+  CHECK(contains(parse_error(good.substr(0, 9)), "ends inside its shape"));
+  CHECK(contains(parse_error(good.substr(0, 15)), "more than the file can hold"));
+  CHECK(contains(parse_error(good + "g"), "follow the 6 values"));
+  CHECK(contains(parse_error(idx(8, {0xffffffffu, 0xffffffffu, 0xffffffffu}, "")), "its shape"));
+  CHECK(contains(parse_error(idx(0x0e, {0xffffffffu, 0x7fffffffu}, "")), "its shape"));
   const Text packed = gzip(good);
-  for (size_t n = 2; n < packed.size(); ++n) CHECK(contains(trouble(packed.substr(0, n)), "gzip"));
-  CHECK(contains(trouble(packed + "x"), "gzip: 1 bytes follow"));
+  for (size_t n = 2; n < packed.size(); ++n)
+    CHECK(contains(parse_error(packed.substr(0, n)), "gzip"));
+  CHECK(contains(parse_error(packed + "x"), "gzip: 1 bytes follow"));
   Text wrong_sum = packed;
   wrong_sum[packed.size() - 6] ^= 1;
-  CHECK(contains(trouble(wrong_sum), "gzip: incorrect data check"));
-  CHECK(contains(trouble(gzip(idx(8, {0x40000000}, "a"))), "more than the file can hold"));
-  CHECK(contains(trouble(gzip(idx(8, {1}, Text(1 << 20, 'a')))), "follow the 1 values"));
+  CHECK(contains(parse_error(wrong_sum), "gzip: incorrect data check"));
+  CHECK(contains(parse_error(gzip(idx(8, {0x40000000}, "a"))), "more than the file can hold"));
+  CHECK(contains(parse_error(gzip(idx(8, {1}, Text(1 << 20, 'a')))), "follow the 1 values"));
 }
 
 MT_TEST("files that are no files are refused", "[io]") {
@@ -100,7 +101,7 @@ MT_TEST("no bytes whatever crash the IDX parser", "[io]") {
   for (size_t i = 0, n = seeds.size(); i < n; ++i) seeds.push_back(gzip(seeds[i]));
   int good = 0, bad = 0;
   auto one = [&](const Text& t) {
-    const Text e = trouble(t);
+    const Text e = parse_error(t);
     if (e == kNoError) ++good;
     else ++bad;
     CHECK(e.size() < 300);

@@ -138,7 +138,7 @@ MT_TEST("after an interrupt no piece begins", "[threads]") {
 MT_TEST("what must be done whole is done before an interrupt", "[threads]") {
   const Threads use(2);
   {
-    const Whole whole;
+    const InterruptGuard guard;
     CHECK(interrupt());
     CHECK(!interrupt());
     CHECK(each_once(100));

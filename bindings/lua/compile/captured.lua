@@ -14,7 +14,7 @@ local each_upvalue, sorted_keys = util.upvalues, util.sorted_keys
 
 local captured = {}
 
-local most_values = 32768
+local max_values = 32768
 
 -- ---- what Lua itself has ---------------------------------------------------------------------------------
 
@@ -60,9 +60,9 @@ local function is_own(f) return type(f) == 'function' and debug.getinfo(f, 'S').
 --- rawget(t, key) is what it is now.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
-  if n > most_values then
+  if n > max_values then
     return refuse(list, "'%s' belongs to more than %d values that would have to be compared at each call", name,
-      most_values)
+      max_values)
   end
   list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
   if list.values[n] == 0 then list.zeros[#list.zeros + 1] = n end
@@ -98,9 +98,9 @@ end
 
 --- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
 local function visit_module(list, module, name)
-  local fields, held = rawget(module, '__fields'), rawget(module, '__held')
+  local fields, tensors = rawget(module, '__fields'), rawget(module, '__tensors')
   add_field(list, fields, #fields + 1, name .. "'s fields")
-  for _, key in ipairs(sorted_keys(held)) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
+  for _, key in ipairs(sorted_keys(tensors)) do add_field(list, tensors, key, ('%s.%s'):format(name, key)) end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
   local keys = sorted_keys(module)
   for k = #keys, 1, -1 do -- its own fields before its children's
@@ -190,7 +190,7 @@ end
 local function visit_wrapped(list, f, name)
   for _, _, value in each_upvalue(f) do
     if type(value) == 'table' then
-      local is_object = rawget(value, '__held') or rawget(value, 'param_groups')
+      local is_object = rawget(value, '__tensors') or rawget(value, 'param_groups')
       value = is_object and value or rawget(value, 'step') or rawget(value, 'f')
     end
     if type(value) == 'table' or type(value) == 'function' and not is_own(value) then visit(list, value, name) end
@@ -282,7 +282,7 @@ function visit(list, value, name)
   if list.seen[value] then return end
   list.seen[value] = true
   if rawget(value, 'param_groups') and rawget(value, 'handle') then return visit_optimizer(list, value, name) end
-  if rawget(value, '__fields') and rawget(value, '__held') then return visit_module(list, value, name) end
+  if rawget(value, '__fields') and rawget(value, '__tensors') then return visit_module(list, value, name) end
   visit_table(list, value, name)
 end
 

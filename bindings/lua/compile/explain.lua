@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local compiled = require 'mtorch.compile.map'
-local parts = require('mtorch.compile.trace').parts
+local native = require('mtorch.compile.trace').native
 
 local explain = {}
 
@@ -124,7 +124,7 @@ local function describe_program(text, made, dtype, elements)
   if made.kernel then
     return text:line 'a loop ends where an element says so: a grid kernel runs it, a thread for each element'
   end
-  local facts = parts.facts(made.program)
+  local facts = native.facts(made.program)
   text:line('traced: %s, %s, %s%s', plural(made.inputs, 'tensor'), plural(made.results, 'result'),
     plural(made.ways, 'way') .. ' through it', made.ways > 1 and ', joined by where' or '')
   describe_captured(text, made)
@@ -132,15 +132,15 @@ local function describe_program(text, made, dtype, elements)
   text:line('  spared while tracing all ways: %d of constants, %d known already, %d such as x * 1', made.folded,
     made.shared, made.simplified)
   for k = 1, made.inputs do
-    local gradient = parts.gradient(made.program, 2 ^ (k - 1))
-    text:line('  gradient by input %d: %s', k, plural(gradient and parts.facts(gradient).operations or 0, 'operation'))
+    local gradient = native.gradient(made.program, 2 ^ (k - 1))
+    text:line('  gradient by input %d: %s', k, plural(gradient and native.facts(gradient).operations or 0, 'operation'))
   end
-  local _, code_bytes, isa = parts.machine(made.program, dtype)
+  local _, code_bytes, isa = native.machine(made.program, dtype)
   text:line('loops: one over all elements, in pieces of %d; parallel from %d elements on', facts.piece,
     facts.spread_from)
-  local native = code_bytes and code_bytes > 0 and ('machine code (%s, %s) from %d elements on, else ')
+  local machine_code = code_bytes and code_bytes > 0 and ('machine code (%s, %s) from %d elements on, else ')
     :format(isa, bytes_text(code_bytes), facts.native_from) or ''
-  text:line('  %sthe interpreter: one operation after the other on each block in the cache', native)
+  text:line('  %sthe interpreter: one operation after the other on each block in the cache', machine_code)
   local item = item_sizes[dtype] or 4
   local fused = (facts.inputs + facts.numbers_out) * item + facts.bools_out
   local eager = facts.moved_numbers * item + facts.moved_bools
@@ -153,20 +153,20 @@ local function describe_program(text, made, dtype, elements)
 end
 
 function explain.shows.program(program, _, inputs)
-  local list = {parts.text(program)}
+  local list = {native.text(program)}
   for k = 1, inputs do
-    local gradient, result = parts.gradient(program, 2 ^ (k - 1))
-    if gradient then list[#list + 1] = ('the gradient by input %d:\n%s'):format(k, parts.text(gradient)) end
+    local gradient, result = native.gradient(program, 2 ^ (k - 1))
+    if gradient then list[#list + 1] = ('the gradient by input %d:\n%s'):format(k, native.text(gradient)) end
     if result then list[#list + 1] = ('the gradient by input %d: that of result %d\n'):format(k, result) end
   end
   return table.concat(list)
 end
 function explain.shows.machine(program, dtype)
-  local listing, bytes = parts.machine(program, dtype)
+  local listing, bytes = native.machine(program, dtype)
   return listing and bytes > 0 and listing or ('no machine code of %s: the interpreter runs it'):format(dtype)
 end
 function explain.shows.cuda(program, dtype)
-  return parts.cuda_text(program, dtype, 0) or ('no CUDA C of %s: operations are composed there'):format(dtype)
+  return native.cuda_text(program, dtype, 0) or ('no CUDA C of %s: operations are composed there'):format(dtype)
 end
 
 -- ---- kinds of functions --------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ local function describe_fuse(f, record, text, options, ...)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
   local arguments = core.pack(...)
-  local notes = parts.fuse_notes(function() f(unpack(arguments, 1, arguments.n)) end)
+  local notes = native.fuse_notes(function() f(unpack(arguments, 1, arguments.n)) end)
   if #notes > 0 then text:line('not fused:\n  %s', table.concat(notes, '\n  ')) end
 end
 

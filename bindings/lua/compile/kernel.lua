@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local launch = require 'mtorch.core.launch'
-local parts = core.grid_kernel()
+local native = core.grid_kernel()
 local source = require 'mtorch.compile.source'
 
 local fail = core.fail
@@ -15,7 +15,7 @@ end
 
 local methods = {}
 
-local grid_launch = parts.grid_launch
+local grid_launch = native.grid_launch
 local function runner(handle)
   return function(gx, gy, gz, bx, by, bz, _, ...) return grid_launch(handle, gx, gy, gz, bx, by, bz, ...) end
 end
@@ -36,7 +36,7 @@ methods.over = core.declare('over(self, x: tensor)',
 
 methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
   "The CUDA C that a GPU gets for the types of the last launch; compile=true gives it to NVIDIA's compiler too.",
-  function(self, compile) return parts.grid_cuda(rawget(self, HANDLE), compile) end)
+  function(self, compile) return native.grid_cuda(rawget(self, HANDLE), compile) end)
 
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
@@ -52,10 +52,10 @@ end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'name') end
 Kernel.__metatable = false
 
---- A kernel; `slopes`: {argument, by which one, ..}, the tensors that it writes derivatives of what fn writes into.
-local function make(fn, check, slopes)
-  local handle = parts.grid_make(fn, source.locate, builtins, check, slopes)
-  return setmetatable({[HANDLE] = handle, name = parts.grid_name(handle)}, Kernel)
+--- A kernel; `tangents`: {argument, by which one, ..}, the tensors that it writes derivatives of what fn writes into.
+local function make(fn, check, tangents)
+  local handle = native.grid_make(fn, source.locate, builtins, check, tangents)
+  return setmetatable({[HANDLE] = handle, name = native.grid_name(handle)}, Kernel)
 end
 
 local kernel = core.declare('kernel(fn: function, check: bool = false)',
@@ -66,6 +66,6 @@ local kernel = core.declare('kernel(fn: function, check: bool = false)',
   function(fn, check) return make(fn, check) end)
 
 --- Of a launch that failed: how many values a call gave in place of those named, which tensor was to take a boolean.
-local function misfit(k) return parts.grid_misfit(rawget(k, HANDLE)) end
+local function misfit(k) return native.grid_misfit(rawget(k, HANDLE)) end
 
 return {kernel = kernel, make = make, misfit = misfit}

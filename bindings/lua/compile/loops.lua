@@ -26,21 +26,21 @@ function loops.is_bound(message)
 end
 
 --- Raises what the kernel's compiler said, at the function's own line, which is the last place in it.
-function loops.refuse(name, trouble)
-  local place, message = tostring(trouble):match '.*%f[%S](%S+:%d+): (.*)$'
-  error(place and ('%s: %s: %s'):format(place, name, message) or trouble, 0)
+function loops.refuse(name, err)
+  local place, message = tostring(err):match '.*%f[%S](%S+:%d+): (.*)$'
+  error(place and ('%s: %s: %s'):format(place, name, message) or err, 0)
 end
 
-local most_results = 8
+local max_results = 8
 
 --- A kernel that calls f for each element, takes `count` values of it and writes those of `written` into tensors;
 --- `kinds` says which arguments are tensors. `by`: it writes derivatives, and by which tensors.
 local function kernel_of(f, kinds, count, written, by)
-  local parameters, arguments, values, writes, slopes = {}, {}, {}, {}, by and {}
+  local parameters, arguments, values, writes, tangents = {}, {}, {}, {}, by and {}
   for k = 1, count do values[k] = 'v' .. k end
   for k, value in ipairs(written) do
     parameters[k], writes[k] = 'result' .. k, ('result%d[i] = v%d'):format(k, value)
-    if by then slopes[2 * k - 1], slopes[2 * k] = k, #written + by[k] end
+    if by then tangents[2 * k - 1], tangents[2 * k] = k, #written + by[k] end
   end
   for i, kind in ipairs(kinds) do
     parameters[#written + i] = 'a' .. i
@@ -49,7 +49,7 @@ local function kernel_of(f, kinds, count, written, by)
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return kernels.make(assert(loadstring(text))(f), false, slopes)
+  return kernels.make(assert(loadstring(text))(f), false, tangents)
 end
 local function all_of(count)
   local list = {}
@@ -59,8 +59,8 @@ end
 
 --- The kernel of f, whose number of results its compiler says at the first launch.
 function loops.kernel(f, kinds)
-  local count = most_results + 1
-  return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), slopes = {}}
+  local count = max_results + 1
+  return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), gradient_kernels = {}}
 end
 
 local function call(kernel, results, arguments)
@@ -76,40 +76,40 @@ local function launch(name, k, kinds, shape, options, arguments)
   for r = 1, k.count do
     results[r] = mt.empty(shape, {dtype = k.is_bool[r] and 'bool' or options.dtype, device = options.device})
   end
-  local ok, trouble = pcall(call, k.kernel, results, arguments)
+  local ok, err = pcall(call, k.kernel, results, arguments)
   if ok then return results end
-  k.slopes = {}
+  k.gradient_kernels = {}
   local count, number = kernels.misfit(k.kernel)
-  if count and k.count > most_results and count > 0 then
+  if count and k.count > max_results and count > 0 then
     k.count = count
     k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
   elseif number and not k.is_bool[number] then k.is_bool[number] = true
-  else loops.refuse(name, trouble) end
+  else loops.refuse(name, err) end
   return launch(name, k, kinds, shape, options, arguments)
 end
 
 --- The results as an operation of these tensors: the kernel of derivatives computes those of each number by each
 --- tensor of `wanted`, which the backward multiplies by the gradients.
 local function recorded(name, k, kinds, results, arguments, tensors, wanted)
-  local values, by, slopes, bools = {}, {}, {}, {}
+  local values, by, tangents, bools = {}, {}, {}, {}
   for r, y in ipairs(results) do
     if k.is_bool[r] then bools[#bools + 1] = y end
     for _, w in ipairs(k.is_bool[r] and {} or wanted) do
-      values[#values + 1], by[#by + 1], slopes[#slopes + 1] = r, w, mt.empty_like(y)
+      values[#values + 1], by[#by + 1], tangents[#tangents + 1] = r, w, mt.empty_like(y)
     end
   end
   if #values == 0 then return results end
   local key = table.concat(wanted, ' ')
-  k.slopes[key] = k.slopes[key] or kernel_of(k.f, kinds, k.count, values, by)
-  local ok, trouble = pcall(call, k.slopes[key], slopes, arguments)
-  if not ok then loops.refuse(name, trouble) end
+  k.gradient_kernels[key] = k.gradient_kernels[key] or kernel_of(k.f, kinds, k.count, values, by)
+  local ok, err = pcall(call, k.gradient_kernels[key], tangents, arguments)
+  if not ok then loops.refuse(name, err) end
   return {mt.Function{name = name, forward = function(ctx)
-    ctx:save_for_backward(unpack(slopes))
+    ctx:save_for_backward(unpack(tangents))
     ctx:mark_non_differentiable(unpack(bools))
     return unpack(results)
   end, backward = function(ctx, ...)
     if mt.is_grad_enabled() then
-      core.fail('%s: a function with a loop whose end depends on an element has first derivatives alone', name)
+      core.fail('%s: a function with a loop whose end depends on an element has no second derivatives', name)
     end
     local saved, dx = {ctx:saved_tensors()}, {}
     for s, r in ipairs(values) do

@@ -3,13 +3,13 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local loops = require 'mtorch.compile.loops'
 local trace = require 'mtorch.compile.trace'
-local parts = trace.parts
-local run = parts.run
+local native = trace.native
+local run = native.run
 
 local compiled = {}
 local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> what is known of it
 compiled.records = records
-local most_programs = 8
+local max_programs = 8
 
 --- The captured numbers, where what the program was made for still holds: the guards, and that numbers are numbers
 --- and 0-d tensors 0-d tensors. Else nothing.
@@ -68,7 +68,7 @@ local function program_for(record, kinds)
   end
   local made = trace.compile(record.f, kinds, record.name)
   table.insert(list, 1, made)
-  list[most_programs + 1] = nil
+  list[max_programs + 1] = nil
   note_latest(record, kinds, made)
   if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
     record.simple[#kinds] = made.program
@@ -118,7 +118,7 @@ end
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}, latest = {}}
   local latest = record.latest
-  local compiled_function = parts.caller(record.simple, name, function(only_tensors, ...)
+  local compiled_function = native.caller(record.simple, name, function(only_tensors, ...)
     local made = only_tensors and latest[select('#', ...)]
     local numbers = made and read_captured(made)
     if numbers then return run(made.program, name, numbers, ...) end
@@ -195,7 +195,7 @@ end
 
 --- The name of the built-in reduction that f is, or nil.
 local function built_in(program)
-  local text = parts.text(program):gsub(' +; line %d+', '')
+  local text = native.text(program):gsub(' +; line %d+', '')
   local head = '%0 = input 1\n%1 = input 2\n'
   if text == head .. '%2 = add %0, %1\nreturn %2\n' then return 'sum' end
   if text == head .. '%2 = mul %0, %1\nreturn %2\n' then return 'prod' end
@@ -250,7 +250,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
         shape[along] = 1
         y = mt.full(shape, identity, {dtype = x.dtype, device = x.device})
       else
-        y = parts.reduce_pairs(made.program or pair, numbers, y, along)
+        y = native.reduce_pairs(made.program or pair, numbers, y, along)
       end
       if dim == nil then return y:reshape({}) end
       return keepdim and y or y:squeeze(along)
@@ -269,7 +269,7 @@ compiled.fuse = core.declare('fuse(f: function)',
   'a GPU each part is a kernel, compiled when it first runs. It takes and returns what f does.',
   function(f)
     if records[f] then core.fail('fuse: this function is compiled already; call it') end
-    local fused = parts.fused
+    local fused = native.fused
     local function fused_function(...) return fused(f, ...) end
     records[fused_function] = {f = f, name = 'fuse'}
     return fused_function

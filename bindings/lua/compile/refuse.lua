@@ -1,7 +1,7 @@
 -- refuse.lua -- what a traced function cannot call, and LuaJIT's errors in words for the function's author
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
-local parts = core.compile()
+local native = core.compile()
 
 local refuse = {}
 local instead = 'a fixed number of steps and if, or a grid kernel (mt.kernel)'
@@ -82,7 +82,7 @@ local texts = {
   {"^'.-' has no '__(i?pairs)' metamethod", '%1 goes over tables, and an element is a number'},
   {'^attempt to get length of', 'a number has no length; give the function sizes as numbers'},
   {"^attempt to call .- '([^']+)' %(a nil value%)", function(name)
-    return ("'%s' is nil, no function; %s"):format(name, parts.operation(name) and ('mt.%s is one'):format(name) or
+    return ("'%s' is nil, no function; %s"):format(name, native.operation(name) and ('mt.%s is one'):format(name) or
       'is it spelled right?')
   end},
   {'^attempt to call a nil value', 'nil is called as a function'},

@@ -1,7 +1,7 @@
 -- source.lua -- where the source of a Lua function stands, and which of the functions there it is
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
-local parts = core.grid_kernel()
+local native = core.grid_kernel()
 
 local source = {}
 
@@ -85,7 +85,7 @@ function source.locate(fn)
   local wanted, names = code_of(fn), upvalues_of(fn)
   for i = #texts, 1, -1 do
     local text = texts[i]
-    for which, candidate in ipairs(parts.grid_find(text, info.linedefined, info.lastlinedefined)) do
+    for which, candidate in ipairs(native.grid_find(text, info.linedefined, info.lastlinedefined)) do
       local other = compiled(names, candidate)
       if other and code_of(other) == wanted then
         return text, info.short_src, info.linedefined, info.lastlinedefined, which

@@ -3,9 +3,9 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
-local parts = require('mtorch.compile.trace').parts
+local native = require('mtorch.compile.trace').native
 
-local most_programs = 8
+local max_programs = 8
 local moved_away = 'a parameter or gradient lies elsewhere, or requires_grad is another'
 
 local pack = core.pack
@@ -25,15 +25,15 @@ end
 -- ---- recording ---------------------------------------------------------------------------------------
 
 --- What an optimizer that steps tells: its steps are done anew, with the options of then.
-local Recording = {}
-Recording.__index = Recording
-function Recording:pause(optimizer)
-  parts.step_pause(self.handle)
+local Recorder = {}
+Recorder.__index = Recorder
+function Recorder:pause(optimizer)
+  native.step_pause(self.handle)
   self.optimizers[#self.optimizers + 1] = optimizer
 end
-function Recording:resume() parts.step_resume(self.handle) end
+function Recorder:resume() native.step_resume(self.handle) end
 --- An error, also where the step catches it.
-function Recording:refuse(...)
+function Recorder:refuse(...)
   self.refused = (...):format(select(2, ...))
   core.fail('%s', self.refused)
 end
@@ -111,7 +111,7 @@ local function share_memory(tensors, captures)
   local seen, shared = {}, false
   local function look(x, is_argument)
     if not x or x:numel() == 0 then return end
-    local at = parts.step_memory(x)
+    local at = native.step_memory(x)
     shared = shared or seen[at]
     if is_argument then seen[at] = true end
   end
@@ -144,7 +144,7 @@ end
 --- Runs self.f with copies of its arguments, recorded. Returns the handle, what it reads, its results; an error of the
 --- step is raised.
 local function run_recorded(self, reads, inputs, given, tensors)
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs)}, Recording)
+  local recording = setmetatable({optimizers = {}, handle = native.step_record(inputs)}, Recorder)
   core.step_recording = recording
   local routine = coroutine.create(self.f) -- what yields would leave the recording under way
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
@@ -154,7 +154,7 @@ local function run_recorded(self, reads, inputs, given, tensors)
   if results[1] and not yields and not recording.refused then
     return recording, {n = results.n - 1, unpack(results, 2, results.n)}
   end
-  parts.step_drop(recording.handle)
+  native.step_drop(recording.handle)
   take_back(inputs, tensors)
   if not results[1] then raise(routine, results[2]) end
   core.fail('%s', yields and 'compile: a compiled step cannot yield' or recording.refused) -- the step caught the error
@@ -169,7 +169,7 @@ local function record(self, arguments)
     return inputs[#inputs]
   end)
   collect() -- what stands around is not freed while the step is recorded
-  local reads, mode = captured.watch(self.step), parts.step_mode()
+  local reads, mode = captured.watch(self.step), native.step_mode()
   local captures = captured.tensors(reads)
   if reads.why or share_memory(tensors, captures) then
     captured.unwatch(reads)
@@ -179,16 +179,16 @@ local function record(self, arguments)
   local list, which, same_as, plain = sort_results(out, given, captures)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
   if wrote then why = why or 'it changes what it captures, which a replay would not do: ' .. wrote end
-  if parts.step_mode() ~= mode then
+  if native.step_mode() ~= mode then
     why = why or 'it leaves another gradient mode, default dtype, device or precision behind'
   end
-  if why then parts.step_drop(recording.handle) else step, why = parts.step_finish(recording.handle, list) end
+  if why then native.step_drop(recording.handle) else step, why = native.step_finish(recording.handle, list) end
   if not step then take_back(inputs, tensors) end
-  local now = parts.step_on_arguments(list, inputs, tensors)
+  local now = native.step_on_arguments(list, inputs, tensors)
   for i, k in pairs(which) do out[i] = now[k] end
   for i, k in pairs(same_as) do out[i] = arguments[k] end
   if not step then return out, nil, why, wrote end
-  return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
+  return out, {step = step, optimizers = recording.optimizers, parts = (native.step_facts(step)), which = which,
     same_as = same_as, results = plain, captured = reads, only_tensor = out.n == 1 and which[1]}
 end
 
@@ -198,15 +198,15 @@ end
 local function replay(program)
   local step, optimizers = program.step, program.optimizers
   for part = 1, program.parts do
-    if not parts.step_run(step, part - 1) then return false end
+    if not native.step_run(step, part - 1) then return false end
     if optimizers[part] then optimizers[part]:step() end
   end
   return true
 end
 
 local function results_of(program, ...)
-  if program.only_tensor then return parts.step_end(program.step) end
-  local tensors, results, kept = {parts.step_end(program.step)}, {}, program.results
+  if program.only_tensor then return native.step_end(program.step) end
+  local tensors, results, kept = {native.step_end(program.step)}, {}, program.results
   for i = 1, kept.n do
     local k, argument = program.which[i], program.same_as[i]
     if k then results[i] = tensors[k]
@@ -266,17 +266,17 @@ local function grads_of(leaves)
 end
 --- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
 local function try(self, program, arguments)
-  local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
+  local changed = parameters_of(program.optimizers, native.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
-  parts.step_hold(program.step, changed)
+  native.step_hold(program.step, changed)
   local done = replay(program)
   local first = done and pack(results_of(program, unpack(arguments, 1, arguments.n)))
-  local after, leaves = copies(changed), parts.step_leaves(program.step)
+  local after, leaves = copies(changed), native.step_leaves(program.step)
   local grads = grads_of(leaves)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
   end)
-  parts.step_restore(program.step)
+  native.step_restore(program.step)
   restore_states(states)
   mt.set_rng_state(random)
   local results = pack(self.f(unpack(arguments, 1, arguments.n)))
@@ -350,7 +350,7 @@ end
 local function end_recording(self, changed)
   self.eager = ('its arguments or captured values change too often%s; a number that changes at every call ' ..
     'belongs in a 0-d tensor'):format(changed and (': %s'):format(changed) or '')
-  tell('%s runs as it is: %s', self.place, self.eager)
+  tell('%s runs eagerly: %s', self.place, self.eager)
 end
 
 --- Too many programs: the oldest goes.
@@ -360,9 +360,9 @@ local function drop_oldest(self, changed)
   if oldest.program and not self.told_dropped then
     self.told_dropped = true
     tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
-      self.place, most_programs)
+      self.place, max_programs)
   end
-  if self.dropped == 3 * most_programs then end_recording(self, changed) end
+  if self.dropped == 3 * max_programs then end_recording(self, changed) end
 end
 
 --- The entry for these arguments and captured values, at the front of the list, and what `step_start` says of its
@@ -375,7 +375,7 @@ local function entry_for(self, mode, n, ...)
       local other = entry.program and captured.changed(entry.program.captured)
       if not other then
         local fits, changes_argument = true, false
-        if entry.program then fits, changes_argument = parts.step_start(entry.program.step, ...) end
+        if entry.program then fits, changes_argument = native.step_start(entry.program.step, ...) end
         if fits or changes_argument then
           table.insert(entries, 1, table.remove(entries, k))
           return entry, fits, changes_argument
@@ -398,20 +398,20 @@ local function entry_for(self, mode, n, ...)
     if not entry[i].shape then entry.plain = entry.plain + 1 end
   end
   table.insert(entries, 1, entry)
-  if #entries > most_programs then drop_oldest(self, changed) end
+  if #entries > max_programs then drop_oldest(self, changed) end
   return entry
 end
 
 --- Says why the step is recorded again. `unused`: programs of this kind since one was replayed.
 local function tell_changed(self, why)
   self.unused = self.unused + 1
-  if self.unused == most_programs then return end_recording(self, why) end
+  if self.unused == max_programs then return end_recording(self, why) end
   tell('%s is recorded again: %s', self.place, why)
 end
 
 local function give_up(self, entry, why)
   entry.eager = why
-  tell('%s runs as it is: %s', self.place, why)
+  tell('%s runs eagerly: %s', self.place, why)
 end
 
 --- A call that is not a plain replay: the first, the one that is recorded, those of `verify`.
@@ -459,11 +459,11 @@ end
 
 local function call(self, ...)
   if self.eager or core.step_recording then return self.f(...) end
-  local mode, n, entry = parts.step_mode(), select('#', ...), self.entries[1]
+  local mode, n, entry = native.step_mode(), select('#', ...), self.entries[1]
   if not mode then return self.f(...) end
   local program = entry and entry.program
   if program and entry.mode == mode and same_values(entry, n, ...) and
-    not captured.changed(program.captured) and runs_alone(self, entry) and parts.step_start(program.step, ...) then
+    not captured.changed(program.captured) and runs_alone(self, entry) and native.step_start(program.step, ...) then
     return run(self, entry, ...)
   end
   local fits, changes_argument
@@ -478,7 +478,7 @@ local function call(self, ...)
       for i = 1, n do
         if not entry[i].shape then entry[i].value = (select(i, ...)) end
       end
-      if entry.moved > most_programs then
+      if entry.moved > max_programs then
         give_up(self, entry, 'that changes too often')
         return self.f(...)
       end
@@ -499,7 +499,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
   'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
-  'a list runs as it is, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
+  'a list runs eagerly, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
   'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements ' ..
   'and more are joined, rows\' reductions too; on a GPU those that are arithmetic alone, whose kernels are compiled ' ..
   'while the step is recorded.',
@@ -516,11 +516,11 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
 --- Its memory, its programs, its parameters.
 local function describe_program(text, entry)
   local step = entry.program.step
-  local _, _, buffers, own, planned, graphs = parts.step_facts(step)
+  local _, _, buffers, own, planned, graphs = native.step_facts(step)
   text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, explain.bytes_text(own),
     explain.bytes_text(planned))
   if graphs > 0 then text:line('    %d parts are CUDA graphs', graphs) end
-  for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
+  for _, line in ipairs(native.step_fused(step)) do text:line('    one program, %s', line) end
 end
 
 explain.describers[#explain.describers + 1] = function(f, text, _, ...)
@@ -537,9 +537,9 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
         ('%s (%s)'):format(kept.dtype, table.concat(kept.shape, ' x ')) or tostring(kept.value)
     end
     local program, how = entry.program, 'not recorded yet'
-    if entry.eager then how = 'runs as it is: ' .. entry.eager
+    if entry.eager then how = 'runs eagerly: ' .. entry.eager
     elseif program then
-      local count, calls = parts.step_facts(program.step)
+      local count, calls = native.step_facts(program.step)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
         count, captured.count(program.captured), entry.replays)
     end

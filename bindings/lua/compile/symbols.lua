@@ -7,7 +7,7 @@ local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local refuse = require 'mtorch.compile.refuse'
-local parts = core.compile()
+local native = core.compile()
 
 local symbols = {}
 
@@ -15,7 +15,7 @@ ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t
 local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
 local getinfo = debug.getinfo
 
-local most_decisions = 24
+local max_decisions = 24
 
 local function is_symbol(x) return ffi.istype(Symbol, x) end
 local function is_captured(x) return ffi.istype(Captured, x) end
@@ -34,7 +34,7 @@ local function name_of_captured(x) return is_captured(x) and symbols.session.tab
 local function id_of(x)
   local kind = type(x)
   if is_symbol(x) then return x.id end
-  if kind == 'number' or kind == 'boolean' then return parts.constant(symbols.session.builder, x) end
+  if kind == 'number' or kind == 'boolean' then return native.constant(symbols.session.builder, x) end
   local captured = name_of_captured(x)
   local missing = kind == 'nil' and symbols.session.missing
   core.fail('arithmetic on %s; a compiled function calculates with numbers%s', captured and
@@ -43,7 +43,7 @@ local function id_of(x)
 end
 
 local operations = setmetatable({}, {__index = function(self, name)
-  local id, inputs, parameters = parts.operation(name)
+  local id, inputs, parameters = native.operation(name)
   local found = id and {id = id, inputs = inputs, parameters = parameters, name = name} or false
   rawset(self, name, found)
   return found
@@ -54,8 +54,8 @@ local function operation(op, ...)
   if not symbols.session then core.fail('%s: a symbol of a trace that has ended', op.name) end
   local values = {...}
   for k = 1, op.inputs do values[k] = id_of(values[k]) end
-  local id = parts.op(symbols.session.builder, op.id, line(), unpack(values, 1, math.max(op.inputs, select('#', ...))))
-  local constant, is_bool = parts.ask(symbols.session.builder, id)
+  local id = native.op(symbols.session.builder, op.id, line(), unpack(values, 1, math.max(op.inputs, select('#', ...))))
+  local constant, is_bool = native.ask(symbols.session.builder, id)
   if constant ~= nil then return constant end
   local symbol = Symbol(id)
   if is_bool then symbols.session.bools[id] = true end
@@ -69,10 +69,10 @@ local function decide(condition)
   local known = s.decided[condition.id]
   if known ~= nil then return known end
   s.position = s.position + 1
-  if s.position > most_decisions then
+  if s.position > max_decisions then
     s.is_branchy = true
     core.fail('it decides more than %d times on one path, at last in line %d; a loop must not end where an element ' ..
-      'says so: use %s', most_decisions, line(), refuse.instead)
+      'says so: use %s', max_decisions, line(), refuse.instead)
   end
   local choice = s.choices[s.position]
   if choice == nil then choice = true end
@@ -220,7 +220,7 @@ local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
   if not of then
     local _ = mt[key] -- a name that is not there is told as such
-    core.fail('mt.%s is no function of numbers; a compiled function can use those of one element, such as mt.relu ' ..
+    core.fail('mt.%s is not elementwise; a compiled function can use elementwise functions only, such as mt.relu ' ..
       'and mt.sigmoid', tostring(key))
   end
   local f = function_of(of)

@@ -10,7 +10,7 @@ local loops = require 'mtorch.compile.loops'
 local refuse = require 'mtorch.compile.refuse'
 local source = require 'mtorch.compile.source'
 local symbols = require 'mtorch.compile.symbols'
-local parts = core.compile()
+local native = core.compile()
 local Symbol, Captured, is_symbol = symbols.Symbol, symbols.Captured, symbols.is_symbol
 local id_of, where, operations, symbolic = symbols.id_of, symbols.where, symbols.operations, symbols.of_lua
 local contents, name_of_captured = symbols.contents, symbols.name_of_captured
@@ -18,14 +18,14 @@ local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
 local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
 
 local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> what it was compiled from
-local most_paths = 64
+local max_paths = 64
 local Session = {} -- of one trace
 Session.__index = Session
 
 -- ---- captured values: numbers are parameters, the rest are guards --------------------------------------
 
 --- What a captured value is inside the clone. `read` reads it again; `where_from` names it.
-function Session:stand_in(value, read, where_from)
+function Session:placeholder(value, read, where_from)
   local kind = type(value)
   if kind == 'number' then
     if self.frozen == true or self.frozen == where_from then
@@ -60,7 +60,7 @@ end
 function Session:leaf(kind, list, given, read, where_from)
   if not self.known[where_from] then
     list[#list + 1] = {read = read, name = where_from}
-    self.known[where_from] = Symbol(parts.leaf(self.builder, kind, given + #list - 1))
+    self.known[where_from] = Symbol(native.leaf(self.builder, kind, given + #list - 1))
   end
   return self.known[where_from]
 end
@@ -87,7 +87,7 @@ ffi.metatype(Captured, {
     end
     local value = t.value[key]
     local read = t.read
-    return (symbols.session:stand_in(value, function()
+    return (symbols.session:placeholder(value, function()
       local now = read()
       if type(now) == 'table' then return now[key] end
     end, field_name(t.name, key)))
@@ -135,14 +135,14 @@ end
 --- A copy of a Lua function with the same lines, whose upvalues and globals are stand-ins.
 function Session:clone(f, name)
   if self.clones[f] then return self.clones[f] end
-  local clone = parts.clone(f)
+  local clone = native.clone(f)
   self.clones[f] = clone
   local env = getfenv(f)
   setfenv(clone, setmetatable({}, {
     __index = function(_, key)
       local value = env[key]
       if symbolic[value] then return symbolic[value] end
-      return (self:stand_in(value, function() return env[key] end, tostring(key)))
+      return (self:placeholder(value, function() return env[key] end, tostring(key)))
     end,
     __newindex = function(_, key)
       core.fail("a compiled function writes to the global '%s'; it must have no effects (is a local missing?)",
@@ -152,10 +152,10 @@ function Session:clone(f, name)
   for i = 1, getinfo(f, 'u').nups do
     local upvalue, value = getupvalue(f, i)
     if upvalue == '' then upvalue = ('upvalue %d'):format(i) end
-    local stand_in = self:stand_in(value, function() return (select(2, getupvalue(f, i))) end,
+    local placeholder = self:placeholder(value, function() return (select(2, getupvalue(f, i))) end,
       name == '' and upvalue or upvalue)
-    setupvalue(clone, i, stand_in)
-    set[i] = {name = upvalue, value = stand_in}
+    setupvalue(clone, i, placeholder)
+    set[i] = {name = upvalue, value = placeholder}
   end
   self.written[#self.written + 1] = {clone = clone, set = set}
   return clone
@@ -188,10 +188,10 @@ function Session:explore(f, arguments)
     self:check_upvalues()
     leaves[#leaves + 1] = {results = results, conditions = self.conditions, choices = {unpack(self.choices, 1,
       self.position)}, n = self.position}
-    if #leaves > most_paths then
+    if #leaves > max_paths then
       self.is_branchy = true
       core.fail('it has more than %d ways through it; math.max, math.min and mt.clamp choose without a new one, or ' ..
-        'use a grid kernel (mt.kernel)', most_paths)
+        'use a grid kernel (mt.kernel)', max_paths)
     end
     local last = self.position
     while last > 0 and not self.choices[last] do last = last - 1 end
@@ -232,7 +232,7 @@ end
 local function attempt(f, kinds, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
-  local s = setmetatable({builder = parts.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
+  local s = setmetatable({builder = native.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
     numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, known = {}, clones = {}, written = {},
     bools = {}}, Session)
   local before = symbols.session
@@ -240,7 +240,7 @@ local function attempt(f, kinds, frozen)
   local ok, result = pcall(function()
     local arguments, seen = {n = #kinds}, {tensor = 0, number = 0} -- the call's numbers come before captured ones
     for i, kind in ipairs(kinds) do
-      arguments[i] = Symbol(parts.leaf(s.builder, kind == 'tensor' and 'input' or 'number', seen[kind]))
+      arguments[i] = Symbol(native.leaf(s.builder, kind == 'tensor' and 'input' or 'number', seen[kind]))
       seen[kind] = seen[kind] + 1
     end
     local leaves = s:explore(s:clone(f, ''), arguments)
@@ -257,7 +257,7 @@ local function attempt(f, kinds, frozen)
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
     local count = s.given + #s.numbers
-    local program, used, folded, shared, simplified = parts.finish(s.builder, values, inputs + #s.operands, count)
+    local program, used, folded, shared, simplified = native.finish(s.builder, values, inputs + #s.operands, count)
     return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
       simplified = simplified}
   end)
@@ -285,7 +285,7 @@ end
 --- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
 --- cannot be traced (the end of a loop) a guard.
 function trace.compile(f, kinds, name)
-  local found, trouble, s = attempt(f, kinds)
+  local found, err, s = attempt(f, kinds)
   if found then return found end
   local captured = {}
   for _, n in ipairs(s.numbers) do captured[#captured + 1] = n.name end
@@ -293,14 +293,14 @@ function trace.compile(f, kinds, name)
     found = #captured > 0 and attempt(f, kinds, captured[i] or true)
     if found then return found end
   end
-  if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(trouble))) then
+  if source.is_kept(f) and (s.is_branchy or loops.is_bound(tostring(err))) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
       return {kernel = kernel, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0}
     end
     loops.refuse(name, kernel)
   end
-  local place, message = s:place_of(tostring(trouble), f)
+  local place, message = s:place_of(tostring(err), f)
   message = refuse.in_words(message)
   local info = getinfo(f, 'u')
   if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then
@@ -309,5 +309,5 @@ function trace.compile(f, kinds, name)
   error(('%s: %s: %s'):format(place, name, message), 0)
 end
 
-trace.parts = parts
+trace.native = native
 return trace

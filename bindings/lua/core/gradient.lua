@@ -1,7 +1,7 @@
 -- gradient.lua -- functions with their own gradient, whole Jacobians, and memory for time
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local parts = core.gradient()
+local native = core.gradient()
 
 local gradient = {}
 
@@ -29,7 +29,7 @@ function Context:save_for_backward(...)
   rawset(self, 'saved_by_forward', list)
 end
 --- The tensors that were saved, as several values; only inside backward.
-function Context:saved_tensors() return unpack(parts.saved_tensors()) end
+function Context:saved_tensors() return unpack(native.saved_tensors()) end
 --- Results that have no gradient.
 function Context:mark_non_differentiable(...)
   check_context(self, 'mark_non_differentiable')
@@ -63,7 +63,7 @@ local function call_function(self, ...)
   local saved = ctx.saved_by_forward or {}
   ctx.saved_by_forward, ctx.without_gradient = nil, nil
   local backward = self.backward
-  local recorded = parts.custom_function(self.name, arguments, arguments.n, outputs, plain, saved,
+  local recorded = native.custom_function(self.name, arguments, arguments.n, outputs, plain, saved,
     function(...) return backward(ctx, ...) end)
   for i, k in ipairs(places) do results[k] = recorded[i] end
   return unpack(results, 1, results.n)
@@ -89,11 +89,11 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
     local function again()
       local now = mt.get_rng_state()
       mt.set_rng_state(state)
-      local ok, trouble = pcall(fn, unpack(arguments, 1, arguments.n))
+      local ok, message = pcall(fn, unpack(arguments, 1, arguments.n))
       mt.set_rng_state(now)
-      if not ok then error(trouble, 0) end
+      if not ok then error(message, 0) end
     end
-    return parts.stretch(again, fn, ...)
+    return native.stretch(again, fn, ...)
   end, true)
 
 -- ---- whole Jacobians ------------------------------------------------------------------------------

@@ -3,9 +3,9 @@ local core = require 'mtorch.core'
 
 return {
   is_available = function()
-    local trouble = core.cuda_unavailable_reason()
-    if trouble == '' then return true end
-    return false, trouble
+    local reason = core.cuda_unavailable_reason()
+    if reason == '' then return true end
+    return false, reason
   end,
   device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
   device_name = core.declare("device_name(device: device = 'cuda')", 'What a GPU is sold as.',

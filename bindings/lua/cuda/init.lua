@@ -1,10 +1,10 @@
 -- init.lua -- mt.cuda's events and graphs: a step recorded once on a GPU and replayed
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local parts = core.cuda()
+local native = core.cuda()
 
-local cuda = {get_device_properties = parts.get_device_properties, memory_stats = parts.memory_stats,
-  empty_cache = parts.empty_cache, reset_peak = parts.reset_peak}
+local cuda = {get_device_properties = native.get_device_properties, memory_stats = native.memory_stats,
+  empty_cache = native.empty_cache, reset_peak = native.reset_peak}
 
 -- ---- events --------------------------------------------------------------------------------------
 
@@ -21,21 +21,21 @@ end
 
 --- Puts the event behind what the GPU was asked so far; again: behind what it was asked until now.
 function Event:record()
-  parts.event_record(mark(self, 'record'))
+  native.event_record(mark(self, 'record'))
   return self
 end
 --- Waits until the GPU has come to the event.
-function Event:synchronize() parts.event_wait(mark(self, 'synchronize')) end
+function Event:synchronize() native.event_wait(mark(self, 'synchronize')) end
 --- Whether the GPU has come to the event.
-function Event:query() return parts.event_done(mark(self, 'query')) end
+function Event:query() return native.event_done(mark(self, 'query')) end
 --- Milliseconds from this event to another; the GPU must have come to both.
 function Event:elapsed_time(other)
-  return parts.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time'))
+  return native.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time'))
 end
 
 function cuda.Event(device)
   local event = setmetatable({}, Event)
-  marks[event] = parts.Event(device)
+  marks[event] = native.Event(device)
   return event
 end
 
@@ -57,7 +57,7 @@ function Graph:replay()
       'record it again, or set it back', self.precision, precision)
   end
   for optimizer in pairs(self.optimizers) do core.optimizer_options(optimizer.handle, optimizer.param_groups) end
-  parts.graph_replay(self.handle)
+  native.graph_replay(self.handle)
   self.replays = self.replays + 1
   return unpack(self.results, 1, self.results.n)
 end
@@ -65,23 +65,23 @@ Graph.__call = Graph.replay
 
 --- Ends the graph at once; its memory goes with the last tensor in it.
 function Graph:release()
-  if self.handle then parts.graph_drop(self.handle) end
+  if self.handle then native.graph_drop(self.handle) end
   self.handle, self.results = nil, {n = 0}
 end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
 function cuda.graph(fn, warmup, device)
-  local trouble = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
-  if trouble ~= '' then core.fail('graph: ' .. trouble) end
+  local reason = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
+  if reason ~= '' then core.fail('graph: ' .. reason) end
   for _ = 1, warmup do fn() end
   collectgarbage()
   collectgarbage() -- what the runs left behind is freed now, not while the graph is recorded
   local optimizers = {}
-  local handle = parts.graph_record(device)
+  local handle = native.graph_record(device)
   core.stepped = optimizers
   local precision, results = mt.get_float32_matmul_precision(), pack(pcall(fn))
   core.stepped = false
-  local finished, why = pcall(parts.graph_finish, handle, results[1])
+  local finished, why = pcall(native.graph_finish, handle, results[1])
   if not results[1] or not finished then
     handle = nil -- where an interrupt came between, its finalizer ends the recording
     collectgarbage('restart')

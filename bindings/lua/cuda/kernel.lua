@@ -1,7 +1,7 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
 local launch = require 'mtorch.core.launch'
-local parts = core.cuda_kernel()
+local native = core.cuda_kernel()
 
 local fail, describe = core.fail, core.describe
 local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
@@ -149,14 +149,14 @@ local function set_ranks(handle, about, rank)
     if type(dims) ~= 'number' or dims % 1 ~= 0 or dims < 0 or dims > 16 then
       fail('cuda.kernel: rank of %s must be a number of dimensions, got %s', tostring(key), describe(dims))
     end
-    parts.cuda_rank(handle, place, dims)
+    native.cuda_rank(handle, place, dims)
   end
 end
 
 -- ---- launches ------------------------------------------------------------------------------------
 
 local function launcher(self, size)
-  local handle, run = rawget(self, HANDLE), parts.cuda_launch
+  local handle, run = rawget(self, HANDLE), native.cuda_launch
   return launch.launcher(rawget(self, 'about').name, size, function(...) return run(handle, ...) end, true)
 end
 
@@ -167,7 +167,7 @@ methods.set_constant = core.declare('set_constant(self, name, value)',
   'Fills a __constant__ or __device__ variable with a tensor of its dtype and number of elements, on any device.',
   function(self, name, value)
     if type(name) ~= 'string' then fail('set_constant: the name must be a string, got ' .. describe(name)) end
-    parts.cuda_constant(rawget(self, HANDLE), name, value)
+    native.cuda_constant(rawget(self, HANDLE), name, value)
     return self
   end)
 
@@ -207,9 +207,9 @@ return function(source, name, options, defines, rank, device, check)
   end
   options, defines = list_of_options(options), define_lines(defines)
   local origins = origins_of(source, name)
-  local handle = parts.cuda_compile(source, name or '', device, origins, options, defines)
-  local about = parts.cuda_about(handle)
+  local handle = native.cuda_compile(source, name or '', device, origins, options, defines)
+  local about = native.cuda_about(handle)
   set_ranks(handle, about, rank)
-  parts.cuda_check(handle, check)
+  native.cuda_check(handle, check)
   return setmetatable({[HANDLE] = handle, about = about}, Kernel)
 end

@@ -1,6 +1,6 @@
 -- batch.lua -- the examples of one batch: got from the set and put together, with random numbers of their own
 local core = require 'mtorch.core'
-local parts = core.loader()
+local native = core.loader()
 local default_collate = require('mtorch.data.collate').collate
 local classes = require 'mtorch.data.class'
 
@@ -23,13 +23,13 @@ local function build(set, collate, source, positions, job, at)
   for k = 1, #positions do
     local i = positions:at(k)
     at.item = i
-    randomseed(parts.seed(source, job.seed, job.epoch, i, job.occurrences and job.occurrences[k] or 1))
+    randomseed(native.seed(source, job.seed, job.epoch, i, job.occurrences and job.occurrences[k] or 1))
     local value, many = example(i, set:get(i))
     if several == nil then several = many end
     examples[k] = value
   end
   at.item = nil
-  randomseed(parts.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
+  randomseed(native.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
   if collate then return collate(examples) end
   local batch = default_collate(examples)
   if several then return unpack(batch) end
@@ -38,7 +38,7 @@ end
 
 --- The batch of a set that gives many examples at once.
 local function get_batch(set, _, source, positions, job)
-  randomseed(parts.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
+  randomseed(native.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
   return set:get_batch(positions)
 end
 
@@ -48,18 +48,18 @@ local function maker(set, collate)
   if whole and set.batches_of then -- a set of the library draws no random numbers
     return function(job) return set:get_batch(job.positions) end
   end
-  local make, source = whole and get_batch or build, parts.item_random()
+  local make, source = whole and get_batch or build, native.item_random()
   local function finish(at, ok, ...)
-    parts.leave(source, random)
+    native.leave(source, random)
     if ok then return ... end
-    local trouble = ...
-    if type(trouble) ~= 'string' or core.interrupted() then error(trouble, 0) end
+    local message = ...
+    if type(message) ~= 'string' or core.interrupted() then error(message, 0) end
     core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or whole and 'get_batch' or 'collate',
-      trouble)
+      message)
   end
   return function(job)
     local at = {}
-    parts.enter(source, random)
+    native.enter(source, random)
     return finish(at, pcall(make, set, collate, source, job.positions, job, at))
   end
 end

@@ -6,38 +6,38 @@ local util = require 'mtorch.core.util'
 
 local getfenv = debug.getfenv
 
--- Lua asks a table itself for # and ipairs. What a user holds of a loader or set is a userdata in front of the table of
+-- Lua asks a table itself for # and ipairs. What a user holds of a loader or set is a proxy userdata of the table of
 -- its fields: # is its size, ipairs an error.
 
---- The fields of an object behind its front; nil for what has none.
-local function fields_of(value)
+--- The fields of an object behind its proxy; nil for what has none.
+local function unwrap(value)
   local meta = type(value) == 'userdata' and getmetatable(value)
-  return type(meta) == 'table' and meta.__front and getfenv(value) or nil
+  return type(meta) == 'table' and meta.__proxy and getfenv(value) or nil
 end
 
-local function front(of, fields)
-  if not of.__front then
+local function proxy(of, fields)
+  if not of.__proxy then
     local first = newproxy(true)
     local meta = getmetatable(first)
-    meta.__front, meta.__name, meta.__call = first, of.__name, of.__call
+    meta.__proxy, meta.__name, meta.__call = first, of.__name, of.__call
     function meta:__index(key) return getfenv(self)[key] end
     function meta:__newindex(key, value) getfenv(self)[key] = value end
     function meta:__len() return self:size() end
     function meta:__tostring() return tostring(getfenv(self)) end
-    of.__front = first
+    of.__proxy = first
   end
-  return debug.setfenv(newproxy(of.__front), fields)
+  return debug.setfenv(newproxy(of.__proxy), fields)
 end
 
 --- Whether a value is a set: an object with size() and get(i).
 local function is_set(value)
-  return (type(value) == 'table' or fields_of(value) ~= nil) and core.is_callable(value.size) and
+  return (type(value) == 'table' or unwrap(value) ~= nil) and core.is_callable(value.size) and
     core.is_callable(value.get)
 end
 
 --- Whether a value is a sampler or loader: an object with iter().
 local function has_iter(value)
-  return (type(value) == 'table' or fields_of(value) ~= nil) and core.is_callable(value.iter)
+  return (type(value) == 'table' or unwrap(value) ~= nil) and core.is_callable(value.iter)
 end
 
 -- Methods of classes that `define` made.
@@ -48,7 +48,7 @@ local function define(of, name, value)
   local method = value
   if type(value) == 'function' and not checked[value] and not name:find '^__' then
     function method(self, ...)
-      if type(self) == 'userdata' then self = fields_of(self) end
+      if type(self) == 'userdata' then self = unwrap(self) end
       if type(self) ~= 'table' or getmetatable(self) == nil then
         core.fail('%s: methods are called with a colon, %s:%s(..)', name, of.__shown, name)
       end
@@ -59,31 +59,31 @@ local function define(of, name, value)
   rawset(of, name, method)
 end
 
--- What any set, sampler or loader may be asked for.
-local asked = util.word_set('size get get_batch batches_of iter order repeats generator fixed describe transform ' ..
-  'target_transform tolist state_dict load_state_dict running resumed current team served indices dataset')
+-- What any set, sampler or loader may have (duck typing).
+local duck_methods = util.word_set('size get get_batch batches_of iter order repeats generator fixed describe ' ..
+  'transform target_transform tolist state_dict load_state_dict running resumed current team served indices dataset')
 
 -- What objects of transforms and other plain classes were made of, for print.
-local given = setmetatable({}, {__mode = 'k'})
+local constructor_args = setmetatable({}, {__mode = 'k'})
 
 --- Name(option=value, ..) of an object.
 local function described(of, self)
-  local list = given[self]
+  local list = constructor_args[self]
   if not list then return of.__name end
   return ('%s(%s)'):format(of.__name, shown_as.options(core.parameters(of.__signature), function(i) return list[i] end))
 end
 
---- A class whose objects new(..) returns as tables of fields, behind a front where `iterated` has said so. Its fields
+--- A class whose objects new(..) returns as tables of fields, behind a proxy where `iterated` has said so. Its fields
 --- are the objects' methods. A set that is a plain table is not taken for options where it is the only argument. Errors
 --- call an object `shown`, or set.
 local function class(signature, doc, new, shown)
   local of = {__name = signature:match('^%w+'), __shown = shown or 'set'}
-  local optional = setmetatable({}, {__index = asked})
+  local optional = setmetatable({}, {__index = duck_methods})
   of.__index = core.members(of, of.__name, of.__shown, optional)
   of.__tostring = function(self) return self.describe and self:describe() or described(of, self) end
   of.__signature = core.declare(signature, doc, function(...)
     local self = new(...)
-    if not of.describe then given[self] = {...} end
+    if not of.describe then constructor_args[self] = {...} end
     return self
   end)
   for _, p in ipairs(core.parameters(of.__signature)) do optional[p.name] = true end
@@ -91,7 +91,7 @@ local function class(signature, doc, new, shown)
     __call = function(_, ...)
       local alone = select('#', ...) == 1 and is_set(...)
       local self = setmetatable(alone and of.__signature((...), {}) or of.__signature(...), of)
-      return of.__fronted and front(of, self) or self
+      return of.__proxied and proxy(of, self) or self
     end,
     __newindex = define,
     __tostring = function() return of.__name end,
@@ -100,7 +100,7 @@ end
 
 --- What `for x in object do` says; # of such objects is their size, ipairs an error.
 local function iterated(of)
-  of.__fronted = true
+  of.__proxied = true
   function of.__call()
     if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
     if of.token then core.fail('%s: for id = 1, tok:size() do .. tok:token(id) .. end', of.__name) end
@@ -149,6 +149,6 @@ local function transformed(set, x, ...)
   return x, set.target_transform((...)), select(2, ...)
 end
 
-return {class = class, front = front, fields_of = fields_of, asked = asked, define = define, iterated = iterated,
-  size_of = size_of, check_transforms = check_transforms, transformed = transformed,
+return {class = class, proxy = proxy, unwrap = unwrap, duck_methods = duck_methods, define = define,
+  iterated = iterated, size_of = size_of, check_transforms = check_transforms, transformed = transformed,
   has_batches = has_batches, has_iter = has_iter, check_set = check_set, is_set = is_set}

@@ -4,7 +4,7 @@
 -- the value in the other state. What is no table there is itself; a table is a node:
 --   {kind = 'plain', value = t}                      a table of such values
 --   {kind = 'table', keys =, values =, meta =}       any other
---   {kind = 'front', fields =}                       an object of mt.data whose # is its size
+--   {kind = 'proxy', fields =}                       an object of mt.data whose # is its size
 --   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
 --   {kind = 'named', module =, path = {..}}          what the other state has under that name
 --   {kind = 'entry', address =}                      a function of C++
@@ -15,7 +15,7 @@ local jit_util = require 'jit.util'
 local util = require 'mtorch.core.util'
 local classes = require 'mtorch.data.class'
 
-local parts = core.loader()
+local native = core.loader()
 local copy = {}
 
 -- ---- names ---------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ local function refuse(path, value, kind)
 end
 
 function Packer:table(node, t, path)
-  if rawget(t, '__fields') and rawget(t, '__held') then refuse(path, t, 'module') end
+  if rawget(t, '__fields') and rawget(t, '__tensors') then refuse(path, t, 'module') end
   if self:is_plain(t) then
     node.kind, node.value = 'plain', t
     return
@@ -151,7 +151,7 @@ function Packer:call(node, f, path) -- the node of a function
   end
   local info = debug.getinfo(f, 'S')
   if info.what == 'C' then
-    node.kind, node.address = 'entry', parts.address(f)
+    node.kind, node.address = 'entry', native.address(f)
     if node.address then return end
     error(('DataLoader: a worker cannot have a copy of %s: it is a C function that no module names'):format(path), 0)
   end
@@ -180,12 +180,12 @@ function Packer:value(value, path)
   end
   local node = self.known[value] or self.nodes[value]
   if node then return node end
-  local fields = classes.fields_of(value)
+  local fields = classes.unwrap(value)
   if kind ~= 'table' and kind ~= 'function' and not fields then refuse(path, value, kind) end
   node = {}
   self:note(self.nodes, value, node)
   if fields then
-    node.kind, node.fields = 'front', self:value(fields, path)
+    node.kind, node.fields = 'proxy', self:value(fields, path)
   elseif kind == 'table' then self:table(node, value, path)
   else self:call(node, value, path) end
   return node
@@ -212,7 +212,7 @@ function Unpacker.named(_, node)
   return value
 end
 
-function Unpacker.entry(_, node) return parts.function_at(node.address) end
+function Unpacker.entry(_, node) return native.function_at(node.address) end
 
 function Unpacker:compiled(node)
   local make, f = require('mtorch.compile.map')[node.name], self:value(node.f)
@@ -230,13 +230,13 @@ function Unpacker:table(node)
   return t
 end
 
-function Unpacker:front(node)
+function Unpacker:proxy(node)
   local fields = self:value(node.fields)
-  return classes.front(getmetatable(fields), fields)
+  return classes.proxy(getmetatable(fields), fields)
 end
 
 Unpacker['function'] = function(self, node)
-  local f = parts.load_function(node.code)
+  local f = native.load_function(node.code)
   self.done[node] = f
   for i, cell in ipairs(node.cells) do
     local owner = self.owners[cell]

@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local class = classes.class
-local parts = core.formats()
+local native = core.formats()
 
 local endings = {png = true, jpg = true, jpeg = true}
 
@@ -11,14 +11,14 @@ local endings = {png = true, jpg = true, jpeg = true}
 local function images_below(root)
   local folders, at, found = {root}, 1, {}
   while at <= #folders do
-    local _, inner = parts.list_folder('folder', folders[at])
+    local _, inner = native.list_folder('folder', folders[at])
     for _, name in ipairs(inner) do folders[#folders + 1] = folders[at] .. '/' .. name end
     at = at + 1
     if #folders > 100000 then core.fail("folder: '%s' has more than 100000 folders below it", root) end
   end
   table.sort(folders)
   for _, folder in ipairs(folders) do
-    for _, name in ipairs((parts.list_folder('folder', folder))) do
+    for _, name in ipairs((native.list_folder('folder', folder))) do
       if endings[(name:match('%.(%w+)$') or ''):lower()] then found[#found + 1] = folder .. '/' .. name end
     end
   end
@@ -33,7 +33,7 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
   'function of the image, target_transform of the label; channels converts images, 1 gray, 3 RGB.',
   function(root, transform, channels, target_transform)
     classes.check_transforms('folder', transform, target_transform)
-    local _, names = parts.list_folder('folder', root)
+    local _, names = native.list_folder('folder', root)
     if #names == 0 then core.fail("folder: '%s' has no folders; each class has one", root) end
     local self = {root = root, classes = names, class_to_idx = {}, paths = {}, transform = transform,
       target_transform = target_transform, channels = channels or 0}
@@ -56,7 +56,7 @@ classes.iterated(Folder)
 function Folder:get_batch(positions)
   local paths = {}
   for k = 1, #positions do paths[k] = self.paths[positions:at(k)] end
-  return parts.images(paths, self.channels), self.y:index_select(1, positions)
+  return native.images(paths, self.channels), self.y:index_select(1, positions)
 end
 
 function Folder:size() return #self.paths end
@@ -64,7 +64,7 @@ function Folder:size() return #self.paths end
 function Folder:get(i)
   local path = self.paths[i]
   if not path then core.fail('get: position %s is outside 1..%d', core.describe(i), #self.paths) end
-  local x = parts.image(path, self.channels)
+  local x = native.image(path, self.channels)
   return classes.transformed(self, x, self.y[i])
 end
 Folder.batches_of = Folder.get

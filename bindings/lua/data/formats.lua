@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
-local parts = core.formats()
+local native = core.formats()
 
 local formats = {}
 
@@ -59,7 +59,7 @@ formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: st
     if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
     check_delimiter('csv', delimiter)
     local positions = columns and type(columns[1]) == 'number' and columns
-    local names, list = parts.csv(path, header, delimiter, not positions and columns or nil, quotes, text)
+    local names, list = native.csv(path, header, delimiter, not positions and columns or nil, quotes, text)
     if positions then names, list = chosen(path, names, list, positions) end
     local result = {names = names}
     for k, name in ipairs(names) do
@@ -106,13 +106,13 @@ formats.factorize = core.declare('factorize([values]: list|tensor, names: list =
   end)
 
 formats.text = core.declare('text(path: string)', 'The bytes of a file as a string, unpacked where it is gzip.',
-  function(path) return (parts.read('text', path)) end)
+  function(path) return (native.read('text', path)) end)
 
 formats.json = core.declare('json(path: string, null: bool|number|string|table = nil)',
   'The value in a JSON file (also .gz): objects and lists are tables, null is nil or what null says; ' ..
   'a whole number beyond 2^53 that Lua cannot hold is the text of its digits.',
   function(path, null)
-    local fine, value = pcall(core.parse_json, parts.read('json', path), null)
+    local fine, value = pcall(core.parse_json, native.read('json', path), null)
     if fine then return value end
     core.fail("json: '%s': %s", path, (value:gsub('^.-:%d+: ', '')))
   end)
@@ -176,7 +176,7 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
 formats.image = core.declare('image(path: string, channels: int >= 1 <= 4 = nil)',
   'The pixels of a PNG or JPEG file, uint8 [channels x height x width]: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and ' ..
   'alpha. channels converts. 16 bits become 8, palettes RGB.',
-  function(path, channels) return (parts.image(path, channels or 0)) end)
+  function(path, channels) return (native.image(path, channels or 0)) end)
 
 --- A picture as uint8 [channels x height x width]; floats from 0 to 1.
 local function pixels(name, x)
@@ -207,13 +207,14 @@ formats.save_image = core.declare('save_image(path: string, x: tensor, quality: 
     if ending ~= 'png' and x.shape[1] % 2 == 0 then
       core.fail('save_image: JPEG has 1 or 3 channels, got %d; write a .png', x.shape[1])
     end
-    return core.write_file('save_image', path, ending == 'png' and parts.encode_png(x) or parts.encode_jpeg(x, quality))
+    return core.write_file('save_image', path,
+      ending == 'png' and native.encode_png(x) or native.encode_jpeg(x, quality))
   end)
 
 -- ---- sound ---------------------------------------------------------------------------------------
 
 formats.wav = core.declare('wav(path: string)', 'A WAV file (PCM of 8, 16, 24, 32 bits, or floats): samples float32 ' ..
-  '[channels x frames] from -1 to 1, and the sample rate.', parts.wav)
+  '[channels x frames] from -1 to 1, and the sample rate.', native.wav)
 
 formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: int >= 1, bits: int = nil)',
   'Writes samples [channels x frames] or [frames] as WAV: uint8, int16 and int32 as they are, floats as 32-bit ' ..
@@ -231,7 +232,7 @@ formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: 
     end
     x = x:detach():cpu()
     x = (real and x:float() or x):contiguous()
-    return core.write_file('save_wav', path, parts.encode_wav(x, rate, bits or 0))
+    return core.write_file('save_wav', path, native.encode_wav(x, rate, bits or 0))
   end)
 
 return formats

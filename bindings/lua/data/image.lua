@@ -297,17 +297,17 @@ end
 
 --- The size in which the whole turned image fits.
 local function turned_size(m, h, w)
-  local least_x, most_x, least_y, most_y = math.huge, -math.huge, math.huge, -math.huge
+  local min_x, max_x, min_y, max_y = math.huge, -math.huge, math.huge, -math.huge
   for _, corner in ipairs{{-w / 2, -h / 2}, {-w / 2, h / 2}, {w / 2, h / 2}, {w / 2, -h / 2}} do
     local px, py = m[1] * corner[1] + m[2] * corner[2] + m[3], m[4] * corner[1] + m[5] * corner[2] + m[6]
-    least_x, most_x = math.min(least_x, px), math.max(most_x, px)
-    least_y, most_y = math.min(least_y, py), math.max(most_y, py)
+    min_x, max_x = math.min(min_x, px), math.max(max_x, px)
+    min_y, max_y = math.min(min_y, py), math.max(max_y, py)
   end
   local function cut(v) return (math.modf(v * 1e4)) / 1e4 end -- rounding must not add a pixel
   local function span(least, most, half)
     return math.ceil(cut(most + half)) - math.floor(cut(least + half))
   end
-  return span(least_y, most_y, h / 2), span(least_x, most_x, w / 2)
+  return span(min_y, max_y, h / 2), span(min_x, max_x, w / 2)
 end
 
 function image.rotate(x, angle, mode, expand, center, fill)

@@ -1,7 +1,7 @@
 -- loader.lua -- DataLoader: batches of a set in an order that a seed decides, made ahead by workers
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local parts = core.loader()
+local native = core.loader()
 local classes = require 'mtorch.data.class'
 local maker = require 'mtorch.data.batch'
 local samplers = require 'mtorch.data.samplers'
@@ -48,7 +48,7 @@ end
 
 --- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
 local function drawn_seed(sampler)
-  local generator = rawget(classes.fields_of(sampler) or sampler, 'generator')
+  local generator = rawget(classes.unwrap(sampler) or sampler, 'generator')
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 
@@ -98,11 +98,11 @@ end
 
 --- fn() with random numbers of its own, which belong to an epoch.
 local function with_random(seed, epoch, fn)
-  local source, random = parts.item_random(), math.random
-  parts.enter(source, random)
-  math.randomseed(parts.seed(source, seed, epoch))
+  local source, random = native.item_random(), math.random
+  native.enter(source, random)
+  math.randomseed(native.seed(source, seed, epoch))
   local ok, result = pcall(fn)
-  parts.leave(source, random)
+  native.leave(source, random)
   if not ok then error(result, 0) end
   return result
 end
@@ -125,7 +125,7 @@ end
 local function order_of(self, epoch)
   local sampler, n = self.sampler, classes.size_of(self.dataset)
   if sampler.fixed then return sampler.fixed end
-  local key = parts.key(self.seed, epoch)
+  local key = native.key(self.seed, epoch)
   if sampler.order then return sampler:order(mt.Generator('philox', key)) end
   return with_random(self.seed, epoch, function()
     return positions_of('DataLoader', collect(sampler:iter(), told_size(sampler)), n)

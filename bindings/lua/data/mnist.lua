@@ -1,7 +1,7 @@
 -- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, their files from the web, and digits that are drawn
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local parts = core.formats()
+local native = core.formats()
 local classes = require 'mtorch.data.class'
 local set_of = require('mtorch.data.sets').named
 local files = require 'mtorch.data.files'
@@ -86,7 +86,7 @@ local function fetch(name, source, root, mirrors)
   for k, file in ipairs(missing) do
     local packed, done = file[1] .. '.gz', false
     for _, mirror in ipairs(mirrors) do
-      local ok, reason = pcall(parts.download, mirror .. packed, root .. '/' .. packed, '', file[2], true, 2 ^ 27)
+      local ok, reason = pcall(native.download, mirror .. packed, root .. '/' .. packed, '', file[2], true, 2 ^ 27)
       done = ok
       if ok then break end
       if core.interrupted() then error(reason, 0) end
@@ -122,7 +122,7 @@ local function found_sets(name, root, download)
       "%s: '%s' has the %d test images only; the first %d train, the last %d test", name, root, #y, n, #y - n)
     return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
   end
-  if given and not select(1, pcall(parts.list_folder, name, root)) then
+  if given and not select(1, pcall(native.list_folder, name, root)) then
     core.fail("%s: there is no folder '%s'; download=true makes it and fetches the files", name, root)
   end
   say("%s: '%s' has no %s; drawn digits take their place (download=true fetches the real ones)", name, root,
@@ -157,7 +157,7 @@ mnist.download = core.declare("download(url: string, path: string, sha256: strin
   'progress: bool = true)', 'Fetches a file (http, https) and returns the path: whole and with the right checksum ' ..
   'or not at all. What was cut off lies beside it as .part, and the next call goes on from there.',
   function(url, path, sha256, md5, progress)
-    parts.download(url, path, sha256, md5, progress, 2 ^ 40)
+    native.download(url, path, sha256, md5, progress, 2 ^ 40)
     return path
   end)
 

@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local formats = core.formats()
-local parts = core.tokenizer()
+local native = core.tokenizer()
 
 local tokenizers = {}
 
@@ -15,7 +15,7 @@ local function handle(self)
     if type(self) ~= 'table' or type(self.json) ~= 'string' then
       core.fail('a tokenizer is needed, got %s', core.describe(self))
     end
-    made = parts.tokenizer(self.json)
+    made = native.tokenizer(self.json)
     handles[self] = made
   end
   return made
@@ -37,7 +37,7 @@ end
 local encode = core.declare('encode(self, text: string, add_special_tokens: bool = true)',
   'The positions of the tokens of a text, an int64 tensor: the ids of the file + 1. add_special_tokens: with those ' ..
   'that the file puts around a text.',
-  function(self, text, special) return (parts.encode(handle(self), text, special)) end)
+  function(self, text, special) return (native.encode(handle(self), text, special)) end)
 
 local decode = core.declare('decode(self, [ids], skip_special_tokens: bool = true)',
   'The text of positions, an integer tensor, a list or one.',
@@ -46,7 +46,7 @@ local decode = core.declare('decode(self, [ids], skip_special_tokens: bool = tru
     if mt.is_tensor(ids) and ids:numel() > 0 and not ids.dtype:find 'int' then
       core.fail('decode: ids must be whole numbers, got %s; use ids:long()', core.describe(ids))
     end
-    return (parts.decode(handle(self), ids, skip))
+    return (native.decode(handle(self), ids, skip))
   end)
 
 local save = core.declare('save(self, path: string)', "Writes Hugging Face's tokenizer.json, which " ..
@@ -54,16 +54,16 @@ local save = core.declare('save(self, path: string)', "Writes Hugging Face's tok
   function(self, path) return core.write_file('save', path, self.json) end)
 
 local token = core.declare('token(self, id: int >= 1)', 'The token at a position as the file writes it, or nil.',
-  function(self, id) return (parts.token(handle(self), id)) end)
+  function(self, id) return (native.token(handle(self), id)) end)
 
 local id = core.declare('id(self, token: string)', 'The position of a token, or nil.',
-  function(self, text) return (parts.id(handle(self), text)) end)
+  function(self, text) return (native.id(handle(self), text)) end)
 
 local function tokenizer(name, signature, doc, new)
   local of = classes.class(signature, doc, new, 'tok')
   classes.iterated(of)
   of.encode, of.decode, of.save, of.token, of.id = encode, decode, save, token, id
-  function of:size() return parts.size(handle(self)) end
+  function of:size() return native.size(handle(self)) end
   function of:describe() return ('%s: %d tokens'):format(name, self:size()) end
   tokenizers[name] = of
 end
@@ -82,13 +82,13 @@ tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|string
     if path then return open(("BPETokenizer: '%s'"):format(path), (formats.read('BPETokenizer', path))) end
     if type(train) == 'string' then train = {train} end
     return open('BPETokenizer: train',
-      attempt('BPETokenizer', parts.train, train, vocab_size, min_frequency, special_tokens or {}))
+      attempt('BPETokenizer', native.train, train, vocab_size, min_frequency, special_tokens or {}))
   end)
 
 tokenizer('CharTokenizer', 'CharTokenizer(text: string)',
   'A tokenizer whose tokens are the characters of a text, in the order of their codes.' .. methods,
   function(text)
-    return (open('CharTokenizer: text', attempt('CharTokenizer', parts.characters, text)))
+    return (open('CharTokenizer: text', attempt('CharTokenizer', native.characters, text)))
   end)
 
 return tokenizers

@@ -312,8 +312,8 @@ transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil,
     local angle = uniform(self.degrees[1], self.degrees[2])
     local dx, dy, factor, shear_x, shear_y = 0, 0, 1, 0, 0
     if self.translate then
-      local most_x, most_y = self.translate[1] * x:size(-1), self.translate[2] * x:size(-2)
-      dx, dy = math.floor(uniform(-most_x, most_x) + 0.5), math.floor(uniform(-most_y, most_y) + 0.5)
+      local max_x, max_y = self.translate[1] * x:size(-1), self.translate[2] * x:size(-2)
+      dx, dy = math.floor(uniform(-max_x, max_x) + 0.5), math.floor(uniform(-max_y, max_y) + 0.5)
     end
     if self.scale then factor = uniform(self.scale[1], self.scale[2]) end
     if self.shear then

@@ -1,6 +1,6 @@
 -- worker.lua -- what runs in the Lua state of a loader's worker: jobs in, batches out
 local core = require 'mtorch.core'
-local parts = core.loader()
+local native = core.loader()
 local copy = require 'mtorch.data.copy'
 local maker = require 'mtorch.data.batch'
 
@@ -13,17 +13,17 @@ local function prepare(setup)
 end
 
 local function give(ticket, good, ...)
-  if not good then return parts.give({tostring((...))}, 1, ticket, false) end
-  local ok, trouble = pcall(parts.give, {...}, select('#', ...), ticket, true)
-  if not ok then parts.give({'DataLoader: of what collate returned ' .. tostring(trouble)}, 1, ticket, false) end
+  if not good then return native.give({tostring((...))}, 1, ticket, false) end
+  local ok, message = pcall(native.give, {...}, select('#', ...), ticket, true)
+  if not ok then native.give({'DataLoader: of what collate returned ' .. tostring(message)}, 1, ticket, false) end
 end
 
 return function()
   local make
-  local source = parts.item_random() -- what modules draw when they are opened is not the program's either
-  parts.enter(source, math.random)
+  local source = native.item_random() -- what modules draw when they are opened is not the program's either
+  native.enter(source, math.random)
   while true do
-    local ticket, job, setup = parts.wait()
+    local ticket, job, setup = native.wait()
     if not ticket then return end
     if setup then
       local ok, result = pcall(prepare, setup)

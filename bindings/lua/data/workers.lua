@@ -1,17 +1,17 @@
 -- workers.lua -- batches made ahead by threads, each with a Lua state of its own
 local core = require 'mtorch.core'
-local parts = core.loader()
+local native = core.loader()
 local copy = require 'mtorch.data.copy'
 
 -- Loaders that were dropped keep their threads until the collector finds them.
 local teams = setmetatable({}, {__mode = 'k'})
-local most_teams = 8
+local max_teams = 8
 
 local function start(n)
   local living = 0
   for _ in pairs(teams) do living = living + 1 end
-  if living >= most_teams then collectgarbage() end
-  local team = parts.start(n)
+  if living >= max_teams then collectgarbage() end
+  local team = native.start(n)
   teams[team] = true
   return team
 end
@@ -30,22 +30,22 @@ local function fetcher(loader, iteration, job)
   local function received(k, good, ...)
     loader.served, tickets[k] = iteration, nil
     if good then return ... end
-    local trouble = ...
-    if core.interrupted() then error(trouble, 0) end
-    core.fail(trouble)
+    local message = ...
+    if core.interrupted() then error(message, 0) end
+    core.fail(message)
   end
   return function(k)
-    if not loader.team or not parts.works(loader.team) then loader.team, loader.served = start(loader.workers), nil end
+    if not loader.team or not native.works(loader.team) then loader.team, loader.served = start(loader.workers), nil end
     if loader.served ~= iteration then
-      parts.set_up(setup, loader.team)
-      parts.give_up(loader.team)
+      native.set_up(setup, loader.team)
+      native.give_up(loader.team)
       tickets, posted = {}, k - 1
     end
     for i = posted + 1, math.min(iteration.n, k - 1 + ahead) do
-      tickets[i], posted = parts.post(job(i), loader.team), i
+      tickets[i], posted = native.post(job(i), loader.team), i
     end
     loader.served = nil -- so that all is asked for again where waiting is interrupted
-    return received(k, parts.take(loader.team, tickets[k]))
+    return received(k, native.take(loader.team, tickets[k]))
   end
 end
 

@@ -7,7 +7,7 @@ local prompt = {}
 
 -- ---- values as text ------------------------------------------------------------------------------
 
-local most_entries, most_depth, most_bytes = 30, 4, 3000 -- of one table; of tables in tables; of the text
+local max_entries, max_depth, max_bytes = 30, 4, 3000 -- of one table; of tables in tables; of the text
 
 local function short(value)
   if type(value) == 'string' then return ('%q'):format(util.truncate(value, 60)):gsub('\\\n', '\\n') end
@@ -19,12 +19,12 @@ end
 local function show(value, seen, depth, room)
   local meta = type(value) == 'table' and getmetatable(value)
   if type(value) ~= 'table' or type(meta) == 'table' and meta.__tostring then return (short(value)) end
-  if seen[value] or depth > most_depth then return next(value) == nil and '{}' or '{..}' end
+  if seen[value] or depth > max_depth then return next(value) == nil and '{}' or '{..}' end
   seen[value] = true
   local parts, count, length = {}, 0, 0
   for i, key in ipairs(util.sorted_keys(value)) do
     count = i
-    if i > most_entries or length > room then break end
+    if i > max_entries or length > room then break end
     local text = show(value[key], seen, depth + 1, (room - length) / 2)
     local name = type(key) == 'string' and key:find('^[%a_][%w_]*$') and key or '[' .. short(key) .. ']'
     if key ~= i then text = name .. ' = ' .. text end
@@ -57,7 +57,7 @@ function prompt.print(...)
     local value = select(i, ...)
     local text = tostring(value)
     if type(value) == 'table' then
-      text = contents(value) or text:find('^table: 0x') and show(value, {}, 1, most_bytes) or text
+      text = contents(value) or text:find('^table: 0x') and show(value, {}, 1, max_bytes) or text
     end
     shown[i] = text
   end

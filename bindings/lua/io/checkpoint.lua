@@ -6,7 +6,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local save = require 'mtorch.io.save'
-local parts = core.loader()
+local native = core.loader()
 
 local checkpoint = {}
 
@@ -73,11 +73,11 @@ end
 
 --- Where the random numbers stand, and back there.
 local function random_state()
-  return {mt = mt.get_rng_state(), lua = parts.random_state(math.random)}
+  return {mt = mt.get_rng_state(), lua = native.random_state(math.random)}
 end
 local function set_random_state(state)
   mt.set_rng_state(state.mt)
-  if state.lua then parts.random_state(math.random, state.lua) end
+  if state.lua then native.random_state(math.random, state.lua) end
 end
 
 checkpoint.save = core.declare('save(path: string, objects: table)',
@@ -161,7 +161,7 @@ local function clone_tensors(value) return mt.is_tensor(value) and value:clone()
 --- Fills all objects, or none: those that are filled before one that refuses get their own state back.
 local function fill(jobs, class, random)
   local before, current = random_state(), nil
-  local ok, trouble = pcall(function()
+  local ok, message = pcall(function()
     for _, job in ipairs(jobs) do
       current = job
       if job.checked then class.check_state(job.object, job.state, true) end
@@ -179,9 +179,9 @@ local function fill(jobs, class, random)
     if job.before ~= nil then pcall(job.object[job.set], job.object, job.before) end
   end
   set_random_state(before)
-  trouble = tostring(trouble):gsub('^[^:\n]*:%d+: ', '')
+  message = tostring(message):gsub('^[^:\n]*:%d+: ', '')
   core.fail("checkpoint.resume: nothing is changed, '%s' does not fit: %s", current and current.name or
-    'the random state', trouble)
+    'the random state', message)
 end
 
 checkpoint.resume = core.declare('resume(path: string, objects: table)',

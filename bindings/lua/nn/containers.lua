@@ -155,7 +155,7 @@ local function named(name, of, doc)
     end
     for _, pair in ipairs(list) do
       local value = pair[2]
-      self[pair[1]] = of == tensor and class.role[value] ~= 'parameter' and class.Parameter(value) or value
+      self[pair[1]] = of == tensor and class.registry[value] ~= 'parameter' and class.Parameter(value) or value
     end
     return self
   end
@@ -181,7 +181,7 @@ local function named(name, of, doc)
       return keys[i], keys[i] and self[keys[i]]
     end
   end
-  function made.has(self, key) return rawget(self, '__known')[key] ~= nil and class.field(self, key) ~= nil end
+  function made.has(self, key) return rawget(self, '__seen')[key] ~= nil and class.get(self, key) ~= nil end
   function made.size(self) return #self:keys() end
   function made.pop(self, key)
     if not self:has(key) then core.fail("pop: %s has no entry '%s'", name, tostring(key)) end

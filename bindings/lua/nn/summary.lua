@@ -61,11 +61,11 @@ local function watch(net, inputs)
     end)
   end
   net:eval()
-  local ok, trouble = pcall(mt.no_grad, net, unpack(inputs, 1, inputs.n))
+  local ok, message = pcall(mt.no_grad, net, unpack(inputs, 1, inputs.n))
   for _, hook in ipairs(hooks) do hook:remove() end
   for module, was in pairs(training) do rawset(module, 'training', was) end
   if ok then return seen end
-  return nil, trouble
+  return nil, message
 end
 
 --- watch of the first inputs that the network takes, each made by a function; and those inputs.
@@ -73,12 +73,12 @@ local function watch_first(net, attempts)
   local said
   for _, make in ipairs(attempts) do
     local inputs = make()
-    local seen, trouble = watch(net, inputs)
+    local seen, message = watch(net, inputs)
     if seen then return seen, inputs end
     local shapes = {}
     for i, x in ipairs(inputs) do shapes[i] = tostring(x.shape) end
     said = said or ('summary: the network refuses an input of %s: %s'):format(table.concat(shapes, ', '),
-      (tostring(trouble):gsub('^[^%s]+:%d+: ', '')))
+      (tostring(message):gsub('^[^%s]+:%d+: ', '')))
   end
   core.fail('%s', said)
 end

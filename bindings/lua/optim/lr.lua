@@ -182,7 +182,8 @@ local function checked_schedulers(self, list)
       core.fail('%s: entry %d is %s, not a scheduler', self.__name, i, core.describe(inner))
     end
     if inner.__name == 'ReduceLROnPlateau' then
-      core.fail('%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; step it beside', self.__name, i)
+      core.fail('%s: entry %d is a ReduceLROnPlateau, whose steps need a metric; call its step(metric) yourself',
+        self.__name, i)
     end
     if self.optimizer ~= nil and inner.optimizer ~= self.optimizer then
       core.fail('%s: entry %d is of another optimizer', self.__name, i)

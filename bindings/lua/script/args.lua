@@ -298,8 +298,8 @@ function(defaults, arguments)
     io.stdout:write(help(options, script))
     os.exit(0)
   end
-  local trouble = values and core.device_unavailable_reason(values.device)
-  if trouble and trouble ~= '' then values, message = nil, trouble end
+  local reason = values and core.device_unavailable_reason(values.device)
+  if reason and reason ~= '' then values, message = nil, reason end
   if not values then
     io.stderr:write('mtorch: ', script or 'script', ': ', message, '\n')
     os.exit(2)

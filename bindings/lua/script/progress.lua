@@ -4,7 +4,7 @@ local util = require 'mtorch.core.util'
 
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
 local frame_seconds = 0.1 -- at most 10 redraws a second
-local most_skipped = 64   -- updates between two looks at the clock: a sudden slowness must show
+local max_skipped = 64   -- updates between two looks at the clock: a sudden slowness must show
 local known = {label = 'text', every = 'int >= 1', total = 'int >= 0', unit = 'text', per_step = 'number'}
 local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outer ones first
 local bars, drawn_lines = 0, 0
@@ -120,7 +120,7 @@ local function look(bar, stats)
   if due then redraw(bar, now) end
   local per_second = (i - bar.looked_i) / max(now - bar.looked, 1e-9)
   bar.looked, bar.looked_i = now, i
-  bar.next = min(i + min(max(floor(per_second * frame_seconds / 10), 1), most_skipped), bar.total)
+  bar.next = min(i + min(max(floor(per_second * frame_seconds / 10), 1), max_skipped), bar.total)
 end
 
 --- bar:update([i][, {loss=..}]): i steps are done (default one more); the values stand at the end.

@@ -116,13 +116,13 @@ local function recorded(net, inputs, found)
   end
   return in_eval(net, function()
     if #names == 0 then return attempt(1) end
-    local trouble
+    local message
     for _, step in ipairs{1, 2, 4, 8, 16, 32} do -- a network may take multiples of a power of two alone
       local ok, run = pcall(attempt, step)
       if ok then return run end
-      trouble = trouble or run
+      message = message or run
     end
-    error(trouble, 0)
+    error(message, 0)
   end)
 end
 

@@ -5,7 +5,7 @@ local plot = require 'mtorch.extras.plot'
 
 local floor, concat = math.floor, table.concat
 local escape = plot.escape
-local most_rows = 60 -- of a table; the middle of a longer one is left out
+local max_rows = 60 -- of a table; the middle of a longer one is left out
 
 local parts = {}
 
@@ -39,12 +39,12 @@ function parts.card(content) return '<div class="card">' .. content .. '</div>' 
 -- left out of its middle before.
 function parts.table_card(head, rows, dropped)
   local out = {'<table>', head and '<thead>' .. head .. '</thead>' or '', '<tbody>'}
-  local left_out = #rows - most_rows + (dropped or 0)
+  local left_out = #rows - max_rows + (dropped or 0)
   for i = 1, #rows do
-    if left_out > 0 and i == most_rows / 2 + 1 then
+    if left_out > 0 and i == max_rows / 2 + 1 then
       out[#out + 1] = ('<tr class="cut"><td colspan="99">%d more rows</td></tr>'):format(left_out)
     end
-    if left_out <= 0 or i <= most_rows / 2 or i > #rows - most_rows / 2 then out[#out + 1] = rows[i] end
+    if left_out <= 0 or i <= max_rows / 2 or i > #rows - max_rows / 2 then out[#out + 1] = rows[i] end
   end
   out[#out + 1] = '</tbody></table>'
   return parts.card(concat(out, '\n'))
@@ -145,8 +145,8 @@ end
 
 -- Drops rows out of the middle of a list, which a table does not show; returns how many.
 function parts.drop_middle(rows)
-  local dropped = math.max(0, #rows - most_rows)
-  for i = most_rows / 2 + 1, #rows do rows[i] = rows[i + dropped] end
+  local dropped = math.max(0, #rows - max_rows)
+  for i = max_rows / 2 + 1, #rows do rows[i] = rows[i + dropped] end
   return dropped
 end
 

@@ -7,7 +7,7 @@ local parts = require 'mtorch.extras.report.parts'
 
 local pictures = {}
 
-local most_tiles = 64
+local max_tiles = 64
 
 -- Whether a value is one picture or several, and the arguments that draw it: x may be {x, title=, ..}.
 local function drawn(x)
@@ -62,9 +62,9 @@ function pictures.filters(net)
       'with a convolution')
   end
   local n = #w
-  w = w[{{1, math.min(n, most_tiles)}}]:float():cpu()
+  w = w[{{1, math.min(n, max_tiles)}}]:float():cpu()
   local most = math.max(w:abs():max():item(), 1e-12)
-  local args = {w, title = n > most_tiles and ('The first %d of %d filters'):format(most_tiles, n) or
+  local args = {w, title = n > max_tiles and ('The first %d of %d filters'):format(max_tiles, n) or
     ('%d filters'):format(n), cmap = 'diverging', vmin = -most, vmax = most}
   if w.shape[2] == 3 then args[1], args.cmap, args.vmin, args.vmax = w / (2 * most) + 0.5, nil, 0, 1 end
   return figure('images', args, 'report: filters')

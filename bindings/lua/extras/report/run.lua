@@ -6,12 +6,12 @@ local report = require 'mtorch.extras.report'
 
 local time = extend.time
 local watched_seconds = 5     -- a browser that asked so lately is there
-local least_between = 1       -- seconds between two pages of a browser,
-local least_between_files = 10 -- and between two files
+local min_between = 1       -- seconds between two pages of a browser,
+local min_between_files = 10 -- and between two files
 local share = 50              -- a page may take one part in so many of the time
 local usual_port = 8420
-local most_values = 4096 -- of a series, as it is kept; a chart shows fewer
-local most_rows = 500
+local max_values = 4096 -- of a series, as it is kept; a chart shows fewer
+local max_rows = 500
 
 local Report, method = object.class{called = 'report', optional = {name = true, url = true}}
 
@@ -66,11 +66,11 @@ local function tick(self)
   if state.server and now >= state.next_page and extend.idle(state.server) < watched_seconds then
     extend.publish(state.server, safe_page(self))
     local took = time() - now
-    state.next_page = now + math.max(least_between, share * took)
+    state.next_page = now + math.max(min_between, share * took)
   end
   if state.path and now >= state.next_file then
     util.write_file('report', state.path, safe_page(self))
-    state.next_file = now + math.max(least_between_files, 2 * share * (time() - now))
+    state.next_file = now + math.max(min_between_files, 2 * share * (time() - now))
   end
 end
 
@@ -113,7 +113,7 @@ local function shorten(s)
   if s.pairs + s.width > n then return end
   if s.width > 2 then keep_extremes(s, s.pairs + 1, n, s.pairs + 1) end
   s.pairs = s.pairs + 2
-  if s.pairs >= most_values then
+  if s.pairs >= max_values then
     for k = 1, s.pairs / 4 do keep_extremes(s, 4 * k - 3, 4 * k, 2 * k - 1) end
     s.pairs, s.width = s.pairs / 2, s.width * 2
   end
@@ -165,7 +165,7 @@ adds('row(record)', 'A row of the table of results, {epoch=1, loss=l}.', functio
   if self.name then row.run = self.name end
   local state = self.state
   table.insert(state.rows, row)
-  if #state.rows > most_rows then
+  if #state.rows > max_rows then
     state.dropped_rows = (state.dropped_rows or 0) + require('mtorch.extras.report.parts').drop_middle(state.rows)
   end
 end)

@@ -12,7 +12,7 @@ local Writer, method = object.class{called = 'w', name = 'SummaryWriter', word =
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
 
 --- Bytes of what waits to be written; then it is written at once.
-local most_waiting = 2 ^ 18
+local max_waiting = 2 ^ 18
 
 local function write_out(self)
   if #self.waiting == 0 then return end
@@ -26,7 +26,7 @@ local function add(self, data)
   local record, waiting = events.record(data), self.waiting
   waiting[#waiting + 1] = record
   self.bytes = self.bytes + #record
-  if #waiting > self.max_queue or self.bytes > most_waiting or self.time - self.written > self.flush_secs then
+  if #waiting > self.max_queue or self.bytes > max_waiting or self.time - self.written > self.flush_secs then
     write_out(self)
   end
 end

@@ -1,4 +1,4 @@
-// opened.h -- a library that is opened when it is first needed, with a handle for each GPU
+// gpu_library.h -- a library that is loaded at first use, with a handle for each GPU
 #pragma once
 #include <cstdio>
 #include <string>
@@ -24,7 +24,7 @@ inline std::string version_text(int v) {
 ///   functions_of(library, f)   whether it is the library: f is its functions then
 ///   handle_of(f, why)          a handle on the GPU in use, or null
 ///   version_of(f, handle)      "13.1.0"
-template <class Kind> class Opened {
+template <class Kind> class GpuLibrary {
  public:
   using Functions = typename Kind::Functions;
   using Use = InUse<Functions, typename Kind::Handle>;
@@ -65,12 +65,12 @@ template <class Kind> class Opened {
     if (!library) {
       const char* const said = dlerror();
       // The linker's own search says nothing that a file's does not.
-      if (trouble_.empty() || file.path.find('/') != file.path.npos)
-        trouble_ = said ? said : file.path;
+      if (reason_.empty() || file.path.find('/') != file.path.npos)
+        reason_ = said ? said : file.path;
       return false;
     }
     file.good = Kind::functions_of(library, file.functions);
-    if (!file.good) trouble_ = file.path + " is no " + Kind::kWanted;
+    if (!file.good) reason_ = file.path + " is no " + Kind::kWanted;
     return file.good;
   }
   void try_all(OfGpu& g) {
@@ -88,18 +88,18 @@ template <class Kind> class Opened {
                   file.path;
         return;
       }
-      trouble_ = file.path + " does not start (" + why + ")";
+      reason_ = file.path + " does not start (" + why + ")";
     }
     g.words = std::string("no ") + Kind::kName + " (" +
-              (trouble_.empty() ? "it was not found" : trouble_) + "): " + Kind::kLoss;
+              (reason_.empty() ? "it was not found" : reason_) + "): " + Kind::kLoss;
     if (told_ || !Kind::expected(!files_.empty())) return;
     told_ = true;
     std::fprintf(stderr, "mtorch: %s\n", g.words.c_str());
   }
 
   std::vector<File> files_ = all_files();
-  OfGpu gpus_[kMostGpus];
-  std::string trouble_;  // of the last one
+  OfGpu gpus_[kMaxGpus];
+  std::string reason_;  // of the last one
   bool told_ = false;
 };
 

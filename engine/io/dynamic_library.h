@@ -1,4 +1,4 @@
-// library.h -- shared libraries that start-up does not need, opened at first use
+// dynamic_library.h -- shared libraries that start-up does not need, opened at first use
 #pragma once
 #include <dlfcn.h>
 
@@ -11,16 +11,16 @@ namespace mt {
 /// A shared library, opened by the first of its names that the dynamic linker finds. It stays open.
 /// A struct of its functions is made once, at first use:
 ///
-///   struct Zip : Library {
-///     Zip() : Library("zip files", "libzip4", {"libzip.so.5", "libzip.so.4"}) {}
+///   struct Zip : DynamicLibrary {
+///     Zip() : DynamicLibrary("zip files", "libzip4", {"libzip.so.5", "libzip.so.4"}) {}
 ///     MT_SYMBOL(zip_fread)
 ///   };
 ///   const Zip& zip() { static const Zip library; return library; }
 ///   zip().zip_fread(file, to, n);
-class Library {
+class DynamicLibrary {
  public:
   /// Throws a sentence that names `purpose` and the Debian package.
-  Library(const char* purpose, const char* package, std::initializer_list<const char*> names)
+  DynamicLibrary(const char* purpose, const char* package, std::initializer_list<const char*> names)
       : purpose_(purpose),
         package_(package) {
     for (const char* name : names)
@@ -29,7 +29,7 @@ class Library {
       fail("{}: {} cannot be loaded; on Debian: apt-get install {}", purpose, *names.begin(),
            package);
   }
-  Library(const Library&) = delete;
+  DynamicLibrary(const DynamicLibrary&) = delete;
 
  protected:
   /// The address of a function. Throws where the library is too old to have it.

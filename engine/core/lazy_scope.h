@@ -1,4 +1,4 @@
-// deferral.h -- who takes operations over to compute them together later: a fused function (compile/fuse.h)
+// lazy_scope.h -- queues elementwise operations and reductions for fusion (compile/fuse.h)
 #pragma once
 
 #include "engine/core/error.h"
@@ -10,7 +10,7 @@ namespace mt {
 struct Reducing;  // ops/reduce_common.h
 
 /// While one is set on a thread, elementwise operations and reductions ask it first.
-struct Deferral {
+struct LazyScope {
   /// A tensor without data yet; undefined where it does not take the operation, and then the data of
   /// all inputs is there.
   virtual Tensor elementwise(int op, const Tensor* const* inputs, const double* params) = 0;
@@ -34,9 +34,9 @@ struct Deferral {
   bool asked_ = false;
 };
 
-/// No operation waits while this lives.
-struct Undeferred : SaveAndRestore<Deferral*> {
-  Undeferred() : SaveAndRestore(thread_state.deferral, nullptr) {}
+/// Operations are computed at once while this lives.
+struct EagerScope : SaveAndRestore<LazyScope*> {
+  EagerScope() : SaveAndRestore(thread_state.lazy, nullptr) {}
 };
 
 }  // namespace mt

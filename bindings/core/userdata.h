@@ -1,4 +1,4 @@
-// held.h -- C++ objects that Lua holds as userdata
+// userdata.h -- C++ objects that Lua holds as userdata
 #pragma once
 #include <memory>
 
@@ -7,12 +7,12 @@
 namespace mt::lua {
 
 /// A userdata that ends what it holds. T::kShown names it in errors, and is its metatable's key.
-template <class T> struct Held {
+template <class T> struct Userdata {
   const char* kind = T::kShown;
   std::unique_ptr<T> object;
 
   static T* push(lua_State* L, std::unique_ptr<T> object) {
-    Held* h = new (lua_newuserdata(L, sizeof(Held))) Held;
+    Userdata* h = new (lua_newuserdata(L, sizeof(Userdata))) Userdata;
     push_metatable(L);
     lua_setmetatable(L, -2);
     h->object = std::move(object);
@@ -32,16 +32,16 @@ template <class T> struct Held {
     set_registered(L, T::kShown);
   }
   static int collect(lua_State* L) {
-    if (Held* h = find(L, 1)) h->object.reset();
+    if (Userdata* h = find(L, 1)) h->object.reset();
     return 0;
   }
   /// Null where there is another value. What was ended already holds nothing.
-  static Held* find(lua_State* L, int i) {
-    Held* h = static_cast<Held*>(lua_touserdata(L, i));
-    return h && lua_objlen(L, i) == sizeof(Held) && h->kind == T::kShown ? h : nullptr;
+  static Userdata* find(lua_State* L, int i) {
+    Userdata* h = static_cast<Userdata*>(lua_touserdata(L, i));
+    return h && lua_objlen(L, i) == sizeof(Userdata) && h->kind == T::kShown ? h : nullptr;
   }
   static T& at(const Args& a, int i) {
-    Held* h = find(a.L, i);
+    Userdata* h = find(a.L, i);
     if (!h || !h->object) a.wrong(i, T::kShown);
     return *h->object;
   }

@@ -1,11 +1,11 @@
-// work.h -- what the CPU has done so far: how mt.explain knows which way a verb took
+// counters.h -- counts of what the CPU has done, from which mt.explain says how a verb was computed
 #pragma once
 #include <cstdint>
 
 namespace mt {
 
-/// Counts since the program began; `threads` since the latest call of work_so_far().
-struct Work {
+/// Counts since the program began; `threads` since the latest call of cpu_counters().
+struct CpuCounters {
   int64_t loops;     // that were spread over the pool's threads
   int64_t pieces;    // of these
   int64_t products;  // of matrices, or of panels of them, by OpenBLAS
@@ -13,7 +13,7 @@ struct Work {
   int64_t elements;  // by the machine code of expression programs
   int threads;       // that computed pieces
 };
-Work work_so_far();
+CpuCounters cpu_counters();
 
 void count_product();
 void count_onednn();

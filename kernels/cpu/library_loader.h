@@ -1,4 +1,4 @@
-// opened.h -- a shared library that is opened at first use: its file, or why there is none
+// library_loader.h -- loads a shared library at first use: its file, or the reason why there is none
 #pragma once
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 
 namespace mt {
 
-struct Opened {
+struct LibraryLoader {
   const char* cure;  // what gets one the library
   char path[512] = {}, reason[1024] = {};
 
