@@ -4,7 +4,7 @@
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   message(FATAL_ERROR "MTORCH_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++")
 endif()
-file(GLOB fuzzed_sources CONFIGURE_DEPENDS engine/io/*.cpp engine/data/*.cpp)
+file(GLOB fuzzed_sources CONFIGURE_DEPENDS engine/io/*.cpp engine/text/*.cpp)
 set(fuzz_flags -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all)
 add_library(mtorch_fuzzed OBJECT ${fuzzed_sources})
 target_link_libraries(mtorch_fuzzed PRIVATE mtorch_flags ${fmt} ZLIB::ZLIB)

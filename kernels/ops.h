@@ -62,7 +62,7 @@ using Inputs = Domain<kPoints, kMaxInputs>;
 enum class Divisor : uint8_t { any, nonzero, nonnegative };
 
 /// Inputs for which a formula has a shorter way with the same bits, which the loops of a CPU look for
-/// (kernels/cpu/fast_path.h): angles that are reduced by subtraction, quotients below 2^28, numbers
+/// (kernels/cpu/simd/fast_path.h): angles that are reduced by subtraction, quotients below 2^28, numbers
 /// above 0.
 enum class Shortcut : uint8_t { none, angle, quotient, positive };
 

@@ -3,7 +3,7 @@
 // Straight-line code in static single assignment: instruction i defines value i, from values before
 // it. Opcodes are the ids of elementwise operations (kernels/ops.h) and those of Opcode. A program
 // knows no dtype: its numbers have that of a run, float32 or float64 or an integer; its bools are
-// bools. Programs are made by engine/compile/builder.h.
+// bools. Programs are made by engine/compiler/program/builder.h.
 #pragma once
 #include "kernels/base.h"
 

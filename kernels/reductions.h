@@ -1,7 +1,7 @@
 // reductions.h -- every reduction in one struct: state, result, derivative, help, test points
 //
 // `enter` makes a state of one element, `combine` joins two states in any order, `finish` makes the
-// result. Which states meet depends on the shape alone (kernels/cpu/reduce.cpp, kernels/cuda/reduce.cu).
+// result. Which states meet depends on the shape alone (kernels/cpu/verbs/reduce.cpp, kernels/cuda/reduce.cu).
 // To add a reduction: write its struct, its function, and its entry in the list at the end of the
 // file. A scan (scans.h) can be its running form.
 #pragma once

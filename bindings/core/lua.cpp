@@ -12,9 +12,8 @@
 #include "engine/core/host.h"
 #include "engine/core/lazy_scope.h"
 #include "engine/core/step_listener.h"
-#include "engine/gpu/program_cuda.h"
 #include "engine/profile/profile.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
 
@@ -214,7 +213,6 @@ void set_host() {
     host.calls_under_way = [] { return calls.depth; };
     host.collect_garbage = collect_garbage;
     host.where = where, host.function = function_under_way;
-    host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
     return true;
   }();
   (void)once;

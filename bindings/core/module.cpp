@@ -23,7 +23,7 @@
 #include "engine/io/convert.h"
 #include "engine/io/idx.h"
 #include "engine/profile/verb_log.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
 namespace {
@@ -286,8 +286,10 @@ const Entry kLanguage[] = {
     {"tokenizer()", "C functions used by data/tokenizer.lua.", table_of<add_tokenizer>},
     {"gradient()", "C functions used by core/gradient.lua.", table_of<add_gradient>},
     {"loader()", "C functions used by data/loader.lua.", table_of<add_loader>},
+#ifdef MT_COMPILER
     {"compile()", "C functions used by compile/*.lua.", table_of<add_compile>},
     {"grid_kernel()", "C functions used by compile/kernel.lua.", table_of<add_grid_kernel>},
+#endif
     {"watch()", "C functions used by plot/graph.lua and tools/report_live.lua.",
      table_of<add_watch>},
     {"dist()", "mt.dist without parallel, and C functions used by that.",

@@ -13,7 +13,7 @@
 #include "engine/autograd/cycles.h"
 #include "engine/core/constants.h"
 #include "engine/core/lazy_scope.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
 namespace {

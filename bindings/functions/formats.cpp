@@ -11,7 +11,7 @@
 #include "engine/io/download.h"
 #include "engine/io/image.h"
 #include "engine/io/wav.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::lua {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "engine/data/unicode.h"
+#include "engine/text/unicode.h"
 
 namespace mt::lua {
 namespace {

@@ -2,8 +2,10 @@
 #include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"
-#include "engine/compile/builder.h"
-#include "engine/gpu/program_cuda.h"
+#ifdef MT_COMPILER
+#include "engine/compiler/cuda/program_cuda.h"
+#include "engine/compiler/program/builder.h"
+#endif
 #include "engine/profile/verb_log.h"
 
 namespace mt::lua {

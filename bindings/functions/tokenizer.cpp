@@ -1,5 +1,5 @@
 // tokenizer.cpp -- C functions used by data/tokenizer.lua
-#include "engine/data/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 #include "bindings/functions/functions.h"
 

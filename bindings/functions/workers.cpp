@@ -15,7 +15,7 @@
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
-#include "kernels/cpu/serial_thread.h"
+#include "kernels/cpu/pool/serial_thread.h"
 
 namespace mt::lua {
 

@@ -11,9 +11,9 @@
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/gpu/nvrtc.h"
-#include "kernels/cpu/onednn.h"
-#include "kernels/cpu/openblas.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/libraries/onednn.h"
+#include "kernels/cpu/libraries/openblas.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt::program {
 namespace {

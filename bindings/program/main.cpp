@@ -18,7 +18,7 @@
 #include "bindings/core/states.h"
 #include "bindings/open.h"
 #include "bindings/program/program.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "kernels/math/lapack.h"
 
 namespace mt::program {

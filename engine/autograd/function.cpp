@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "engine/ops/ops.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

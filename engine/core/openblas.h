@@ -1,7 +1,7 @@
 // openblas.h -- the sentence where an operation needs OpenBLAS and there is none
 #pragma once
 #include "engine/core/error.h"
-#include "kernels/cpu/openblas.h"
+#include "kernels/cpu/libraries/openblas.h"
 
 namespace mt {
 

@@ -1,4 +1,4 @@
-// step_listener.h -- while a step is recorded (engine/compile/replay.h): what memory and tensors report to the recorder
+// step_listener.h -- what memory and tensors report to the recorder of a step (engine/compiler/record/replay.h)
 #pragma once
 #include <string>
 

@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "engine/core/host.h"
 #include "engine/core/step_listener.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 

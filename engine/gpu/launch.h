@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/compile/launch_size.h"
 #include "engine/core/device.h"
+#include "engine/gpu/launch_size.h"
 #include "engine/gpu/nvrtc.h"
 #include "kernels/module.h"
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "engine/io/json.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/core/step_listener.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "kernels/math/lapack.h"
 
 namespace mt::linalg {

@@ -9,7 +9,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/along.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/onednn_conv.h"
+#include "kernels/cpu/libraries/onednn_conv.h"
 
 namespace mt {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "kernels/math/random.h"
 
 namespace mt {

@@ -5,7 +5,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
-#include "kernels/cpu/bf16_product.h"
+#include "kernels/cpu/libraries/bf16_product.h"
 
 namespace mt {
 namespace {

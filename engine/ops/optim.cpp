@@ -176,7 +176,7 @@ void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const T
 }
 
 bool Optimizer::Impl::has_master(const Group& group, const Tensor& parameter) const {
-  return is_narrow(parameter.dtype()) && group.options[row.master_weights] != 0;
+  return is_storage_only(parameter.dtype()) && group.options[row.master_weights] != 0;
 }
 
 /// The master of a 16-bit parameter: as the last step left it where the parameter is still its rounded

@@ -12,7 +12,7 @@
 #include "engine/ops/cubic.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/weighted_gather.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

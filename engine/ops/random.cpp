@@ -12,7 +12,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

@@ -9,7 +9,7 @@
 #include "engine/ops/along.h"
 #include "engine/ops/reduce_common.h"
 #include "engine/ops/views_split.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

@@ -6,7 +6,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
 #include "engine/ops/ops.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 namespace {

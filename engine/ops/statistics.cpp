@@ -6,7 +6,7 @@
 
 #include "engine/core/constants.h"
 #include "engine/ops/reduce_common.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 
 namespace mt {
 

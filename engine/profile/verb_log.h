@@ -9,8 +9,8 @@
 
 #include "engine/core/dtype.h"
 #include "engine/core/shape.h"
-#include "kernels/cpu/counters.h"
-#include "kernels/cpu/onednn_conv.h"
+#include "kernels/cpu/libraries/onednn_conv.h"
+#include "kernels/cpu/pool/counters.h"
 #include "kernels/device.h"
 #include "kernels/program.h"
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/verbs/elementwise.h"
 #include "kernels/table.h"
 #include "kernels/tree.h"
 

@@ -8,10 +8,14 @@ inline namespace MT_ISA {
 void run_tree(const Tree&);
 
 void fill_verbs(Verbs& verbs) {
-  run_tree_on_cpu = run_tree;
 #define MT_FILL(result, verb, Argument) verbs.verb = mt::verb;
   MT_VERBS(MT_FILL)
+#ifdef MT_COMPILER
   MT_CPU_VERBS(MT_FILL)
+  run_tree_on_cpu = run_tree;
+#else
+  verbs.weighted_gather = mt::weighted_gather;
+#endif
 #undef MT_FILL
 }
 

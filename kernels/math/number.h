@@ -196,7 +196,7 @@ MT_HD double hypot(double x, double y) {
 
 #ifndef __CUDA_ARCH__
 /// A number for which the short way is right, so that a formula called with it takes that way. The
-/// loop that makes it has looked at all its elements (kernels/cpu/fast_path.h).
+/// loop that makes it has looked at all its elements (kernels/cpu/simd/fast_path.h).
 template <class T> struct Reduced {
   T v;
   template <class U> explicit constexpr Reduced(U x) : v(static_cast<T>(x)) {}

@@ -34,7 +34,7 @@ archive=$(pkg-config --variable=libdir openblas 2>/dev/null || :)/libopenblas.a
 [ -e "$shared" ] || die "the build found no OpenBLAS (MTORCH_OPENBLAS in CMakeCache.txt)"
 small() {
   set -- -shared -o "$out/lib/libopenblas.so.0" -s -Wl,-soname,libopenblas.so.0 -Wl,--gc-sections -Wl,-z,defs
-  for symbol in $(grep -o 'X([a-z_]*)' "$root/kernels/cpu/openblas.h" | tr -d 'X()'); do
+  for symbol in $(grep -o 'X([a-z_]*)' "$root/kernels/cpu/libraries/openblas.h" | tr -d 'X()'); do
     set -- "$@" "-Wl,-u,$symbol"
   done
   for old in CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON OPTERON_SSE3 BARCELONA BOBCAT; do

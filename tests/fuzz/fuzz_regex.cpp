@@ -1,5 +1,5 @@
 // fuzz_regex.cpp -- patterns of tokenizers: up to a zero byte the pattern, then a text
-#include "engine/data/regex.h"
+#include "engine/text/regex.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({

@@ -1,5 +1,5 @@
 // fuzz_tokenizer.cpp -- files of tokenizers, and what these make of a text
-#include "engine/data/tokenizer.h"
+#include "engine/text/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({

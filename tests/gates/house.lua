@@ -13,19 +13,19 @@ local may_include = {
 }
 -- Inside the engine: which room's headers, and which room's sources, may include which rooms' headers.
 -- Everything may use core; ops and autograd know each other (accumulation is an addition); linalg uses
--- both; gpu, io and profile are leaves.
+-- both; gpu, io and profile are leaves, compiler is above all. Nothing includes compiler.
 local language = 'core autograd ops'
 local engine_arrows = {
   core = {header = 'core', source = language},
   autograd = {header = 'core autograd', source = language},
   ops = {header = language, source = language},
   linalg = {header = language .. ' linalg', source = language .. ' linalg'},
-  gpu = {header = 'core gpu compile', source = language .. ' gpu compile'},
+  gpu = {header = 'core gpu', source = language .. ' gpu'},
   io = {header = 'core io', source = 'core io'},
-  data = {header = 'core data', source = 'core data io'},
+  text = {header = 'core text', source = 'core text io'},
   dist = {header = 'core io dist', source = language .. ' dist'},
   profile = {header = 'core profile', source = 'core ops profile'},
-  compile = {header = 'core compile', source = language .. ' compile'},
+  compiler = {header = 'core gpu compiler', source = language .. ' gpu compiler'},
 }
 -- The same of the bindings: the program at the top, core at the bottom.
 local binding_arrows = {
@@ -195,7 +195,7 @@ end
 --- A tensor's elements are reached by data_as, which a recorded step hears of: Tensor::data() is for verbs.
 function rules.elements(path, lines, _, tell)
   if not path:find('^engine/') and not path:find('^bindings/') then return end
-  if path:find('^engine/compile/') or path == 'engine/core/tensor.h' then return end
+  if path:find('^engine/compiler/') or path == 'engine/core/tensor.h' then return end
   for number, line in ipairs(lines) do
     if line:find('static_cast<[^<>]*%*>%([%w_.]*[%w_]%.data%(%)') then
       tell(number, 'elements of a tensor are reached by data_as')

@@ -101,7 +101,8 @@ has 'a library that is something else' "$(lua MTORCH_BLAS=libz.so.1 "$large")" \
   '*libz.so.1: openblas_get_parallel is not in it;*'
 if command -v "${CC:-cc}" >/dev/null; then
   {
-    grep -o "X([a-z_]*)" "$here/kernels/cpu/openblas.h" | grep -v parallel | sed "s/X(\(.*\))/void \1(void) {}/"
+    grep -o "X([a-z_]*)" "$here/kernels/cpu/libraries/openblas.h" | grep -v parallel |
+      sed "s/X(\(.*\))/void \1(void) {}/"
     echo 'int openblas_get_parallel(void) { return 1; }'
   } >"$folder/threads.c"
   "${CC:-cc}" -w -shared -fPIC -o "$folder/threads.so" "$folder/threads.c"

@@ -300,7 +300,7 @@ MT_TEST("float64 functions of one number stay within their errors", "[accuracy]"
   CHECK(worst.error <= 0.75);
 }
 
-/// Exponents for which pow is two or three operations, each of which rounds (kernels/cpu/powers.h).
+/// Exponents for which pow is two or three operations, each of which rounds (kernels/cpu/simd/powers.h).
 bool rounds_often(double exponent) {
   return exponent == 3 || exponent == 4 || exponent == -2 || exponent == -0.5;
 }

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/jit_x64.h"
+#include "kernels/cpu/jit/jit_x64.h"
 #include "tests/unit/catch.h"
 
 namespace mt::test {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/core/device.h"
-#include "kernels/cpu/jit_x64.h"
-#include "kernels/cpu/lower.h"
+#include "kernels/cpu/jit/jit_x64.h"
+#include "kernels/cpu/jit/lower.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,5 +1,5 @@
 // test_matmul.cpp -- products of matrices, batches and vectors against a loop of multiplications
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,10 +1,10 @@
-// test_onednn.cpp -- oneDNN's calls behind kernels/cpu/onednn.h, against plain loops
+// test_onednn.cpp -- oneDNN's calls behind kernels/cpu/libraries/onednn.h, against plain loops
 #include <cmath>
 #include <cstring>
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/libraries/onednn.h"
 #include "tests/unit/catch.h"
 
 using namespace mt::onednn;

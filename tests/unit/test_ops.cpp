@@ -1,6 +1,6 @@
 // test_ops.cpp -- every elementwise operation of the list x dtype x layout; no operation's name
 // stands here
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

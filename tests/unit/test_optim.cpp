@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "engine/ops/optim.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

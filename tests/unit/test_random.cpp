@@ -1,7 +1,7 @@
 // test_random.cpp -- random tensors: the stream's definition, its repeatability, and its moments
 #include <algorithm>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,7 +1,7 @@
 // test_reduce.cpp -- reductions against naive loops, on random layouts and dimensions
 #include <algorithm>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,6 +1,6 @@
 // test_reductions.cpp -- every reduction and scan of the lists x dtype x layout; no name of one stands
 // here
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 namespace mt::test {

@@ -1,5 +1,5 @@
 // test_step_plan.cpp -- memory of recorded steps: buffers that are needed at once do not overlap
-#include "engine/compile/step_calls.h"
+#include "engine/compiler/record/step_calls.h"
 #include "engine/core/device.h"
 #include "tests/unit/support.h"
 

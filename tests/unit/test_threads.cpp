@@ -9,7 +9,7 @@
 #include "engine/autograd/function.h"
 #include "engine/core/device.h"
 #include "engine/ops/out.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/pool/parallel.h"
 #include "tests/unit/support.h"
 
 using namespace mt;

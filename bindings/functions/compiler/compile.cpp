@@ -1,0 +1,296 @@
+// compile.cpp -- C functions used by compile/*.lua: expression programs under construction, and their runs
+#include "bindings/core/record.h"
+#include "bindings/functions/functions.h"
+#include "engine/compiler/cuda/program_cuda.h"
+#include "engine/compiler/program/apply.h"
+#include "engine/compiler/program/fuse.h"
+#include "engine/compiler/program/tree.h"
+
+namespace mt::lua {
+namespace {
+
+struct TracedProgram : ir::Builder {
+  static constexpr char kShown[] = "a program under construction";
+};
+ir::Builder& builder_at(const Args& a) { return Userdata<TracedProgram>::at(a, 1); }
+
+int value_at(const Args& a, const ir::Builder& b, int i) {
+  const lua_Integer v = lua_tointeger(a.L, i);
+  if (v < 0 || v >= b.count()) a.wrong(i, "a value of this program");
+  return int(v);
+}
+
+/// op(builder, operation, line, values.., parameters..)
+int add_operation(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int op = int(lua_tointeger(a.L, 2));
+  if (op < 0 || op >= kOps) a.wrong(2, "an operation");
+  const OpRow& row = op_row(op);
+  b.set_line(int(lua_tointeger(a.L, 3)));
+  int in[3] = {-1, -1, -1};
+  for (int k = 0; k < row.inputs; ++k) in[k] = value_at(a, b, 4 + k);
+  double params[op::kMaxParams] = {};
+  for (int k = 0; k < row.params; ++k)
+    params[k] = a.given(4 + row.inputs + k) ? lua_tonumber(a.L, 4 + row.inputs + k)
+                                            : row.info->params[k].value;
+  return a.push(b.add(op, in, params));
+}
+
+int constant(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int v = lua_isboolean(a.L, 2) ? b.constant_bool(lua_toboolean(a.L, 2))
+                                      : b.constant(lua_tonumber(a.L, 2));
+  return a.push(v);
+}
+int leaf(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int which = int(lua_tointeger(a.L, 3));
+  return a.push(a.text(2) == "input" ? b.input(which) : b.number(which));
+}
+/// The value of a constant, or nil; whether it is a bool.
+int ask(Args& a) {
+  const ir::Builder& b = builder_at(a);
+  const int v = value_at(a, b, 2);
+  const auto c = b.constant_of(v);
+  if (!c) lua_pushnil(a.L);
+  else if (b.is_bool(v)) lua_pushboolean(a.L, *c != 0);
+  else lua_pushnumber(a.L, *c);
+  return 1 + a.push(b.is_bool(v));
+}
+
+/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads; how many
+/// operations of constants, of known values and of one operand it was spared.
+int finish(Args& a) {
+  const ir::Builder& b = builder_at(a);
+  std::vector<int> outputs;
+  a.table(2);
+  each_entry(a.L, 2, [&](int) { outputs.push_back(value_at(a, b, lua_gettop(a.L))); });
+  const ir::Expression& e =
+      b.finish(outputs, int(lua_tointeger(a.L, 3)), int(lua_tointeger(a.L, 4)));
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(&e));
+  lua_newtable(a.L);
+  for (int i = 0; i < e.program().count; ++i)
+    if (e.program().code[i].op == kNumber) {
+      lua_pushboolean(a.L, 1);
+      lua_rawseti(a.L, -2, e.program().code[i].which + 1);
+    }
+  const ir::Builder::Saved& saved = b.saved();
+  return 2 + a.push(saved.folded, saved.shared, saved.simplified);
+}
+
+/// The numbers of a program at a stack index, a table or nil: it reads none of them.
+void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) {
+  if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
+  const bool given = lua_istable(a.L, i);
+  for (int k = 0; k < p.numbers; ++k) {
+    numbers[k] = 0;
+    if (!given) continue;
+    lua_rawgeti(a.L, i, k + 1);
+    numbers[k] = lua_tonumber(a.L, -1);
+    lua_pop(a.L, 1);
+  }
+}
+/// The results of a program: program, name, numbers or nil, tensors..
+int results_of(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Program& p = e.program();
+  double numbers[256];
+  numbers_at(a, 3, p, numbers);
+  TensorList inputs;
+  inputs.reserve(p.inputs);
+  for (int k = 0; k < p.inputs; ++k) {
+    if (!shape_at(a.L, 4 + k))
+      fail("{}: argument {} must be a tensor or a number", lua_tostring(a.L, 2), k + 1);
+    inputs.push_back(a.tensor(4 + k));
+  }
+  return push_all(a, ir::apply(e, lua_tostring(a.L, 2), inputs, numbers));
+}
+/// The same, followed by a tensor that the result is written into.
+int run_program(Args& a) {
+  const int after = 4 + expression_at(a, 1).program().inputs;
+  return a.given(after) ? run_into(a, after, results_of) : results_of(a);
+}
+
+/// reduce_pairs(program or function, numbers or nil, x, dim): neighbours along dim until one is left.
+int reduce_pairs(Args& a) {
+  const Tensor& x = a.tensor(3);
+  const int dim = int(a.integer(4)) - 1;
+  if (!lua_isfunction(a.L, 1)) {
+    double numbers[256];
+    numbers_at(a, 2, expression_at(a, 1).program(), numbers);
+    return a.push(ir::reduce_pairs(expression_at(a, 1), x, dim, numbers));
+  }
+  const ir::Pair pair = [&a](const Tensor& first, const Tensor& second) {
+    lua_pushvalue(a.L, 1);
+    push_tensor(a.L, first);
+    push_tensor(a.L, second);
+    lua_call(a.L, 2, 1);
+    const Tensor y = a.tensor(lua_gettop(a.L));
+    lua_pop(a.L, 1);
+    return y;
+  };
+  return a.push(ir::reduce_pairs(pair, x, dim));
+}
+
+/// Pushes t if the table is {out=t}.
+bool push_only_out(lua_State* L, int table) {
+  const int top = lua_gettop(L);
+  lua_pushnil(L);
+  if (lua_next(L, table) != 0) {
+    const bool named =
+        lua_type(L, -2) == LUA_TSTRING && std::string_view(lua_tostring(L, -2)) == "out";
+    lua_insert(L, -2);
+    if (named && lua_next(L, table) == 0) return true;
+  }
+  lua_settop(L, top);
+  return false;
+}
+
+/// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
+/// run, which reads no numbers}, what errors call it, the Lua function for all other calls: it takes whether
+/// there are tensors alone, and the arguments.
+int call_compiled(Args& a) {
+  lua_State* L = a.L;
+  const int given = lua_gettop(L);
+  const bool into = given > 1 && lua_istable(L, given) && push_only_out(L, given);
+  const int n = given - into;
+  bool plain = n > 0;
+  for (int k = 1; k <= n && plain; ++k) plain = shape_at(L, k);
+  if (plain && !recording) {  // a recorded call shows its program
+    lua_rawgeti(L, lua_upvalueindex(3), n);
+    auto* const e = static_cast<ir::Expression*>(lua_touserdata(L, -1));
+    lua_pop(L, 1);
+    if (e) {
+      static constexpr double no_numbers[256] = {};
+      TensorList inputs;
+      inputs.reserve(n);
+      for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
+      const auto results = [&] {
+        return ir::apply(*e, lua_tostring(L, lua_upvalueindex(4)), inputs, no_numbers);
+      };
+      if (!into) return push_all(a, results());
+      const auto one = [&] {
+        TensorList list = results();
+        check_one_result(int(list.size()));
+        return list[0];
+      };
+      return write_into(a, given + 1, std::ref(one));
+    }
+  }
+  lua_settop(L, given);
+  lua_pushvalue(L, lua_upvalueindex(5));
+  lua_insert(L, 1);
+  lua_pushboolean(L, plain && !into);
+  lua_insert(L, 2);
+  lua_call(L, given + 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+const Entry kCompiled{"compiled(..)", "A compiled function.", Body(call_compiled) | kKeepsNames};
+/// caller(programs, name, function): the function above.
+int make_caller(Args& a) {
+  lua_State* L = a.L;
+  push_closure(L, call, &kCompiled);
+  lua_getupvalue(L, -1, 1);
+  lua_getupvalue(L, -2, 2);
+  for (int i = 1; i <= 3; ++i) lua_pushvalue(L, i);
+  lua_pushcclosure(L, call, 5);
+  return 1;
+}
+
+/// A copy of a Lua function with the same lines; upvalues are nil, globals those of the state.
+int clone(Args& a) {
+  a.function(1);
+  std::string code;
+  const lua_Writer append = [](lua_State*, const void* p, size_t n, void* to) {
+    static_cast<std::string*>(to)->append(static_cast<const char*>(p), n);
+    return 0;
+  };
+  lua_settop(a.L, 1);
+  if (lua_dump(a.L, append, &code) != 0) a.wrong(1, "a Lua function");
+  if (luaL_loadbuffer(a.L, code.data(), code.size(), "=clone") != 0)
+    fail("a function could not be copied: {}", lua_tostring(a.L, -1));
+  return 1;
+}
+
+/// Adds what a value has of tensors that wait, in tables two levels down.
+void collect(lua_State* L, int at, int levels, TensorList& found) {
+  if (const Tensor* t = shape_at(L, at); t && t->impl()->deferred) found.push_back(*t);
+  if (levels == 0 || !lua_istable(L, at)) return;
+  luaL_checkstack(L, 8, "fuse");
+  for (lua_pushnil(L); lua_next(L, at) != 0; lua_pop(L, 1))
+    collect(L, lua_gettop(L), levels - 1, found);
+}
+
+/// fused(fn, ..): fn(..), whose elementwise operations and reductions of rows wait.
+int fused(Args& a) {
+  a.function(1);
+  if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
+  ir::Fuser fuser;
+  lua_call(a.L, a.count() - 1, LUA_MULTRET);
+  fuser.check_asked();
+  TensorList results;
+  for (int i = 1; i <= lua_gettop(a.L); ++i) collect(a.L, i, 2, results);
+  ir::Fuser::evaluate_together(results);
+  return lua_gettop(a.L);
+}
+
+/// fuse_notes(fn): calls fn(); what did not wait in fused functions, and why.
+int fuse_notes(Args& a) {
+  std::vector<std::string> list;
+  const SaveAndRestore here(ir::Fuser::notes, &list);
+  a.function(1);
+  lua_call(a.L, 0, 0);
+  return a.push(list);
+}
+
+const Entry kParts[] = {
+    {"fuse_notes(fn)", "What did not wait in fused functions during fn(), and why: lines.",
+     fuse_notes},
+    {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
+    {"fuse_from(..)",
+     "elements: sets the least that a fused function's operations wait for; the one before.",
+     [](Args& a) { return a.push(ir::Fuser::smallest.exchange(a.integer(1))); }},
+    {"caller(..)", "The function that calls programs: programs, name, function.", make_caller},
+    {"clone(..)", "A copy of a Lua function.", clone},
+    {"builder()", "An empty program.", bind<[] { return std::make_unique<TracedProgram>(); }>},
+    {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",
+     add_operation},
+    {"constant(..)", "A number's or boolean's value: builder, constant.", constant},
+    {"leaf(..)", "builder, 'input' or 'number', which.", leaf},
+    {"ask(..)", "builder, value: its constant or nil; whether it is a bool.", ask},
+    {"finish(..)", "builder, {values}, inputs, numbers: the program.", finish},
+    {"run(..)", "program, name, numbers or nil, tensors.., out: the results.", run_program},
+    {"reduce_pairs(..)", "program or function, numbers or nil, x, dim: the tree of pairs.",
+     reduce_pairs},
+    {"text(..)", "The program as text.",
+     [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
+    {"cuda_text(..)", "program, dtype, dimensions (0: contiguous): its CUDA C, or nothing.",
+     [](Args& a) {
+       const Program& p = expression_at(a, 1).program();
+       const std::string text = cuda_text(p, a.dtype(2), int(lua_tointeger(a.L, 3)));
+       return text.empty() ? 0 : a.push(text);
+     }},
+    {"operation(..)", "name: the number of an elementwise operation, its inputs, its parameters.",
+     [](Args& a) {
+       const int op = op_named(a.text(1));
+       if (op < 0) return 0;
+       return a.push(op, op_row(op).inputs, op_row(op).params);
+     }},
+};
+
+}  // namespace
+
+const ir::Expression& expression_at(const Args& a, int i) {
+  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
+  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+}
+
+void add_compile(lua_State* L) {
+  host.run_on_gpu = run_on_gpu, host.prepare_on_gpu = prepare_on_gpu;
+  add_internal(L, kParts, Reach::tensors);
+  kCompiled.internal = true;
+  add_explain(L);
+  add_replay(L);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,95 @@
+// explain.cpp -- what mt.explain asks of an expression program: its operations, its code, its gradient
+#include <algorithm>
+#include <map>
+
+#include "bindings/functions/functions.h"
+#include "engine/compiler/program/builder.h"
+#include "kernels/cpu/jit/jit_x64.h"
+#include "kernels/cpu/jit/lower.h"
+#include "kernels/cpu/jit/native.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt::lua {
+namespace {
+
+/// What the operations of a program read and write when they run one after the other, for each element.
+struct MemoryTraffic {
+  int numbers = 0, bools = 0;
+};
+MemoryTraffic memory_traffic(const Program& p) {
+  MemoryTraffic m;
+  const auto count = [&m](const Instruction& c) { ++(c.is_bool ? m.bools : m.numbers); };
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (c.op < 0 && c.op != kReduce) continue;
+    if (!c.is_row) count(c);
+    for (int v : c.in)
+      if (v >= 0 && p.code[v].op != kConstant && p.code[v].op != kNumber && !p.code[v].is_row)
+        count(p.code[v]);
+  }
+  return m;
+}
+
+/// facts(program): its operations by name, what it reads and writes, from which sizes on it is compiled and
+/// spread over threads.
+int facts(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Program& p = e.program();
+  std::map<std::string, int> names;
+  int operations = 0, numbers = 0, bools = 0;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (c.op < 0 && c.op != kReduce) continue;
+    ++operations;
+    ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
+  }
+  for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
+  const MemoryTraffic moved = memory_traffic(p);
+  lua_newtable(a.L);
+  a.set("operations", operations), a.set("instructions", p.count), a.set("inputs", p.inputs);
+  a.set("numbers_out", numbers), a.set("bools_out", bools), a.set("by_rows", p.by_rows);
+  a.set("moved_numbers", moved.numbers), a.set("moved_bools", moved.bools);
+  a.set("native_from", (kNativeWork + p.count - 1) / p.count);
+  a.set("spread_from", std::max(kSpreadWork / p.count, kGrain) + 1), a.set("piece", kGrain);
+  lua_newtable(a.L);
+  for (const auto& [name, n] : names) a.set(name.c_str(), n);
+  lua_setfield(a.L, -2, "names");
+  return 1;
+}
+
+/// machine(program, dtype): the machine code for operands that are contiguous, its bytes, its
+/// instruction set; without code nothing.
+int machine(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Dtype dtype = a.dtype(2);
+  Isa isa;
+  ir::LaneProgram lanes;
+  if (!jit_isa(isa) || (dtype != Dtype::f32 && dtype != Dtype::f64)) return 0;
+  if (!lower(e.program(), dtype, lanes)) return 0;
+  return a.push(machine_code(lanes, isa, 0), native_bytes(e.program(), dtype, 0),
+                isa == Isa::avx512 ? "AVX-512" : "AVX2");
+}
+
+/// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits); nothing
+/// where they are zero, nil and the number of a result where one is that of the result.
+int gradient(Args& a) {
+  const ir::Expression::Gradient& g =
+      expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)), 0);
+  if (!g.expression && !g.passed.empty())
+    return lua_pushnil(a.L), 1 + a.push(g.passed[0].result + 1);
+  if (!g.expression) return 0;
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(g.expression));
+  return 1;
+}
+
+const Entry kExplain[] = {
+    {"facts(..)", "What a program does and reads.", facts},
+    {"machine(..)", "A program's machine code: program, dtype.", machine},
+    {"gradient(..)", "The program of the gradients: program, wanted.", gradient},
+};
+
+}  // namespace
+
+void add_explain(lua_State* L) { add_internal(L, kExplain); }
+
+}  // namespace mt::lua

@@ -1,0 +1,252 @@
+// kernel.cpp -- C functions used by compile/kernel.lua: grid kernels written in Lua
+#include <cmath>
+#include <cstdlib>
+
+#include "bindings/functions/functions.h"
+#include "engine/compiler/cuda/grid_cuda.h"
+#include "engine/compiler/cuda/grid_launch.h"
+
+namespace mt::lua {
+namespace {
+
+/// A kernel, the functions that it calls and the values that it captured. The userdata's environment
+/// holds the Lua functions [1] ..; `locate` (kernel.lua: where a function's source is) and `builtins`.
+struct LuaKernel {
+  static constexpr char kShown[] = "a kernel of mt.kernel";
+  struct Function {
+    std::unique_ptr<ast::Function> tree;
+    const void* address;  // of the Lua function
+  };
+  LuaKernel(bool check, std::vector<grid::Tangent> tangents) : kernel(check, std::move(tangents)) {}
+  GridKernel kernel;
+  std::vector<Function> functions;
+  std::vector<grid::Path> numbers, tensors;  // that were captured
+  std::vector<double> values;                // of numbers, when they were looked at last
+};
+constexpr int kHandle = 1;  // where the kernel lies on the stack
+
+class Script : public KernelScript {
+ public:
+  Script(lua_State* L, LuaKernel& k) : L_(L), k_(k) {}
+
+  bool is_upvalue(int function, const std::string& name) override {
+    const int top = lua_gettop(L_);
+    push_function(function);
+    const bool found = push_upvalue(name);
+    lua_settop(L_, top);
+    return found;
+  }
+  grid::CapturedName resolve(const grid::Path& path) override {
+    const int top = lua_gettop(L_);
+    push(path);
+    const grid::CapturedName o = classify(path);
+    lua_settop(L_, top);
+    return o;
+  }
+  const ast::Function& function(int index) override { return *k_.functions[index].tree; }
+  double number(int index) override { return k_.values[index]; }
+  Tensor tensor(int index) override {
+    const int top = lua_gettop(L_);
+    push(k_.tensors[index]);
+    const Tensor* t = tensor_at(L_, -1);
+    const Tensor x = t ? *t : Tensor();
+    lua_settop(L_, top);
+    return x;
+  }
+  /// Reads the source of the Lua function on top of the stack, which is popped; its number.
+  int add_function() {
+    const void* const address = lua_topointer(L_, -1);
+    for (size_t k = 0; k < k_.functions.size(); ++k)
+      if (k_.functions[k].address == address) return lua_pop(L_, 1), int(k);
+    lua_getfenv(L_, kHandle);
+    lua_pushvalue(L_, -2);
+    lua_rawseti(L_, -2, int(k_.functions.size()) + 1);
+    lua_getfield(L_, -1, "locate");
+    lua_pushvalue(L_, -3);
+    if (lua_pcall(L_, 1, 5, 0) != 0) {
+      const char* const why = lua_tostring(L_, -1);
+      throw Error(why ? why : "kernel: the source of a function cannot be found");
+    }
+    const LuaSource source(lua_tostring(L_, -5), lua_tostring(L_, -4));
+    const auto places = source.functions_at(int(lua_tointeger(L_, -3)), int(lua_tointeger(L_, -2)));
+    const size_t which = lua_tointeger(L_, -1);
+    lua_pop(L_, 7);
+    if (which < 1 || which > places.size())
+      fail("kernel: the source of a function cannot be found");
+    const LuaSource::Place& place = places[which - 1];
+    k_.functions.push_back({ast::parse_function(source, place, source.name_at(place)), address});
+    return int(k_.functions.size()) - 1;
+  }
+
+ private:
+  void push_function(int index) {
+    lua_getfenv(L_, kHandle);
+    lua_rawgeti(L_, -1, index + 1);
+    lua_remove(L_, -2);
+  }
+  /// Of the function on top; pushed above it.
+  bool push_upvalue(const std::string& name) {
+    for (int k = 1;; ++k) {
+      const char* const upvalue = lua_getupvalue(L_, -1, k);
+      if (!upvalue) return false;
+      if (name == upvalue) return true;
+      lua_pop(L_, 1);
+    }
+  }
+  void push(const grid::Path& path) {
+    luaL_checkstack(L_, 8, "kernel");
+    push_function(path.function);
+    if (!push_upvalue(path.root)) {
+      lua_getfenv(L_, -1);
+      push_text(L_, path.root);
+      lua_rawget(L_, -2);
+    }
+    for (const std::string& key : path.keys) {
+      if (!lua_istable(L_, -1)) return lua_pushnil(L_);
+      if (key[0] == '[') lua_pushnumber(L_, std::strtod(key.c_str() + 1, nullptr));
+      else push_text(L_, key);
+      lua_rawget(L_, -2);
+    }
+  }
+  static int place_in(std::vector<grid::Path>& list, const grid::Path& path) {
+    size_t k = 0;
+    while (k < list.size() && !(list[k] == path)) ++k;
+    if (k == list.size()) list.push_back(path);
+    return int(k);
+  }
+  grid::CapturedName number_at(const grid::Path& path, double value,
+                               grid::CapturedName::Kind kind) {
+    grid::CapturedName o;
+    o.kind = kind, o.index = place_in(k_.numbers, path);
+    k_.values.resize(k_.numbers.size());
+    k_.values[o.index] = value;
+    return o;
+  }
+  /// What the value on top of the stack is.
+  grid::CapturedName classify(const grid::Path& path) {
+    using O = grid::CapturedName;
+    O o;
+    switch (lua_type(L_, -1)) {
+      case LUA_TNIL: return o;
+      case LUA_TNUMBER: {
+        const double x = lua_tonumber(L_, -1);
+        const bool whole = x == std::floor(x) && std::fabs(x) <= 9007199254740992.0;
+        return number_at(path, x, whole ? O::whole : O::real);
+      }
+      case LUA_TBOOLEAN: return number_at(path, lua_toboolean(L_, -1), O::boolean);
+      case LUA_TTABLE: o.kind = O::table; return o;
+      case LUA_TFUNCTION: return function_at(path);
+      default: break;
+    }
+    if (const Tensor* t = tensor_at(L_, -1)) {
+      o.kind = O::tensor, o.index = place_in(k_.tensors, path);
+      o.dtype = t->dtype(), o.ndim = t->dim();
+      return o;
+    }
+    o.kind = O::other, o.text = describe(L_, -1);
+    return o;
+  }
+  grid::CapturedName function_at(const grid::Path&) {
+    grid::CapturedName o;
+    lua_getfenv(L_, kHandle);
+    lua_getfield(L_, -1, "builtins");
+    lua_pushvalue(L_, -3);
+    lua_rawget(L_, -2);
+    if (lua_isstring(L_, -1)) {
+      o.kind = grid::CapturedName::builtin, o.text = lua_tostring(L_, -1);
+      return o;
+    }
+    lua_pop(L_, 3);
+    if (lua_iscfunction(L_, -1)) {
+      o.kind = grid::CapturedName::other, o.text = "a function of C";
+      return o;
+    }
+    lua_pushvalue(L_, -1);
+    o.kind = grid::CapturedName::function, o.index = add_function();
+    return o;
+  }
+
+  lua_State* L_;
+  LuaKernel& k_;
+};
+
+int grid_make(Args& a) {
+  a.function(1), a.function(2), a.table(3);
+  std::vector<grid::Tangent> tangents;
+  for (size_t i = 1; a.given(5) && i <= lua_objlen(a.L, 5); i += 2) {
+    lua_rawgeti(a.L, 5, int(i)), lua_rawgeti(a.L, 5, int(i) + 1);
+    tangents.push_back({int(lua_tointeger(a.L, -2)) - 1, int(lua_tointeger(a.L, -1)) - 1});
+    lua_pop(a.L, 2);
+  }
+  LuaKernel* const k = Userdata<LuaKernel>::push(
+      a.L, std::make_unique<LuaKernel>(a.boolean(4), std::move(tangents)));
+  lua_createtable(a.L, 1, 2);
+  lua_pushvalue(a.L, 2), lua_setfield(a.L, -2, "locate");
+  lua_pushvalue(a.L, 3), lua_setfield(a.L, -2, "builtins");
+  lua_setfenv(a.L, -2);
+  lua_insert(a.L, kHandle);
+  lua_pushvalue(a.L, kHandle + 1);
+  Script(a.L, *k).add_function();
+  lua_settop(a.L, kHandle);
+  return 1;
+}
+
+int grid_launch(Args& a) {
+  LuaKernel& k = Userdata<LuaKernel>::at(a, kHandle);
+  LaunchSize size;
+  for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
+  std::vector<GridArgument> arguments;
+  const int count = lua_gettop(a.L);
+  for (int i = 8; i <= count; ++i) {
+    GridArgument& g = arguments.emplace_back(launch_argument<GridArgument>(a.L, i));
+    if (!g.tensor && g.kind == GridArgument::other) g.text = describe(a.L, i);
+  }
+  Script script(a.L, k);
+  k.kernel.launch(script, size, arguments);
+  return 0;
+}
+
+int grid_find(Args& a) {
+  const LuaSource source(a.text(1), "");
+  const auto places = source.functions_at(int(a.integer(2)), int(a.integer(3)));
+  lua_createtable(a.L, int(places.size()), 0);
+  int n = 0;
+  for (const LuaSource::Place& p : places) {
+    const std::string_view open = source.tokens[p.open].text, end = source.tokens[p.end].text;
+    lua_pushlstring(a.L, open.data(), end.data() + end.size() - open.data());
+    lua_rawseti(a.L, -2, ++n);
+  }
+  return 1;
+}
+
+const Entry kParts[] = {
+    {"grid_make(fn, locate, builtins, check, ..)",
+     "A kernel; at the end {argument, by which one, ..}: those that it writes derivatives into.",
+     grid_make},
+    {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
+    {"grid_find(text, first, last)", "The functions in a source that begin and end on these lines.",
+     grid_find},
+    {"grid_cuda(kernel, compile)",
+     "The CUDA C for the types of the last launch; `compile`: compiles it.",
+     [](Args& a) {
+       const grid::Kernel& k = Userdata<LuaKernel>::at(a, kHandle).kernel.last();
+       if (a.boolean(2)) compile_grid(k, 90);
+       return a.push(grid::cuda_text(k));
+     }},
+    {"grid_misfit(kernel)",
+     "Of a launch that failed: how many values a call gave, which tensor was to take a boolean, or nil.",
+     [](Args& a) {
+       const grid::GridMisfit& m = Userdata<LuaKernel>::at(a, kHandle).kernel.misfit();
+       m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);
+       m.boolean < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.boolean + 1);
+       return 2;
+     }},
+    {"grid_name(kernel)", "The name of a kernel.",
+     [](Args& a) { return a.push(Userdata<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},
+};
+
+}  // namespace
+
+void add_grid_kernel(lua_State* L) { add_internal(L, kParts); }
+
+}  // namespace mt::lua

@@ -1,0 +1,130 @@
+// replay.cpp -- mt.compile's recorder and replays, for bindings/lua/compile/step.lua
+#include "engine/compiler/record/replay.h"
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+
+namespace {
+
+struct LuaStepRecorder final : StepRecorder {
+  static constexpr char kShown[] = "a recording of a step";
+  using StepRecorder::StepRecorder;
+};
+struct Step {
+  static constexpr char kShown[] = "a recorded step";
+  std::unique_ptr<StepReplay> replay;
+};
+StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
+
+TensorList rest(const Args& a) {
+  TensorList list;
+  for (int i = 2; i <= lua_gettop(a.L); ++i)
+    if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
+  return list;
+}
+
+/// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the precision of
+/// products, the default dtype and device. Null while a graph records, or with set_debug: then a step runs eagerly.
+int mode_of_thread(Args& a) {
+  const ThreadState& t = thread_state;
+  if (capturing || t.debugging) return lua_pushnil(a.L), 1;
+  const Device& d = default_device();
+  int64_t mode = 1 + cuda_index(d);
+  for (const Dtype dtype : {t.autocast.cpu, t.autocast.cuda, t.dtype})
+    mode = mode * 32 + int(dtype);
+  mode = mode * 4 + int(t.matmul_precision);
+  return a.push(mode * 2 + t.grad_enabled);
+}
+
+const Entry kReplay[] = {
+    {"step_mode()",
+     "What operations depend on beside their arguments; nil while a graph records, or with set_debug.",
+     mode_of_thread},
+    {"step_record([inputs])",
+     "Begins a recording with copies of the arguments, without Lua's collector.",
+     [](Args& a) {
+       Userdata<LuaStepRecorder>::push(a.L, std::make_unique<LuaStepRecorder>(a.tensors(1)));
+       lua_gc(a.L, LUA_GCSTOP, 0);
+       return 1;
+     }},
+    {"step_pause(r)", "What follows is not recorded.", bind<[](LuaStepRecorder& r) { r.pause(); }>},
+    {"step_resume(r)", "What follows is recorded, as a part of its own.",
+     bind<[](LuaStepRecorder& r) { r.resume(); }>},
+    {"step_finish(r, [results])", "The recorded step; or nil, and why there is none.",
+     [](Args& a) {
+       lua_gc(a.L, LUA_GCRESTART, 0);
+       LuaStepRecorder& r = Userdata<LuaStepRecorder>::at(a, 1);
+       std::unique_ptr<StepReplay> made = r.finish(a.tensors(2));
+       if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
+       Userdata<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
+       return 1;
+     }},
+    {"step_on_arguments([results], [inputs], [arguments])",
+     "The results as views of the arguments where they are views of their copies, the inputs.",
+     bind<on_arguments>},
+    {"step_memory(x)", "A number for the memory that x sees: views of one storage have one.",
+     bind<[](const Tensor& x) { return int64_t(uintptr_t(x.impl()->storage->data)); }>},
+    {"step_drop(r)", "Ends a recording that came to nothing.",
+     [](Args& a) {
+       lua_gc(a.L, LUA_GCRESTART, 0);
+       return Userdata<LuaStepRecorder>::collect(a.L);
+     }},
+    {"step_start(..)",
+     "step, tensors: whether it is of such tensors and nothing moved; copies them in. Then "
+     "whether it would change one of them.",
+     [](Args& a) {
+       StepReplay& s = step_at(a);
+       const TensorList given = rest(a);
+       bool fits = given.size() == s.inputs() && s.fits();
+       bool written = false;
+       for (size_t k = 0; k < given.size() && fits; ++k) {
+         written |= s.writes(given[k]);
+         fits = s.takes(k, given[k]) && !written;
+       }
+       if (fits) s.start(given);
+       return a.push(fits, written);
+     }},
+    {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
+     bind<[](Step& s, int64_t part) { return s.replay->run(part); }>},
+    {"step_end(step)", "Its results, copied.",
+     [](Args& a) { return push_all(a, step_at(a).finish()); }},
+    {"step_changes(step)", "The tensors from outside that it changes.",
+     bind<[](Step& s) { return s.replay->changes(); }>},
+    {"step_leaves(step)", "The tensors whose gradients it sets.",
+     bind<[](Step& s) { return s.replay->leaves(); }>},
+    {"step_hold(step, [changed])",
+     "Keeps the gradients of now, and the versions of tensors that change.",
+     bind<[](Step& s, const TensorList& changed) { s.replay->hold(changed); }>},
+    {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore(); }>},
+    {"step_fused(step)", "A line on each program that its calls were joined to.",
+     bind<[](Step& s) { return s.replay->fused(); }>},
+    {"step_facts(step)",
+     "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",
+     bind<[](Step& s) {
+       const StepReplay::Facts f = s.replay->facts();
+       return std::tuple(f.parts, f.calls, f.buffers, f.bytes, f.planned, f.graphs);
+     }>},
+};
+
+}  // namespace
+
+void see_arguments(lua_State* L) {
+  StepRecorder* const r = StepRecorder::current();
+  for (int i = lua_gettop(L); i > 0; --i) {
+    if (const Tensor* t = tensor_at(L, i)) r->see(*t);
+    if (!lua_istable(L, i)) continue;
+    each_entry(L, i, [&](int) {
+      if (const Tensor* t = tensor_at(L, -1)) r->see(*t);
+    });
+  }
+}
+
+void see_field(const Tensor& x, bool is_grad) {
+  StepRecorder* const r = StepRecorder::current();
+  is_grad ? r->read_grad(x) : r->see(x);
+}
+
+void add_replay(lua_State* L) { add_internal(L, kReplay, Reach::tensors); }
+
+}  // namespace mt::lua

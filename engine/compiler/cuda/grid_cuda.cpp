@@ -1,0 +1,409 @@
+// grid_cuda.cpp -- a typed grid kernel as CUDA C, with the lines of its Lua source
+#include "engine/compiler/cuda/grid_cuda.h"
+
+#include <bit>
+#include <cctype>
+#include <cmath>
+#include <map>
+
+#include "engine/compiler/cuda/cuda_halves.h"
+#include "engine/core/dtype.h"
+
+namespace mt::grid {
+namespace {
+
+/// What every kernel's text begins with. No access leaves its tensor; the first that would is noted.
+constexpr char kBefore[] = R"(typedef long long mt_int;
+template <class T, int N> struct mt_tensor {
+  T* data;
+  mt_int size[N], stride[N];
+};
+__device__ inline void mt_report(mt_int* fault, mt_int kind, int line, int tensor, int dim, mt_int index) {
+  if (atomicCAS((unsigned long long*)fault, 0ull, (unsigned long long)kind) != 0) return;
+  fault[1] = line, fault[2] = tensor, fault[3] = dim, fault[4] = index;
+  fault[5] = (mt_int)blockIdx.x * blockDim.x + threadIdx.x + 1;
+  fault[6] = (mt_int)blockIdx.y * blockDim.y + threadIdx.y + 1;
+  fault[7] = (mt_int)blockIdx.z * blockDim.z + threadIdx.z + 1;
+}
+template <class T, int N, class... I>
+__device__ inline T* mt_at(const mt_tensor<T, N>& t, mt_int* fault, int line, int tensor, I... i) {
+  const mt_int at[] = {(mt_int)i..., 1};
+  mt_int offset = 0;
+  for (int d = 0; d < int(sizeof...(I)); ++d) {
+    if (at[d] < 1 || at[d] > t.size[d]) {
+      mt_report(fault, 1, line, tensor, d, at[d]);
+      return nullptr;
+    }
+    offset += (at[d] - 1) * t.stride[d];
+  }
+  return t.data + offset;
+}
+template <class T> __device__ inline T mt_load(const T* at) { return at ? *at : T(0); }
+__device__ inline mt_int mt_mod(mt_int x, mt_int y, mt_int* fault, int line) {
+  if (y == 0) return mt_report(fault, 2, line, 0, 0, 0), 0;
+  if (y == -1) return 0;
+  const mt_int rest = x % y;
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+__device__ inline mt_int mt_floor_div(mt_int x, mt_int y, mt_int* fault, int line) {
+  if (y == 0) return mt_report(fault, 2, line, 0, 0, 0), 0;
+  if (y == -1) return -x;
+  const mt_int quotient = x / y;
+  return quotient - (x % y != 0 && (x < 0) != (y < 0));
+}
+__device__ inline mt_int mt_fmod(mt_int x, mt_int y, mt_int* fault, int line) {
+  if (y == 0) return mt_report(fault, 2, line, 0, 0, 0), 0;
+  return y == -1 ? 0 : x % y;
+}
+template <class R> __device__ inline R mt_rest(R x, R y) { return x - floor(x / y) * y; }
+template <class T> __device__ inline T mt_min(T x, T y) { return x < y ? x : y; }
+template <class T> __device__ inline T mt_max(T x, T y) { return x > y ? x : y; }
+template <class R> __device__ inline mt_int mt_whole(R x) {
+  if (x != x) return 0;
+  if (x >= R(9223372036854775808.0)) return 9223372036854775807ll;
+  return x < R(-9223372036854775808.0) ? -9223372036854775807ll - 1 : (mt_int)x;
+}
+__device__ inline mt_int mt_add(mt_int* at, mt_int v) {
+  return (mt_int)atomicAdd((unsigned long long*)at, (unsigned long long)v);
+}
+__device__ inline mt_int mt_add(int* at, mt_int v) { return atomicAdd(at, (int)v); }
+__device__ inline float mt_add(float* at, float v) { return atomicAdd(at, v); }
+__device__ inline double mt_add(double* at, double v) { return atomicAdd(at, v); }
+)";
+constexpr char kLoadHalves[] =
+    R"(__device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
+__device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
+)";
+/// A tensor in constant memory, where its `data` is a distance.
+constexpr char kConstantMemory[] = R"(__constant__ double mt_constant[8192];
+template <class T, int N> __device__ inline mt_tensor<const T, N> mt_in_constant(const mt_tensor<T, N>& t) {
+  mt_tensor<const T, N> c;
+  c.data = (const T*)((const char*)mt_constant + (unsigned long long)t.data);
+  for (int d = 0; d < N; ++d) c.size[d] = t.size[d], c.stride[d] = t.stride[d];
+  return c;
+}
+)";
+constexpr char kWarps[] = R"(#ifndef __CUDACC_RTC__  // the emulation: all lanes that there are
+static unsigned __activemask() {
+  const int threads = blockDim.x * blockDim.y * blockDim.z;
+  const int left = threads - (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) / 32 * 32;
+  return left < 32 ? (1u << left) - 1 : 0xffffffffu;
+}
+#endif
+template <int What, class T> __device__ inline T mt_join(T x, T y) {
+  return What == 0 ? T(x + y) : What == 1 ? mt_max(x, y) : mt_min(x, y);
+}
+/// A butterfly with lanes missing. No array: for sm_90 ptxas 13.0 finds no registers for it.
+template <int What, int Bit, class T>
+__device__ inline T mt_tree(T v, T nothing, unsigned active, int lane) {
+  if constexpr (Bit == 32) {
+    const T other = __shfl_sync(active, v, lane);
+    return active >> lane & 1 ? other : nothing;
+  } else {
+    const T own = mt_tree<What, Bit * 2>(v, nothing, active, lane);
+    return mt_join<What>(own, mt_tree<What, Bit * 2>(v, nothing, active, lane ^ Bit));
+  }
+}
+/// Over 32 lanes in a fixed tree; a lane that does not take part counts as `nothing`.
+template <int What, class T> __device__ inline T mt_warp(T v, T nothing) {
+  const unsigned active = __activemask();
+  const int lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  if (active != 0xffffffffu) return mt_tree<What, 1>(v, nothing, active, lane);
+  for (int half = 16; half > 0; half /= 2) v = mt_join<What>(v, __shfl_xor_sync(active, v, half));
+  return v;
+}
+template <class T> __device__ inline T mt_shuffle(T v, mt_int by, bool down) {
+  const unsigned active = __activemask();
+  const int lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  const mt_int from = down ? lane + by : lane ^ by;
+  const bool there = from >= 0 && from < 32 && (active >> from & 1);
+  const T other = __shfl_sync(active, v, there ? int(from) : lane);
+  return there ? other : v;
+}
+)";
+
+class Text {
+ public:
+  explicit Text(const Kernel& k) : k_(k) {}
+  std::string run() {
+    out_ = kBefore;
+    find(k_.body);
+    if (warps_) out_ += kWarps;
+    bool halves = false, constant = false;
+    for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
+    if (halves) (out_ += kCudaHalves) += kLoadHalves;
+    if (constant) out_ += kConstantMemory;
+    out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
+    shared();
+    for (size_t t = 0; t < k_.tensors.size(); ++t)
+      if (k_.tensors[t].constant)
+        out_ += fmt::format("  const auto c{0} = mt_in_constant(t{0});\n", t);
+    for (size_t v = 0; v < k_.variables.size(); ++v)
+      out_ += fmt::format("  {} v{} = 0;\n", type(k_.variables[v].type), v);
+    body(k_.body);
+    return out_ + "}\n";
+  }
+
+ private:
+  std::string type(GridType t) const {
+    return t == GridType::real ? real() : t == GridType::boolean ? "bool" : "mt_int";
+  }
+  const char* real() const { return k_.real == Dtype::f64 ? "double" : "float"; }
+  /// The type of an element in CUDA C.
+  static const char* element(Dtype d) {
+    return with_dtype(d, []<class T>(T) -> const char* {
+      constexpr const char* kSigned[] = {"signed char", "short", "int", "mt_int"};
+      constexpr const char* kUnsigned[] = {"unsigned char", "unsigned short", "unsigned int"};
+      constexpr int size = std::bit_width(sizeof(T)) - 1;
+      if constexpr (std::is_same_v<T, bool>) return "bool";
+      else if constexpr (std::is_same_v<T, Float16>) return "mt_f16";
+      else if constexpr (std::is_same_v<T, Bfloat16>) return "mt_bf16";
+      else if constexpr (std::is_same_v<T, double>) return "double";
+      else if constexpr (std::is_same_v<T, float>) return "float";
+      else if constexpr (std::is_signed_v<T>) return kSigned[size];
+      else return kUnsigned[size];
+    });
+  }
+  std::string parameters() const {
+    std::string list;
+    for (size_t t = 0; t < k_.tensors.size(); ++t)
+      if (const Tensor& x = k_.tensors[t]; !x.shared)
+        list +=
+            fmt::format("const mt_tensor<{}, {}> t{}, ", element(x.dtype), std::max(x.ndim, 1), t);
+    for (size_t s = 0; s < k_.scalars.size(); ++s)
+      list += fmt::format("const {} s{}, ", type(k_.scalars[s].type), s);
+    return list + "mt_int* fault";
+  }
+  void shared() {
+    for (size_t t = 0; t < k_.tensors.size(); ++t) {
+      const Tensor& x = k_.tensors[t];
+      if (!x.shared) continue;
+      const int64_t cells = x.size[0] * x.size[1] * x.size[2];
+      std::string sizes, strides;
+      int64_t stride = cells;
+      for (int d = 0; d < x.ndim; ++d) {
+        stride /= x.size[d];
+        sizes += fmt::format("{}{}", d ? ", " : "", x.size[d]),
+            strides += fmt::format("{}{}", d ? ", " : "", stride);
+      }
+      out_ += fmt::format(
+          "  __shared__ {0} m{1}[{2}];\n  const mt_tensor<{0}, {3}> t{1} = {{m{1}, {{{4}}}, {{{5}}}}};\n",
+          element(x.dtype), t, cells, x.ndim, sizes, strides);
+    }
+  }
+  void find(const Body& body) {
+    for (const Statement* s : body) {
+      warps_ |= s->kind == Statement::warp;
+      if (s->kind == Statement::leave && !labels_.count(s->target))
+        labels_.emplace(s->target, int(labels_.size()));
+      find(s->body), find(s->other);
+    }
+  }
+
+  // ---- values ------------------------------------------------------------------------------------
+
+  std::string place(const char* index, int axis) const {
+    const char d = "xyz"[axis];
+    const std::string thread = fmt::format("(mt_int)threadIdx.{} + 1", d);
+    if (index[0] == 't') return "(" + thread + ")";
+    if (index[0] == 'b') return fmt::format("((mt_int)blockIdx.{} + 1)", d);
+    return fmt::format("((mt_int)blockIdx.{0} * blockDim.{0} + {1})", d, thread);
+  }
+  std::string number(const Value& v) const {
+    if (v.type == GridType::integer) return fmt::format("{}ll", int64_t(v.value));
+    if (!std::isfinite(v.value))
+      return fmt::format("{}({}(1e308) * {}(1e308))", v.value < 0 ? "-" : "", real(), real());
+    const double x = k_.real == Dtype::f64 ? v.value : double(float(v.value));
+    if (!std::isfinite(x)) return fmt::format("({}({:a}))", real(), v.value);
+    return fmt::format("{}({:a})", real(), x);
+  }
+  std::string value(const Value& v) const {
+    switch (v.kind) {
+      case Value::number: return number(v);
+      case Value::boolean: return v.value != 0 ? "true" : "false";
+      case Value::scalar: return fmt::format("s{}", v.index);
+      case Value::variable: return fmt::format("v{}", v.index);
+      case Value::place: return place("place", v.index);
+      case Value::thread: return place("thread", v.index);
+      case Value::block: return place("block", v.index);
+      case Value::load:
+        return fmt::format("({})mt_load({})", type(v.type), address(v.index, v.args, v.line));
+      case Value::operation: return operation(v);
+    }
+    return "";
+  }
+  std::string address(int tensor, const std::vector<Value*>& indices, int line) const {
+    std::string list;
+    for (const Value* a : indices) list += ", " + value(*a);
+    const char* const name = k_.tensors[size_t(tensor)].constant ? "c" : "t";
+    return fmt::format("mt_at({}{}, fault, {}, {}{})", name, tensor, line, tensor, list);
+  }
+  std::string operation(const Value& v) const {
+    std::string x[3];
+    for (size_t k = 0; k < v.args.size(); ++k) x[k] = value(*v.args[k]);
+    const bool whole = v.args[0]->type == GridType::integer;
+    const auto infix = [&](const char* o) { return fmt::format("({} {} {})", x[0], o, x[1]); };
+    const auto checked = [&](const char* f) {
+      return fmt::format("{}({}, {}, fault, {})", f, x[0], x[1], v.line);
+    };
+    switch (v.op) {
+      case GridOp::neg: return fmt::format("(-{})", x[0]);
+      case GridOp::abs:
+        return whole ? fmt::format("llabs({})", x[0]) : fmt::format("fabs({})", x[0]);
+      case GridOp::add: return infix("+");
+      case GridOp::sub: return infix("-");
+      case GridOp::mul: return infix("*");
+      case GridOp::div: return infix("/");
+      case GridOp::floor_div: return checked("mt_floor_div");
+      case GridOp::mod:
+        return whole ? checked("mt_mod") : fmt::format("mt_rest({}, {})", x[0], x[1]);
+      case GridOp::fmod:
+        return whole ? checked("mt_fmod") : fmt::format("fmod({}, {})", x[0], x[1]);
+      case GridOp::min: return fmt::format("mt_min({}, {})", x[0], x[1]);
+      case GridOp::max: return fmt::format("mt_max({}, {})", x[0], x[1]);
+      case GridOp::lt: return infix("<");
+      case GridOp::le: return infix("<=");
+      case GridOp::eq: return infix("==");
+      case GridOp::ne: return infix("!=");
+      case GridOp::logical_and: return infix("&&");
+      case GridOp::logical_or: return infix("||");
+      case GridOp::logical_not: return fmt::format("(!{})", x[0]);
+      case GridOp::select: return fmt::format("({} ? {} : {})", x[0], x[1], x[2]);
+      case GridOp::to_real: return fmt::format("({}({}))", real(), x[0]);
+      case GridOp::floor:
+      case GridOp::ceil: return fmt::format("mt_whole({}({}))", name(v.op), x[0]);
+      case GridOp::copy: return x[0];
+      default:
+        return fmt::format("{}({}{}{})", name(v.op), x[0], v.args.size() > 1 ? ", " : "", x[1]);
+    }
+  }
+  static const char* name(GridOp op) {
+#define MT_TEXT(name, arity) #name,
+    static const char* const names[] = {MT_GRID_OPS(MT_TEXT)};
+#undef MT_TEXT
+    return names[int(op)];
+  }
+
+  // ---- statements --------------------------------------------------------------------------------
+
+  /// Text as it stands in a string of C.
+  static std::string quoted(const std::string& text) {
+    std::string s;
+    for (const char c : text)
+      s += c == '"' || c == '\\' ? std::string("\\") + c : c == '\n' ? "\\n" : std::string(1, c);
+    return s;
+  }
+  void line(const Statement& s, const std::string& text) {
+    const size_t function = size_t(s.line >> 20);
+    out_ += fmt::format("#line {} \"{}\"\n  {}\n", s.line & 0xfffff,
+                        quoted(function < k_.chunks.size() ? k_.chunks[function] : ""), text);
+  }
+  void body(const Body& list) {
+    for (const Statement* s : list) statement(*s);
+  }
+  void block(const Body& list) {
+    out_ += "  {\n";
+    body(list);
+    out_ += "  }\n";
+  }
+  /// Where those go on that leave a loop or scope.
+  void end(const Statement& s) {
+    if (const auto at = labels_.find(&s); at != labels_.end())
+      out_ += fmt::format("  after_{}:;\n", at->second);
+  }
+  void statement(const Statement& s) {
+    switch (s.kind) {
+      case Statement::assign: return line(s, fmt::format("v{} = {};", s.variable, value(*s.value)));
+      case Statement::store:
+        return line(s, fmt::format("if (auto* at = {}) *at = {};",
+                                   address(s.tensor, s.args, s.line), value(*s.value)));
+      case Statement::atomic_add: return atomic(s);
+      case Statement::branch:
+        line(s, fmt::format("if ({})", value(*s.value)));
+        block(s.body);
+        if (s.other.empty()) return;
+        out_ += "  else\n";
+        return block(s.other);
+      case Statement::count: count(s); return end(s);
+      case Statement::loop:
+        out_ += "  for (;;)\n";
+        block(s.body);
+        return end(s);
+      case Statement::scope: block(s.body); return end(s);
+      case Statement::leave: return line(s, fmt::format("goto after_{};", labels_.at(s.target)));
+      case Statement::barrier: return line(s, "__syncthreads();");
+      case Statement::warp: return warp(s);
+      case Statement::print: return print(s);
+    }
+  }
+  void atomic(const Statement& s) {
+    const Dtype d = k_.tensors[size_t(s.tensor)].dtype;
+    if (d != Dtype::i32 && d != Dtype::i64 && d != Dtype::f32 && d != Dtype::f64)
+      fail_line(
+          k_, s.line,
+          "atomic_add into a tensor of {} is not there on a GPU; use int32, int64, float32 or float64",
+          dtype_name(d));
+    line(s, fmt::format("if (auto* at = {}) v{} = mt_add(at, {});",
+                        address(s.tensor, s.args, s.line), s.variable, value(*s.value)));
+  }
+  void count(const Statement& s) {
+    const std::string t = type(k_.variables[size_t(s.variable)].type);
+    line(
+        s,
+        fmt::format(
+            "for ({0} k = {1}, last = {2}, step = {3}; step > 0 ? k <= last : last <= k; k += step)",
+            t, value(*s.value), value(*s.last), value(*s.step)));
+    out_ += fmt::format("  {{\n  v{} = k;\n", s.variable);
+    body(s.body);
+    out_ += "  }\n";
+  }
+  void warp(const Statement& s) {
+    const std::string v = value(*s.value), t = type(s.value->type);
+    const bool whole = s.value->type == GridType::integer;
+    if (s.what >= GridWarp::shuffle_down)
+      return line(s, fmt::format("v{} = mt_shuffle<{}>({}, {}, {});", s.variable, t, v,
+                                 value(*s.args[0]), s.what == GridWarp::shuffle_down));
+    const std::string nothing =
+        s.what == GridWarp::sum ? "0"
+        : whole
+            ? (s.what == GridWarp::max ? "(-9223372036854775807ll - 1)" : "9223372036854775807ll")
+            : fmt::format("{}(1e308) * {}(1e308)", s.what == GridWarp::max ? "-(" + t : "(" + t,
+                          t) +
+                  ")";
+    line(s, fmt::format("v{} = mt_warp<{}, {}>({}, {});", s.variable, int(s.what), t, v, nothing));
+  }
+  void print(const Statement& s) {
+    std::string format, values;
+    for (size_t k = 0; k < s.args.size(); ++k) {
+      if (k) format += "\\t";
+      if (!s.args[k]) {
+        for (const char c : quoted(k_.texts[size_t(s.texts[k])]))
+          format += c == '%' ? "%%" : std::string(1, c);
+        continue;
+      }
+      const Value& v = *s.args[k];
+      format += v.type == GridType::integer ? "%lld" : v.type == GridType::real ? "%.14g" : "%s";
+      values += ", " + (v.type == GridType::boolean ? "(" + value(v) + " ? \"true\" : \"false\")"
+                        : v.type == GridType::real  ? "(double)" + value(v)
+                                                    : value(v));
+    }
+    line(s, fmt::format("printf(\"{}\\n\"{});", format, values));
+  }
+
+  const Kernel& k_;
+  std::string out_;
+  std::map<const Statement*, int> labels_;
+  bool warps_ = false;
+};
+
+}  // namespace
+
+std::string cuda_text(const Kernel& k) { return Text(k).run(); }
+
+std::string cuda_name(const Kernel& k) {
+  std::string name = "grid_";
+  for (const char c : k.name) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+}  // namespace mt::grid

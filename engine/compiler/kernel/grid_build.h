@@ -1,0 +1,118 @@
+// grid_build.h -- turns the syntax tree of a grid kernel into statements (the class behind grid::build)
+#pragma once
+#include <string_view>
+
+#include "engine/compiler/kernel/grid_ir.h"
+
+namespace mt::grid {
+
+/// What an expression is: a number, or something that names one.
+struct Item {
+  enum Kind { nil, value, tensor, shape, word, captured, text, several } kind = nil;
+  Value* number = nullptr;
+  int index = -1;              // of a tensor
+  std::vector<Value*> prefix;  // its first indices
+  std::string name;            // of a word or text
+  Path path;
+  std::vector<Item> list;  // several results
+  Item() = default;
+  Item(Value* v) : kind(value), number(v) {}  // NOLINT: a value is an item
+};
+
+/// A call that is being inlined: what the variables of its function are.
+struct Frame {
+  const ast::Function* function;
+  int index;  // of the function
+  std::vector<Item> locals;
+  Frame* caller = nullptr;
+  const Body* home = nullptr;     // where it is called
+  Statement* scope = nullptr;     // what a return leaves; null: it is the last statement
+  std::vector<int> results = {};  // variables
+  bool returned = false;
+};
+
+class Builder {
+ public:
+  Builder(Kernel& p, CaptureResolver& o) : p_(p), resolver_(o) {}
+  void run(const std::vector<CapturedName>& arguments);
+
+ private:
+  using Expr = ast::Expression;
+
+  // grid_build.cpp: statements
+  void body(Frame&, int line);
+  void statements(const ast::Block&);
+  void statement(const ast::Statement&, bool last);
+  void local(const ast::Statement&);
+  void assign(const ast::Statement&);
+  void assign_one(const Expr& target, Item);
+  void branch(const ast::Statement&, size_t arm);
+  void loop(const ast::Statement&);
+  void count(const ast::Statement&);
+  void give_back(const ast::Statement&, bool last);
+  void call_function(const ast::Function&, int index, std::vector<Item> arguments,
+                     std::vector<Item>& results, int line);
+  void bind(int local, Item, int line);
+  Statement* emit(Statement::Kind, int line);
+  Body* into(Body& body) {
+    Body* const before = out_;
+    out_ = &body;
+    return before;
+  }
+  void store(int variable, Value*, int line);
+  int fresh(const std::string& name, int line);
+
+  // grid_expressions.cpp
+  Item item(const Expr&);
+  std::vector<Item> items(const std::vector<ast::Expr>&, size_t wanted, size_t from = 0);
+  void keep_before(Value*&, size_t mark, int line);
+  Value* value(const Expr&);
+  Value* value_of(Item, int line);
+  Value* spilled(Value*, int line);
+  Item indexed(const Expr&);
+  Item element(Item tensor, const Expr& key, int line);
+  Item word_field(const Item&, const std::string& field, int line);
+  Item resolve(Path, int line);
+  Value* unary(const Expr&);
+  Value* binary(const Expr&);
+  Value* logical(const Expr&);
+  Value* chosen(const Expr& condition, const Expr& yes, const Expr& no, int line);
+  bool is_size(const Expr&) const;
+  bool is_heavy(const Expr&) const;
+  Item size(int tensor, int dim, int line);
+  void access(const Item& tensor, int line, const char* doing);
+
+  // grid_words.cpp: calls
+  Item call(const Expr&);
+  Item call_word(const std::string& name, const Expr&);
+  Item call_builtin(const std::string& name, const Expr&);
+  Item call_helper(const CapturedName&, const Expr&);
+  Item grid_call(const Expr&);
+  Item shared_call(const Expr&);
+  Item atomic_call(const Expr&);
+  Item warp_call(const std::string& name, const Expr&);
+  Value* lane(int line);
+  void print(const Expr&);
+  int64_t constant(const Expr&, const char* what);
+
+  Value* make(Value::Kind, int index, int line);
+  Value* number(double, int line);
+  Value* op(GridOp, std::vector<Value*>, int line);
+  Value* launch_scalar(LaunchScalar, int line);
+  Value* place_of(Value* sum);
+  int at(int line) const { return frame_->index << 20 | line; }
+  template <class... A>
+  [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
+    fail_line(p_, at(line), text, std::forward<A>(values)...);
+  }
+  static bool is_word(std::string_view);
+
+  Kernel& p_;
+  CaptureResolver& resolver_;
+  Frame* frame_ = nullptr;
+  Body* out_ = nullptr;
+  std::vector<Statement*> loops_;
+  int depth_ = 0;
+};
+
+}  // namespace mt::grid

@@ -1,0 +1,295 @@
+// grid_derive.cpp -- forward-mode derivatives of grid kernels: real variables carry a tangent for each input
+//
+// A kernel whose result tensors shall hold derivatives computes what it computed, and beside each real
+// variable that an input reaches its tangents by the inputs, in the same loops and branches. The formulas
+// are those of kernels/ops.h; what only chooses (min, max, and-or) hands on the tangent of what Lua chose.
+#include <algorithm>
+
+#include "engine/compiler/kernel/grid_ir.h"
+#include "engine/compiler/program/value.h"
+#include "engine/ops/ops.h"
+
+namespace mt::grid {
+namespace {
+
+using T = GridType;
+
+/// An operation of kernels as the elementwise one whose derivative it has.
+struct Pair {
+  GridOp op;
+  int elementwise;
+};
+template <class Op> constexpr Pair pair(GridOp o) { return {o, op::id<Op>}; }
+constexpr Pair kPairs[] = {pair<op::Neg>(GridOp::neg),   pair<op::Abs>(GridOp::abs),
+                           pair<op::Sqrt>(GridOp::sqrt), pair<op::Exp>(GridOp::exp),
+                           pair<op::Log>(GridOp::log),   pair<op::Log10>(GridOp::log10),
+                           pair<op::Sin>(GridOp::sin),   pair<op::Cos>(GridOp::cos),
+                           pair<op::Tan>(GridOp::tan),   pair<op::Asin>(GridOp::asin),
+                           pair<op::Acos>(GridOp::acos), pair<op::Atan>(GridOp::atan),
+                           pair<op::Sinh>(GridOp::sinh), pair<op::Cosh>(GridOp::cosh),
+                           pair<op::Tanh>(GridOp::tanh), pair<op::Add>(GridOp::add),
+                           pair<op::Sub>(GridOp::sub),   pair<op::Mul>(GridOp::mul),
+                           pair<op::Div>(GridOp::div),   pair<op::Remainder>(GridOp::mod),
+                           pair<op::Pow>(GridOp::pow),   pair<op::Atan2>(GridOp::atan2),
+                           pair<op::Fmod>(GridOp::fmod), pair<op::Lt>(GridOp::lt),
+                           pair<op::Le>(GridOp::le),     pair<op::Eq>(GridOp::eq),
+                           pair<op::Ne>(GridOp::ne),     pair<op::Where>(GridOp::select)};
+
+class Differentiator {
+ public:
+  Differentiator(Kernel& k, const std::vector<Tangent>& tangents) : k_(k), tangents_(tangents) {
+    for (const Tangent& s : tangents)
+      if (std::find(by_.begin(), by_.end(), s.input) == by_.end()) by_.push_back(s.input);
+  }
+  void run() {
+    active_.assign(k_.variables.size(), 0);
+    while (spread(k_.body)) {}
+    tangent_.assign(k_.variables.size(), {});
+    for (size_t v = 0; v < active_.size(); ++v)
+      for (size_t w = 0; active_[v] && w < by_.size(); ++w)
+        tangent_[v].push_back(fresh(k_.variables[v].home, k_.variables[v].line));
+    walk(k_.body);
+  }
+
+ private:
+  using Tangents = std::vector<Value*>;  // by each input; null: 0. None at all: of nothing real
+
+  // ---- which variables an input reaches
+
+  bool is_active(int variable) const {
+    return size_t(variable) < active_.size() && active_[size_t(variable)];
+  }
+  bool reached(const Value& v) const {
+    if (v.type != T::real) return false;
+    if (v.kind == Value::variable) return is_active(v.index);
+    if (v.kind == Value::load) return std::find(by_.begin(), by_.end(), v.index) != by_.end();
+    return v.kind == Value::operation &&
+           std::any_of(v.args.begin(), v.args.end(), [&](const Value* a) { return reached(*a); });
+  }
+  bool spread(const Body& body) {
+    bool changed = false;
+    for (const Statement* s : body) {
+      const bool sets = s->kind == Statement::assign || s->kind == Statement::count;
+      if (sets && !is_active(s->variable) && k_.variables[size_t(s->variable)].type == T::real &&
+          (reached(*s->value) || (s->step && reached(*s->step))))
+        active_[size_t(s->variable)] = changed = true;
+      changed |= spread(s->body), changed |= spread(s->other);
+    }
+    return changed;
+  }
+
+  // ---- making
+
+  int fresh(const Body* home, int line) {
+    k_.variables.push_back({"a derivative", line, T::real, home});
+    return int(k_.variables.size()) - 1;
+  }
+  Value* make(Value::Kind kind, T type) {
+    Value& v = k_.values.emplace_back();
+    v.kind = kind, v.type = type, v.line = line_;
+    return &v;
+  }
+  Value* number(double x) {
+    Value* const v = make(Value::number, T::real);
+    v->value = x;
+    return v;
+  }
+  Value* variable(int index) {
+    Value* const v = make(Value::variable, k_.variables[size_t(index)].type);
+    v->index = index;
+    return v;
+  }
+  Value* op(GridOp o, std::vector<Value*> args, T type = T::real) {
+    Value* const v = make(Value::operation, type);
+    v->op = o, v->args = std::move(args);
+    return v;
+  }
+  void assign(int to, Value* x) {
+    Statement& s = k_.statements.emplace_back();
+    s.kind = Statement::assign, s.line = line_, s.variable = to, s.value = x;
+    out_.push_back(&s);
+  }
+  /// A value that is computed here once.
+  Value* spilled(Value* v) {
+    if (v->kind < Value::operation) return v;
+    k_.variables.push_back({"a value", line_, v->type, home_});
+    const int to = int(k_.variables.size()) - 1;
+    assign(to, v);
+    return variable(to);
+  }
+
+  // ---- derivatives of a value
+
+  /// The tangents of v, whose parts are computed before the statement under way; v becomes what reads them.
+  Tangents tangents(Value*& v) {
+    if (!reached(*v)) return Tangents(by_.size(), nullptr);
+    if (v->kind == Value::variable) {
+      Tangents t;
+      for (const int d : tangent_[size_t(v->index)]) t.push_back(variable(d));
+      return t;
+    }
+    if (v->kind == Value::load) {
+      Tangents t;
+      for (const int input : by_) t.push_back(input == v->index ? number(1) : nullptr);
+      v = spilled(v);
+      return t;
+    }
+    std::vector<Tangents> of;
+    for (Value*& a : v->args) of.push_back(tangents(a)), a = spilled(a);
+    Value* const whole = v;
+    v = spilled(v);
+    Tangents t(by_.size(), nullptr);
+    for (size_t w = 0; w < by_.size(); ++w) {
+      Tangents parts;
+      bool any = false;
+      for (const Tangents& o : of) parts.push_back(o[w]), any |= o[w] != nullptr;
+      if (any) t[w] = spilled(tangent_of(*whole, v, parts));
+    }
+    return t;
+  }
+  Value* or_zero(Value* t) { return t ? t : number(0); }
+  /// The tangent of operation v, whose result is `result`, by its operands'.
+  Value* tangent_of(const Value& v, Value* result, const Tangents& by) {
+    if (v.op == GridOp::copy) return by[0];
+    if (v.op == GridOp::select)
+      return op(GridOp::select, {v.args[0], or_zero(by[1]), or_zero(by[2])});
+    if (v.op == GridOp::min || v.op == GridOp::max) {
+      Value *x = v.args[0], *y = v.args[1];
+      if (v.op == GridOp::max) std::swap(x, y);
+      return op(GridOp::select,
+                {op(GridOp::lt, {x, y}, T::boolean), or_zero(by[0]), or_zero(by[1])});
+    }
+    Value* sum = nullptr;
+    for (size_t k = 0; k < by.size(); ++k) {
+      if (!by[k]) continue;
+      Value* const part = part_of(v, result, int(k), by[k]);
+      sum = sum ? op(GridOp::add, {sum, part}) : part;
+    }
+    return sum;
+  }
+  /// g times the derivative by operand k, by the elementwise operation's formula.
+  Value* part_of(const Value& v, Value* result, int k, Value* g) {
+    const auto* const known = std::find_if(std::begin(kPairs), std::end(kPairs),
+                                           [&](const Pair& p) { return p.op == v.op; });
+    if (known == std::end(kPairs)) fail_line(k_, v.line, "a kernel's operation has no derivative");
+    ir::Builder b;
+    std::vector<Value*> inputs{g};
+    std::vector<int> operands{b.input(0)};
+    for (int slot = 0; slot < 4; ++slot) {
+      if (!(op_row(known->elementwise).info->saves[k] >> slot & 1)) continue;
+      operands.push_back(b.input(int(inputs.size())));
+      inputs.push_back(slot == 3 ? result : v.args[size_t(slot)]);
+    }
+    const int made = ir::add_derivative(b, known->elementwise, k + 1, operands.data(),
+                                        int(operands.size()), nullptr);
+    std::vector<Value*> value;
+    for (int i = 0; i < b.count(); ++i) value.push_back(spilled(translated(b, i, inputs, value)));
+    return value[size_t(made)];
+  }
+  /// Instruction i of a formula as operations of kernels.
+  Value* translated(const ir::Builder& b, int i, const std::vector<Value*>& inputs,
+                    const std::vector<Value*>& value) {
+    const Instruction& c = b.instruction(i);
+    if (c.op == kInput) return inputs[size_t(c.which)];
+    if (c.op == kConstant) return number(c.constant);
+    std::vector<Value*> a;
+    for (int k = 0; k < op_row(c.op).inputs; ++k) a.push_back(value[size_t(c.in[k])]);
+    const T type = c.is_bool ? T::boolean : T::real;
+    const auto whole = [&](GridOp o, Value* x) {
+      return op(GridOp::to_real, {op(o, {x}, T::integer)});
+    };
+    if (c.op == op::id<op::Gt>) return op(GridOp::lt, {a[1], a[0]}, type);
+    if (c.op == op::id<op::Ge>) return op(GridOp::le, {a[1], a[0]}, type);
+    if (c.op == op::id<op::Rsqrt>) return op(GridOp::div, {number(1), op(GridOp::sqrt, {a[0]})});
+    if (c.op == op::id<op::FloorDivide>) return whole(GridOp::floor, op(GridOp::div, a));
+    if (c.op == op::id<op::Sign> || c.op == op::id<op::Trunc>) {
+      Value* const negative = op(GridOp::lt, {a[0], number(0)}, T::boolean);
+      if (c.op == op::id<op::Trunc>)
+        return op(GridOp::select,
+                  {negative, whole(GridOp::ceil, a[0]), whole(GridOp::floor, a[0])});
+      Value* const positive = op(GridOp::lt, {number(0), a[0]}, T::boolean);
+      return op(GridOp::select,
+                {negative, number(-1), op(GridOp::select, {positive, number(1), number(0)})});
+    }
+    for (const Pair& p : kPairs)
+      if (p.elementwise == c.op) return op(p.op, std::move(a), type);
+    fail_line(k_, line_, "a derivative needs {}, which kernels do not have",
+              op_row(c.op).info->name);
+  }
+
+  // ---- statements
+
+  void walk(Body& body) {
+    Body given = std::move(body), *const home = &body;
+    for (Statement* s : given) {
+      out_.clear(), home_ = home, line_ = s->line;
+      const bool stays = statement(*s);
+      body.insert(body.end(), out_.begin(), out_.end());
+      if (stays) body.push_back(s);
+      if (s->kind == Statement::count && is_active(s->variable)) {
+        walk(s->body);
+        begin_turn(*s);
+        continue;
+      }
+      walk(s->body), walk(s->other);
+    }
+  }
+  /// What a statement needs before it is in `out_`; whether the statement itself stays.
+  bool statement(Statement& s) {
+    if (s.kind == Statement::print) return false;  // it was printed by the kernel itself
+    if (s.kind == Statement::assign && is_active(s.variable)) {
+      const Tangents t = tangents(s.value);
+      for (size_t w = 0; w < by_.size(); ++w)
+        assign(tangent_[size_t(s.variable)][w], or_zero(t[w]));
+    }
+    if (s.kind == Statement::count && is_active(s.variable)) {  // one step before the first turn
+      const Tangents first = tangents(s.value), step = tangents(s.step);
+      for (size_t w = 0; w < by_.size(); ++w)
+        assign(tangent_[size_t(s.variable)][w],
+               op(GridOp::sub, {or_zero(first[w]), or_zero(step[w])}));
+    }
+    if (s.kind == Statement::store) store(s);
+    if ((s.kind == Statement::warp || s.kind == Statement::atomic_add) && reached(*s.value))
+      fail_line(k_, s.line,
+                "a warp function or atomic_add of what depends on an input has no gradient");
+    return true;
+  }
+  void store(Statement& s) {
+    const auto tangent = std::find_if(tangents_.begin(), tangents_.end(),
+                                      [&](const Tangent& x) { return x.result == s.tensor; });
+    if (tangent != tangents_.end()) {
+      const size_t w = size_t(std::find(by_.begin(), by_.end(), tangent->input) - by_.begin());
+      s.value = or_zero(tangents(s.value)[w]);
+    } else if (reached(*s.value)) {
+      fail_line(k_, s.line, "what is written into '{}' depends on an input and has no gradient",
+                k_.tensors[size_t(s.tensor)].name);
+    }
+  }
+  /// A counter's tangents move on by the step's.
+  void begin_turn(Statement& s) {
+    out_.clear(), home_ = &s.body, line_ = s.line;
+    const Tangents step = tangents(s.step);
+    for (size_t w = 0; w < by_.size(); ++w) {
+      const int d = tangent_[size_t(s.variable)][w];
+      if (step[w]) assign(d, op(GridOp::add, {variable(d), step[w]}));
+    }
+    s.body.insert(s.body.begin(), out_.begin(), out_.end());
+  }
+
+  Kernel& k_;
+  const std::vector<Tangent>& tangents_;
+  std::vector<int> by_;  // the inputs
+  std::vector<char> active_;
+  std::vector<std::vector<int>> tangent_;  // of a variable, by each input: a variable
+  Body out_;                               // what comes before the statement under way
+  const Body* home_ = nullptr;
+  int line_ = 0;
+};
+
+}  // namespace
+
+void differentiate(Kernel& k, const std::vector<Tangent>& tangents) {
+  Differentiator(k, tangents).run();
+}
+
+}  // namespace mt::grid

@@ -1,0 +1,410 @@
+// grid_expressions.cpp -- the expressions of a grid kernel
+#include <cmath>
+
+#include "engine/compiler/kernel/grid_build.h"
+
+namespace mt::grid {
+namespace {
+
+int axis_of(const std::string& field) {
+  return field == "x" ? 0 : field == "y" ? 1 : field == "z" ? 2 : -1;
+}
+/// What an item is, for messages.
+std::string described(const Kernel& p, const Item& it) {
+  switch (it.kind) {
+    case Item::nil: return "nil";
+    case Item::text: return "a string";
+    case Item::tensor: {
+      const Tensor& t = p.tensors[size_t(it.index)];
+      return fmt::format("'{}', a tensor of {} dimension{}{}", t.name, t.ndim,
+                         t.ndim == 1 ? "" : "s",
+                         it.prefix.empty() ? ""
+                                           : fmt::format(" with {} index{}", it.prefix.size(),
+                                                         it.prefix.size() == 1 ? "" : "es"));
+    }
+    case Item::shape: return "a shape";
+    case Item::word: return "'" + it.name + "'";
+    case Item::captured: return "'" + it.path.text() + "'";
+    default: return "a value";
+  }
+}
+
+}  // namespace
+
+bool Builder::is_word(std::string_view name) {
+  for (const std::string_view w : {"grid", "thread_idx", "block_idx", "block_dim", "grid_dim",
+                                   "shared", "barrier", "atomic_add", "warp_sum", "warp_max",
+                                   "warp_min", "shuffle_down", "shuffle_xor", "lane", "constant"})
+    if (name == w) return true;
+  return false;
+}
+
+// ---- items -----------------------------------------------------------------------------------------
+
+Item Builder::item(const Expr& e) {
+  switch (e.kind) {
+    case Expr::number: return number(e.value, e.line);
+    case Expr::boolean: {
+      Value* const v = make(Value::boolean, 0, e.line);
+      v->value = e.value;
+      return v;
+    }
+    case Expr::nil: return {};
+    case Expr::string: {
+      Item it;
+      it.kind = Item::text, it.name = e.text;
+      return it;
+    }
+    case Expr::local: {
+      Item it = frame_->locals[size_t(e.variable)];
+      if (it.kind != Item::value || it.number->kind >= Value::operation) return it;
+      Value& here = p_.values.emplace_back(*it.number);
+      here.line = at(e.line);
+      return &here;
+    }
+    case Expr::free:
+      if (is_word(e.text) && !resolver_.is_upvalue(frame_->index, e.text)) {
+        Item it;
+        it.kind = Item::word, it.name = e.text;
+        return it;
+      }
+      return resolve({frame_->index, e.text, {}}, e.line);
+    case Expr::index: return indexed(e);
+    case Expr::call: return call(e);
+    case Expr::unary: return e.text == "#" ? indexed(e) : unary(e);
+    case Expr::binary: return binary(e);
+    default: return logical(e);
+  }
+}
+
+/// A value that was built before statement `mark` of the body is calculated there, not after what follows.
+void Builder::keep_before(Value*& v, size_t mark, int line) {
+  if (out_->size() == mark || v->kind < Value::operation) return;
+  const Body rest(out_->begin() + long(mark), out_->end());
+  out_->resize(mark);
+  v = spilled(v, line);
+  out_->insert(out_->end(), rest.begin(), rest.end());
+}
+
+/// The values of a list of expressions; the last one may be a call that gives several.
+std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted, size_t from) {
+  std::vector<Item> all;
+  for (size_t k = from; k < list.size(); ++k) {
+    const size_t mark = out_->size();
+    Item it = item(*list[k]);
+    if (it.kind == Item::several) {
+      const size_t count = k + 1 == list.size() && !list[k]->single ? it.list.size() : 1;
+      if (it.list.empty()) refuse(list[k]->line, "this call gives no value");
+      for (size_t i = 0; i < count && (i == 0 || all.size() < wanted); ++i)
+        all.push_back(it.list[i]);
+      continue;
+    }
+    for (Item& before : all)
+      if (before.kind == Item::value) keep_before(before.number, mark, list[k]->line);
+    all.push_back(it);
+  }
+  return all;
+}
+
+namespace {
+/// What kernels have instead of an unknown name, or of a library.
+const char* known_of(const std::string& name) {
+  static constexpr std::pair<const char*, const char*> known[] = {
+      {"math", "; kernels know the functions of math that give one number"},
+      {"mt",
+       "; of mt they know mt.cdiv alone: math.exp(x) is mt.exp(x), "
+       "math.max(x, 0) mt.relu(x)"},
+      {"cuda", "; kernels have grid(n), thread_idx.x, shared(n), barrier() and atomic_add"},
+      {"threadIdx", "; kernels have thread_idx.x, from 1"},
+      {"blockIdx", "; kernels have block_idx.x, from 1"},
+      {"thread_id", "; kernels have thread_idx.x, from 1"},
+      {"block_id", "; kernels have block_idx.x, from 1"},
+      {"blockDim", "; kernels have block_dim.x"},
+      {"gridDim", "; kernels have grid_dim.x"},
+      {"syncthreads", "; kernels have barrier()"},
+      {"__syncthreads", "; kernels have barrier()"},
+      {"atomicAdd", "; kernels have atomic_add(t, i, v)"}};
+  for (const auto& [unknown, instead] : known)
+    if (name == unknown) return instead;
+  return "";
+}
+}  // namespace
+
+/// What a captured name resolves to.
+Item Builder::resolve(Path path, int line) {
+  const CapturedName o = resolver_.resolve(path);
+  Item it;
+  switch (o.kind) {
+    case CapturedName::nothing:
+      refuse(line,
+             "'{}' is nil: no local, captured value, global or word of kernels has this name{}",
+             path.text(), known_of(path.root));
+    case CapturedName::whole:
+    case CapturedName::real:
+    case CapturedName::boolean:
+      return launch_scalar({LaunchScalar::captured, o.index, 0, o.type()}, line);
+    case CapturedName::tensor: {
+      it.kind = Item::tensor;
+      for (size_t k = 0; k < p_.tensors.size(); ++k)
+        if (!p_.tensors[k].shared && p_.tensors[k].captured == o.index && o.index >= 0)
+          return it.index = int(k), it;
+      it.index = int(p_.tensors.size());
+      p_.tensors.push_back({path.text(), o.dtype, o.ndim});
+      p_.tensors.back().captured = o.index;
+      return it;
+    }
+    case CapturedName::other:
+      refuse(
+          line,
+          "'{}' is {}, which kernels cannot use; they take numbers, booleans, tensors and functions of such{}",
+          path.text(), o.text, known_of(path.root));
+    default: it.kind = Item::captured, it.path = std::move(path), it.name = o.text; return it;
+  }
+}
+
+Value* Builder::value_of(Item it, int line) {
+  if (it.kind == Item::value) return it.number;
+  if (it.kind == Item::several) {
+    if (it.list.empty()) refuse(line, "this call gives no value");
+    return value_of(it.list[0], line);
+  }
+  if (it.kind == Item::tensor) {
+    access(it, line, "read");
+    Value* const v = make(Value::load, it.index, line);
+    v->args = it.prefix;
+    return v;
+  }
+  if (it.kind == Item::nil) refuse(line, "nil is no value in a kernel; use a number or a boolean");
+  refuse(line, "{} is no number{}", described(p_, it),
+         it.kind == Item::word && it.name.find('_') != it.name.npos &&
+                 it.name.find("dim") + it.name.find("idx") < 40
+             ? fmt::format("; write {}.x", it.name)
+             : "");
+}
+Value* Builder::value(const Expr& e) { return value_of(item(e), e.line); }
+
+Value* Builder::spilled(Value* v, int line) {
+  const int variable = fresh("a value", line);
+  store(variable, v, line);
+  return make(Value::variable, variable, line);
+}
+
+/// An element needs all its indices.
+void Builder::access(const Item& it, int line, const char* doing) {
+  const Tensor& t = p_.tensors[size_t(it.index)];
+  if (int(it.prefix.size()) == t.ndim) return;
+  const std::string indices = t.ndim == 0 ? "" : "[i][j][k][l]";
+  refuse(line, "cannot {} {}; an element is {}{}", doing, described(p_, it), t.name,
+         t.ndim <= 4 ? indices.substr(0, size_t(t.ndim) * 3) : "[i][j]..");
+}
+
+// ---- fields and indices ------------------------------------------------------------------------------
+
+Item Builder::size(int tensor, int dim, int line) {
+  const Tensor& t = p_.tensors[size_t(tensor)];
+  if (t.shared) return number(double(t.size[dim]), line);
+  return launch_scalar({LaunchScalar::size, tensor, dim, GridType::integer}, line);
+}
+
+Item Builder::indexed(const Expr& e) {
+  Item object = item(*e.args[0]);
+  const int line = e.line;
+  if (e.kind == Expr::unary) {  // #x
+    if (object.kind == Item::shape) {
+      const int rank = p_.tensors[size_t(object.index)].ndim - int(object.prefix.size());
+      return number(rank, line);
+    }
+    if (object.kind != Item::tensor ||
+        int(object.prefix.size()) >= p_.tensors[size_t(object.index)].ndim)
+      refuse(line, "# is the first size of a tensor, not of {}", described(p_, object));
+    return size(object.index, int(object.prefix.size()), line);
+  }
+  const Expr& key = *e.args[1];
+  const bool named = key.kind == Expr::string;
+  switch (object.kind) {
+    case Item::tensor:
+      if (!named) return element(object, key, line);
+      if (key.text == "ndim")
+        return number(p_.tensors[size_t(object.index)].ndim - int(object.prefix.size()), line);
+      if (key.text == "shape") return object.kind = Item::shape, object;
+      refuse(line, "a tensor in a kernel has elements, #{0}, {0}.shape[d] and {0}.ndim, not '{1}'",
+             p_.tensors[size_t(object.index)].name, key.text);
+    case Item::shape: {
+      const Tensor& t = p_.tensors[size_t(object.index)];
+      const int64_t d = named ? 0 : constant(key, "the dimension"),
+                    rank = t.ndim - int(object.prefix.size());
+      if (d < 1 || d > rank)
+        refuse(line, "'{}' has {} dimension{}; there is no shape[{}]", t.name, rank,
+               rank == 1 ? "" : "s", named ? key.text : std::to_string(d));
+      return size(object.index, int(object.prefix.size()) + int(d) - 1, line);
+    }
+    case Item::word:
+      if (!named) refuse(line, "'{}' has .x, .y and .z", object.name);
+      return word_field(object, key.text, line);
+    case Item::captured:
+      if (!named && key.kind != Expr::number)
+        refuse(
+            line,
+            "the table '{}' is read through names or whole literals in kernels, as {}.x; a tensor takes any index",
+            object.path.text(), object.path.text());
+      object.path.keys.push_back(named ? key.text : fmt::format("[{}]", key.value));
+      return resolve(object.path, line);
+    case Item::value:
+      refuse(line, "{} is a {}, which has no elements or fields",
+             e.args[0]->text.empty() ? "what is indexed" : "'" + e.args[0]->text + "'",
+             object.number->type == GridType::boolean ? "boolean" : "number");
+    default: refuse(line, "{} has no fields or elements", described(p_, object));
+  }
+}
+
+Item Builder::element(Item tensor, const Expr& key, int line) {
+  const Tensor& t = p_.tensors[size_t(tensor.index)];
+  if (int(tensor.prefix.size()) >= t.ndim)
+    refuse(line, "'{}' has {} dimension{}, here is one index more", t.name, t.ndim,
+           t.ndim == 1 ? "" : "s");
+  const size_t mark = out_->size();
+  Value* const index = value(key);
+  for (Value*& before : tensor.prefix) keep_before(before, mark, line);
+  tensor.prefix.push_back(index);
+  return tensor;
+}
+
+Item Builder::word_field(const Item& word, const std::string& field, int line) {
+  const int axis = axis_of(field);
+  const std::string& n = word.name;
+  const bool known = n == "thread_idx" || n == "block_idx" || n == "block_dim" || n == "grid_dim";
+  if (!known) refuse(line, "'{}' is a function of kernels: {}(..)", n, n);
+  if (axis < 0) refuse(line, "{} has .x, .y and .z, not '.{}'", n, field);
+  if (n == "thread_idx") return make(Value::thread, axis, line);
+  if (n == "block_idx") return make(Value::block, axis, line);
+  const auto kind = n == "block_dim" ? LaunchScalar::block_dim : LaunchScalar::grid_dim;
+  return launch_scalar({kind, 0, axis, GridType::integer}, line);
+}
+
+// ---- arithmetic ------------------------------------------------------------------------------------
+
+Value* Builder::unary(const Expr& e) {
+  Value* const x = value(*e.args[0]);
+  if (e.text == "-" && x->kind == Value::number) return number(-x->value, e.line);
+  return op(e.text == "-" ? GridOp::neg : GridOp::logical_not, {x}, e.line);
+}
+
+Value* Builder::binary(const Expr& e) {
+  struct Row {
+    std::string_view text;
+    GridOp op;
+    bool swapped;
+  };
+  static constexpr Row rows[] = {
+      {"+", GridOp::add, false}, {"-", GridOp::sub, false}, {"*", GridOp::mul, false},
+      {"/", GridOp::div, false}, {"%", GridOp::mod, false}, {"^", GridOp::pow, false},
+      {"<", GridOp::lt, false},  {"<=", GridOp::le, false}, {">", GridOp::lt, true},
+      {">=", GridOp::le, true},  {"==", GridOp::eq, false}, {"~=", GridOp::ne, false}};
+  std::vector<Item> both = items(e.args, 2);
+  for (const Item& it : both)
+    if (it.kind == Item::nil && (e.text == "==" || e.text == "~="))
+      refuse(e.line, "nothing is nil in a kernel; a comparison with it has no meaning");
+  Value* x = value_of(both[0], e.line);
+  Value* y = value_of(both[1], e.line);
+  for (const Row& r : rows) {
+    if (r.text != e.text) continue;
+    Value* const v = r.swapped ? op(r.op, {y, x}, e.line) : op(r.op, {x, y}, e.line);
+    return r.op == GridOp::add ? place_of(v) : v;
+  }
+  refuse(e.line, "the operator '{}' is not there in kernels", e.text);
+}
+
+/// (block_idx.x - 1) * block_dim.x + thread_idx.x is the thread's place in the grid.
+Value* Builder::place_of(Value* sum) {
+  for (int k = 0; k < 2; ++k) {
+    const Value *thread = sum->args[size_t(k)], *product = sum->args[size_t(1 - k)];
+    if (thread->kind != Value::thread || product->kind != Value::operation ||
+        product->op != GridOp::mul)
+      continue;
+    for (int j = 0; j < 2; ++j) {
+      const Value *dim = product->args[size_t(j)], *block = product->args[size_t(1 - j)];
+      if (dim->kind != Value::scalar || block->kind != Value::operation || block->op != GridOp::sub)
+        continue;
+      const LaunchScalar& s = p_.scalars[size_t(dim->index)];
+      const Value *b = block->args[0], *one = block->args[1];
+      if (s.kind == LaunchScalar::block_dim && s.dim == thread->index && b->kind == Value::block &&
+          b->index == thread->index && one->kind == Value::number && one->value == 1)
+        return make(Value::place, thread->index, sum->line & 0xfffff);
+    }
+  }
+  return sum;
+}
+
+// ---- and, or ---------------------------------------------------------------------------------------
+
+/// x.shape[d] of a tensor that was given.
+bool Builder::is_size(const Expr& e) const {
+  const auto is_shape = [](const Expr& x) {
+    return x.kind == Expr::index && x.args[1]->text == "shape";
+  };
+  if (e.kind != Expr::index || !is_shape(*e.args[0])) return false;
+  const Expr& x = *e.args[0]->args[0];
+  return x.kind == Expr::local && frame_->locals[size_t(x.variable)].kind == Item::tensor;
+}
+/// Whether an expression must not be computed where Lua would not: it reads elements or may fail.
+bool Builder::is_heavy(const Expr& e) const {
+  if (is_size(e)) return false;
+  if (e.kind == Expr::index && e.args[1]->kind != Expr::string) return true;
+  if (e.kind == Expr::call || e.text == "%") return true;
+  for (const ast::Expr& a : e.args)
+    if (is_heavy(*a)) return true;
+  return false;
+}
+
+Value* Builder::logical(const Expr& e) {
+  const Expr &left = *e.args[0], &right = *e.args[1];
+  if (e.kind == Expr::either && left.kind == Expr::both)
+    return chosen(*left.args[0], *left.args[1], right, e.line);
+  const bool both = e.kind == Expr::both;
+  Value* const x = value(left);
+  if (!is_heavy(right))
+    return op(both ? GridOp::logical_and : GridOp::logical_or, {x, value(right)}, e.line);
+  const int result = fresh(both ? "x and y" : "x or y", e.line);
+  store(result, x, e.line);
+  Value* const known = make(Value::variable, result, e.line);
+  Statement* const b = emit(Statement::branch, e.line);
+  b->value = both ? known : op(GridOp::logical_not, {known}, e.line);
+  Body* const before = into(b->body);
+  // The result is a boolean: an `or` with itself says so where types are found.
+  store(result, op(GridOp::logical_or, {value(right), make(Value::boolean, 0, e.line)}, e.line),
+        e.line);
+  out_ = before;
+  return known;
+}
+
+/// condition and yes or no.
+Value* Builder::chosen(const Expr& condition, const Expr& yes, const Expr& no, int line) {
+  Value* c = value(condition);
+  if (!is_heavy(yes) && !is_heavy(no)) {
+    Value* const y = value(yes);
+    return op(GridOp::select, {c, y, value(no)}, line);
+  }
+  const int result = fresh("x and y or z", line);
+  Value* const known = make(Value::variable, result, line);
+  const bool is_number = yes.kind == Expr::number || (yes.kind == Expr::unary && yes.text == "-") ||
+                         (yes.kind == Expr::binary &&
+                          std::string_view("+-*/%^").find(yes.text) != std::string_view::npos);
+  if (!is_number) c = spilled(c, line);
+  Statement* const first = emit(Statement::branch, line);
+  first->value = c;
+  Body* const before = into(first->body);
+  store(result, value(yes), line);
+  if (is_number) {
+    out_ = &first->other;
+  } else {  // `no` is also taken where `yes` is false: a `not` of two says so where types are known
+    out_ = before;
+    Statement* const second = emit(Statement::branch, line);
+    second->value = op(GridOp::logical_not, {c, known}, line);
+    out_ = &second->body;
+  }
+  store(result, value(no), line);
+  out_ = before;
+  return known;
+}
+
+}  // namespace mt::grid

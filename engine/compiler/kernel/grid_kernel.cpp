@@ -1,0 +1,397 @@
+// grid_kernel.cpp -- launches of grid kernels written in Lua
+#include "engine/compiler/kernel/grid_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/autograd/graph.h"
+#include "engine/autograd/inplace.h"
+#include "engine/compiler/cuda/grid_launch.h"
+#include "engine/core/device.h"
+
+namespace mt {
+namespace {
+
+using grid::CapturedName;
+using grid::Kernel;
+
+constexpr size_t kVariants = 16;
+
+/// Remembers what a kernel asked about the script.
+class RecordingResolver : public grid::CaptureResolver {
+ public:
+  explicit RecordingResolver(KernelScript& s) : script_(s) {}
+  std::vector<std::pair<grid::Path, CapturedName>> resolved;
+  std::vector<std::pair<int, double>> numbers;
+
+  bool is_upvalue(int function, const std::string& name) override {
+    return script_.is_upvalue(function, name);
+  }
+  CapturedName resolve(const grid::Path& path) override {
+    CapturedName o = script_.resolve(path);
+    resolved.emplace_back(path, o);
+    return o;
+  }
+  const ast::Function& function(int index) override { return script_.function(index); }
+  double number(int index) override {
+    numbers.emplace_back(index, script_.number(index));
+    return numbers.back().second;
+  }
+
+ private:
+  KernelScript& script_;
+};
+
+std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
+
+/// Throws what a thread met; `tensor` and `extent` are of the access.
+void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, int64_t extent) {
+  const std::string where = fmt::format("thread {} of the grid", shown(fault.thread));
+  std::string what;
+  switch (fault.kind) {
+    case GridFaultKind::none: return;
+    case GridFaultKind::out_of_bounds:
+      what = fmt::format(
+          "index {} is out of bounds in dimension {} of '{}', which has the positions 1 to {}, in {}",
+          fault.index, fault.dim + 1, tensor, extent, where);
+      if (fault.index > extent && std::count(fault.thread, fault.thread + 3, fault.index) > 0)
+        what += fmt::format("; threads beyond the end need a guard, if i <= {}.shape[{}]", tensor,
+                            fault.dim + 1);
+      break;
+    case GridFaultKind::division_by_zero:
+      what = "a whole number is divided by zero, in " + where;
+      break;
+    case GridFaultKind::divergent_barrier:
+      what =
+          fmt::format("divergent barrier: {} does not come to it, others of its block do", where);
+      break;
+    case GridFaultKind::race:
+      what = fmt::format(
+          "race: {} {} an element of '{}' that thread {} {}, with no barrier or atomic between",
+          where, fault.writes ? "writes" : "reads", tensor, shown(fault.other),
+          fault.other_writes ? "wrote" : "read");
+      break;
+    case GridFaultKind::uninitialised:
+      what = fmt::format("uninitialised: {} reads an element of '{}' that no thread has written",
+                         where, tensor);
+      break;
+    case GridFaultKind::no_memory: fail("{}: out of memory", k.name);
+  }
+  grid::fail_at(k, fault.line, k.name == "kernel" ? what : k.name + ": " + what);
+}
+
+}  // namespace
+
+/// The kernel for one list of types.
+struct GridKernel::Variant {
+  std::vector<CapturedName> arguments;
+  std::vector<std::pair<grid::Path, CapturedName>> resolved;
+  std::vector<std::pair<int, double>> numbers;
+  Kernel program;
+  std::shared_ptr<void> compiled;       // for GPUs
+  std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
+
+  bool fits(KernelScript& script, const std::vector<CapturedName>& given) const {
+    if (given != arguments) return false;
+    for (const auto& [path, captured] : resolved)
+      if (script.resolve(path) != captured) return false;
+    for (const auto& [index, value] : numbers)
+      if (script.number(index) != value) return false;
+    return true;
+  }
+};
+
+GridKernel::GridKernel(bool check, std::vector<grid::Tangent> tangents)
+    : check_(check),
+      tangents_(std::move(tangents)) {}
+GridKernel::~GridKernel() = default;
+const Kernel& GridKernel::last() const {
+  if (variants_.empty()) fail("kernel: it was not launched yet; its types are those of a launch");
+  return variants_.front()->program;
+}
+
+std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(
+    KernelScript& script, const std::vector<CapturedName>& arguments) {
+  for (auto& v : variants_)
+    if (v->fits(script, arguments)) {
+      std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
+                  variants_.begin() + (&v - variants_.data()) + 1);
+      return variants_.front();
+    }
+  auto v = std::make_shared<Variant>();
+  RecordingResolver recorder(script);
+  try {
+    grid::build(v->program, recorder, arguments);
+    grid::infer_types(v->program);
+    if (!tangents_.empty()) grid::differentiate(v->program, tangents_);
+  } catch (...) {
+    misfit_ = v->program.misfit;
+    throw;
+  }
+  grid::find_needs(v->program);
+  v->arguments = arguments;
+  v->resolved = std::move(recorder.resolved), v->numbers = std::move(recorder.numbers);
+  if (variants_.size() == kVariants) variants_.pop_back();
+  variants_.insert(variants_.begin(), std::move(v));
+  return variants_.front();
+}
+
+// ---- a launch --------------------------------------------------------------------------------------
+
+/// One launch of a variant.
+struct GridKernel::Run {
+  KernelScript& script;
+  std::shared_ptr<Variant> variant;
+  const LaunchSize& size;
+  const std::vector<GridArgument>& arguments;
+  bool check;
+  std::vector<mt::Tensor> tensors =
+      {};  // of the program, in its order; shared arrays are undefined
+  std::vector<GridTensor> views = {};
+  Grid launch{};
+  GridFault fault{};
+
+  const Kernel& program() const { return variant->program; }
+
+  const Device& collect() {
+    size_t next = 0;
+    const Device* device = nullptr;
+    for (const grid::Tensor& t : program().tensors) {
+      mt::Tensor x;
+      if (!t.shared && t.captured >= 0) x = script.tensor(t.captured);
+      else if (!t.shared) {
+        while (!arguments[next].tensor) ++next;
+        x = *arguments[next++].tensor;
+      }
+      tensors.push_back(x);
+      views.push_back(t.shared ? shared_view(t) : view_of_tensor(x));
+      if (t.shared) continue;
+      check_tensor(t, x);
+      if (device && device != &x.device())
+        fail("{}: '{}' is on {}, another tensor on {}; a kernel runs on one device", program().name,
+             t.name, x.device().name, device->name);
+      device = &x.device();
+    }
+    return device ? *device : cpu_device();
+  }
+  void check_tensor(const grid::Tensor& t, const mt::Tensor& x) const {
+    if (wants_grad(x))
+      fail(
+          "{}: '{}' requires a gradient, which a grid kernel does not have; call it inside mt.no_grad(fn), or wrap it "
+          "in mt.Function",
+          program().name, t.name);
+    if (t.stored) check_writable(program().name.c_str(), x);
+    if (t.constant && t.stored)
+      fail("{}: the kernel writes to '{}', which it asks for as constant('{}')", program().name,
+           t.name, t.name);
+    if (t.constant && x.numel() * item_size(x.dtype()) > (64 << 10))
+      fail("{}: constant('{}') has {} bytes; constant memory holds 65536", program().name, t.name,
+           x.numel() * item_size(x.dtype()));
+  }
+  static GridTensor view_of_tensor(const mt::Tensor& x) {
+    GridTensor v{};
+    v.data = x.data(), v.dtype = x.dtype(), v.ndim = x.dim();
+    for (int d = 0; d < v.ndim; ++d) v.size[d] = x.size(d), v.stride[d] = x.stride(d);
+    return v;
+  }
+  static GridTensor shared_view(const grid::Tensor& t) {
+    GridTensor v{};
+    v.dtype = t.dtype, v.ndim = t.ndim;
+    int64_t stride = 1;
+    for (int d = t.ndim - 1; d >= 0; --d)
+      v.size[d] = t.size[d], v.stride[d] = stride, stride *= t.size[d];
+    return v;
+  }
+
+  /// Cuts the grid into tiles, and says along which axis lanes are counted first.
+  void cut() {
+    for (int d = 0; d < 3; ++d) launch.total[d] = size.grid[d] * size.block[d], launch.axes[d] = d;
+    if (!program().by_thread) {
+      double score[3];
+      for (int d = 0; d < 3; ++d)
+        score[d] = launch.total[d] > 1 ? grid::axis_score(program(), d, views) : -INFINITY;
+      std::stable_sort(launch.axes, launch.axes + 3,
+                       [&](int a, int b) { return score[a] > score[b]; });
+    }
+    int64_t room = kLanes;
+    for (const int d : launch.axes) {
+      if (program().in_blocks || check) {
+        launch.tile[d] = size.block[d];
+        continue;
+      }
+      const int64_t total = launch.total[d], parts = (total + room - 1) / room;
+      launch.tile[d] = (total + parts - 1) / parts;
+      room = launch.tile[d] >= kEnoughLanes || parts > 1 ? 1 : room / launch.tile[d];
+    }
+  }
+  static constexpr int64_t kLanes = kGridLanes, kEnoughLanes = 1024;
+
+  void prepare() {
+    cut();
+    bool varying[3];
+    for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
+    auto& made = variant->unit[varying[0] | varying[1] << 1 | varying[2] << 2];
+    if (!made) made = grid::lower(variant->program, varying);
+    unit = made.get();
+    launch.program = &unit->program;
+    launch.check = check, launch.fault = &fault;
+    const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
+    bool loops = false;
+    for (const GridInstruction& i : unit->code)
+      loops |=
+          i.code == GridCode::count || i.code == GridCode::loop || i.code == GridCode::count_lanes;
+    launch.spread = double(cells) * double(unit->code.size()) * (loops ? 64 : 1) > 200000;
+    ordered.clear();
+    for (const int k : unit->tensors) ordered.push_back(views[size_t(k)]);
+    launch.tensors = ordered.data();
+    scalars = unit->scalars;
+    fill_scalars(scalars.data() + unit->first_scalar);
+    launch.scalars = scalars.data();
+  }
+  const grid::Unit* unit = nullptr;  // of these tiles
+  std::vector<GridTensor> ordered = {};
+  std::vector<GridScalar> scalars = {};
+
+  void fill_scalars(GridScalar* out) {
+    for (size_t k = 0; k < program().scalars.size(); ++k) {
+      const grid::LaunchScalar& s = program().scalars[k];
+      GridScalar& to = out[k];
+      double value = 0;
+      switch (s.kind) {
+        case grid::LaunchScalar::argument: value = arguments[size_t(s.index)].value; break;
+        case grid::LaunchScalar::captured: value = script.number(s.index); break;
+        case grid::LaunchScalar::size: to.whole = views[size_t(s.index)].size[s.dim]; continue;
+        case grid::LaunchScalar::block_dim: to.whole = size.block[s.dim]; continue;
+        case grid::LaunchScalar::grid_dim: to.whole = size.grid[s.dim]; continue;
+      }
+      if (s.type == GridType::boolean) to.truth = value != 0;
+      else if (s.type == GridType::integer) to.whole = int64_t(value);
+      else if (program().real == Dtype::f64) to.number = value;
+      else to.single = float(value);
+    }
+  }
+
+  void go(const Device& device) {
+    if (is_cpu(device)) run_here(device);
+    else if (check) check_on_cpu(device);
+    else queue(device);
+  }
+  /// The CPU alone looks for races: it runs the kernel on copies of a GPU's tensors.
+  void check_on_cpu(const Device& device) {
+    std::map<const Storage*, std::vector<std::byte>> copies;
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (!tensors[k].defined()) continue;
+      const Storage* const s = tensors[k].impl()->storage;
+      std::vector<std::byte>& bytes = copies[s];
+      if (bytes.empty()) {
+        bytes.resize(s->bytes);
+        device.download(bytes.data(), s->data, s->bytes);
+      }
+      views[k].data = bytes.data() +
+                      (static_cast<std::byte*>(views[k].data) - static_cast<std::byte*>(s->data));
+    }
+    run_here(cpu_device());
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (!tensors[k].defined() || !program().tensors[k].stored) continue;
+      const Storage* const s = tensors[k].impl()->storage;
+      device.upload(s->data, copies[s].data(), s->bytes);
+    }
+  }
+  void count_changes() const {
+    for (size_t k = 0; k < tensors.size(); ++k)
+      if (program().tensors[k].stored && !program().tensors[k].shared) bump(tensors[k]);
+  }
+  void run_here(const Device& device) {
+    prepare();
+    device.launch_grid(launch);
+    count_changes();
+    check_interrupt();
+    if (fault.kind == GridFaultKind::none) return;
+    const size_t t = size_t(fault.tensor);
+    raise(program(), fault, program().tensors[size_t(unit->tensors[t])].name,
+          ordered[t].size[fault.dim]);
+  }
+  void queue(const Device& device) {
+    scalars.resize(program().scalars.size());
+    fill_scalars(scalars.data());
+    const auto kept = variant;
+    launch_grid_cuda({program(), size, tensors, views, scalars, variant->compiled,
+                      [kept, v = views](const GridFault& f) {
+                        const size_t t = size_t(f.tensor);
+                        raise(kept->program, f, kept->program.tensors[t].name, v[t].size[f.dim]);
+                      }},
+                     device);
+    count_changes();
+  }
+};
+
+void check_launch(const std::string& name, const LaunchSize& s) {
+  static constexpr int64_t grid[3] = {2147483647, 65535, 65535}, block[3] = {1024, 1024, 64};
+  for (int d = 0; d < 3; ++d) {
+    if (s.grid[d] < 0 || s.grid[d] > grid[d])
+      fail("{}: {} blocks in {}; at most {}", name, s.grid[d], "xyz"[d], grid[d]);
+    if (s.block[d] < 1 || s.block[d] > block[d])
+      fail("{}: {} threads in {} of a block; 1 to {}", name, s.block[d], "xyz"[d], block[d]);
+  }
+  const int64_t threads = s.block[0] * s.block[1] * s.block[2];
+  if (threads > 1024)
+    fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name, s.block[0], s.block[1],
+         s.block[2], threads);
+}
+
+namespace {
+
+/// Beside what check_launch finds: threads are counted by numbers of double.
+void check_count(const std::string& name, const LaunchSize& s) {
+  double all = 1;
+  for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
+  if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
+}
+
+CapturedName argument_name(const ast::Function& f, const GridArgument& a, int i) {
+  CapturedName o;
+  o.index = i;
+  if (a.tensor)
+    o.kind = CapturedName::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
+  else if (a.kind == GridArgument::number)
+    o.kind = grid::is_whole(a.value) ? CapturedName::whole : CapturedName::real;
+  else if (a.kind == GridArgument::boolean) o.kind = CapturedName::boolean;
+  else
+    fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
+         f.variables[size_t(i)], a.text);
+  return o;
+}
+
+}  // namespace
+
+void GridKernel::launch(KernelScript& script, const LaunchSize& size,
+                        const std::vector<GridArgument>& arguments) {
+  const ast::Function& f = script.function(0);
+  check_launch(f.name, size);
+  check_count(f.name, size);
+  if (int(arguments.size()) != f.parameters) {
+    std::string list;
+    for (int k = 0; k < f.parameters; ++k) list += (k ? ", " : "") + f.variables[size_t(k)];
+    fail("{}: {} argument{} given, it takes {}: {}({})", f.name, arguments.size(),
+         arguments.size() == 1 ? "" : "s", f.parameters, f.name, list);
+  }
+  std::vector<CapturedName> types;
+  for (size_t k = 0; k < arguments.size(); ++k)
+    types.push_back(argument_name(f, arguments[k], int(k)));
+  const std::shared_ptr<Variant> v = variant_for(script, types);
+  Run run{script, v, size, arguments, check_};
+  const Device& device = run.collect();
+  int64_t bytes = 0;
+  for (const grid::Tensor& t : v->program.tensors) {
+    if (!t.shared) continue;
+    bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
+    if (bytes > kGridShared)
+      grid::fail_line(v->program, t.line, "{} bytes of shared memory; a block has at most 49152",
+                      bytes);
+  }
+  if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
+  run.go(device);
+}
+
+}  // namespace mt

@@ -1,0 +1,63 @@
+// grid_kernel.h -- a grid kernel written in Lua: read for the types of a launch, checked, launched
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/compiler/kernel/grid_lower.h"
+#include "engine/core/tensor.h"
+#include "engine/gpu/launch_size.h"
+
+namespace mt {
+
+/// An argument as the script gave it.
+struct GridArgument {
+  const mt::Tensor* tensor = nullptr;
+  enum Kind { other, number, boolean } kind = other;
+  double value = 0;
+  std::string text;  // what messages call it, where it is none of these
+};
+
+/// A launch for a GPU (engine/compiler/cuda/grid_launch.h).
+struct GridCudaLaunch {
+  const grid::Kernel& kernel;
+  const LaunchSize& size;
+  const std::vector<mt::Tensor>& tensors;  // shared arrays are undefined
+  const std::vector<GridTensor>& views;    // of its tensors
+  const std::vector<GridScalar>& scalars;  // its numbers
+  std::shared_ptr<void>& compiled;         // what is kept with the kernel
+  std::function<void(const GridFault&)> raise;
+};
+
+/// What a kernel needs of the script: the values of names, by grid::CaptureResolver.
+class KernelScript : public grid::CaptureResolver {
+ public:
+  virtual mt::Tensor tensor(int index) = 0;  // that was captured
+};
+
+class GridKernel {
+ public:
+  /// `tangents`: it writes derivatives.
+  explicit GridKernel(bool check, std::vector<grid::Tangent> tangents = {});
+  GridKernel(const GridKernel&) = delete;
+  GridKernel& operator=(const GridKernel&) = delete;
+  ~GridKernel();
+  /// The CUDA C that the last launch's types lead to.
+  const grid::Kernel& last() const;
+  /// Why the last launch could not be built.
+  const grid::GridMisfit& misfit() const { return misfit_; }
+  /// Checks everything, then runs the kernel on the device of its tensors.
+  void launch(KernelScript&, const LaunchSize&, const std::vector<GridArgument>&);
+
+ private:
+  struct Variant;
+  struct Run;
+  std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::CapturedName>&);
+  bool check_;
+  grid::GridMisfit misfit_;
+  const std::vector<grid::Tangent> tangents_;
+  std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
+};
+
+}  // namespace mt

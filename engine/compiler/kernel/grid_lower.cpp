@@ -1,0 +1,503 @@
+// grid_lower.cpp -- a typed grid kernel as instructions for a device's interpreter
+#include "engine/compiler/kernel/grid_lower.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace mt::grid {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(Kernel& p, Unit& u, const bool varying[3]) : p_(p), u_(u), classes_(p, varying) {}
+
+  void run() {
+    next_scalar_ = u_.first_scalar + int(p_.scalars.size());
+    for (const Statement& s : p_.statements)
+      values_of(s, [&](const Value& v) { reads_[v.index] += v.kind == Value::variable; });
+    for (size_t v = 0; v < p_.variables.size(); ++v) {
+      const Variable& x = p_.variables[v];
+      const Class c = classes_.of_variable(int(v));
+      variable_.push_back(c == Class::scalar ? next_scalar_++
+                          : c == Class::affine
+                              ? next_affine_++
+                              : new_vector(x.type == GridType::none ? GridType::integer : x.type));
+    }
+    u_.program.variables = int(u_.vector_type.size());
+    body(p_.body);
+    finish();
+  }
+
+ private:
+  // ---- registers ---------------------------------------------------------------------------------
+
+  int new_vector(GridType t) {
+    u_.vector_type.push_back(t);
+    return int(u_.vector_type.size()) - 1;
+  }
+  struct Mark {
+    size_t used[4];
+  };
+  Mark mark() const { return {{used_[0], used_[1], used_[2], used_[3]}}; }
+  void release(const Mark& m) {
+    for (int k = 0; k < 4; ++k) used_[k] = m.used[k];
+  }
+  /// `kept`: until the end of the statement around all others, so that machine code finds it made before it.
+  int temporary(GridType t, bool kept = false) {
+    const int k = int(t) + 4 * kept;
+    std::vector<int>& pool = pool_[k];
+    size_t& used = used_[k];
+    if (used == pool.size()) pool.push_back(new_vector(t));
+    return pool[used++];
+  }
+  int constant(double value, GridType t) {
+    const auto [at, fresh] =
+        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_scalar_);
+    if (fresh) {
+      GridScalar s{};
+      if (t == GridType::integer) s.whole = int64_t(value);
+      else if (t == GridType::boolean) s.truth = value != 0;
+      else if (p_.real == Dtype::f64) s.number = value;
+      else s.single = float(value);
+      known_.push_back({next_scalar_++, s});
+    }
+    return at->second;
+  }
+
+  // ---- instructions ------------------------------------------------------------------------------
+
+  GridInstruction& emit(GridCode code, int line, GridType type = GridType::none) {
+    GridInstruction i{};
+    i.code = code, i.line = line, i.type = type;
+    i.dst = i.a = i.b = i.c = -1;
+    u_.code.push_back(i);
+    return u_.code.back();
+  }
+  /// dst = op(a, b, c)
+  void compute(GridCode code, int line, GridType type, GridOp op, int dst, int a, int b = -1,
+               int c = -1, bool masked = false) {
+    GridInstruction& i = emit(code, line, type);
+    i.op = op, i.dst = dst, i.a = a, i.b = b, i.c = c, i.masked = masked;
+  }
+  static GridType operand_type(const Value& v) {
+    return v.op == GridOp::select ? v.type : v.args[0]->type;
+  }
+
+  int scalar(const Value& v, int into = -1) {
+    switch (v.kind) {
+      case Value::number:
+      case Value::boolean: return constant(v.value, v.type);
+      case Value::scalar: return u_.first_scalar + v.index;
+      case Value::variable: return variable_[size_t(v.index)];
+      case Value::place: return kGridFirst + v.index;
+      case Value::thread: return constant(1, GridType::integer);
+      case Value::block: return kGridBlock + v.index;
+      case Value::load: {
+        const int list = indices(v.args);
+        const int dst = into >= 0 ? into : next_scalar_++;
+        GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
+        i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = dst;
+        return dst;
+      }
+      case Value::operation: break;
+    }
+    int a[3] = {0, 0, 0};
+    for (size_t k = 0; k < v.args.size(); ++k) a[k] = scalar(*v.args[k]);
+    guard_division(v, [&] { return ~a[1]; });
+    const int dst = into >= 0 ? into : next_scalar_++;
+    compute(GridCode::scalar, v.line, operand_type(v), v.op, dst, a[0], a[1], a[2]);
+    return dst;
+  }
+  void scalar_to(int dst, const Value& v) {
+    const int from = scalar(v, dst);
+    if (from != dst) compute(GridCode::scalar, v.line, v.type, GridOp::copy, dst, from, from, from);
+  }
+
+  int affine(const Value& v, int into = -1) {
+    if (classes_.of(v) == Class::scalar) return ~scalar(v);
+    if (v.kind == Value::place) return kGridPlace + v.index;
+    if (v.kind == Value::thread) return kGridThread + v.index;
+    if (v.kind == Value::variable) return variable_[size_t(v.index)];
+    const int a = affine(*v.args[0]), b = v.args.size() > 1 ? affine(*v.args[1]) : a;
+    const int dst = into >= 0 ? into : next_affine_++;
+    compute(GridCode::affine, v.line, GridType::none, v.op, dst, a, b);
+    return dst;
+  }
+  void affine_to(int dst, const Value& v) {
+    const int from = affine(v, dst);
+    if (from != dst)
+      compute(GridCode::affine, v.line, GridType::none, GridOp::copy, dst, from, from);
+  }
+
+  /// Indices as entries of the list, the first of which it returns.
+  int indices(const std::vector<Value*>& list) {
+    std::vector<GridItem> items;
+    for (const Value* a : list) items.push_back(item(*a));
+    const int first = int(u_.list.size());
+    u_.list.insert(u_.list.end(), items.begin(), items.end());
+    return first;
+  }
+  GridItem item(const Value& v) {
+    switch (classes_.of(v)) {
+      case Class::scalar: return {GridItem::scalar, v.type, scalar(v)};
+      case Class::affine: return {GridItem::affine, v.type, affine(v)};
+      default: return {GridItem::vector, v.type, vector(v)};
+    }
+  }
+
+  /// The operand for a value: a vector, or ~scalar.
+  int vector(const Value& v) {
+    const Class c = classes_.of(v);
+    if (c == Class::scalar) return ~scalar(v);
+    if (c == Class::vector && v.kind == Value::variable) return variable_[size_t(v.index)];
+    return vector_to(-1, v, false);
+  }
+  /// The same in a vector `dst` (-1: a temporary); lanes that are not active may have to keep theirs.
+  int vector_to(int dst, const Value& v, bool masked) {
+    const Class c = classes_.of(v);
+    const bool converts = v.kind == Value::operation && v.op == GridOp::to_real;
+    if (c == Class::affine || (converts && classes_.of(*v.args[0]) == Class::affine)) {
+      const int from = affine(converts ? *v.args[0] : v);
+      if (dst < 0) dst = temporary(v.type, true);
+      GridInstruction& i = emit(GridCode::spread, v.line, v.type);
+      i.dst = dst, i.a = from, i.masked = masked;
+      return dst;
+    }
+    if (c == Class::scalar || v.kind == Value::variable) return copy_to(dst, vector(v), v, masked);
+    if (v.kind == Value::load) return load_to(dst, v, masked);
+    return operation_to(dst, v, masked);
+  }
+  int copy_to(int dst, int from, const Value& v, bool masked) {
+    if (dst < 0) dst = temporary(v.type);
+    compute(GridCode::vector, v.line, v.type, GridOp::copy, dst, from, -1, -1, masked);
+    return dst;
+  }
+  int load_to(int dst, const Value& v, bool masked) {
+    const Mark before = mark();
+    const int list = indices(v.args);
+    release(before);
+    const bool direct = dst >= 0 && !masked;
+    const int to = direct ? dst : temporary(v.type);
+    GridInstruction& i = emit(GridCode::load, v.line, v.type);
+    i.tensor = v.index, i.index = list, i.indices = int(v.args.size()), i.dst = to,
+    i.flag = !direct;
+    if (direct || dst < 0) return to;
+    copy_to(dst, to, v, masked);
+    release(before);
+    return dst;
+  }
+  int operation_to(int dst, const Value& v, bool masked) {
+    if (compares_affine(v)) {
+      const int a = affine(*v.args[0]), b = affine(*v.args[1]);
+      const int to = dst < 0 || masked ? temporary(GridType::boolean, true) : dst;
+      compute(GridCode::compare, v.line, GridType::none, v.op, to, a, b);
+      return dst < 0 || to == dst ? to : copy_to(dst, to, v, masked);
+    }
+    const Value *x = &v, *sum = nullptr;
+    if (const Value* product = fused(v)) x = product, sum = v.args[product == v.args[0] ? 1 : 0];
+    const Mark before = mark();
+    int a[3] = {-1, -1, -1};
+    const size_t n = x->args.size();
+    for (size_t k = 0; k < n; ++k) a[k] = vector(*x->args[k]);
+    if (sum) a[2] = vector(*sum);
+    guard_division(v, [&] { return a[1]; });
+    release(before);
+    if (dst < 0) dst = temporary(v.type);
+    compute(GridCode::vector, v.line, sum ? v.type : operand_type(v), sum ? GridOp::mul_add : v.op,
+            dst, a[0], a[1], a[2], masked);
+    return dst;
+  }
+  bool compares_affine(const Value& v) const {
+    return (v.op == GridOp::lt || v.op == GridOp::le) && v.args[0]->type == GridType::integer &&
+           classes_.of(*v.args[0]) != Class::vector && classes_.of(*v.args[1]) != Class::vector;
+  }
+  /// The product in a sum of floats, to be calculated in one pass.
+  const Value* fused(const Value& v) const {
+    if (v.op != GridOp::add || v.type != GridType::real) return nullptr;
+    for (size_t k = 2; k-- > 0;) {
+      const Value& x = *v.args[k];
+      if (x.kind == Value::operation && x.op == GridOp::mul && classes_.of(x) == Class::vector)
+        return &x;
+    }
+    return nullptr;
+  }
+  /// Whole numbers are not divided by 0: that is reported.
+  template <class F> void guard_division(const Value& v, const F& divisor) {
+    if (v.type != GridType::integer ||
+        (v.op != GridOp::mod && v.op != GridOp::floor_div && v.op != GridOp::fmod))
+      return;
+    if (v.args[1]->kind == Value::number && v.args[1]->value != 0) return;
+    const int by = divisor(), zero = constant(0, GridType::integer);
+    int fine;
+    if (by < 0) {
+      fine = ~next_scalar_;
+      compute(GridCode::scalar, v.line, GridType::integer, GridOp::ne, next_scalar_++, ~by, zero,
+              zero);
+    } else {
+      fine = temporary(GridType::boolean);
+      compute(GridCode::vector, v.line, GridType::integer, GridOp::ne, fine, by, ~zero);
+    }
+    GridInstruction& i = emit(GridCode::assert_, v.line);
+    i.a = fine, i.flag = uint8_t(GridFaultKind::division_by_zero);
+  }
+
+  // ---- statements --------------------------------------------------------------------------------
+
+  void body(const Body& list) {
+    for (size_t k = 0; k < list.size();) {
+      const size_t at = u_.code.size();
+      if (in_blocks_) emit(GridCode::block, list[k]->line);
+      while (k < list.size() && is_straight(*list[k])) one(*list[k++]);
+      if (in_blocks_) end_block(at);
+      if (k < list.size()) one(*list[k++]);
+      if (regions_.empty()) std::fill(used_ + 4, used_ + 8, 0);
+    }
+  }
+  void one(Statement& s) {
+    const Mark before = mark();
+    statement(s);
+    release(before);
+  }
+  /// Whether a statement needs no control flow; short loops between literals are written out.
+  static bool is_straight(const Statement& s) {
+    return s.kind == Statement::assign || s.kind == Statement::store || cost(s) <= 40;
+  }
+  /// What a loop is long as without control flow: a block of machine code takes 48 accesses.
+  static double cost(const Statement& s) {
+    double sum = 0;
+    if (s.kind == Statement::assign || s.kind == Statement::store) {
+      values_of(s, [&](const Value& v) { sum += v.kind == Value::load; });
+      return sum + (s.kind == Statement::store) + 0.5;
+    }
+    if (s.kind != Statement::count || s.leaves || turns_of(s) == 0) return INFINITY;
+    for (const Statement* x : s.body) sum += cost(*x);
+    return sum * double(turns_of(s));
+  }
+  /// 0: not known before a launch, or none.
+  static int64_t turns_of(const Statement& s) {
+    for (const Value* v : {s.value, s.last, s.step})
+      if (v->kind != Value::number || v->type != GridType::integer) return 0;
+    return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
+  }
+  /// A block that calls of machine code would not make faster is none.
+  void end_block(size_t at) {
+    int passes = 0;
+    for (size_t k = at + 1; k < u_.code.size(); ++k) {
+      const GridCode c = u_.code[k].code;
+      passes += c == GridCode::vector || c == GridCode::load || c == GridCode::store;
+    }
+    if (passes > 3) u_.code[at].end = int(u_.code.size());
+    else u_.code.erase(u_.code.begin() + int64_t(at));
+  }
+  void statement(Statement& s) {
+    switch (s.kind) {
+      case Statement::assign: return assign(s.variable, *s.value);
+      case Statement::store:
+      case Statement::atomic_add: return store(s);
+      case Statement::branch: return branch(s);
+      case Statement::count: return count(s);
+      case Statement::loop:
+      case Statement::scope: return loop(s);
+      case Statement::leave: emit(GridCode::leave, s.line).a = begin_[s.target]; return;
+      case Statement::barrier: emit(GridCode::barrier, s.line); return;
+      case Statement::warp: return warp(s);
+      case Statement::print: return print(s);
+    }
+  }
+  void assign(int variable, const Value& v) {
+    const int dst = variable_[size_t(variable)];
+    switch (classes_.of_variable(variable)) {
+      case Class::scalar: return scalar_to(dst, v);
+      case Class::affine: return affine_to(dst, v);
+      default: vector_to(dst, v, classes_.is_masked(variable, regions_));
+    }
+  }
+  void store(const Statement& s) {
+    const int list = indices(s.args), from = vector(*s.value);
+    const bool atomic = s.kind == Statement::atomic_add;
+    GridInstruction& i =
+        emit(atomic ? GridCode::atomic_add : GridCode::store, s.line, s.value->type);
+    i.tensor = s.tensor, i.index = list, i.indices = int(s.args.size()), i.a = from;
+    if (!atomic || !reads_[s.variable]) return;
+    const int dst = variable_[size_t(s.variable)];
+    i.dst = dst;
+  }
+  /// The body of an instruction that is there already.
+  void inside(Statement& s, const Body& list) {
+    regions_.push_back(&s);
+    levels_ = std::max(levels_, int(regions_.size()));
+    body(list);
+    regions_.pop_back();
+  }
+  void branch(Statement& s) {
+    const bool leaves =
+        s.body.size() == 1 && s.other.empty() && s.body[0]->kind == Statement::leave;
+    const int condition = vector(*s.value);
+    if (leaves) {
+      GridInstruction& i = emit(GridCode::leave_if, s.line);
+      i.a = begin_[s.body[0]->target], i.b = condition;
+      return;
+    }
+    const size_t at = u_.code.size();
+    GridInstruction& i = emit(GridCode::branch, s.line);
+    i.a = condition, i.flag = s.leaves;
+    inside(s, s.body);
+    u_.code[at].other = int(u_.code.size());
+    inside(s, s.other);
+    u_.code[at].end = int(u_.code.size());
+  }
+  void loop(Statement& s) {
+    const size_t at = u_.code.size();
+    begin_[&s] = int(at);
+    emit(s.kind == Statement::loop ? GridCode::loop : GridCode::scope, s.line);
+    inside(s, s.body);
+    u_.code[at].end = int(u_.code.size());
+  }
+  void write_out(Statement& s, int dst) {
+    regions_.push_back(&s);
+    for (int64_t k = 0; k < turns_of(s); ++k) {
+      const int from = constant(s.value->value + double(k) * s.step->value, GridType::integer);
+      compute(GridCode::scalar, s.line, GridType::integer, GridOp::copy, dst, from, from, from);
+      for (Statement* x : s.body) one(*x);
+    }
+    regions_.pop_back();
+  }
+  void count(Statement& s) {
+    const int dst = variable_[size_t(s.variable)];
+    const GridType type = p_.variables[size_t(s.variable)].type;
+    if (is_straight(s)) return write_out(s, dst);
+    const Class c = classes_.of_variable(s.variable);
+    int a;
+    if (c == Class::scalar) a = ~scalar(*s.value);
+    else if (c == Class::affine) a = affine(*s.value);
+    else a = vector_to(dst, *s.value, false);
+    const int b = vector(*s.last), step = vector(*s.step);
+    const size_t at = u_.code.size();
+    begin_[&s] = int(at);
+    GridInstruction& i =
+        emit(c == Class::scalar ? GridCode::count : GridCode::count_lanes, s.line, type);
+    i.dst = dst, i.a = a, i.b = b, i.c = step;
+    i.flag = c == Class::scalar ? s.leaves : c == Class::vector;
+    const bool before = std::exchange(in_blocks_, false);  // the loop itself may be machine code
+    inside(s, s.body);
+    in_blocks_ = before;
+    u_.code[at].end = int(u_.code.size());
+    if (c == Class::scalar && type == GridType::integer)
+      u_.code[at].adds_products = adds_products(at);
+  }
+  /// Whether a loop's body only adds the product of two elements to a vector, at places that are linear in
+  /// the counter.
+  bool adds_products(size_t at) const {
+    const GridInstruction& sum = u_.code.back();
+    if (u_.code.size() < at + 4 || sum.op != GridOp::mul_add || sum.dst != sum.c || sum.a == sum.b)
+      return false;
+    std::vector<int> scalars = {u_.code[at].dst}, affines;
+    const auto depends = [](const std::vector<int>& list, int x) {
+      return std::find(list.begin(), list.end(), x) != list.end();
+    };
+    int factors = 0;
+    for (size_t k = at + 1; k + 1 < u_.code.size(); ++k) {
+      const GridInstruction& i = u_.code[k];
+      const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
+      if (loads) {
+        const int result = i.code == GridCode::load ? i.dst : ~i.dst;
+        if (i.type != GridType::real || (result != sum.a && result != sum.b)) return false;
+        ++factors;
+        continue;
+      }
+      const bool scalar = i.code == GridCode::scalar;
+      if (!scalar && i.code != GridCode::affine) return false;
+      if (scalar && (i.type != GridType::integer || (i.op != GridOp::add && i.op != GridOp::sub &&
+                                                     i.op != GridOp::mul && i.op != GridOp::neg)))
+        return false;
+      const auto linear = [&](int x) {
+        return scalar ? depends(scalars, x) : x < 0 ? depends(scalars, ~x) : depends(affines, x);
+      };
+      const bool a = linear(i.a), b = kGridArity[int(i.op)] > 1 && linear(i.b);
+      if (a && b && i.op == GridOp::mul) return false;
+      if (a || b) (scalar ? scalars : affines).push_back(i.dst);
+    }
+    return factors == 2;
+  }
+  void warp(const Statement& s) {
+    int from = vector(*s.value);
+    if (from < 0) from = copy_to(-1, from, *s.value, false);
+    const int by = vector(*s.args[0]);
+    const int dst = variable_[size_t(s.variable)];
+    GridInstruction& i = emit(GridCode::warp, s.line, s.value->type);
+    i.dst = dst, i.a = from, i.b = by, i.flag = uint8_t(s.what);
+  }
+  void print(const Statement& s) {
+    std::vector<GridItem> items;
+    for (size_t k = 0; k < s.args.size(); ++k)
+      items.push_back(s.args[k] ? item(*s.args[k])
+                                : GridItem{GridItem::text, GridType::none, s.texts[k]});
+    GridInstruction& i = emit(GridCode::print, s.line);
+    i.a = int(u_.list.size()), i.b = int(items.size());
+    u_.list.insert(u_.list.end(), items.begin(), items.end());
+  }
+
+  void finish() {
+    u_.scalars.assign(size_t(next_scalar_), GridScalar{});
+    for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;
+    for (const std::string& t : p_.texts) u_.texts.push_back(t.c_str());
+    GridProgram& g = u_.program;
+    g.code = u_.code.data(), g.count = int(u_.code.size());
+    g.list = u_.list.data(), g.items = int(u_.list.size()), g.texts = u_.texts.data();
+    g.real = p_.real;
+    g.scalars = next_scalar_, g.affines = next_affine_, g.vectors = int(u_.vector_type.size());
+    g.vector_type = u_.vector_type.data();
+    g.levels = levels_ + 2;
+    g.in_order = p_.in_order;
+    static std::atomic<int64_t> programs{0};
+    g.number = ++programs;
+    order_tensors();
+  }
+
+  /// Those of a launch come first.
+  void order_tensors() {
+    std::vector<int> place(p_.tensors.size());
+    for (const bool shared : {false, true})
+      for (size_t k = 0; k < p_.tensors.size(); ++k) {
+        const Tensor& t = p_.tensors[k];
+        if (t.shared != shared) continue;
+        place[k] = int(u_.tensors.size());
+        u_.tensors.push_back(int(k));
+        ++(shared ? u_.program.shared : u_.program.tensors);
+        if (shared)
+          u_.program.shared_bytes +=
+              (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
+      }
+    for (GridInstruction& i : u_.code)
+      if (i.code == GridCode::load || i.code == GridCode::load_scalar ||
+          i.code == GridCode::store || i.code == GridCode::atomic_add)
+        i.tensor = place[size_t(i.tensor)];
+  }
+
+  Kernel& p_;
+  Unit& u_;
+  Classes classes_;
+  std::vector<int> variable_, pool_[8];  // the last four: temporaries that are kept
+  size_t used_[8] = {};
+  int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
+  std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
+  std::vector<std::pair<int, GridScalar>> known_;
+  std::map<int, int> reads_;
+  std::map<const Statement*, int> begin_;
+  std::vector<Statement*> regions_;
+  bool in_blocks_ = true;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> lower(Kernel& p, const bool varying[3]) {
+  auto u = std::make_unique<Unit>();
+  Lowering(p, *u, varying).run();
+  return u;
+}
+
+}  // namespace mt::grid

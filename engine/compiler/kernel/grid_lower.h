@@ -1,0 +1,64 @@
+// grid_lower.h -- a typed grid kernel as instructions for a device's interpreter
+#pragma once
+#include <map>
+
+#include "engine/compiler/kernel/grid_ir.h"
+
+namespace mt::grid {
+
+/// A program and what it points into.
+struct Unit {
+  std::vector<GridInstruction> code;
+  std::vector<GridItem> list;
+  std::vector<GridScalar> scalars;  // constants in their places
+  std::vector<GridType> vector_type;
+  std::vector<const char*> texts;
+  std::vector<int> tensors;  // of the kernel, in the program's order
+  GridProgram program{};
+  int first_scalar = 6;  // of the launch's numbers
+};
+
+/// Visits a value and all that it is calculated from; the values of a statement, without its bodies.
+template <class F> void each_value(const Value& v, const F& f) {
+  f(v);
+  for (const Value* a : v.args) each_value(*a, f);
+}
+template <class F> void values_of(const Statement& s, const F& f) {
+  for (const Value* v : {s.value, s.last, s.step})
+    if (v) each_value(*v, f);
+  for (const Value* v : s.args)
+    if (v) each_value(*v, f);
+}
+
+/// What of a kernel says how it is cut into tiles: sets in_blocks, in_order, by_thread.
+void find_needs(Kernel&);
+/// How well lanes along an axis of the grid reach their elements; `stride` of tensor and dimension.
+double axis_score(const Kernel&, int axis, const std::vector<GridTensor>&);
+/// varying[d]: the threads of a tile differ in x, y, z.
+std::unique_ptr<Unit> lower(Kernel&, const bool varying[3]);
+
+/// Whether values are the same in all lanes, affine in the lane's number, or any; for each variable and
+/// statement.
+enum class Class { scalar, affine, vector };
+class Classes {
+ public:
+  Classes(Kernel&, const bool varying[3]);
+  Class of(const Value&) const;
+  Class of_variable(int v) const { return variable_[size_t(v)]; }
+  /// Whether some lanes keep what a variable was, where it is set below these bodies.
+  bool is_masked(int variable, const std::vector<Statement*>& regions) const;
+
+ private:
+  bool walk(const Body&);
+  bool give(int variable, Class);
+  bool mark(Statement&, bool divergent);
+  bool leave(const Statement&);
+  Class of_operation(const Value&) const;
+  Kernel& p_;
+  const bool* varying_;
+  std::vector<Class> variable_;
+  std::map<const Body*, size_t> depth_;  // of bodies
+  std::vector<Statement*> regions_;
+};
+
+}  // namespace mt::grid

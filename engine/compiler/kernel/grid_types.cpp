@@ -1,0 +1,297 @@
+// grid_types.cpp -- the types of a grid kernel's values: found by fixpoint, checked, and joined by conversions
+//
+// A variable that is given whole numbers and others is real. What is true of all is checked at the end,
+// when every type is known.
+#include <cmath>
+
+#include "engine/compiler/kernel/grid_ir.h"
+#include "engine/core/dtype.h"
+
+namespace mt::grid {
+namespace {
+
+using T = GridType;
+
+T type_of_dtype(Dtype d) {
+  return d == Dtype::b8 ? T::boolean : is_float(d) ? T::real : T::integer;
+}
+bool is_number(T t) { return t == T::integer || t == T::real; }
+T join(T a, T b) {
+  if (a == T::none || a == b) return b;
+  if (b == T::none) return a;
+  return is_number(a) && is_number(b) ? T::real : a;
+}
+bool is_comparison(GridOp op) { return op >= GridOp::lt && op <= GridOp::ne; }
+bool is_logical(GridOp op) {
+  return op == GridOp::logical_and || op == GridOp::logical_or || op == GridOp::logical_not;
+}
+bool keeps_whole(GridOp op) {
+  for (const GridOp o : {GridOp::neg, GridOp::abs, GridOp::add, GridOp::sub, GridOp::mul,
+                         GridOp::mod, GridOp::min, GridOp::max, GridOp::fmod})
+    if (o == op) return true;
+  return false;
+}
+
+// ---- finding ---------------------------------------------------------------------------------------
+
+class Finder {
+ public:
+  explicit Finder(Kernel& p) : p_(p) {}
+  void run() {
+    do changed_ = false, walk(p_.body);
+    while (changed_);
+  }
+
+ private:
+  T find(Value& v) {
+    T t = T::none;
+    for (Value* a : v.args) find(*a);
+    switch (v.kind) {
+      case Value::number: t = is_whole(v.value) ? T::integer : T::real; break;
+      case Value::boolean: t = T::boolean; break;
+      case Value::scalar: t = p_.scalars[size_t(v.index)].type; break;
+      case Value::variable: t = p_.variables[size_t(v.index)].type; break;
+      case Value::load: t = element(v.index); break;
+      case Value::operation: t = of_operation(v); break;
+      default: t = T::integer;
+    }
+    return v.type = t;
+  }
+  T element(int tensor) const { return type_of_dtype(p_.tensors[size_t(tensor)].dtype); }
+  static T of_operation(const Value& v) {
+    if (is_comparison(v.op) || is_logical(v.op)) return T::boolean;
+    if (v.op == GridOp::floor || v.op == GridOp::ceil) return T::integer;
+    if (v.op == GridOp::select) return join(v.args[1]->type, v.args[2]->type);
+    if (!keeps_whole(v.op)) return T::real;
+    return v.args.size() == 1 ? v.args[0]->type : join(v.args[0]->type, v.args[1]->type);
+  }
+  void give(int variable, T t) {
+    T& now = p_.variables[size_t(variable)].type;
+    const T joined = join(now, t);
+    if (joined != now) now = joined, changed_ = true;
+  }
+  void walk(const Body& body) {
+    for (Statement* s : body) {
+      if (s->value) find(*s->value);
+      if (s->last) find(*s->last), find(*s->step);
+      for (Value* a : s->args)
+        if (a) find(*a);
+      if (s->kind == Statement::assign || s->kind == Statement::warp)
+        give(s->variable, s->value->type);
+      if (s->kind == Statement::atomic_add) give(s->variable, element(s->tensor));
+      if (s->kind == Statement::count) give(s->variable, join(s->value->type, s->step->type));
+      walk(s->body), walk(s->other);
+    }
+  }
+  Kernel& p_;
+  bool changed_ = false;
+};
+
+// ---- checking and converting -------------------------------------------------------------------------
+
+class Checker {
+ public:
+  explicit Checker(Kernel& p) : p_(p) {}
+  void run() { walk(p_.body); }
+
+ private:
+  template <class... A>
+  [[noreturn]] void refuse(int line, fmt::format_string<A...> text, A&&... values) const {
+    fail_line(p_, line, text, std::forward<A>(values)...);
+  }
+  Value* make(GridOp op, std::vector<Value*> args, T type, int line) {
+    Value& v = p_.values.emplace_back();
+    v.kind = Value::operation, v.op = op, v.args = std::move(args), v.type = type, v.line = line;
+    return &v;
+  }
+  /// A number as one of another type.
+  Value* converted(Value* v, T wanted) {
+    if (v->type == wanted || wanted != T::real || v->type != T::integer) return v;
+    if (v->kind != Value::number) return make(GridOp::to_real, {v}, T::real, v->line);
+    Value& c = p_.values.emplace_back(*v);
+    c.type = T::real;
+    return &c;
+  }
+  void need_number(const Value* v, const char* doing) const {
+    if (is_number(v->type)) return;
+    refuse(v->line, "{} a boolean; kernels calculate with numbers: write x and 1 or 0", doing);
+  }
+  void need_boolean(const Value* v, const char* what) const {
+    if (v->type == T::boolean) return;
+    refuse(v->line, "{} is a number, which is always true in Lua; compare it, as in x ~= 0", what);
+  }
+  Value* checked(Value* v) {
+    if (v->kind == Value::variable && v->type == T::none) {
+      const std::string& name = p_.variables[size_t(v->index)].name;
+      refuse(v->line, "'{}' is read, but no value was ever given to it", name);
+    }
+    for (Value*& a : v->args) a = checked(a);
+    if (v->kind == Value::load) indices(v->args, v->index);
+    return v->kind == Value::operation ? operation(v) : v;
+  }
+  void indices(std::vector<Value*>& list, int tensor) const {
+    for (const Value* a : list) {
+      if (a->type == T::integer) continue;
+      const std::string& name = p_.tensors[size_t(tensor)].name;
+      if (a->type == T::boolean) refuse(a->line, "an index into '{}' is a boolean", name);
+      refuse(
+          a->line,
+          "an index into '{}' is a float; positions are whole numbers from 1: use math.floor(..)",
+          name);
+    }
+  }
+  Value* operation(Value* v) {
+    std::vector<Value*>& a = v->args;
+    if (v->op == GridOp::logical_not && a.size() == 2) {  // of `c and x or y`: whether it is y
+      need_boolean(a[0], "an operand of 'and' or 'or'");
+      if (a[1]->type == T::boolean)
+        a[0] = make(GridOp::logical_and, {a[0], a[1]}, T::boolean, v->line);
+      a.pop_back();
+      return v;
+    }
+    if (is_logical(v->op)) {
+      for (const Value* x : a)
+        need_boolean(x, v->op == GridOp::logical_not ? "the operand of 'not'"
+                                                     : "an operand of 'and' or 'or'");
+      return v;
+    }
+    if (is_comparison(v->op)) return comparison(v);
+    if (v->op == GridOp::select) return select(v);
+    for (const Value* x : a) need_number(x, "arithmetic with");
+    if (v->op == GridOp::floor || v->op == GridOp::ceil) return rounded(v);
+    const T t = keeps_whole(v->op) ? v->type : T::real;
+    for (Value*& x : a) x = converted(x, t);
+    return v;
+  }
+  Value* comparison(Value* v) {
+    Value *&x = v->args[0], *&y = v->args[1];
+    if (x->type == T::boolean && y->type == T::boolean && v->op >= GridOp::eq) return v;
+    if (x->type == T::boolean || y->type == T::boolean)
+      refuse(v->line, "a comparison of a boolean {}; it would be an error or always false in Lua",
+             x->type == y->type ? "by order" : "with a number");
+    const T t = join(x->type, y->type);
+    x = converted(x, t), y = converted(y, t);
+    return v;
+  }
+  /// c and y or z.
+  Value* select(Value* v) {
+    Value *&c = v->args[0], *&y = v->args[1], *&z = v->args[2];
+    need_boolean(c, "the condition of 'and'");
+    if ((y->type == T::boolean) != (z->type == T::boolean))
+      refuse(v->line, "x and y or z gives a boolean or a number; a value has one type, use if");
+    if (y->type == T::boolean)
+      return make(GridOp::logical_or, {make(GridOp::logical_and, {c, y}, T::boolean, v->line), z},
+                  T::boolean, v->line);
+    y = converted(y, v->type), z = converted(z, v->type);
+    return v;
+  }
+  /// floor(a / b) of whole numbers is exact.
+  Value* rounded(Value* v) {
+    Value* const x = v->args[0];
+    if (x->type == T::integer) return x;
+    const bool quotient = x->kind == Value::operation && x->op == GridOp::div;
+    if (!quotient) return v;
+    const auto whole = [](Value* o) {
+      if (o->kind == Value::operation && o->op == GridOp::to_real) return o->args[0];
+      return o->kind == Value::number && is_whole(o->value) ? o : nullptr;
+    };
+    Value *a = whole(x->args[0]), *b = whole(x->args[1]);
+    if (!a || !b) return v;
+    for (Value** o : {&a, &b})
+      if ((*o)->kind == Value::number) {
+        Value& c = p_.values.emplace_back(**o);
+        c.type = T::integer, *o = &c;
+      }
+    if (v->op == GridOp::floor) return make(GridOp::floor_div, {a, b}, T::integer, v->line);
+    Value* const minus =
+        make(GridOp::neg, {a}, T::integer, v->line);  // ceil(a / b) = -floor(-a / b)
+    return make(GridOp::neg, {make(GridOp::floor_div, {minus, b}, T::integer, v->line)}, T::integer,
+                v->line);
+  }
+
+  // ---- statements --------------------------------------------------------------------------------
+
+  void walk(const Body& body) {
+    for (Statement* s : body) {
+      if (s->value) s->value = checked(s->value);
+      if (s->last) s->last = checked(s->last), s->step = checked(s->step);
+      for (Value*& a : s->args)
+        if (a) a = checked(a);
+      statement(*s);
+      walk(s->body), walk(s->other);
+    }
+  }
+  void statement(Statement& s) {
+    switch (s.kind) {
+      case Statement::assign: return assign(s);
+      case Statement::store:
+      case Statement::atomic_add: return store(s);
+      case Statement::branch: return need_boolean(s.value, "the condition");
+      case Statement::count: return count(s);
+      case Statement::warp:
+        need_number(s.value, "a warp function of");
+        if (s.args[0]->type != T::integer)
+          refuse(s.line, "the distance of a shuffle must be a whole number; use math.floor(..)");
+        return;
+      default: return;
+    }
+  }
+  void assign(Statement& s) {
+    const Variable& v = p_.variables[size_t(s.variable)];
+    if ((v.type == T::boolean) != (s.value->type == T::boolean))
+      refuse(s.line,
+             "'{}' is a {} here and a {} elsewhere; a local has one type in a kernel, use two",
+             v.name, s.value->type == T::boolean ? "boolean" : "number",
+             v.type == T::boolean ? "boolean" : "number");
+    s.value = converted(s.value, v.type);
+  }
+  void store(Statement& s) {
+    const Tensor& t = p_.tensors[size_t(s.tensor)];
+    indices(s.args, s.tensor);
+    const T wanted = type_of_dtype(t.dtype), given = s.value->type;
+    if (s.kind == Statement::atomic_add && wanted == T::boolean)
+      refuse(s.line, "atomic_add: '{}' is a bool tensor", t.name);
+    if (wanted == T::boolean && given != T::boolean)
+      refuse(s.line, "'{}' is a bool tensor and takes a boolean, as x > 0, not a number", t.name);
+    if (wanted != T::boolean && given == T::boolean) {
+      p_.misfit.boolean = s.tensor;
+      refuse(s.line, "'{}' is a tensor of {} and takes a number, not a boolean: write x and 1 or 0",
+             t.name, dtype_name(t.dtype));
+    }
+    if (wanted == T::integer && given == T::real)
+      refuse(s.line,
+             "'{}' is a tensor of {} and takes whole numbers, not a float: use math.floor(..)",
+             t.name, dtype_name(t.dtype));
+    s.value = converted(s.value, wanted);
+  }
+  void count(Statement& s) {
+    const T t = p_.variables[size_t(s.variable)].type;
+    for (Value* v : {s.value, s.last, s.step})
+      if (!is_number(v->type)) refuse(v->line, "'for' limit must be a number");
+    if (t == T::integer && s.last->type == T::real) {
+      const Value& step = *s.step;
+      if (step.kind != Value::number)
+        refuse(
+            s.line,
+            "the end of this for is a float and its step no literal; use math.floor(..) for the end");
+      s.last = make(step.value > 0 ? GridOp::floor : GridOp::ceil, {s.last}, T::integer, s.line);
+    }
+    s.value = converted(s.value, t), s.last = converted(s.last, t), s.step = converted(s.step, t);
+  }
+  Kernel& p_;
+};
+
+}  // namespace
+
+bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
+
+void infer_types(Kernel& p) {
+  for (const Tensor& t : p.tensors)
+    if (t.dtype == Dtype::f64 && !t.real) p.real = Dtype::f64;
+  for (Tensor& t : p.tensors)
+    if (t.real) t.dtype = p.real;
+  Finder(p).run();
+  Checker(p).run();
+}
+
+}  // namespace mt::grid

@@ -1,0 +1,258 @@
+// grid_words.cpp -- calls in a grid kernel: its own words, functions of math, helpers
+#include <cmath>
+
+#include "engine/compiler/kernel/grid_build.h"
+#include "engine/core/dtype.h"
+
+namespace mt::grid {
+namespace {
+
+Item nothing() {
+  Item it;
+  it.kind = Item::several;
+  return it;
+}
+struct Builtin {
+  std::string_view name;
+  GridOp op;
+};
+constexpr Builtin kBuiltins[] = {
+    {"abs", GridOp::abs},   {"sqrt", GridOp::sqrt},   {"exp", GridOp::exp},
+    {"log", GridOp::log},   {"log10", GridOp::log10}, {"sin", GridOp::sin},
+    {"cos", GridOp::cos},   {"tan", GridOp::tan},     {"asin", GridOp::asin},
+    {"acos", GridOp::acos}, {"atan", GridOp::atan},   {"sinh", GridOp::sinh},
+    {"cosh", GridOp::cosh}, {"tanh", GridOp::tanh},   {"floor", GridOp::floor},
+    {"ceil", GridOp::ceil}, {"min", GridOp::min},     {"max", GridOp::max},
+    {"pow", GridOp::pow},   {"atan2", GridOp::atan2}, {"fmod", GridOp::fmod}};
+
+}  // namespace
+
+Item Builder::call(const Expr& e) {
+  const Item f = item(*e.args[0]);
+  if (f.kind == Item::word) return call_word(f.name, e);
+  if (f.kind == Item::captured) {
+    const CapturedName o = resolver_.resolve(f.path);
+    if (o.kind == CapturedName::builtin) return call_builtin(o.text, e);
+    if (o.kind == CapturedName::function) return call_helper(o, e);
+    refuse(
+        e.line,
+        "'{}' is {} and cannot be called in a kernel; it may call math.*, mt.cdiv, its words and Lua functions",
+        f.path.text(), o.text.empty() ? "a table" : o.text);
+  }
+  refuse(e.line,
+         "only functions can be called: math.*, the words of kernels and Lua functions of numbers");
+}
+
+Item Builder::call_helper(const CapturedName& o, const Expr& e) {
+  std::vector<Item> arguments;
+  for (size_t k = 1; k < e.args.size(); ++k) {
+    Item it = item(*e.args[k]);
+    const bool last = k + 1 == e.args.size() && !e.args[k]->single;
+    if (it.kind == Item::several) {
+      if (it.list.empty()) refuse(e.line, "an argument is a call that gives no value");
+      for (size_t i = 0; i < (last ? it.list.size() : 1); ++i) arguments.push_back(it.list[i]);
+      continue;
+    }
+    if (it.kind == Item::nil)
+      refuse(e.line, "nil is no value in a kernel; use a number or a boolean");
+    if (it.kind == Item::tensor && int(it.prefix.size()) == p_.tensors[size_t(it.index)].ndim)
+      it = spilled(value_of(it, e.line), e.line);
+    if (it.kind == Item::value && it.number->kind >= Value::operation)
+      it.number = spilled(it.number, e.line);
+    arguments.push_back(it);
+  }
+  Item results = nothing();
+  call_function(resolver_.function(o.index), o.index, std::move(arguments), results.list, e.line);
+  return results;
+}
+
+Item Builder::call_builtin(const std::string& name, const Expr& e) {
+  const int line = e.line;
+  if (name == "print") return print(e), nothing();
+  std::vector<Value*> args;
+  for (Item& it : items(e.args, e.args.size(), 1)) args.push_back(value_of(it, line));
+  if (name == "deg" || name == "rad") {
+    if (args.size() != 1) refuse(line, "math.{} takes 1 argument, got {}", name, args.size());
+    const double factor = name == "deg" ? 180 / M_PI : M_PI / 180;
+    return op(GridOp::mul, {args[0], number(factor, line)}, line);
+  }
+  if (name == "cdiv") {
+    if (args.size() != 2) refuse(line, "mt.cdiv takes 2 arguments, got {}", args.size());
+    return op(GridOp::ceil, {op(GridOp::div, {args[0], args[1]}, line)}, line);
+  }
+  for (const Builtin& b : kBuiltins) {
+    if (b.name != name) continue;
+    const size_t arity = size_t(kGridArity[int(b.op)]);
+    const bool folds = b.op == GridOp::min || b.op == GridOp::max;
+    if (folds ? args.empty() : args.size() != arity)
+      refuse(line, "math.{} takes {} argument{}, got {}", name, arity, arity == 1 ? "" : "s",
+             args.size());
+    if (!folds) return op(b.op, args, line);
+    Value* v = args[0];
+    for (size_t k = 1; k < args.size(); ++k) v = op(b.op, {v, args[k]}, line);
+    return v;
+  }
+  refuse(
+      line,
+      "'{}' is not there in kernels; of Lua's functions they know math.* that give one number, and print",
+      name);
+}
+
+void Builder::print(const Expr& e) {
+  std::vector<Value*> values;
+  std::vector<int> texts;
+  for (size_t k = 1; k < e.args.size(); ++k) {
+    Item it = item(*e.args[k]);
+    if (it.kind == Item::text) {
+      values.push_back(nullptr), texts.push_back(int(p_.texts.size()));
+      p_.texts.push_back(it.name);
+    } else {
+      values.push_back(value_of(it, e.line)), texts.push_back(-1);
+    }
+  }
+  Statement* const s = emit(Statement::print, e.line);
+  s->args = std::move(values), s->texts = std::move(texts);
+}
+
+// ---- the words of kernels ----------------------------------------------------------------------------
+
+int64_t Builder::constant(const Expr& e, const char* what) {
+  const Value* const v = value(e);
+  if (v->kind == Value::number && v->value == std::floor(v->value) && std::fabs(v->value) < 1e15)
+    return int64_t(v->value);
+  if (v->kind == Value::scalar && p_.scalars[size_t(v->index)].kind == LaunchScalar::captured) {
+    const double x = resolver_.number(p_.scalars[size_t(v->index)].index);
+    if (x == std::floor(x)) return int64_t(x);
+  }
+  refuse(e.line, "{} must be a whole literal or a captured whole number", what);
+}
+
+Item Builder::call_word(const std::string& name, const Expr& e) {
+  if (name == "grid") return grid_call(e);
+  if (name == "shared") return shared_call(e);
+  if (name == "atomic_add") return atomic_call(e);
+  if (name == "barrier" || name == "lane") {
+    if (e.args.size() > 1) refuse(e.line, "{}() takes no arguments", name);
+    if (name == "lane") return lane(e.line);
+    emit(Statement::barrier, e.line);
+    return nothing();
+  }
+  if (name == "constant") {
+    if (e.args.size() != 2) refuse(e.line, "constant(t) takes one tensor");
+    Item it = item(*e.args[1]);
+    if (it.kind != Item::tensor || !it.prefix.empty())
+      refuse(e.line, "constant(t) takes a tensor that was captured or passed");
+    p_.tensors[size_t(it.index)].constant = true;
+    return it;
+  }
+  if (name.find("idx") != name.npos || name.find("dim") != name.npos)
+    refuse(e.line, "'{}' is no function; write {}.x", name, name);
+  return warp_call(name, e);
+}
+
+Item Builder::grid_call(const Expr& e) {
+  const int64_t n =
+      e.args.size() == 2 ? constant(*e.args[1], "the number of dimensions of grid(n)") : 0;
+  if (n < 1 || n > 3) refuse(e.line, "grid takes the number of dimensions, grid(1) to grid(3)");
+  Item all = nothing();
+  for (int d = 0; d < n; ++d) all.list.push_back(make(Value::place, d, e.line));
+  return all;
+}
+
+Item Builder::shared_call(const Expr& e) {
+  Tensor t;
+  t.name = "shared", t.shared = true, t.real = true;
+  size_t count = e.args.size();
+  if (count > 1 && e.args.back()->kind == Expr::string) {
+    --count;
+    t.real = false;
+    bool known = false;
+    for (const Dtype d : {Dtype::f32, Dtype::f64, Dtype::i32, Dtype::i64, Dtype::u8, Dtype::b8})
+      if (dtype_name(d) == e.args.back()->text) t.dtype = d, known = true;
+    if (!known)
+      refuse(
+          e.line,
+          "shared: '{}' is no dtype for shared memory; use float32, float64, int32, int64, uint8 or bool",
+          e.args.back()->text);
+  }
+  if (count < 2 || count > 4)
+    refuse(e.line,
+           "shared takes one to three sizes and perhaps a dtype: shared(16, 16, 'float32')");
+  double cells = 1;
+  for (size_t k = 1; k < count; ++k) {
+    t.size[k - 1] = constant(*e.args[k], "a size of shared memory");
+    if (t.size[k - 1] < 1)
+      refuse(e.line, "a size of shared memory must be 1 or more, got {}", t.size[k - 1]);
+    cells *= double(t.size[k - 1]);
+  }
+  if (cells > double(kGridShared))
+    refuse(e.line, "shared: {:.0f} elements do not fit into 48 KiB of shared memory", cells);
+  t.ndim = int(count) - 1, t.line = at(e.line);
+  if (out_ != &p_.body && !(frame_->scope && out_ == &frame_->scope->body))
+    refuse(e.line, "shared(..) stands at the top of a kernel, outside of if and loops");
+  p_.tensors.push_back(t);
+  Item it;
+  it.kind = Item::tensor, it.index = int(p_.tensors.size()) - 1;
+  return it;
+}
+
+Item Builder::atomic_call(const Expr& e) {
+  if (e.args.size() < 3)
+    refuse(e.line, "atomic_add takes a tensor, its indices and a number: atomic_add(t, i, j, v)");
+  Item t = item(*e.args[1]);
+  if (t.kind != Item::tensor)
+    refuse(e.line, "the first argument of atomic_add is a tensor: atomic_add(t, i, v)");
+  std::vector<Value*> rest;
+  for (size_t k = 2; k < e.args.size(); ++k) {
+    Value* const v = value(*e.args[k]);
+    rest.push_back(v->kind >= Value::operation ? spilled(v, e.line) : v);
+  }
+  for (size_t k = 0; k + 1 < rest.size(); ++k) t.prefix.push_back(rest[k]);
+  const Tensor& x = p_.tensors[size_t(t.index)];
+  if (int(t.prefix.size()) != x.ndim)
+    refuse(e.line, "atomic_add: '{}' has {} dimension{}, got {} ind{}", x.name, x.ndim,
+           x.ndim == 1 ? "" : "s", t.prefix.size(), t.prefix.size() == 1 ? "ex" : "ices");
+  p_.tensors[size_t(t.index)].stored = true;
+  Statement* const s = emit(Statement::atomic_add, e.line);
+  s->tensor = t.index, s->args = t.prefix, s->value = rest.back();
+  s->variable = fresh("what atomic_add gives", e.line);
+  Item all = nothing();
+  all.list.push_back(make(Value::variable, s->variable, e.line));
+  return all;
+}
+
+Item Builder::warp_call(const std::string& name, const Expr& e) {
+  const bool shuffles = name[0] == 's';
+  if (e.args.size() != (shuffles ? 3 : 2))
+    refuse(e.line, "{}",
+           shuffles ? fmt::format("{}(v, n) takes a number and {}", name,
+                                  name == "shuffle_xor" ? "a mask" : "a distance")
+                    : fmt::format("{}(v) takes one number", name));
+  Value* const v = spilled(value(*e.args[1]), e.line);
+  Value* const by = shuffles ? spilled(value(*e.args[2]), e.line) : number(0, e.line);
+  Statement* const s = emit(Statement::warp, e.line);
+  s->what = name == "warp_sum"       ? GridWarp::sum
+            : name == "warp_max"     ? GridWarp::max
+            : name == "warp_min"     ? GridWarp::min
+            : name == "shuffle_down" ? GridWarp::shuffle_down
+                                     : GridWarp::shuffle_xor;
+  s->value = v, s->args = {by};
+  s->variable = fresh(name, e.line);
+  return make(Value::variable, s->variable, e.line);
+}
+
+/// (x - 1 + block_dim.x * (y - 1 + block_dim.y * (z - 1))) % 32 + 1 of the thread's position.
+Value* Builder::lane(int line) {
+  const auto dim = [&](int d) {
+    return launch_scalar({LaunchScalar::block_dim, 0, d, GridType::integer}, line);
+  };
+  const auto before = [&](int d) {
+    return op(GridOp::sub, {make(Value::thread, d, line), number(1, line)}, line);
+  };
+  Value* v = before(2);
+  for (int d = 1; d >= 0; --d)
+    v = op(GridOp::add, {before(d), op(GridOp::mul, {dim(d), v}, line)}, line);
+  return op(GridOp::add, {op(GridOp::mod, {v, number(32, line)}, line), number(1, line)}, line);
+}
+
+}  // namespace mt::grid

@@ -1,0 +1,83 @@
+// lua_parser.h -- a Lua function of numbers as a syntax tree
+//
+// The language of kernels: locals, arithmetic, comparisons, and or not, if, while, repeat, numeric for,
+// break, return, indexing and calls. Anything else is an Error that names the construct, its line and
+// the nearest form that is there.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/compiler/kernel/lua_lexer.h"
+#include "engine/core/error.h"
+
+namespace mt::ast {
+
+struct Expression;
+struct Statement;
+using Expr = std::unique_ptr<Expression>;
+using Block = std::vector<std::unique_ptr<Statement>>;
+
+struct Expression {
+  enum Kind {
+    number,
+    boolean,
+    nil,
+    string,
+    local,
+    free,
+    index,
+    call,
+    unary,
+    binary,
+    both,
+    either
+  } kind;
+  int line;
+  double value = 0;        // of a number or boolean
+  std::string text;        // of a string; a name; an operator
+  int variable = -1;       // of a local: its number in the function
+  bool single = false;     // in parentheses: of several results the first
+  std::vector<Expr> args;  // operands; object and key; what is called and its arguments
+};
+
+struct Statement {
+  enum Kind {
+    local,
+    assign,
+    call,
+    block,
+    while_loop,
+    repeat,
+    branch,
+    count,
+    give_back,
+    leave
+  } kind;
+  int line;
+  std::vector<int> variables;  // that it declares
+  std::vector<Expr> left, right;
+  std::vector<Block> blocks;
+};
+
+struct Function {
+  std::string name, chunk;  // "matmul", "train.lua"
+  int line = 0;
+  int parameters = 0;                  // the first variables
+  std::vector<std::string> variables;  // their names
+  std::vector<bool> assigned;          // whether each is set again after its declaration
+  Block body;
+};
+
+/// Reads the function at a place.
+std::unique_ptr<Function> parse_function(const LuaSource&, const LuaSource::Place&,
+                                         std::string name);
+
+/// Throws Error: "kernel: train.lua:12: sentence".
+template <class... A>
+[[noreturn]] void fail_at(const Function& f, int line, fmt::format_string<A...> text,
+                          A&&... values) {
+  mt::fail("kernel: {}:{}: {}", f.chunk, line, fmt::format(text, std::forward<A>(values)...));
+}
+
+}  // namespace mt::ast

@@ -1,0 +1,334 @@
+// apply.cpp -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
+#include "engine/compiler/program/apply.h"
+
+#include <cstring>
+
+#include "engine/autograd/function.h"
+#include "engine/core/device.h"
+#include "engine/core/interceptor.h"
+#include "engine/core/lazy_scope.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/out.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt::ir {
+namespace {
+
+/// Whether integers of a dtype can be x.
+bool holds(Dtype dtype, double x) {
+  return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
+           return double(math::convert<decltype(zero)>(x)) == x;
+         });
+}
+
+}  // namespace
+
+Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
+                      const double* numbers) {
+  Dtype tensors = Dtype::none, points = Dtype::none;
+  for (const Tensor& x : inputs) {
+    Dtype& kind = x.dim() == 0 ? points : tensors;
+    kind = promote(kind, x.dtype());
+  }
+  Dtype d = tensors == Dtype::none ? points : tensors;
+  if (tensors != Dtype::none && points != Dtype::none && !is_float(tensors) &&
+      (is_float(points) || tensors == Dtype::b8))
+    d = promote(tensors, points);
+  if (is_float(d)) return d;
+  if (d == Dtype::b8) d = Dtype::i64;
+  const Program& p = e.program();
+  bool whole = e.is_whole() && d != Dtype::none;
+  for (int k = 0; k < p.numbers && whole; ++k) whole = holds(d, numbers[k]);
+  for (int i = 0; i < p.count && whole; ++i)
+    if (p.code[i].op == kConstant) whole = holds(d, p.code[i].constant);
+  return whole ? d : default_dtype();
+}
+
+namespace {
+
+/// Of every value, the instruction that reads it last.
+std::vector<int> last_reads(const Program& p) {
+  std::vector<int> last(p.count, -1);
+  for (int i = 0; i < p.count; ++i)
+    for (int v : p.code[i].in)
+      if (v >= 0) last[v] = i;
+  for (int k = 0; k < p.outputs; ++k) last[p.output[k]] = p.count;
+  return last;
+}
+
+/// The operations one by one: where a device has no kernel of the program, or it is too large for one.
+std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
+                            Dtype dtype, const Device& device) {
+  const Program& p = e.program();
+  const EagerScope now;
+  const std::vector<int> last = last_reads(p);
+  std::vector<Tensor> value(p.count), results;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
+    Tensor& v = value[i];
+    const double params[op::kMaxParams] = {c.constant};
+    if (c.op == kInput) v = *in[c.which];
+    else if (c.op == kNumber) v = single(numbers[c.which]);
+    else if (c.op == kConstant) v = single(c.constant);
+    else if (c.op == kReduce) v = mt::reduce(c.which, value[c.in[0]], {-1}, true, params);
+    else {
+      const Tensor* inputs[3];
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[c.in[k]];
+      v = elementwise(c.op, inputs, c.which < 0 ? nullptr : p.params + c.which);
+    }
+    for (int k : c.in)
+      if (k >= 0 && last[k] == i) value[k] = Tensor();
+  }
+  for (int k = 0; k < p.outputs; ++k) results.push_back(value[p.output[k]]);
+  return results;
+}
+
+/// Runs the program over operands of the shape of `space`, all of its dtype, or of one element a row.
+bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
+         const Tensor* const* in, const double* numbers, const Device& device) {
+  const Program& p = e.program();
+  Run r;
+  r.program = &p, r.dtype = dtype, r.numbers = numbers, r.scratch = nullptr;
+  const int used = p.outputs + p.inputs, last = space.size() - 1;
+  bool flat = !p.by_rows;
+  for (int k = 0; k < used; ++k) {
+    const Tensor& x = k < p.outputs ? *out[k] : *in[k - p.outputs];
+    r.data[k] = x.data();
+    r.is_bool[k] = k < p.outputs && e.is_bool(k);
+    flat &= x.is_contiguous();
+  }
+  r.ndim = flat ? 1 : space.size();
+  if (flat) r.size[0] = out[0]->numel();
+  for (int d = 0; !flat && d < r.ndim; ++d) r.size[d] = space[d];
+  for (int k = 0; k < used; ++k) {
+    const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
+    if (flat) r.stride[k][0] = 1;
+    else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * r.ndim);
+    if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
+  }
+  Tensor scratch;
+  if (p.by_rows && is_cpu(device)) {
+    scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
+    r.scratch = static_cast<char*>(scratch.data());
+  }
+  return run_verb(device, Verb::run, &r);
+}
+
+/// The tensors of a run in a dtype.
+struct Operands {
+  std::vector<Tensor> results, converted;
+  const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
+
+  Operands(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
+           const Device& device, const Tensor* target)
+      : results(e.program().outputs),
+        converted(inputs.size()) {
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (inputs[k].dtype() != dtype) converted[k] = to(inputs[k].detach(), dtype);
+      in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
+    }
+    for (int k = 0; k < e.program().outputs; ++k) {
+      Shape shape = space;
+      if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
+      results[k] = result_in(target, shape, e.is_bool(k) ? Dtype::b8 : dtype, device);
+      out[k] = &results[k];
+    }
+  }
+};
+
+/// The results, without a gradient, of inputs of one shape and dtype. Kernels of a GPU read and write 16-bit
+/// floats as they are, and calculate in float32; what else calculates gets float32.
+std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
+                            const Shape& space, const Device& device, const double* numbers,
+                            const Tensor* target) {
+  const Program& p = e.program();
+  const Dtype calculated = compute_dtype(dtype);
+  const bool fits = p.slots <= kMaxProgramSlots;
+  bool alike = true;
+  for (const Tensor& x : inputs) alike &= x.dtype() == dtype;
+  if (is_half(dtype) && alike && fits && !is_cpu(device)) {
+    Operands all(e, inputs, dtype, space, device, target);
+    if (run(e, dtype, space, all.out, all.in, numbers, device)) return all.results;
+  }
+  Operands all(e, inputs, calculated, space, device, target);
+  std::vector<Tensor>& results = all.results;
+  if (!fits || !run(e, calculated, space, all.out, all.in, numbers, device)) {
+    const NoGrad off;
+    const std::vector<Tensor> made = compose(e, all.in, numbers, calculated, device);
+    for (int k = 0; k < p.outputs; ++k) copy_(results[k], made[k]);
+  }
+  if (calculated != dtype)
+    for (int k = 0; k < p.outputs; ++k)
+      if (!e.is_bool(k)) results[k] = to(results[k], dtype);
+  return results;
+}
+
+// ---- the recorded gradient --------------------------------------------------------------------------
+
+/// What the node of a program keeps, followed by its numbers.
+struct SavedProgram {
+  const Expression::Gradient* gradient;
+  int8_t slot[kMaxProgramOperands];  // of a gradient's operands: where the node saved it; -1: g
+};
+constexpr size_t kKeptDoubles = (sizeof(SavedProgram) + sizeof(double) - 1) / sizeof(double);
+
+void program_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const double* const list = node.kept_list<double>();
+  SavedProgram kept;
+  std::memcpy(&kept, list, sizeof kept);
+  const Expression::Gradient& d = *kept.gradient;
+  for (const auto& same : d.passed)
+    if (node.wants(same.input)) dx[same.input] = g;
+  if (!d.expression) return;
+  std::vector<Tensor> operands;
+  operands.reserve(d.operands.size());
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    operands.push_back(kept.slot[k] < 0 ? g : node.get(kept.slot[k]));
+  const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
+                                             g.dtype(), g.shape(), g.device(), list + kKeptDoubles);
+  for (size_t k = 0; k < d.inputs.size(); ++k)
+    if (node.wants(d.inputs[k])) dx[d.inputs[k]] = found[k];
+}
+const NodeType kProgram{"map", program_backward};
+
+/// Records a program of one result whose gradient reads at most kMaxSaved inputs; false where it
+/// reads more.
+bool record_small(const Expression& e, const Expression::Gradient& d,
+                  const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
+  SavedProgram kept{&d, {}};
+  int saved = 0;
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    kept.slot[k] = int8_t(d.operands[k] == 0 ? -1 : saved++);
+  if (saved > kMaxSaved) return false;
+  Node& node = record(kProgram, out, inputs);
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    if (kept.slot[k] >= 0) node.save(kept.slot[k], inputs[d.operands[k] - 1], d.operands[k] - 1);
+  double* const list = node.keep_list<double>(kKeptDoubles + size_t(e.program().numbers));
+  std::memcpy(list, &kept, sizeof kept);
+  for (int k = 0; k < e.program().numbers; ++k) list[kKeptDoubles + size_t(k)] = numbers[k];
+  return true;
+}
+
+/// A gradient in the shape of its input: one element a row for all of it.
+Tensor in_shape(const Tensor& g, const Shape& shape) {
+  return g.shape() == shape ? g : expand(g, shape);
+}
+
+std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient& d,
+                                 const char* name, const Shape& space,
+                                 const std::vector<Tensor>& inputs,
+                                 const std::vector<Tensor>& outputs, const double* numbers) {
+  const int results = e.program().outputs;
+  std::vector<Tensor> save;
+  std::vector<int> place;  // of an operand: in `save`, or -1 - result
+  for (int k : d.operands) {
+    place.push_back(k < results ? -1 - k : int(save.size()));
+    if (k >= results) save.push_back(inputs[k - results]);
+  }
+  std::vector<double> kept(numbers, numbers + e.program().numbers);
+  std::vector<Shape> shapes;
+  for (const Tensor& x : inputs) shapes.push_back(x.shape());
+  const Dtype dtype = inputs[0].dtype();
+  const Device* const device = &inputs[0].device();
+  const auto backward = [&d, place, kept, shapes, space, dtype,
+                         device](const std::vector<Tensor>& g) {
+    const std::vector<Tensor> saved = saved_tensors();
+    std::vector<Tensor> operands, dx(shapes.size());
+    for (const auto& same : d.passed) dx[same.input] = g[same.result];
+    if (!d.expression) return dx;
+    for (int k : place) operands.push_back(k < 0 ? g[-1 - k] : saved[k]);
+    const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
+                                               dtype, space, *device, kept.data());
+    for (size_t k = 0; k < d.inputs.size(); ++k)
+      dx[d.inputs[k]] = in_shape(found[k], shapes[d.inputs[k]]);
+    return dx;
+  };
+  return record_function(name, inputs, outputs, std::vector<bool>(outputs.size(), false), save,
+                         backward);
+}
+
+std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape& space,
+                             const std::vector<Tensor>& inputs, std::vector<Tensor> outputs,
+                             const double* numbers) {
+  unsigned wanted = 0;
+  for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
+  const bool by_rows = e.program().by_rows;
+  const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
+  if (d.too_large) return apply_each(e, inputs, inputs[0].dtype(), space, numbers);
+  if (!d.expression && d.passed.empty()) return outputs;
+  if (outputs.size() == 1 && !by_rows && record_small(e, d, inputs, outputs[0], numbers))
+    return outputs;
+  return record_large(e, d, name, space, inputs, outputs, numbers);
+}
+
+/// Whether all are of one float dtype.
+bool one_float(const std::vector<Tensor>& given) {
+  bool same = is_float(given[0].dtype());
+  for (const Tensor& x : given) same &= x.dtype() == given[0].dtype();
+  return same;
+}
+/// The result of a program that is one operation, of tensors that broadcast.
+Tensor alone(const Expression& e, const std::vector<Tensor>& given) {
+  const Tensor* all[kMaxProgramInputs];
+  for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k];
+  return elementwise(e.alone(), all);
+}
+
+}  // namespace
+
+std::vector<Tensor> apply(const Expression& e, const char* name, const std::vector<Tensor>& given,
+                          const double* numbers) {
+  const Tensor* const out = Into::take();
+  if (given.empty()) fail("{}: it needs a tensor", name);
+  const Device& device = given[0].device();
+  const Dtype dtype = computing_dtype(e, given, numbers);
+  Shape shape = given[0].shape();
+  bool wants = false, alike = true;
+  for (const Tensor& x : given) {
+    check_together(name, given[0], x);
+    alike &= x.dtype() == dtype && x.shape() == shape;
+    if (x.shape() != shape) shape = broadcast(name, shape, x.shape());
+    wants |= wants_grad(x);
+  }
+  if (e.alone() >= 0 && !out && one_float(given)) return {alone(e, given)};
+  std::vector<Tensor> made;
+  for (size_t k = 0; !alike && k < given.size(); ++k) {
+    const Tensor& y = wants ? to(given[k], dtype) : given[k];
+    made.push_back(y.shape() == shape ? y : expand(y, shape));
+  }
+  const std::vector<Tensor>& inputs = alike ? given : made;
+  std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
+  return wants && is_float(dtype) ? recorded(e, name, shape, inputs, std::move(results), numbers)
+                                  : results;
+}
+
+std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
+                               const Shape& space, const double* numbers) {
+  const Dtype calculated = compute_dtype(dtype);
+  std::vector<Tensor> wider;
+  std::vector<const Tensor*> in;
+  for (const Tensor& x : inputs) wider.push_back(to(x, calculated));
+  for (const Tensor& x : wider) in.push_back(&x);
+  std::vector<Tensor> results = compose(e, in.data(), numbers, calculated, inputs[0].device());
+  for (int k = 0; k < e.program().outputs; ++k) {
+    Tensor& y = results[k];
+    Shape shape = space;
+    if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
+    if (y.shape() != shape) y = contiguous(expand(y, shape));
+    if (!e.is_bool(k)) y = to(y, dtype);
+  }
+  return results;
+}
+
+std::vector<Tensor> apply_in(const Expression& e, const char* name,
+                             const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
+                             const Device& device, const double* numbers) {
+  bool wants = false;
+  for (const Tensor& x : inputs) wants |= wants_grad(x);
+  std::vector<Tensor> results = compute(e, inputs, dtype, space, device, numbers, nullptr);
+  return wants ? recorded(e, name, space, inputs, std::move(results), numbers) : results;
+}
+
+}  // namespace mt::ir

@@ -1,0 +1,262 @@
+// replay.cpp -- repeating a recorded step: memory that callers see, what must not have changed
+#include "engine/compiler/record/replay.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/async_errors.h"
+#include "engine/ops/generator.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt {
+
+Tensor placed(const Tensor& like, Storage* storage, int64_t bytes) {
+  Tensor t = shape_of(like);
+  TensorImpl &to = *t.impl(), &from = *like.impl();
+  std::copy_n(from.stride, from.ndim, to.stride);
+  to.contiguous = from.contiguous;
+  to.offset = from.offset + bytes / item_size(from.dtype);
+  to.storage = Ref<Storage>::share(storage).release();
+  return t;
+}
+
+TensorList copies_of(const TensorList& list) {
+  const NoGrad off;
+  std::map<Storage*, int> seen;
+  for (const Tensor& x : list) ++seen[x.impl()->storage];
+  std::map<Storage*, Tensor> storages;
+  TensorList copies;
+  for (const Tensor& x : list) {
+    Storage* const s = x.impl()->storage;
+    if (seen[s] > 1 && !storages[s].defined()) storages[s] = clone(storage_of(x.detach()));
+    copies.push_back(seen[s] > 1 ? placed(x, storages[s].impl()->storage) : clone(x.detach()));
+  }
+  return copies;
+}
+
+TensorList on_arguments(TensorList results, const TensorList& inputs, const TensorList& arguments) {
+  for (Tensor& x : results)
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (x.impl()->storage == inputs[k].impl()->storage && !x.impl()->node)
+        x = placed(x, arguments[k].impl()->storage,
+                   arguments[k].offset() * item_size(arguments[k].dtype()));
+  return results;
+}
+
+// ---- memory that is seen after the step -------------------------------------------------------------------
+
+void StepReplay::EscapingBuffer::count_owners(const std::vector<Result>& list) {
+  owners.clear();
+  const auto add = [this](TensorImpl* x, TensorImpl* leaf) {
+    for (GradOwner& o : owners)
+      if (o.grad == x) return void(++o.handles);
+    owners.push_back({x, leaf, 1});
+  };
+  for (const Grad* g : grads) add(g->grad.impl(), g->leaf.impl());
+  for (size_t k : results) add(list[k].tensor.impl(), nullptr);
+}
+
+/// Whether somebody beside the leaves has it.
+bool StepReplay::EscapingBuffer::is_held() const {
+  for (const GradOwner& o : owners)
+    if (o.grad->refs != o.handles + (o.leaf && o.leaf->grad == o.grad)) return true;
+  return owners[0].grad->storage->refs != int(owners.size());
+}
+
+void StepReplay::renew(EscapingBuffer& o) {
+  const Tensor fresh = empty({int64_t(o.bytes)}, Dtype::u8, *o.device);
+  Storage* const s = fresh.impl()->storage;
+  for (const EscapingBuffer::GradOwner& own : o.owners) {
+    Tensor now;
+    const auto exchange = [&](Tensor& x) {
+      if (x.impl() != own.grad) return;
+      if (!now.defined()) now = placed(x, s);
+      x = now;
+    };
+    for (Grad* g : o.grads) exchange(g->grad);
+    for (size_t k : o.results) exchange(results_[k].tensor);
+  }
+  for (const BufferUse& u : o.uses) u.set(static_cast<std::byte*>(s->data));
+  o.count_owners(results_);
+  drop_graphs();
+}
+
+// ---- replaying ----------------------------------------------------------------------------------------------
+
+bool StepReplay::takes(size_t input, const Tensor& x) const {
+  const Tensor& mine = inputs_[input].tensor;
+  const bool alike = x.is_contiguous() ? mine.is_contiguous() : x.strides() == mine.strides();
+  return alike && x.dtype() == mine.dtype() && x.shape() == mine.shape() &&
+         &x.device() == &mine.device() && x.requires_grad() == mine.requires_grad();
+}
+
+bool StepReplay::has_hooks(const TensorImpl& x) {
+  if (x.hooks)
+    for (const auto& hook : *x.hooks)
+      if (!hook->removed()) return true;
+  return false;
+}
+
+bool StepReplay::fits() const {
+  if (cpu_threads() != threads_) return false;
+  bool moved = false;
+  for (const Guard& g : guards_) {
+    const TensorImpl& x = *g.tensor.impl();
+    if (!g.takes_layout() || x.requires_grad != g.wanted) return false;
+    if (g.wanted && x.hooks && has_hooks(x)) return false;
+    if (g.precondition == GradPrecondition::none && x.grad) return false;
+    if (g.precondition == GradPrecondition::present && !x.grad) return false;
+    if (g.precondition != GradPrecondition::same) continue;
+    if (!g.takes(x.grad)) return false;
+    moved |= x.grad->storage != g.grad;
+  }
+  return !moved || !shares_gradients();
+}
+
+bool StepReplay::shares_gradients() const {
+  std::vector<const Storage*> gradients;
+  for (const Guard& g : guards_)
+    if (g.precondition == GradPrecondition::same)
+      gradients.push_back(g.tensor.impl()->grad->storage);
+  std::ranges::sort(gradients);
+  return std::ranges::adjacent_find(gradients) != gradients.end();
+}
+
+bool StepReplay::Guard::takes_layout() const {
+  const TensorImpl &now = *tensor.impl(), &then = *like.impl();
+  const size_t bytes = sizeof now.size[0] * size_t(then.ndim);
+  return now.storage == then.storage && now.offset == then.offset && now.dtype == then.dtype &&
+         now.ndim == then.ndim && std::memcmp(now.size, then.size, bytes) == 0 &&
+         std::memcmp(now.stride, then.stride, bytes) == 0;
+}
+
+bool StepReplay::Guard::takes(const TensorImpl* x) const {
+  if (!x || x->offset != offset || x->contiguous != contiguous) return false;
+  return (x->storage == grad && x->storage->data == at) ||
+         (moves && contiguous && x->storage->bytes == bytes);
+}
+
+void StepReplay::set_grads(size_t part) const {
+  for (const Grad& g : grads_[part])
+    if (g.leaf.impl()->grad != g.grad.impl()) g.leaf.set_grad(g.grad);
+}
+
+void StepReplay::start(const TensorList& inputs) {
+  const NoGrad off;
+  given_ = inputs;
+  choose_graphs();
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    Input& in = inputs_[k];
+    const bool copied = uses_graphs_ && inputs[k].data() != in.at;
+    if (copied) copy_(in.tensor, inputs[k]);
+    void* const at = copied ? in.tensor.data() : inputs[k].data();
+    if (at == in.at) continue;
+    in.at = at;
+    drop_graphs();
+    for (const BufferUse& u : in.uses) u.set(static_cast<std::byte*>(at));
+  }
+  for (Guard& g : guards_) {
+    if (g.precondition != GradPrecondition::same) continue;
+    Storage* const s = g.tensor.impl()->grad->storage;
+    if (s->data == g.at) continue;
+    g.grad = s, g.at = s->data;
+    drop_graphs();
+    for (const BufferUse& u : g.uses) u.set(static_cast<std::byte*>(s->data));
+  }
+  for (Result& r : results_)
+    if (r.guard >= 0) r.grad = guards_[r.guard].tensor.grad();
+  for (EscapingBuffer& o : escaping_) {
+    if ((!o.results.empty() && !uses_graphs_) || o.is_held()) renew(o);
+    if (!o.numbers.empty()) std::memcpy(o.owners[0].grad->storage->data, o.numbers.data(), o.bytes);
+  }
+  begun_ = default_generator().counter();
+}
+
+bool StepReplay::call(const Call& c) const {
+  if (c.random)
+    c.random->seed = default_generator().initial_seed(), c.random->offset = begun_ + c.place;
+  const bool there = run_verb(*c.device, c.verb, c.argument);
+  if (c.bound) defer_again(*c.device, *c.bound);
+  return there;
+}
+
+bool StepReplay::run(size_t part) {
+  const bool launched = run_graph(part);
+  for (size_t i = part == 0 ? 0 : ends_[part - 1]; i < ends_[part] && !launched; ++i) {
+    check_interrupt();
+    if (call(calls_[i])) continue;
+    if (i < first_change_) return false;
+    fail("compile: a position is not there; what the step did before stays done");
+  }
+  set_grads(part);
+  return true;
+}
+
+TensorList StepReplay::finish() {
+  const NoGrad off;
+  default_generator().set_counter(begun_ + draws_);
+  for (const Change& c : changes_) c.now().impl()->storage->version += c.version;
+  TensorList list = results();
+  given_.clear();
+  return list;
+}
+
+/// Those that the step made, or copies of them; the others see what they saw in the step.
+TensorList StepReplay::results() {
+  TensorList list, own;
+  for (const Result& r : results_)
+    if (r.own && !r.is_grad) own.push_back(r.tensor);
+  if (uses_graphs_) own = copies_of(own);
+  size_t next = 0;
+  for (Result& r : results_) {
+    if (r.is_grad) list.push_back(r.tensor);
+    else if (r.own) list.push_back(own[next++]);
+    else if (r.input >= 0)
+      list.push_back(on_arguments({r.tensor}, {inputs_[r.input].tensor}, {given_[r.input]})[0]);
+    else if (r.grad.defined())
+      list.push_back(placed(r.tensor, std::exchange(r.grad, {}).impl()->storage));
+    else list.push_back(r.tensor.detach());
+  }
+  return list;
+}
+
+bool StepReplay::writes(const Tensor& x) const {
+  for (const Change& c : changes_)
+    if (c.now().impl()->storage == x.impl()->storage) return true;
+  if (parts() > 1)
+    for (const Guard& g : guards_)
+      if (g.wanted && g.storage() == x.impl()->storage) return true;
+  return false;
+}
+
+void StepReplay::hold(const TensorList& changed) {
+  held_.clear(), held_versions_.clear();
+  for (const Guard& g : guards_) held_versions_[g.storage()] = g.storage()->version;
+  for (const Tensor& x : changed) held_versions_[x.impl()->storage] = x.impl()->storage->version;
+  for (const Guard& g : guards_) held_.push_back(g.tensor.grad());
+  for (EscapingBuffer& o : escaping_)
+    if (o.is_held()) renew(o);
+}
+void StepReplay::restore() {
+  for (const auto& [storage, version] : held_versions_) storage->version = version;
+  for (size_t k = 0; k < guards_.size(); ++k)
+    if (guards_[k].tensor.impl()->grad != held_[k].impl()) guards_[k].tensor.set_grad(held_[k]);
+  held_.clear();
+}
+
+TensorList StepReplay::leaves() const {
+  TensorList list;
+  for (const Guard& g : guards_) list.push_back(g.tensor);
+  return list;
+}
+
+TensorList StepReplay::changes() const {
+  TensorList list;
+  for (const Change& c : changes_) list.push_back(c.now().detach());
+  return list;
+}
+
+}  // namespace mt

@@ -1,0 +1,436 @@
+// step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, what must not have changed
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/autograd/graph.h"
+#include "engine/compiler/record/replay.h"
+#include "engine/compiler/record/step_fuse.h"
+#include "engine/core/async_errors.h"
+#include "engine/core/host.h"
+#include "engine/ops/generator.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt {
+namespace {
+
+constexpr const char* kAsks =
+    "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
+
+bool on_stack(const void* p) {
+#ifdef __SANITIZE_ADDRESS__  // which keeps locals of functions elsewhere
+  if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
+                                   nullptr))
+    return true;
+#endif
+  return p >= __builtin_frame_address(0) && p < stack_bounds().second;
+}
+
+}  // namespace
+
+// ---- recording ------------------------------------------------------------------------------------------
+
+StepRecorder::StepRecorder(const TensorList& inputs) {
+  if (step_recorder) fail("a step is being recorded already");
+  replay_.reset(new StepReplay);
+  for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
+  replay_->begun_ = begun_ = drawn_ = default_generator().counter();
+  seed_ = default_generator().initial_seed();
+  for (const Tensor& x : inputs) see(x);
+  add_interceptor(*this);
+  resume();
+}
+StepRecorder::~StepRecorder() { stop(); }
+
+void StepRecorder::stop() {
+  if (active_) pause();
+  remove_interceptor(*this);
+  replay_.reset();
+}
+void StepRecorder::pause() {
+  for (const auto& [at, m] : memory_)
+    if (!m.outside) paused_.push_back(Ref<Storage>::share(m.storage));
+  step_recorder = nullptr, active_ = false;
+  for (auto& [storage, seen] : outside_) seen.second = storage->version - seen.second;
+  replay_->ends_.push_back(calls_.size());
+  keep_grads();
+}
+/// What an optimizer will find, or the caller.
+void StepRecorder::keep_grads() {
+  std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
+  for (auto& [impl, leaf] : leaves_) {
+    // A gradient that an earlier part set may have been taken away since.
+    leaf.set |= impl->grad != leaf.grad.impl();
+    if (leaf.set) grads.push_back({leaf.tensor, leaf.tensor.grad()});
+  }
+}
+void StepRecorder::resume() {
+  step_recorder = this, active_ = true;
+  // What is changed in the pause is changed, and counted, by each replay too.
+  for (auto& [storage, seen] : outside_) seen.second = storage->version - seen.second;
+  paused_.clear();
+}
+
+/// A replay goes on where the generator stands: back to a place in the step itself, but to no other.
+void StepRecorder::check_generator(uint64_t counter) {
+  if (default_generator().initial_seed() != seed_ || counter < begun_ || counter > drawn_)
+    refuse("set_rng_state goes to a place outside the step");
+}
+
+void StepRecorder::refuse(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+}
+
+/// Whether the step may work on the device: on the CPU, and on one GPU.
+bool StepRecorder::takes(const Device& d) {
+  if (is_cpu(d) || &d == gpu_) return true;
+  if (gpu_) return refuse(fmt::format("tensors lie on {} and {}", gpu_->name, d.name)), false;
+  gpu_ = &d;
+  return true;
+}
+
+void StepRecorder::on_allocate(Storage* s) {
+  if (!takes(*s->device)) return;
+  memory_[uintptr_t(s->data)] = {s->bytes, s, false, false, int(buffers_.size())};
+  buffers_.push_back({s->bytes, s->device});
+}
+StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
+  const auto [at, is_new] = memory_.try_emplace(
+      uintptr_t(s->data), Memory{s->bytes, s, true, true, int(buffers_.size())});
+  if (is_new) buffers_.push_back({s->bytes, s->device, StepBuffer::Kind::outside});
+  return at->second;
+}
+void StepRecorder::on_free(Storage* s) { memory_.erase(uintptr_t(s->data)); }
+void StepRecorder::on_constant(Storage* s) {
+  const auto at = memory_.find(uintptr_t(s->data));
+  if (at == memory_.end() || at->second.outside) return;
+  const auto* const bytes = static_cast<const std::byte*>(s->data);
+  at->second.constant = numbers_.emplace_back(bytes, bytes + s->bytes).data();
+}
+void StepRecorder::on_untraced_computation() {
+  const char* const name = host.function();
+  refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
+}
+void StepRecorder::on_external_effect() {
+  const char* const name = host.function();
+  refuse(std::string(name ? name : "a function") +
+         " reads or changes what is no tensor, which a replay would not do");
+}
+void StepRecorder::on_requires_grad_change(const Tensor& x) {
+  flags_.try_emplace(x.impl(), x, x.requires_grad());
+}
+void StepRecorder::on_index_check(const IndexBound& e) {
+  if (!calls_.empty()) calls_.back().bound = std::make_shared<const IndexBound>(e);
+}
+void StepRecorder::on_element_read(const std::string& by) {
+  if (!by.empty()) return refuse(by + " asks for elements of tensors, to decide by them");
+  asked_ = true;  // the step may catch the error
+  fail(kAsks);
+}
+
+void StepRecorder::see(const Tensor& x) {
+  Storage* const s = x.impl()->storage;
+  if (!s || x.impl()->number) return;
+  if (!takes(x.device()) || !add_outside(s).outside) return;
+  outside_.try_emplace(s, x.detach(), s->version);
+  if (!x.is_leaf() || leaves_.count(x.impl())) return;
+  const Tensor g = x.grad();
+  leaves_.emplace(x.impl(), Leaf{x, g});
+  if (!g.defined()) return;
+  Storage* const of = g.impl()->storage;
+  add_outside(of);
+  outside_.try_emplace(of, g.detach(), of->version);
+}
+
+void StepRecorder::read_grad(const Tensor& x) {
+  see(x);
+  if (const auto at = leaves_.find(x.impl()); at != leaves_.end()) at->second.read = true;
+}
+
+StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
+  auto at = memory_.upper_bound(uintptr_t(p));
+  if (at == memory_.begin()) return nullptr;
+  --at;
+  return uintptr_t(p) <= at->first + at->second.bytes ? &at->second : nullptr;
+}
+
+/// Whether a verb's pointer is memory that will be the same at a replay. A number on the stack is copied.
+bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
+  std::byte* pointer = nullptr;
+  std::memcpy(&pointer, slot, sizeof pointer);
+  if (on_stack(pointer)) {
+    if (out) return false;
+    call.uses.push_back({slot, -1, 0, false});
+    call.uses.back().set(numbers_.emplace_back(pointer, pointer + 8).data());
+    return true;
+  }
+  Memory* const m = memory_at(pointer);
+  if (!m) return false;
+  const int64_t offset = pointer - static_cast<std::byte*>(m->storage->data);
+  if (m->constant && !out) {
+    call.uses.push_back({slot, -1, offset, false, m->bytes});
+    call.uses.back().set(m->constant);
+    return true;
+  }
+  if (!out && !m->written) return false;
+  if (m->constant) {  // changed in place, from where it lies
+    m->constant = nullptr;
+    return false;
+  }
+  touched_[m->storage] |= out;
+  m->written = true;
+  call.uses.push_back({slot, m->buffer, offset, out});
+  return true;
+}
+
+// ---- the end of a recording -----------------------------------------------------------------------------
+
+void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
+  for (size_t k = 0; k < results.size(); ++k) {
+    const Memory* const m = memory_at(results[k].data());
+    if (const Node* n = results[k].impl()->node; n && !n->consumed)
+      refuse(fmt::format(
+          "result {} leads back to a graph; call backward inside, or compile it in no_grad",
+          k + 1));
+    if (!m || !m->written) refuse(fmt::format("result {} was not computed in the step", k + 1));
+    made.results_.push_back({results[k].detach(), m && !m->outside});
+    for (size_t i = 0; i < made.inputs_.size(); ++i)
+      if (made.inputs_[i].tensor.impl()->storage == results[k].impl()->storage)
+        made.results_.back().input = int(i);
+  }
+  for (size_t k = 0; k < made.inputs_.size(); ++k)
+    for (const auto& part : made.grads_)
+      for (const StepReplay::Grad& g : part)
+        if (g.grad.defined() && g.grad.impl()->storage == made.inputs_[k].tensor.impl()->storage)
+          refuse(fmt::format("argument {} becomes a gradient; set a clone of it", k + 1));
+  for (size_t k = 0; k < made.inputs_.size(); ++k)  // the caller's own would not be changed
+    if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
+        at != touched_.end() && at->second)
+      refuse(fmt::format("argument {} is changed in place", k + 1));
+}
+
+/// A replay leaves requires_grad as it is, and arguments without a gradient.
+void StepRecorder::check_flags(const StepReplay& made) {
+  for (size_t k = 0; k < made.inputs_.size(); ++k)
+    if (made.inputs_[k].tensor.requires_grad() || made.inputs_[k].tensor.grad().defined())
+      refuse(
+          fmt::format("argument {} is given a gradient; pass a tensor that requires none", k + 1));
+  for (const auto& [impl, before] : flags_)
+    if (Memory* const m = memory_at(impl->storage->data);
+        (!m || m->outside) && impl->requires_grad != before.second)
+      refuse("it changes requires_grad of a tensor from before the step");
+}
+
+void StepRecorder::make_guards(StepReplay& made) {
+  std::map<const Storage*, Tensor>
+      gradients;                        // that a leaf has: another program may write there again
+  std::map<const Storage*, int> users;  // leaves, and those whose gradient it is
+  for (const auto& [impl, leaf] : leaves_) {
+    ++users[impl->storage];
+    if (leaf.grad.defined()) ++users[leaf.grad.impl()->storage];
+  }
+  for (const auto& [impl, leaf] : leaves_) {
+    if (!outside_.count(impl->storage)) continue;
+    const Tensor& x = leaf.tensor;
+    StepReplay::Guard g{x, x.detach(), x.requires_grad(), StepReplay::GradPrecondition::any};
+    const TensorImpl* const first = leaf.grad.impl();
+    if (first && touched_.count(first->storage)) {
+      g.precondition = StepReplay::GradPrecondition::same, g.grad = first->storage,
+      g.at = first->storage->data;
+      g.offset = first->offset, g.contiguous = first->contiguous;
+      g.bytes = size_t(first->storage->bytes);
+      g.moves = impl->grad == first && users[first->storage] == 1;
+      if (impl->grad == first) gradients.emplace(first->storage, x);
+    }
+    // One that was made, or was not there to be zeroed.
+    if (!first) g.precondition = StepReplay::GradPrecondition::none;
+    for (StepReplay::Result& r : made.results_)
+      if (first && r.tensor.impl()->storage == first->storage) r.guard = int(made.guards_.size());
+    if (first && leaf.read && g.precondition == StepReplay::GradPrecondition::any)
+      g.precondition = StepReplay::GradPrecondition::present;
+    if (x.requires_grad() && StepReplay::has_hooks(*impl))
+      refuse("a tensor that it reads has a hook, which a replay would not call");
+    made.guards_.push_back(std::move(g));
+  }
+  made.threads_ = cpu_threads();
+  for (const auto& [storage, seen] : outside_) {
+    const auto leaf = gradients.find(storage);
+    const bool of_grad = leaf != gradients.end();
+    if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
+      made.changes_.push_back({of_grad ? leaf->second : seen.first, seen.second, of_grad});
+    if (!of_grad) made.kept_.push_back(Ref<Storage>::share(storage));
+  }
+}
+
+/// The step's own memory that a tensor lies in, or null.
+StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  const auto at = memory_.find(uintptr_t(x.impl()->storage->data));
+  return at == memory_.end() || at->second.outside ? nullptr : &at->second;
+}
+
+/// The memory of results and of the last gradients. That of earlier ones is needed by optimizers.
+void StepRecorder::find_escaping(StepReplay& made) {
+  std::map<int, size_t> places;
+  const auto add = [&](const Tensor& x) {
+    const Memory* const m = own_memory(x);
+    if (!m || !places.try_emplace(m->buffer, made.escaping_.size()).second) return;
+    StepReplay::EscapingBuffer& o = made.escaping_.emplace_back();
+    o.buffer = m->buffer, o.bytes = m->bytes, o.device = m->storage->device;
+    if (m->constant) o.numbers.assign(m->constant, m->constant + m->bytes);
+    buffers_[m->buffer].kind = StepBuffer::Kind::escaping;
+  };
+  for (const StepReplay::Result& r : made.results_) add(r.tensor);
+  for (const StepReplay::Grad& g : made.grads_.back()) add(g.grad);
+  for (size_t k = 0; k < made.results_.size(); ++k)
+    if (const Memory* const m = own_memory(made.results_[k].tensor))
+      made.escaping_[places[m->buffer]].results.push_back(k);
+  for (size_t part = 0; part < made.grads_.size(); ++part)
+    for (StepReplay::Grad& g : made.grads_[part]) {
+      const Memory* const m = own_memory(g.grad);
+      if (!m) continue;
+      StepBuffer& b = buffers_[m->buffer];
+      if (b.kind == StepBuffer::Kind::escaping)
+        made.escaping_[places[m->buffer]].grads.push_back(&g);
+      else b.kept = true;
+    }
+  for (StepReplay::EscapingBuffer& o : made.escaping_) {
+    for (size_t k : o.results) made.results_[k].is_grad = !o.grads.empty();
+    o.count_owners(made.results_);
+  }
+}
+
+/// Numbers in memory of a GPU that nothing else writes are uploaded now.
+void StepRecorder::upload_constants(StepReplay& made) {
+  std::map<int, int> writes;
+  for (const StepCall& c : calls_)
+    for (const BufferUse& u : c.uses) writes[u.buffer] += u.out;
+  std::map<int, std::byte*> places;
+  for (StepCall& c : calls_) {
+    if (c.verb != Verb::upload || c.uses[0].buffer >= 0) continue;
+    const BufferUse& to = c.uses[1];
+    StepBuffer& b = buffers_[to.buffer];
+    if (b.kind != StepBuffer::Kind::inner || b.kept || writes[to.buffer] > 1) continue;
+    const Tensor memory = empty({int64_t(b.bytes)}, Dtype::u8, *b.device);
+    made.kept_.push_back(Ref<Storage>::share(memory.impl()->storage));
+    to.set(places[to.buffer] = static_cast<std::byte*>(memory.data()));
+    b.kind = StepBuffer::Kind::constant;
+    c.done = run_verb(*c.device, c.verb, c.argument);
+  }
+  for (const StepCall& c : calls_)
+    for (const BufferUse& u : c.uses)
+      if (const auto at = places.find(u.buffer); at != places.end()) u.set(at->second);
+}
+
+/// By the buffer, where the calls that use it are listed: it may lie elsewhere in a replay.
+std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made) {
+  std::vector<std::vector<BufferUse>*> movable(buffers_.size());
+  for (StepReplay::Input& in : made.inputs_) {
+    const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
+    buffers_[m.buffer].kind = StepBuffer::Kind::input;
+    movable[m.buffer] = &in.uses;
+  }
+  for (StepReplay::EscapingBuffer& o : made.escaping_) movable[o.buffer] = &o.uses;
+  for (StepReplay::Guard& g : made.guards_)
+    if (g.moves) movable[memory_.at(uintptr_t(g.at)).buffer] = &g.uses;
+  return movable;
+}
+
+/// Gives the calls their memory.
+void StepRecorder::plan(StepReplay& made) {
+  for (size_t i = 0; i < calls_.size(); ++i)
+    for (const BufferUse& u : calls_[i].uses)
+      if (u.buffer >= 0) {
+        StepBuffer& b = buffers_[u.buffer];
+        b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
+      }
+  for (size_t part = 0; part < made.grads_.size(); ++part)
+    for (const StepReplay::Grad& g : made.grads_[part])
+      if (const Memory* const m = own_memory(g.grad); m && !m->constant) {
+        int& last = buffers_[m->buffer].last;
+        last = std::max(last, int(made.ends_[part]) - 1);
+      }
+  made.first_change_ = made.ends_[0];
+  for (size_t i = calls_.size(); i-- > 0;)
+    for (const BufferUse& u : calls_[i].uses)
+      if (u.out && u.buffer >= 0 && buffers_[u.buffer].kind == StepBuffer::Kind::outside)
+        made.first_change_ = std::min(made.first_change_, i);
+  const std::vector<std::vector<BufferUse>*> movable = find_movable(made);
+  upload_constants(made);
+  share_in_place(calls_, buffers_);
+  made.bytes_ = inner_bytes(buffers_);
+  std::map<const Device*, Tensor> arenas;
+  for (const Device* d : {&cpu_device(), gpu_}) {
+    if (!d) continue;
+    const size_t bytes = plan_memory(buffers_, calls_.size(), *d);
+    const Tensor& arena = arenas[d] = empty({int64_t(bytes)}, Dtype::u8, *d);
+    made.planned_ += bytes;
+    made.kept_.push_back(Ref<Storage>::share(arena.impl()->storage));
+  }
+  for (StepCall& c : calls_) {
+    for (const BufferUse& u : c.uses) {
+      if (u.buffer < 0) continue;
+      const StepBuffer& b = buffers_[u.buffer];
+      if (b.kind == StepBuffer::Kind::inner)
+        u.set(static_cast<std::byte*>(arenas.at(b.device).data()) + b.offset);
+      else if (auto* const list = movable[u.buffer]) list->push_back(u);
+    }
+  }
+  put_calls(made);
+  for (const StepBuffer& b : buffers_)
+    made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
+  for (auto& part : made.grads_)
+    for (StepReplay::Grad& g : part) {
+      const Memory* const m = own_memory(g.grad);
+      if (!m || m->constant) continue;
+      const StepBuffer& b = buffers_[m->buffer];
+      if (b.kind == StepBuffer::Kind::inner)
+        g.grad = placed(g.grad, arenas.at(b.device).impl()->storage, int64_t(b.offset));
+    }
+}
+
+/// What a replay calls, and which parts are the GPU's alone.
+void StepRecorder::put_calls(StepReplay& made) {
+  std::vector<size_t> places = {0};  // of the calls, without those that are done
+  for (const StepCall& c : calls_) {
+    if (!c.done) made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound});
+    places.push_back(made.calls_.size());
+  }
+  made.gpu_ = gpu_;
+  made.first_change_ = places[made.first_change_];
+  size_t i = 0;
+  for (size_t& end : made.ends_) {
+    bool alone = true;
+    for (; i < end; ++i) {
+      const StepCall& c = calls_[i];
+      alone &= c.done || (c.device == gpu_ && c.verb != Verb::upload && c.verb != Verb::download);
+    }
+    made.graph_parts_.push_back(alone);
+    end = places[end];
+  }
+}
+
+std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
+  pause();
+  remove_interceptor(*this);
+  std::unique_ptr<StepReplay> made = std::move(replay_);
+  if (asked_) fail(kAsks);
+  check_generator(default_generator().counter());
+  check_results(*made, results);
+  check_flags(*made);
+  made->draws_ = default_generator().counter() - begun_;
+  make_guards(*made);
+  if (!why_.empty()) return nullptr;
+  find_escaping(*made);
+  made->fused_ = fuse_calls(calls_, made->ends_, buffers_, made->arguments_);
+  plan(*made);
+  for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
+  return made;
+}
+
+}  // namespace mt

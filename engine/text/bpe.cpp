@@ -1,0 +1,115 @@
+// bpe.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merges applied to a piece of text
+#include "engine/text/bpe.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "engine/text/unicode.h"
+
+namespace mt {
+namespace {
+
+/// A token of a piece and its neighbours, -1 where there are none.
+struct Symbol {
+  int32_t token, before, after;
+};
+/// A merge that may come: the lowest rank first, of equal ones the leftmost.
+struct NextMerge {
+  int32_t rank, at, left, right, token;
+  bool operator<(const NextMerge& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
+};
+
+/// Short pieces: the best pair is looked for again after each merge.
+void apply_short(const Merges& merges, std::vector<int32_t>& tokens) {
+  while (tokens.size() > 1) {
+    const Merges::Merge* best = nullptr;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const Merges::Merge* const m = merges.find(tokens[i], tokens[i + 1]);
+      if (m && (!best || m->rank < best->rank)) best = m, at = i;
+    }
+    if (!best) return;
+    tokens[at] = best->token;
+    tokens.erase(tokens.begin() + std::ptrdiff_t(at) + 1);
+  }
+}
+
+}  // namespace
+
+void Merges::apply(std::vector<int32_t>& tokens) const {
+  if (tokens.size() <= 12) return apply_short(*this, tokens);
+  const auto n = int32_t(tokens.size());
+  std::vector<Symbol> symbols(tokens.size());
+  std::vector<NextMerge> heap;
+  const auto propose = [&](int32_t at) {
+    const Symbol& s = symbols[at];
+    if (s.after < 0) return false;
+    const int32_t right = symbols[s.after].token;
+    const Merge* const m = find(s.token, right);
+    if (m) heap.push_back({m->rank, at, s.token, right, m->token});
+    return m != nullptr;
+  };
+  for (int32_t i = 0; i < n; ++i) symbols[i] = {tokens[i], i - 1, i + 1 < n ? i + 1 : -1};
+  for (int32_t i = 0; i < n; ++i) propose(i);
+  std::make_heap(heap.begin(), heap.end());
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end());
+    const NextMerge c = heap.back();
+    heap.pop_back();
+    Symbol& left = symbols[c.at];
+    if (left.token != c.left || left.after < 0) continue;  // merged away since
+    Symbol& right = symbols[left.after];
+    if (right.token != c.right) continue;
+    left.token = c.token;
+    right.token = -1;
+    left.after = right.after;
+    if (left.after >= 0) symbols[left.after].before = c.at;
+    if (propose(c.at)) std::push_heap(heap.begin(), heap.end());
+    if (left.before >= 0 && propose(left.before)) std::push_heap(heap.begin(), heap.end());
+  }
+  tokens.clear();
+  for (int32_t i = 0; i >= 0; i = symbols[i].after) tokens.push_back(symbols[i].token);
+}
+
+const char* const kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+namespace {
+
+uint32_t letter_code(int byte) {
+  const auto stays = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
+  if (stays(byte)) return uint32_t(byte);
+  uint32_t code = 256;
+  for (int b = 0; b < byte; ++b) code += !stays(b);
+  return code;
+}
+
+}  // namespace
+
+const std::string& byte_letter(uint8_t byte) {
+  static const auto letters = [] {
+    std::array<std::string, 256> list;
+    for (int b = 0; b < 256; ++b) append_utf8(list[b], letter_code(b));
+    return list;
+  }();
+  return letters[byte];
+}
+
+bool bytes_of_letters(std::string_view letters, std::string& bytes) {
+  static const auto codes = [] {
+    std::array<int16_t, 512> list;
+    list.fill(-1);
+    for (int b = 0; b < 256; ++b) list[letter_code(b)] = int16_t(b);
+    return list;
+  }();
+  bytes.clear();
+  for (const char *p = letters.data(), *end = p + letters.size(); p < end;) {
+    const uint32_t c = next_character(p, end);
+    if (c >= codes.size() || codes[c] < 0) return false;
+    bytes.push_back(char(codes[c]));
+  }
+  return true;
+}
+
+}  // namespace mt

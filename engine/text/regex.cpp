@@ -1,0 +1,329 @@
+// regex.cpp -- the regular expressions by which tokenizers split text: a backtracking machine
+#include "engine/text/regex.h"
+
+#include <climits>
+
+#include "engine/core/error.h"
+#include "engine/text/unicode.h"
+
+namespace mt {
+namespace {
+
+constexpr int kMaxCopies = 1000, kMaxDepth = 100;
+
+uint32_t spaces() {
+  static const uint32_t mask = category_mask("Z");
+  return mask;
+}
+
+}  // namespace
+
+bool Regex::Class::holds(uint32_t c) const {
+  if (c < 128) return ascii[c >> 6] >> (c & 63) & 1;
+  const uint32_t bit = category_bit(c);
+  for (const Item& i : items)
+    if (((i.categories & bit) != 0 || (i.first <= c && c <= i.last)) != i.negated) return !negated;
+  return negated;
+}
+
+void Regex::Class::add(const Item& i) {
+  items.push_back(i);
+  for (uint32_t c = 0; c < 128; ++c)
+    if (((i.categories & category_bit(c)) != 0 || (i.first <= c && c <= i.last)) != i.negated)
+      ascii[c >> 6] |= uint64_t(1) << (c & 63);
+}
+
+void Regex::Class::close() {
+  if (negated) ascii[0] = ~ascii[0], ascii[1] = ~ascii[1];
+}
+
+/// Recursive descent; the program is written as it goes.
+struct RegexParser {
+  using Class = Regex::Class;
+  using Item = Class::Item;
+  using Op = Regex::Op;
+
+  Regex& regex;
+  const char *at, *begin, *end;
+  bool ignores_case = false;
+  int depth = 0;
+
+  [[noreturn]] void refuse(const char* what) const {
+    fail("the pattern has {} at character {}", what, at - begin + 1);
+  }
+  bool take(std::string_view word) {
+    if (std::string_view(at, end - at).substr(0, word.size()) != word) return false;
+    at += word.size();
+    return true;
+  }
+  bool sees(char c) const { return at < end && *at == c; }
+  size_t emit(Op op) {
+    if (regex.program_.size() > 100000) refuse("too many parts");
+    regex.program_.push_back({op});
+    return regex.program_.size() - 1;
+  }
+  int here() const { return int(regex.program_.size()); }
+
+  void alternatives() {
+    if (++depth > kMaxDepth) refuse("too many groups inside one another");
+    std::vector<size_t> jumps;
+    for (;;) {
+      const size_t split = emit(Op::split);
+      regex.program_[split].x = here();
+      sequence();
+      const bool more = take("|");
+      if (more) jumps.push_back(emit(Op::jump));
+      regex.program_[split].y = more ? here() : -1;  // -1: there is no other way
+      if (!more) break;
+    }
+    for (const size_t j : jumps) regex.program_[j].x = here();
+    --depth;
+  }
+  void sequence() {
+    while (at < end && *at != '|' && *at != ')') item();
+  }
+  void item() {
+    if (sees('(')) return group();
+    Class characters;
+    if (sees('[')) bracket(characters);
+    else single(characters);
+    characters.close();
+    regex.classes_.push_back(characters);
+    const size_t run = emit(Op::run);
+    regex.program_[run].x = int(regex.classes_.size()) - 1;
+    int least = 1, most = 1;
+    if (quantifier(least, most)) regex.program_[run].possessive = take("+");
+    if (sees('?') || sees('*')) refuse("a lazy or doubled quantifier");
+    regex.program_[run].least = least, regex.program_[run].most = most;
+  }
+
+  bool quantifier(int& least, int& most) {
+    if (take("?")) return least = 0, most = 1, true;
+    if (take("*")) return least = 0, most = INT_MAX, true;
+    if (take("+")) return least = 1, most = INT_MAX, true;
+    if (!take("{")) return false;
+    least = number();
+    most = !take(",") ? least : sees('}') ? INT_MAX : number();
+    if (!take("}") || most < least) refuse("a wrong {n,m}");
+    return true;
+  }
+  int number() {
+    int n = 0;
+    if (at == end || *at < '0' || *at > '9') refuse("no number");
+    for (; at < end && *at >= '0' && *at <= '9'; ++at)
+      if ((n = 10 * n + *at - '0') > kMaxCopies) refuse("too large a number");
+    return n;
+  }
+
+  void group() {
+    ++at;
+    const bool before = ignores_case;
+    bool look = false, negative = false;
+    if (take("?i:")) ignores_case = true;
+    else if (take("?=")) look = true;
+    else if (take("?!")) look = negative = true;
+    else if (!take("?:") && sees('?')) refuse("a group that is not known");
+    const size_t first = emit(look ? Op::look : Op::split);
+    regex.program_[first].negative = negative;
+    regex.program_[first].x = here();
+    alternatives();
+    if (!take(")")) refuse("a group that is not closed");
+    ignores_case = before;
+    if (look) {
+      emit(Op::match);
+      regex.program_[first].x = here();
+      return;
+    }
+    regex.program_[first].y = -1;
+    int least = 1, most = 1;
+    if (!quantifier(least, most)) return;
+    if (least > 1 || (most != 1 && most != INT_MAX)) refuse("a group with {n,m}");
+    if (sees('+') || sees('?') || sees('*')) refuse("a doubled quantifier");
+    if (most == INT_MAX) {
+      const size_t again = emit(least == 0 ? Op::jump : Op::split);
+      regex.program_[again].x = int(first);
+      if (least == 1) regex.program_[again].y = here();
+    }
+    if (least == 0) regex.program_[first].y = here();
+  }
+
+  void bracket(Class& c) {
+    ++at;
+    c.negated = take("^");
+    bool first = true;
+    for (; first || !sees(']'); first = false) {
+      if (at == end) refuse("a class that is not closed");
+      if (sees('[') || take("&&")) refuse("a class inside a class");
+      uint32_t low = 0, high = 0;
+      if (!element(c, low)) continue;
+      high = low;
+      if (at + 1 < end && *at == '-' && at[1] != ']') {
+        ++at;
+        Class other;
+        if (element(other, high) == false || high < low) refuse("a wrong range");
+      }
+      add_range(c, low, high);
+    }
+    ++at;
+  }
+  void single(Class& c) {
+    if (at < end && (*at == '*' || *at == '+' || *at == '?' || *at == '{'))
+      refuse("nothing to repeat");
+    if (sees('^') || sees('$')) refuse("an anchor");
+    if (take(".")) {
+      c.add({0, '\n', '\n', true});
+      return;
+    }
+    uint32_t low = 0;
+    if (element(c, low)) add_range(c, low, low);
+  }
+  void add_range(Class& c, uint32_t low, uint32_t high) const {
+    c.add({0, low, high, false});
+    if (!ignores_case) return;
+    for (uint32_t x = low; x <= high && x < 128; ++x) {
+      const uint32_t lower = x | 0x20;
+      if (lower >= 'a' && lower <= 'z') c.add({0, x ^ 0x20, x ^ 0x20, false});
+    }
+  }
+
+  /// One character, or a class of them, which is added; whether it was a character.
+  bool element(Class& c, uint32_t& character) {
+    if (at == end) refuse("no character");
+    if (*at != '\\') return character = next_character(at, end), true;
+    if (++at == end) refuse("an escape without a character");
+    const char e = *at++;
+    constexpr std::string_view kNames = "nrtfv0", kValues("\n\r\t\f\v\0", 6);
+    if (const size_t k = kNames.find(e); k != kNames.npos)
+      return character = uint8_t(kValues[k]), true;
+    switch (e) {
+      case 's': return add_spaces(c, false), false;
+      case 'S': return add_spaces(c, true), false;
+      case 'd':
+      case 'D': return c.add({category_mask("Nd"), 1, 0, e == 'D'}), false;
+      case 'w':
+      case 'W': return c.add({word_mask(), 1, 0, e == 'W'}), false;
+      case 'p':
+      case 'P': return category(c, e == 'P'), false;
+      case 'x':
+      case 'u': return character = code(e), true;
+      default: break;
+    }
+    if ((e >= '0' && e <= '9') || (e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z')) {
+      --at;
+      refuse("an escape that is not known");
+    }
+    --at;
+    return character = next_character(at, end), true;
+  }
+  void add_spaces(Class& c, bool negated) const {
+    // White_Space is Z, the tab to the carriage return, and the next line.
+    if (!negated) {
+      c.add({spaces(), 9, 13, false});
+      c.add({0, 0x85, 0x85, false});
+    } else {
+      c.add({~spaces() & ~category_mask("Cc"), 1, 0, false});
+      c.add({0, 0, 8, false}), c.add({0, 14, 31, false}), c.add({0, 0x7f, 0x84, false});
+      c.add({0, 0x86, 0x9f, false});
+    }
+  }
+  void category(Class& c, bool negated) {
+    std::string_view name;
+    if (take("{")) {
+      if (take("^")) negated = !negated;
+      const char* const first = at;
+      while (at < end && *at != '}') ++at;
+      name = {first, size_t(at - first)};
+      if (!take("}")) refuse("\\p{ without }");
+    } else if (at < end) {
+      name = {at++, 1};
+    }
+    const uint32_t mask = category_mask(name);
+    if (!mask) refuse("a category that is not known");
+    c.add({mask, 1, 0, negated});
+  }
+  uint32_t code(char kind) {
+    const bool braces = take("{");
+    uint32_t value = 0;
+    int digits = 0;
+    for (const int most = braces        ? 6
+                          : kind == 'x' ? 2
+                                        : 4;
+         at < end && digits < most; ++at, ++digits) {
+      const char lower = char(*at | 0x20);
+      if (*at >= '0' && *at <= '9') value = 16 * value + uint32_t(*at - '0');
+      else if (lower >= 'a' && lower <= 'f') value = 16 * value + uint32_t(lower - 'a' + 10);
+      else break;
+    }
+    if (digits == 0 || (braces && !take("}"))) refuse("a wrong character code");
+    return value;
+  }
+};
+
+Regex::Regex(std::string_view pattern) {
+  RegexParser parser{*this, pattern.data(), pattern.data(), pattern.data() + pattern.size()};
+  parser.alternatives();
+  if (parser.at != parser.end) parser.refuse("a ) without its (");
+  program_.push_back({Op::match});
+}
+
+const char* Regex::match(const char* p, const char* begin, const char* end) const {
+  // The patterns of tokenizers go over a text some times; others may never end.
+  int64_t steps = 10000 + 20 * (end - p);
+  return run(0, p, begin, end, steps);
+}
+
+const char* Regex::run(size_t pc, const char* p, const char* begin, const char* end,
+                       int64_t& steps) const {
+  // Ways back: another instruction at p, or a run that gives characters back down to `least`.
+  struct Way {
+    size_t pc;
+    const char *p, *least;
+  };
+  std::vector<Way> ways;
+  for (;;) {
+    if (--steps < 0) fail("encode: the pattern takes too long on this text");
+    const Instruction& i = program_[pc];
+    bool good = true;
+    switch (i.op) {
+      case Op::match: return p;
+      case Op::jump: pc = i.x; break;
+      case Op::split:
+        if (i.y >= 0) ways.push_back({size_t(i.y), p, nullptr});
+        pc = i.x;
+        break;
+      case Op::look:
+        good = (run(pc + 1, p, begin, end, steps) != nullptr) != i.negative;
+        pc = i.x;
+        break;
+      case Op::run: {
+        const Class& c = classes_[i.x];
+        const char* least = i.least == 0 ? p : nullptr;
+        int n = 0;
+        while (n < i.most && p < end) {
+          const char* next = p;
+          if (!c.holds(next_character(next, end))) break;
+          p = next;
+          if (++n == i.least) least = p;
+        }
+        steps -= n / 64;
+        good = n >= i.least;
+        if (good && !i.possessive && p > least) ways.push_back({pc + 1, p, least});
+        ++pc;
+        break;
+      }
+    }
+    if (good) continue;
+    if (ways.empty()) return nullptr;
+    Way& way = ways.back();
+    pc = way.pc;
+    if (!way.least) {
+      p = way.p;
+      ways.pop_back();
+    } else {
+      p = way.p = previous_character(way.p, begin);
+      if (p <= way.least) ways.pop_back();
+    }
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,296 @@
+// tokenizer.cpp -- text as tokens and back, as a tokenizer.json of Hugging Face says
+#include "engine/text/tokenizer.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/text/unicode.h"
+
+namespace mt {
+namespace {
+
+constexpr size_t kMaxCached = 1 << 16, kLongestCached = 64;
+
+bool is_space(uint32_t c) {
+  static const Regex space("\\s");
+  std::string text;
+  append_utf8(text, c < 0x110000 ? c : 0);
+  return space.match(text.data(), text.data(), text.data() + text.size()) != nullptr;
+}
+bool is_word(uint32_t c) { return category_bit(c) & word_mask(); }
+uint32_t character_before(std::string_view text, size_t at) {
+  const char* p = previous_character(text.data() + at, text.data());
+  return next_character(p, text.data() + at);
+}
+uint32_t character_at(std::string_view text, size_t at) {
+  const char* p = text.data() + at;
+  return next_character(p, text.data() + text.size());
+}
+size_t length_at(std::string_view text, size_t at) {
+  const char *const first = text.data() + at, *p = first;
+  next_character(p, text.data() + text.size());
+  return p - first;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  if (from.empty() || text.find(from) == text.npos) return;
+  std::string out;
+  size_t at = 0;
+  for (size_t found; (found = text.find(from, at)) != text.npos; at = found + from.size())
+    out.append(text, at, found - at).append(to);
+  text = out.append(text, at);
+}
+
+}  // namespace
+
+const std::string* Tokenizer::token(int64_t id) const {
+  if (id < 0 || id >= size() || tokens_[id].empty()) return nullptr;
+  return &tokens_[id];
+}
+
+std::optional<int32_t> Tokenizer::id(std::string_view token) const {
+  const auto at = ids_.find(token);
+  if (at == ids_.end()) return {};
+  return at->second;
+}
+
+// ---- text to tokens ------------------------------------------------------------------------------
+
+/// The longest added token that stands at a place, or null.
+const Tokenizer::Added* Tokenizer::added_at(std::string_view text, size_t at) const {
+  for (const int32_t k : added_from_[uint8_t(text[at])]) {
+    const Added& a = added_[k];
+    if (text.substr(at, a.text.size()) != a.text) continue;
+    if (a.single_word) {
+      const size_t end = at + a.text.size();
+      if ((at > 0 && is_word(character_before(text, at))) ||
+          (end < text.size() && is_word(character_at(text, end))))
+        continue;
+    }
+    return &a;
+  }
+  return nullptr;
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) const {
+  std::vector<int32_t> out;
+  if (special) out = before_;
+  size_t from = 0, at = 0;
+  const auto plain = [&](size_t end) {
+    if (end > from) encode_plain(text.substr(from, end - from), from == 0, out);
+  };
+  while (at < text.size()) {
+    const Added* const a = added_from_[uint8_t(text[at])].empty() ? nullptr : added_at(text, at);
+    if (!a) {
+      ++at;
+      continue;
+    }
+    size_t first = at, last = at + a->text.size();
+    while (a->left && first > from && is_space(character_before(text, first)))
+      first = size_t(previous_character(text.data() + first, text.data()) - text.data());
+    while (a->right && last < text.size() && is_space(character_at(text, last)))
+      last += length_at(text, last);
+    plain(first);
+    out.push_back(a->id);
+    from = at = last;
+  }
+  plain(text.size());
+  if (special) out.insert(out.end(), after_.begin(), after_.end());
+  return out;
+}
+
+/// Text between added tokens; `first`: it is the beginning of the whole.
+void Tokenizer::encode_plain(std::string_view text, bool first, std::vector<int32_t>& out) const {
+  if (normalizer_.empty()) return pre_tokenize(text, first, 0, out);
+  std::string changed(text);
+  for (const Normalizer& n : normalizer_) switch (n.kind) {
+      case Normalizer::prepend: changed.insert(0, n.to); break;
+      case Normalizer::replace: replace_all(changed, n.from, n.to); break;
+      case Normalizer::form: changed = in_form(n.text_form, changed); break;
+    }
+  pre_tokenize(changed, first, 0, out);
+}
+
+void Tokenizer::pre_tokenize(std::string_view text, bool first, size_t step,
+                             std::vector<int32_t>& out) const {
+  if (text.empty()) return;
+  if (step == splitters_.size()) return encode_piece(text, out);
+  const Splitter& s = splitters_[step];
+  if (s.kind == Splitter::prefix_space) {
+    if (text.front() == ' ') return pre_tokenize(text, first, step + 1, out);
+    return pre_tokenize(" " + std::string(text), first, step + 1, out);
+  }
+  std::string changed;
+  if (s.kind == Splitter::metaspace) {
+    changed = text;
+    replace_all(changed, " ", s.mark);
+    if ((s.always || (s.first && first)) && !changed.starts_with(s.mark)) changed.insert(0, s.mark);
+    text = changed;
+  }
+  Pieces pieces;
+  split(s, text, pieces);
+  for (const std::string_view piece : pieces) {
+    pre_tokenize(piece, first, step + 1, out);
+    first = false;
+  }
+}
+
+void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) const {
+  const char *const begin = text.data(), *const end = begin + text.size();
+  bool before = false;  // whether the piece before is a match
+  const auto add = [&](const char* from, const char* to, bool match) {
+    if (to == from || !(match ? s.keeps_matches : s.keeps_gaps)) return;
+    match = match != s.inverted;
+    const bool joins = (s.join == Splitter::equals && match == before) ||
+                       (s.join == Splitter::match_to_gap && match && !before) ||
+                       (s.join == Splitter::match_before_gap && !match && before);
+    before = match;
+    if (joins && !out.empty()) out.back() = {out.back().data(), size_t(to - out.back().data())};
+    else out.emplace_back(from, to - from);
+  };
+  if (s.kind == Splitter::metaspace) {  // before each mark
+    if (!s.keeps_gaps) return add(begin, end, true);
+    size_t from = 0;
+    for (size_t at; (at = text.find(s.mark, from + 1)) != text.npos; from = at)
+      add(begin + from, begin + at, true);
+    return add(begin + from, end, true);
+  }
+  const char* gap = begin;
+  for (const char* p = begin; p < end;) {
+    if (out.size() % 4096 == 0) check_interrupt();
+    const char* const to = s.pattern->match(p, begin, end);
+    if (!to || to == p) {
+      next_character(p, end);
+      continue;
+    }
+    add(gap, p, false);
+    add(p, to, true);
+    gap = p = to;
+  }
+  add(gap, end, false);
+}
+
+void Tokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& out) const {
+  const bool cached = piece.size() <= kLongestCached;
+  if (cached) {
+    const std::lock_guard lock(guard_);
+    const auto at = cache_.find(piece);
+    if (at != cache_.end()) {
+      out.insert(out.end(), at->second.begin(), at->second.end());
+      return;
+    }
+  }
+  const std::vector<int32_t> tokens = merge_piece(piece);
+  out.insert(out.end(), tokens.begin(), tokens.end());
+  if (!cached) return;
+  const std::lock_guard lock(guard_);
+  if (cache_.size() >= kMaxCached) cache_.clear();
+  cache_.try_emplace(std::string(piece), tokens);
+}
+
+std::vector<int32_t> Tokenizer::merge_piece(std::string_view piece) const {
+  std::vector<int32_t> tokens;
+  if (ignores_merges_) {
+    const auto whole = pieces_.find(piece);
+    if (whole != pieces_.end()) return {whole->second};
+  }
+  if (byte_level_) {
+    for (const char c : piece) {
+      if (byte_ids_[uint8_t(c)] >= 0) tokens.push_back(byte_ids_[uint8_t(c)]);
+      else add_unknown({&c, 1}, tokens);
+    }
+  } else {
+    for (const char *p = piece.data(), *end = p + piece.size(); p < end;) {
+      const char* const first = p;
+      next_character(p, end);
+      const std::string_view character(first, p - first);
+      const auto at = pieces_.find(character);
+      if (at != pieces_.end()) tokens.push_back(at->second);
+      else add_unknown(character, tokens);
+    }
+  }
+  merges_.apply(tokens);
+  return tokens;
+}
+
+void Tokenizer::add_unknown(std::string_view character, std::vector<int32_t>& out) const {
+  if (byte_fallback_ &&
+      std::ranges::all_of(character, [&](char c) { return byte_ids_[uint8_t(c)] >= 0; })) {
+    for (const char c : character) out.push_back(byte_ids_[uint8_t(c)]);
+    return;
+  }
+  if (unknown_ < 0) {
+    const char* p = character.data();
+    const uint32_t code = next_character(p, p + character.size());
+    if (code < 0x20 || code >= 0x7f)
+      fail("encode: the character {}U+{:04X} is not among the tokenizer's {} tokens",
+           code < 0x110000 && code >= 0xa0 ? fmt::format("'{}', ", character) : "",
+           code < 0x110000 ? code : code - 0x110000, tokens_.size());
+    fail("encode: the character '{}' is not among the tokenizer's {} tokens", character,
+         tokens_.size());
+  }
+  if (!joins_unknown_ || out.empty() || out.back() != unknown_) out.push_back(unknown_);
+}
+
+// ---- tokens to text ------------------------------------------------------------------------------
+
+std::string Tokenizer::decode(const std::vector<int32_t>& ids, bool skip_special) const {
+  std::vector<std::string> parts;
+  for (const int32_t id : ids) {
+    const std::string* const t = token(id);
+    if (!t || (skip_special && special_[id])) continue;
+    parts.push_back(*t);
+  }
+  for (const DecodeStep& step : decoder_) apply(step, parts);
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i && !has_decoder_) text += ' ';
+    text += parts[i];
+  }
+  return text;
+}
+
+void Tokenizer::apply(const DecodeStep& step, std::vector<std::string>& parts) const {
+  switch (step.kind) {
+    case DecodeStep::bytes:
+      for (std::string& part : parts) {
+        std::string raw;
+        if (bytes_of_letters(part, raw)) part = raw;
+      }
+      break;
+    case DecodeStep::replace:
+      for (std::string& part : parts) replace_all(part, step.from, step.to);
+      break;
+    case DecodeStep::metaspace:
+      for (size_t i = 0; i < parts.size(); ++i) {
+        replace_all(parts[i], step.from, " ");
+        if (i == 0 && step.start && parts[i].starts_with(' ')) parts[i].erase(0, 1);
+      }
+      break;
+    case DecodeStep::byte_fallback:
+      for (std::string& part : parts) {
+        unsigned byte;
+        char rest;
+        if (part.size() == 6 && std::sscanf(part.c_str(), "<0x%2X>%c", &byte, &rest) == 1 &&
+            part[5] == '>')
+          part = std::string(1, char(byte));
+      }
+      break;
+    case DecodeStep::fuse: {
+      std::string whole;
+      for (const std::string& part : parts) whole += part;
+      parts = {whole};
+      break;
+    }
+    case DecodeStep::strip:
+      for (std::string& part : parts) {
+        for (size_t k = 0; k < step.start && part.starts_with(step.from); ++k)
+          part.erase(0, step.from.size());
+        for (size_t k = 0; k < step.stop && part.ends_with(step.from); ++k)
+          part.resize(part.size() - step.from.size());
+      }
+      break;
+  }
+}
+
+}  // namespace mt

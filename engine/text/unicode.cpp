@@ -1,0 +1,85 @@
+// unicode.cpp -- characters of UTF-8 text and their categories
+#include "engine/text/unicode.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "engine/text/unicode_ranges.h"
+
+namespace mt {
+
+uint32_t next_character(const char*& p, const char* end) {
+  const auto byte = uint8_t(*p);
+  if (byte < 0x80) return ++p, byte;
+  const int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+  uint32_t c = byte & (0x3fu >> more);
+  bool good = byte >= 0xc2 && byte <= 0xf4 && end - p > more;
+  for (int i = 1; good && i <= more; ++i) {
+    const auto next = uint8_t(p[i]);
+    good = (next & 0xc0) == 0x80;
+    c = c << 6 | (next & 0x3f);
+  }
+  constexpr uint32_t kMinCodePoint[] = {0, 0x80, 0x800, 0x10000};
+  if (!good || c < kMinCodePoint[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+    return ++p, 0x110000 + byte;
+  return p += more + 1, c;
+}
+
+const char* previous_character(const char* p, const char* begin) {
+  for (int back = 1; back <= 4 && p - back >= begin; ++back) {
+    const char* at = p - back;
+    next_character(at, p);
+    if (at == p) return p - back;
+    if ((uint8_t(p[-back]) & 0xc0) != 0x80) break;
+  }
+  return p - 1;
+}
+
+void append_utf8(std::string& text, uint32_t c) {
+  const auto put = [&](uint32_t byte) { text.push_back(char(byte)); };
+  if (c < 0x80) return put(c);
+  if (c < 0x800) return put(0xc0 | c >> 6), put(0x80 | (c & 0x3f));
+  if (c < 0x10000) return put(0xe0 | c >> 12), put(0x80 | (c >> 6 & 0x3f)), put(0x80 | (c & 0x3f));
+  put(0xf0 | c >> 18), put(0x80 | (c >> 12 & 0x3f)), put(0x80 | (c >> 6 & 0x3f)),
+      put(0x80 | (c & 0x3f));
+}
+
+static uint32_t search_category(uint32_t c) {
+  const auto* const run =
+      std::upper_bound(std::begin(kCategoryRuns), std::end(kCategoryRuns), c << 5 | 31);
+  const uint32_t category = run[-1] & 31;
+  return uint32_t(1) << (category < kTurns ? category : (c ^ category) & 1);
+}
+
+uint32_t category_bit(uint32_t c) {
+  static const auto ascii = [] {
+    std::array<uint32_t, 128> bits;
+    for (uint32_t i = 0; i < 128; ++i) bits[i] = search_category(i);
+    return bits;
+  }();
+  if (c < 128) return ascii[c];
+  return c < 0x110000 ? search_category(c) : uint32_t(1) << 29;  // Cn
+}
+
+bool is_utf8(std::string_view text) {
+  for (const char *p = text.data(), *end = p + text.size(); p < end;)
+    if (next_character(p, end) >= 0x110000) return false;
+  return true;
+}
+
+uint32_t word_mask() {
+  static const uint32_t mask =
+      category_mask("L") | category_mask("M") | category_mask("Nd") | category_mask("Pc");
+  return mask;
+}
+
+uint32_t category_mask(std::string_view name) {
+  uint32_t mask = 0;
+  for (size_t i = 0; i < std::size(kCategories); ++i)
+    if (name == kCategories[i] || (name.size() == 1 && name[0] == kCategories[i][0]))
+      mask |= uint32_t(1) << i;
+  return mask;
+}
+
+}  // namespace mt

@@ -1,0 +1,74 @@
+// unicode_forms.cpp -- the normal forms and the lower case of text, by libutf8proc
+#include "engine/text/unicode_forms.h"
+
+#include <cstdlib>
+#include <memory>
+
+#include "engine/io/dynamic_library.h"
+#include "engine/text/unicode.h"
+
+extern "C" {  // of utf8proc.h
+ptrdiff_t utf8proc_map(const uint8_t* text, ptrdiff_t length, uint8_t** result, int options);
+int32_t utf8proc_tolower(int32_t character);
+}
+
+namespace mt {
+namespace {
+
+struct Utf8proc : DynamicLibrary {
+  Utf8proc()
+      : DynamicLibrary("normal forms of text", "libutf8proc-dev",
+                       {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
+  MT_SYMBOL(utf8proc_map)
+  MT_SYMBOL(utf8proc_tolower)
+};
+const Utf8proc& utf8proc() {
+  static const Utf8proc library;
+  return library;
+}
+
+std::string normal(TextForm form, std::string_view text) {
+  constexpr int stable = 2, compatible = 4, compose = 8, decompose = 16;
+  const bool composed = form == TextForm::nfc || form == TextForm::nfkc;
+  const bool wide = form == TextForm::nfkc || form == TextForm::nfkd;
+  uint8_t* made = nullptr;
+  const ptrdiff_t length = utf8proc().utf8proc_map(
+      reinterpret_cast<const uint8_t*>(text.data()), ptrdiff_t(text.size()), &made,
+      stable | (composed ? compose : decompose) | (wide ? compatible : 0));
+  const std::unique_ptr<uint8_t, decltype(&std::free)> held(made, std::free);
+  if (length < 0) fail("the normal form of a text of {} bytes cannot be made", text.size());
+  return {reinterpret_cast<const char*>(made), size_t(length)};
+}
+
+std::string lower(std::string_view text) {
+  std::string out;
+  for (const char *p = text.data(), *end = p + text.size(); p < end;) {
+    const uint32_t c = next_character(p, end);
+    append_utf8(out, c == 0x130 ? 'i' : uint32_t(utf8proc().utf8proc_tolower(int32_t(c))));
+    if (c == 0x130) append_utf8(out, 0x307);  // the one letter that becomes two characters
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_text_forms() { utf8proc(); }
+
+std::string in_form(TextForm form, std::string_view text) {
+  std::string out;
+  const auto add = [&](std::string_view part) {
+    if (!part.empty()) out += form == TextForm::lowercase ? lower(part) : normal(form, part);
+  };
+  const char *const end = text.data() + text.size(), *from = text.data();
+  for (const char* p = from; p < end;) {
+    const char* const at = p;
+    if (next_character(p, end) < 0x110000) continue;
+    add({from, size_t(at - from)});
+    out.append(at, p - at);
+    from = p;
+  }
+  add({from, size_t(end - from)});
+  return out;
+}
+
+}  // namespace mt

@@ -1,0 +1,621 @@
+// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, each instruction over all lanes
+//
+// A lane is a thread. Control flow that is the same in all lanes is followed as it stands; where lanes
+// differ, both ways are walked with the lanes that go there (Active). Lanes that leave a loop or scope
+// wait in its `left` mask until it ends.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "kernels/cpu/interpret/grid_machine.h"
+#include "kernels/cpu/interpret/grid_sums.h"
+#include "kernels/cpu/jit/grid_native_run.h"
+#include "kernels/math/number.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// Kept between tiles and launches: the coordinates of the lanes of a tile, and the cached machine code of
+/// loops and blocks. On the heap: a library opened late (mtorch.so) gets little memory for thread-locals.
+struct ThreadScratch {
+  int n[3];
+  int64_t of[3][kGridLanes];
+  GridCodeEntry code[kGridCodeEntries];
+  void set(int x, int y, int z) {
+    if (n[0] == x && n[1] == y && n[2] == z) return;
+    n[0] = x, n[1] = y, n[2] = z;
+    for (int l = 0; l < x * y * z; ++l)
+      of[0][l] = l % x, of[1][l] = l / x % y, of[2][l] = l / x / y;
+  }
+};
+struct LazyThreadScratch {
+  ThreadScratch* own = nullptr;
+  bool reserve() { return own || (own = new (std::nothrow) ThreadScratch()); }
+  ~LazyThreadScratch() { delete own; }
+};
+thread_local LazyThreadScratch thread_scratch;
+
+/// A machine that follows instructions, for kernels with real numbers R.
+template <class R> struct Walk : GridMachine {
+  using I = GridInstruction;
+
+  // ---- lanes -------------------------------------------------------------------------------------
+
+  /// What is set of `set` between lo and hi, as lanes.
+  static Active lanes_of(uint8_t* set, int lo, int hi) {
+    const void* const one = std::memchr(set + lo, 1, size_t(hi - lo));
+    if (!one) return kNoLanes;
+    lo = int(static_cast<const uint8_t*>(one) - set);
+    while (!set[hi - 1]) --hi;
+    return {lo, hi, std::memchr(set + lo, 0, size_t(hi - lo)) ? set : nullptr};
+  }
+  /// The lanes of `a` where `c` is `wanted`.
+  static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
+    if (a.mask)
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (c[l] == wanted));
+    else
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(c[l] == wanted);
+    return lanes_of(set, a.lo, a.hi);
+  }
+  void clear(uint8_t* set) const { std::memset(set, 0, size_t(lanes)); }
+  static void add(uint8_t* set, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(set[l] | uint8_t(a.has(l)));
+  }
+  Active both(Active a, Active b, uint8_t* set) const {
+    if (a.empty() && b.empty()) return kNoLanes;
+    if (b.empty() && !a.mask) return a;
+    if (a.empty() && !b.mask) return b;
+    uint8_t sum[kGridLanes];
+    clear(sum), add(sum, a), add(sum, b);
+    std::memcpy(set, sum, size_t(lanes));
+    return lanes_of(set, 0, lanes);
+  }
+  /// The same lanes with a mask in `set`.
+  Active moved(Active a, uint8_t* set) const {
+    if (!a.mask || a.mask == set) return a;
+    std::memcpy(set, a.mask, size_t(lanes));
+    return {a.lo, a.hi, set};
+  }
+  /// A bool operand as a vector.
+  const bool* truth(int ref) { return static_cast<const bool*>(vector[ref]); }
+
+  // ---- arithmetic --------------------------------------------------------------------------------
+
+  void scalar_op(const I& i) {
+    GridScalar& d = scalar[i.dst];
+    const GridScalar &x = scalar[i.a], &y = scalar[i.b];
+    if (i.type == GridType::integer) switch (i.op) {
+        case GridOp::add: d.whole = x.whole + y.whole; return;
+        case GridOp::sub: d.whole = x.whole - y.whole; return;
+        case GridOp::mul: d.whole = x.whole * y.whole; return;
+        case GridOp::lt: d.truth = x.whole < y.whole; return;
+        case GridOp::le: d.truth = x.whole <= y.whole; return;
+        case GridOp::copy: d.whole = x.whole; return;
+        default: break;
+      }
+    loops.find(i.op, i.type, 7)(&d, &x, &y, &scalar[i.c], 1);
+  }
+
+  GridAffine affine_operand(int ref) {
+    return ref < 0 ? GridAffine{at(ref).whole, {0, 0, 0}} : affine[ref];
+  }
+  void affine_op(const I& i) {
+    GridAffine x = affine_operand(i.a);
+    if (i.op == GridOp::add || i.op == GridOp::sub) {
+      const GridAffine y = affine_operand(i.b);
+      const int64_t sign = i.op == GridOp::add ? 1 : -1;
+      x.base += sign * y.base;
+      for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
+    } else if (i.op == GridOp::mul || i.op == GridOp::neg) {
+      if (i.op == GridOp::mul && i.a < 0) x = affine[i.b];
+      const int64_t by = i.op == GridOp::neg ? -1 : at(i.a < 0 ? i.a : i.b).whole;
+      x.base *= by;
+      for (int k = 0; k < 3; ++k) x.step[k] *= by;
+    }
+    affine[i.dst] = x;
+  }
+
+  static bool is_comparison(GridOp op) { return op >= GridOp::lt && op <= GridOp::ne; }
+  int64_t result_bytes(const I& i) const {
+    if (is_comparison(i.op)) return 1;
+    if (i.op == GridOp::floor || i.op == GridOp::ceil) return 8;
+    return i.op == GridOp::to_real ? item : bytes_of(i.type);
+  }
+  /// dst = what `run(out)` writes for the lanes from lo on; lanes that are not active keep theirs.
+  template <class Run> void write(const I& i, Active a, int64_t bytes, const Run& run) {
+    char* const own_memory = static_cast<char*>(own[i.dst]);
+    vector[i.dst] = own_memory;
+    if (!i.masked || !a.mask) return run(own_memory + a.lo * bytes);
+    run(spare + a.lo * bytes);
+    if (bytes == 1)
+      blend(reinterpret_cast<uint8_t*>(own_memory), reinterpret_cast<uint8_t*>(spare), a);
+    else if (bytes == 4)
+      blend(reinterpret_cast<float*>(own_memory), reinterpret_cast<float*>(spare), a);
+    else blend(reinterpret_cast<int64_t*>(own_memory), reinterpret_cast<int64_t*>(spare), a);
+  }
+  template <class T> static void blend(T* out, const T* in, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) out[l] = a.mask[l] ? in[l] : out[l];
+  }
+  void vector_op(const I& i, Active a) {
+    const int64_t bytes = bytes_of(i.type);
+    const bool select = i.op == GridOp::select;
+    const int arity = kGridArity[int(i.op)];
+    const int mode = (i.a >= 0) | (i.b >= 0) << 1 | (i.c >= 0) << 2;
+    const void* const x = operand(i.a, a.lo, select ? 1 : bytes);
+    const void* const y = arity > 1 ? operand(i.b, a.lo, bytes) : nullptr;
+    const void* const z = arity > 2 ? operand(i.c, a.lo, bytes) : nullptr;
+    const GridLoop loop = loops.find(i.op, i.type, mode);
+    write(i, a, result_bytes(i), [&](void* out) { loop(out, x, y, z, a.hi - a.lo); });
+  }
+  void spread_op(const I& i, Active a) {
+    const bool real = i.type == GridType::real;
+    write(i, a, real ? item : 8, [&](char* out) {
+      int64_t* const numbers = real ? whole + a.lo : reinterpret_cast<int64_t*>(out);
+      spread(affine[i.a], a.lo, a.hi, numbers - a.lo);
+      if (!real) return;
+      for (int l = 0; l < a.hi - a.lo; ++l) reinterpret_cast<R*>(out)[l] = R(numbers[l]);
+    });
+  }
+
+  /// lt or le of affine numbers: in a row a range of lanes.
+  void compare_op(const I& i, Active a) {
+    GridAffine d = affine_operand(i.a);
+    const GridAffine y = affine_operand(i.b);
+    d.base -= y.base;
+    for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
+    const int64_t least = i.op == GridOp::lt ? 0 : 1;  // true where d < least
+    bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
+    const int64_t s = d.step[0], step = s > 0 ? s : -s;
+    each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
+      const int64_t base = d.base + d.step[1] * y + d.step[2] * z;
+      if (s == 0) return void(std::memset(out + from, base < least, size_t(to - from)));
+      // base + s * x < least: x < edge where s > 0, else x >= edge
+      const int64_t room = s > 0 ? least - base : base - least;
+      int64_t edge =
+          begin + (s > 0 ? -math::floor_divide(-room, step) : math::floor_divide(room, step) + 1);
+      edge = edge < from ? from : edge > to ? to : edge;
+      std::memset(out + from, s > 0, size_t(edge - from));
+      std::memset(out + edge, s < 0, size_t(to - edge));
+    });
+  }
+
+  // ---- control flow ------------------------------------------------------------------------------
+
+  Active run(int at, int end, Active a, int level) {
+    while (at < end) {
+      if (a.empty() || stop) return kNoLanes;
+      const I& i = program.code[at];
+      switch (i.code) {
+        case GridCode::block:
+          run(at + 1, i.end, run_block<R>(*this, i, at, a), level);
+          at = i.end;
+          continue;
+        case GridCode::scalar: scalar_op(i); break;
+        case GridCode::affine: affine_op(i); break;
+        case GridCode::vector: vector_op(i, a); break;
+        case GridCode::spread: spread_op(i, a); break;
+        case GridCode::compare: compare_op(i, a); break;
+        case GridCode::load_scalar: load_scalar(i, a); break;
+        case GridCode::load: load(i, a); break;
+        case GridCode::store: store(i, a); break;
+        default: a = rarer(i, at, a, level);
+      }
+      at = i.end > at ? i.end : at + 1;
+    }
+    return a;
+  }
+  Active rarer(const I& i, int at, Active a, int level) {
+    switch (i.code) {
+      case GridCode::atomic_add: atomic_add(i, a); break;
+      case GridCode::branch: return branch(i, at, a, level);
+      case GridCode::count:
+        return i.type == GridType::real ? count<R>(i, at, a, level)
+                                        : count<int64_t>(i, at, a, level);
+      case GridCode::count_lanes:
+        return i.type == GridType::real ? count_lanes<R>(i, at, a, level)
+                                        : count_lanes<int64_t>(i, at, a, level);
+      case GridCode::loop:
+      case GridCode::scope: return loop(i, at, a, level);
+      case GridCode::leave: add(left[i.a], a); return kNoLanes;
+      case GridCode::leave_if: return leave_if(i, a, level);
+      case GridCode::barrier: barrier(i, a); break;
+      case GridCode::warp: warp(i, a); break;
+      case GridCode::print: print(i, a); break;
+      case GridCode::assert_: check(i, a); break;
+      default: break;
+    }
+    return a;
+  }
+
+  Active branch(const I& i, int at, Active a, int level) {
+    Active yes = a, no = kNoLanes;
+    if (i.a < 0) {
+      if (!this->at(i.a).truth) yes = kNoLanes, no = a;
+    } else {
+      const bool* const c = truth(i.a);
+      yes = where(a, c, true, mask(level, 0));
+      if (i.other < i.end || i.flag) no = where(a, c, false, mask(level, 1));
+    }
+    if (!yes.empty()) yes = moved(run(at + 1, i.other, yes, level + 1), mask(level, 0));
+    if (!no.empty() && i.other < i.end) no = run(i.other, i.end, no, level + 1);
+    return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left
+  }
+
+  Active leave_if(const I& i, Active a, int level) {
+    if (i.b < 0) {
+      if (!at(i.b).truth) return a;
+      add(left[i.a], a);
+      return kNoLanes;
+    }
+    const bool* const c = truth(i.b);
+    uint8_t* const out = left[i.a];
+    for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | uint8_t(c[l] & a.has(l)));
+    return where(a, c, false, mask(level, 2));
+  }
+
+  bool interrupted() const { return mt_interrupted || stop; }
+  uint8_t* begin(int at, int level) {
+    clear(mask(level, 0));
+    return left[at] = mask(level, 0);
+  }
+  Active loop(const I& i, int at, Active a, int level) {
+    uint8_t* const gone = begin(at, level);
+    Active now = a;
+    if (i.code == GridCode::loop) now = native_lanes<R>(*this, i, at, a, 0, mask(level, 3), gone);
+    while (!now.empty() && !interrupted()) {
+      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
+      if (i.code == GridCode::scope) break;
+    }
+    return both(i.code == GridCode::scope ? now : kNoLanes, lanes_of(gone, 0, lanes),
+                mask(level, 2));
+  }
+
+  template <class T> T& as(GridScalar& s) {
+    if constexpr (sizeof(T) == 4) return s.single;
+    else if constexpr (math::is_integer<T>) return s.whole;
+    else return s.number;
+  }
+  /// A factor of a product, whose places are linear in a loop's counter.
+  struct Factor {
+    const R* at;
+    int64_t by, step[3];
+    bool follow(const R* now, const Place& p, int64_t k) {
+      if (k == 0) at = now, by = 0, step[0] = p.step[0], step[1] = p.step[1], step[2] = p.step[2];
+      if (k == 1) by = now - at;
+      return now == at + k * by && step[0] == p.step[0] && step[1] == p.step[1] &&
+             step[2] == p.step[2];
+    }
+    GridFactor<R> row(int y, int z) const {
+      return {at + y * step[1] + z * step[2], by, step[0] == 1};
+    }
+  };
+  bool find_factor(const I& x, const LaneBox& box, int64_t k, Factor& f) const {
+    Place p;
+    const GridTensor& t = tensor[x.tensor];
+    if (t.dtype != program.real || !affine_place(x, box, p)) return false;
+    if (p.step[0] != 0 && p.step[0] != 1) return false;
+    return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
+  }
+  static constexpr int64_t kLongSum = 1 << 20;  // a longer one is asked for interrupts in between
+  /// A loop over whole numbers whose body only adds a product of two elements (`adds_products`), with all
+  /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
+  /// the last place say all.
+  bool add_products(const I& i, int at, Active a) {
+    const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
+    const int64_t last = this->at(i.b).whole;
+    if (!i.adds_products || grid.check) return false;
+    if (step == 0 || (step > 0 ? last < from : from < last)) return false;
+    const int64_t count = math::floor_divide(last - from, step) + 1;
+    LaneBox box;
+    if (count < 2 || count > kLongSum || !box_of(a, box)) return false;
+    const I& sum = program.code[i.end - 1];
+    Factor factor[2] = {};
+    const int64_t places[] = {0, 1, count - 1};
+    for (const int64_t k : places) {
+      scalar[i.dst].whole = from + k * step;
+      for (int j = at + 1; j + 1 < i.end; ++j) {
+        const I& x = program.code[j];
+        const bool second = x.dst != (x.code == GridCode::load ? sum.a : ~sum.a);
+        if (x.code == GridCode::scalar) scalar_op(x);
+        else if (x.code == GridCode::affine) affine_op(x);
+        else if (!find_factor(x, box, k, factor[second])) return false;
+      }
+    }
+    R* const sums = static_cast<R*>(vector[sum.dst] = own[sum.dst]);
+    for (int z = box.lo[2]; z < box.hi[2]; ++z)
+      for (int y = box.lo[1]; y < box.hi[1] && !mt_interrupted; ++y)
+        sum_products(sums + (z * n[1] + y) * n[0], factor[0].row(y, z), factor[1].row(y, z),
+                     box.lo[0], box.hi[0], count);
+    return true;
+  }
+
+  /// The same numbers in all lanes; flag: lanes may leave.
+  template <class T> Active count(const I& i, int at, Active a, int level) {
+    const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
+    T k = as<T>(this->at(i.a));
+    if constexpr (math::is_integer<T>) {
+      if (add_products(i, at, a)) return a;
+      if (!i.flag) k += native_turns<R>(*this, i, at, a) * step;
+    }
+    uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
+    Active now = a;
+    if constexpr (math::is_integer<T>)
+      if (gone && (step > 0 ? k <= last : step < 0 && last <= k))
+        now = native_lanes<R>(*this, i, at, a, (last - k) / step + 1, mask(level, 3), gone);
+    for (; (step > 0 ? k <= last : last <= k) && !now.empty() && !interrupted();) {
+      as<T>(scalar[i.dst]) = k;
+      const Active after = run(at + 1, i.end, now, level + 1);
+      if (gone) {
+        now = moved(after, mask(level, 3));
+        if (now.empty()) break;
+      }
+      if constexpr (math::is_integer<T>)
+        if (step > 0 ? k > last - step : k < last - step) break;
+      k += step;
+    }
+    return gone ? both(now, lanes_of(gone, 0, lanes), mask(level, 2)) : a;
+  }
+
+  template <class T> const T* from_lane_0(int ref) {
+    return static_cast<const T*>(operand(ref, 0, sizeof(T)));
+  }
+  /// Numbers that differ between lanes: affine, or (flag) vectors.
+  template <class T> Active count_lanes(const I& i, int at, Active a, int level) {
+    uint8_t* const gone = begin(at, level);
+    uint8_t* const finished = mask(level, 1);
+    clear(finished);
+    const bool one_last = i.b < 0, one_step = i.c < 0;
+    if (!i.flag) affine[i.dst] = affine_operand(i.a);
+    for (Active now = a; !now.empty() && !interrupted();) {
+      if (!i.flag) spread(affine[i.dst], now.lo, now.hi, whole);
+      const T* const k = static_cast<const T*>(i.flag ? vector[i.dst] : whole);
+      const T *const last = from_lane_0<T>(i.b), *step = from_lane_0<T>(i.c);
+      for (int l = now.lo; l < now.hi; ++l) {
+        const T end = last[one_last ? 0 : l];
+        condition[l] = step[one_step ? 0 : l] > 0 ? k[l] <= end : end <= k[l];
+        finished[l] |= uint8_t(now.has(l) & !condition[l]);
+      }
+      now = where(now, condition, true, mask(level, 3));
+      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
+      if (!i.flag) affine[i.dst].base += this->at(i.c).whole;
+      step = from_lane_0<T>(i.c);
+      for (int l = now.lo; i.flag && l < now.hi; ++l)
+        if (now.has(l)) static_cast<T*>(own[i.dst])[l] += step[one_step ? 0 : l];
+    }
+    add(finished, lanes_of(gone, 0, lanes));
+    std::memcpy(mask(level, 2), finished, size_t(lanes));
+    return lanes_of(mask(level, 2), 0, lanes);
+  }
+
+  // ---- threads together --------------------------------------------------------------------------
+
+  void barrier(const I& i, Active a) {
+    ++epoch;
+    if (!grid.check || (!a.mask && a.lo == 0 && a.hi == lanes)) return;
+    for (int l = 0; l < lanes; ++l)
+      if (l < a.lo || l >= a.hi || !a.has(l)) return report(GridFaultKind::divergent_barrier, i, l);
+  }
+
+  static constexpr int kWarp = 32;
+  template <class T> void warp_as(const I& i, Active a, T* out) {
+    const T* const x = static_cast<const T*>(vector[i.a]);
+    const int64_t* const by = from_lane_0<int64_t>(i.b);
+    const GridWarp what = GridWarp(i.flag);
+    for (int w = a.lo / kWarp * kWarp; w < a.hi; w += kWarp) {
+      const auto active = [&](int l) { return l >= a.lo && l < a.hi && a.has(l); };
+      T value[kWarp];
+      for (int l = 0; l < kWarp; ++l) {
+        const T nothing = what == GridWarp::max   ? T(-INFINITY)
+                          : what == GridWarp::min ? T(INFINITY)
+                                                  : T(0);
+        value[l] = active(w + l) ? x[w + l] : nothing;
+      }
+      if (what < GridWarp::shuffle_down) butterfly(value, what);
+      for (int l = 0; l < kWarp && w + l < lanes; ++l) {
+        if (!active(w + l)) continue;
+        const int64_t k = i.b < 0 ? *by : by[w + l];
+        const int64_t from = what == GridWarp::shuffle_down  ? l + k
+                             : what == GridWarp::shuffle_xor ? l ^ k
+                                                             : l;
+        const bool there = from >= 0 && from < kWarp && w + from < lanes;
+        out[w + l] = there ? value[from] : value[l];
+      }
+    }
+  }
+  template <class T> static void butterfly(T* value, GridWarp what) {
+    for (int half = kWarp / 2; half > 0; half /= 2) {
+      T next[kWarp];
+      for (int l = 0; l < kWarp; ++l) {
+        const T x = value[l], y = value[l ^ half];
+        next[l] = what == GridWarp::sum   ? T(x + y)
+                  : what == GridWarp::max ? (x > y ? x : y)
+                                          : (x < y ? x : y);
+      }
+      std::memcpy(value, next, sizeof next);
+    }
+  }
+  void warp(const I& i, Active a) {
+    vector[i.dst] = own[i.dst];
+    if (i.type == GridType::real) warp_as<R>(i, a, static_cast<R*>(own[i.dst]));
+    else warp_as<int64_t>(i, a, static_cast<int64_t*>(own[i.dst]));
+  }
+
+  // ---- what threads say --------------------------------------------------------------------------
+
+  void print(const I& i, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) {
+      if (!a.has(l)) continue;
+      for (int k = 0; k < i.b; ++k) {
+        if (k) std::fputc('\t', stdout);
+        print_item(program.list[i.a + k], l);
+      }
+      std::fputc('\n', stdout);
+    }
+  }
+  void print_item(const GridItem& x, int l) {
+    if (x.kind == GridItem::text) {
+      std::fputs(program.texts[x.at], stdout);
+      return;
+    }
+    GridScalar s{};
+    if (x.kind == GridItem::scalar) s = scalar[x.at];
+    else if (x.kind == GridItem::affine) s.whole = value(affine[x.at], l);
+    else
+      std::memcpy(&s, static_cast<const char*>(vector[x.at]) + l * bytes_of(x.type),
+                  size_t(bytes_of(x.type)));
+    if (x.type == GridType::boolean) std::fputs(s.truth ? "true" : "false", stdout);
+    else if (x.type == GridType::integer) std::printf("%lld", static_cast<long long>(s.whole));
+    else std::printf("%.14g", double(as<R>(s)));
+  }
+  void check(const I& i, Active a) {
+    for (int l = a.lo; l < a.hi; ++l)
+      if (a.has(l) && !(i.a < 0 ? at(i.a).truth : truth(i.a)[l]))
+        return report(GridFaultKind(i.flag), i, l);
+  }
+
+  // ---- tiles -------------------------------------------------------------------------------------
+
+  void set_shape(const int64_t* size) {
+    // As numbers: what has just been stored as two is not loaded as one before all stores have ended.
+    const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
+    thread_scratch.own->set(x, y, z);
+    n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
+    for (int k = 0; k < 3; ++k) lane[k] = thread_scratch.own->of[k];
+  }
+  void run_tile(int64_t number) {
+    tile = number;
+    int64_t place[3], size[3], rest = number;
+    for (int d = 0; d < 3; ++d) {
+      const int64_t count = grid.tiles(d);
+      place[d] = rest % count, rest /= count;
+      first[d] = place[d] * grid.tile[d];
+      const int64_t left_over = grid.total[d] - first[d];
+      size[d] = left_over < grid.tile[d] ? left_over : grid.tile[d];
+    }
+    set_shape(size);
+    std::memcpy(scalar, grid.scalars, sizeof(GridScalar) * size_t(program.scalars));
+    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
+    for (int d = 0; d < 3; ++d) {
+      scalar[kGridBlock + d].whole = place[d] + 1, scalar[kGridFirst + d].whole = first[d] + 1;
+      GridAffine position{1, {0, 0, 0}};
+      for (int k = 0; k < 3; ++k) position.step[k] = grid.axes[k] == d;
+      affine[kGridThread + d] = position;
+      position.base += first[d];
+      affine[kGridPlace + d] = position;
+    }
+    for (int k = 0; k < program.shared; ++k) {
+      const GridTensor& t = tensor[program.tensors + k];
+      std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
+    }
+    ++epoch;
+    run(0, program.count, {0, lanes, nullptr}, 0);
+  }
+};
+
+// ---- memory, and the launch ------------------------------------------------------------------------
+
+/// Memory of a thread that lasts from launch to launch.
+struct Memory {
+  char* data = nullptr;
+  size_t bytes = 0;
+  bool need(size_t wanted) {
+    if (wanted <= bytes) return true;
+    std::free(data);
+    data = static_cast<char*>(std::aligned_alloc(64, (wanted + 63) / 64 * 64));
+    bytes = data ? wanted : 0;
+    return data != nullptr;
+  }
+  ~Memory() { std::free(data); }
+};
+thread_local Memory memory;
+
+/// Hands out parts of it; with `base` null it counts.
+struct Parts {
+  char* base;
+  size_t used = 0;
+  template <class T> T* take(int64_t count) {
+    T* const part = reinterpret_cast<T*>(base + used);
+    used += (size_t(count) * sizeof(T) + 63) / 64 * 64;
+    return part;
+  }
+};
+
+/// Gives the machine its memory, or counts it.
+void lay_out(GridMachine& m, Parts& parts, bool real) {
+  const GridProgram& p = m.program;
+  m.scalar = parts.take<GridScalar>(p.scalars), m.affine = parts.take<GridAffine>(p.affines);
+  m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
+  m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
+  m.left = parts.take<uint8_t*>(p.count);
+  m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
+  m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
+  m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
+  m.spare = parts.take<char>(8 * kGridLanes);
+  const int64_t lanes = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
+  const int64_t most = (lanes + 15) / 16 * 16;  // machine code runs whole vectors
+  for (int v = 0; v < p.vectors; ++v) {
+    const int64_t bytes = most * m.bytes_of(p.vector_type[v]);
+    void* const own = parts.take<char>(bytes);
+    if (real)
+      m.own[v] = std::memset(own, 0, size_t(bytes));  // lanes that are not active hold numbers
+  }
+  char* const shared = parts.take<char>(p.shared_bytes);
+  if (!real) return;
+  char* next = shared;
+  std::copy_n(m.grid.tensors, p.tensors + p.shared, m.tensor);
+  for (int k = p.tensors; k < p.tensors + p.shared; ++k) {
+    GridTensor& t = m.tensor[k];
+    t.data = next;
+    next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
+  }
+}
+
+/// Keeps the fault of the earliest tile.
+void keep(const Grid& g, const GridFault& fault) {
+  static AtomicInt busy{0};
+  int none = 0;
+  while (
+      !__atomic_compare_exchange_n(&busy.word, &none, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    none = 0;
+  if (g.fault->kind == GridFaultKind::none || fault.tile < g.fault->tile) *g.fault = fault;
+  __atomic_store_n(&busy.word, 0, __ATOMIC_RELEASE);
+}
+
+template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
+  Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
+  Parts parts{nullptr};
+  lay_out(m, parts, false);
+  if (!memory.need(parts.used) || !thread_scratch.reserve()) {
+    m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
+    return keep(g, m.fault);
+  }
+  parts = {memory.data};
+  lay_out(m, parts, true);
+  GridCheck checks;
+  m.checks = &checks, m.code_cache = thread_scratch.own->code;
+  for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
+  if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
+}
+
+}  // namespace
+
+void launch_grid(const Grid& g) {
+  int64_t tiles = 1;
+  for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
+  const bool alone = g.program->in_order || g.check || !g.spread;
+  const int64_t least = tiles < 32 ? tiles : 32, many = tiles / 8;  // each lays out its memory
+  const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;
+  parallel(pieces, !alone, [&](int64_t i) {
+    const int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
+    if (g.program->real == Dtype::f64) run_tiles<double>(g, from, to);
+    else run_tiles<float>(g, from, to);
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,151 @@
+// grid_machine.h -- the state of a tile of a grid kernel that runs in lockstep
+#pragma once
+#include "kernels/cpu/interpret/grid_loops.h"
+#include "kernels/cpu/jit/grid_native.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+struct GridAffine {
+  int64_t base, step[3];
+};
+/// The lanes lo .. hi - 1, of them those where `mask` is set; null: all.
+struct Active {
+  int lo, hi;
+  const uint8_t* mask;
+  bool empty() const { return lo >= hi; }
+  bool has(int lane) const { return !mask || mask[lane]; }
+};
+constexpr Active kNoLanes{0, 0, nullptr};
+/// The lanes of a tile from lo to hi - 1 along each axis.
+struct LaneBox {
+  int lo[3], hi[3];
+};
+constexpr int kMasks = 4;  // of each level of control flow
+
+/// What check mode knows of the elements that threads touched, by their addresses.
+struct GridShadow;
+struct GridCheck {
+  GridShadow* entries = nullptr;
+  size_t capacity = 0, used = 0;
+  uint64_t asked = 0, watched = 0;  // of the first 64 tensors: whether is_watched is known, and is
+  GridCheck() = default;
+  GridCheck(const GridCheck&) = delete;
+  ~GridCheck();
+  /// The element at an address, a new one where it is not known; null: there is no memory.
+  GridShadow* find(uintptr_t address);
+  bool grow();
+};
+
+/// Cached by a thread for a loop or block: whether it can be machine code, and its last machine code.
+struct GridCodeEntry {
+  int64_t program = 0;
+  int at = 0;
+  bool fits = false;
+  uint64_t lanes = 0;
+  const GridNative* native = nullptr;
+};
+constexpr int kGridCodeEntries = 16;
+
+struct GridMachine {
+  const Grid& grid;
+  const GridProgram& program;
+  const GridLoops& loops;
+  int item;  // bytes of a real
+  int lanes = 0, n[3] = {1, 1, 1};
+  int64_t tile = 0;
+  int64_t first[3] = {0, 0, 0};  // of the tile, in x, y, z
+  GridScalar* scalar = nullptr;
+  GridAffine* affine = nullptr;
+  void **own = nullptr, **vector = nullptr;  // each vector's memory, and where its elements are now
+  GridTensor* tensor = nullptr;
+  uint8_t** left = nullptr;  // by the instruction of a loop or scope: lanes that left it
+  uint8_t *masks = nullptr, *valid = nullptr;
+  bool* condition = nullptr;
+  int64_t *lane[3] = {}, *offset = nullptr,
+          *whole = nullptr;  // coordinates; offsets of elements; room
+  char* spare = nullptr;
+  GridCheck* checks = nullptr;          // in check mode
+  GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
+  int epoch = 1;                        // counts barriers
+  GridFault fault{};
+  bool stop = false;
+
+  uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
+  GridScalar& at(int ref) { return scalar[~ref]; }
+  GridCodeEntry& code_entry(int at) const {
+    GridCodeEntry& s = code_cache[(program.number + at) % kGridCodeEntries];
+    if (s.program != program.number || s.at != at)
+      s = {program.number, at, grid_native_fits(program, at), 0, nullptr};
+    return s;
+  }
+  const GridNative& native(GridCodeEntry& s, uint64_t lanes) const {
+    if (!s.native || s.lanes != lanes)
+      s.lanes = lanes, s.native = &grid_native(program, s.at, lanes);
+    return *s.native;
+  }
+  /// The elements of an operand from lane lo on: a vector, or a scalar where ref < 0.
+  const void* operand(int ref, int lo, int64_t bytes) {
+    return ref < 0 ? static_cast<const void*>(&at(ref))
+                   : static_cast<const char*>(vector[ref]) + lo * bytes;
+  }
+  int64_t bytes_of(GridType t) const {
+    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  }
+  int64_t value(const GridAffine& a, int l) const {
+    return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
+  }
+  bool one_row() const { return n[1] == 1 && n[2] == 1; }
+  LaneBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
+  /// f(first lane, behind the last, the row's lane 0, y, z) of each row of the lanes lo .. hi - 1.
+  template <class F> void each_row(int lo, int hi, const F& f) const {
+    for (int l = lo; l < hi;) {
+      const int row = l / n[0], begin = row * n[0], end = begin + n[0] < hi ? begin + n[0] : hi;
+      f(l, end, begin, row % n[1], row / n[1]);
+      l = end;
+    }
+  }
+  /// f(first lane, y, z) of each row of a box.
+  template <class F> void each_row_of(const LaneBox& b, const F& f) const {
+    for (int z = b.lo[2]; z < b.hi[2]; ++z)
+      for (int y = b.lo[1]; y < b.hi[1]; ++y) f((z * n[1] + y) * n[0] + b.lo[0], y, z);
+  }
+  /// The smallest box around the active lanes, of which there are some. True where it has no others, as
+  /// behind a guard of each coordinate.
+  bool box_of(Active, LaneBox&) const;
+  /// Writes an affine number as a vector of whole numbers.
+  void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
+  /// The thread of a lane, counted from 1 in x, y, z.
+  void thread_of(int l, int64_t* out) const {
+    for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
+  }
+  void report(GridFaultKind, const GridInstruction&, int lane, int dim = 0, int64_t index = 0);
+
+  /// Where the lanes' elements are: offset + step[0] * l0 + .. False where an index is no affine number, or
+  /// where one of them may lie outside.
+  struct Place {
+    int64_t offset, step[3];
+  };
+  bool affine_place(const GridInstruction&, Active, Place&) const;
+  bool affine_place(const GridInstruction&, const LaneBox&, Place&) const;
+
+  void load_scalar(const GridInstruction&, Active);
+  void load(const GridInstruction&, Active);
+  void store(const GridInstruction&, Active);
+  void atomic_add(const GridInstruction&, Active);
+  /// In check mode: remembers who touches an element, and reports a race.
+  void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
+
+ private:
+  void note_valid(const GridInstruction&, Active, bool writes, bool atomic);
+  bool lane_places(const GridInstruction&, Active);
+  bool is_watched(int tensor) const;
+  bool shares_written(int tensor) const;
+  void place_of(int64_t thread, int64_t* out) const;
+  int64_t index_of(const GridItem&, int lane) const;
+  void blame(const GridInstruction&, Active);
+};
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,337 @@
+// grid_memory.cpp -- loads and stores of a grid kernel's tile; no access leaves its tensor
+#include <type_traits>
+
+#include "kernels/cpu/interpret/grid_machine.h"
+#include "kernels/math/number.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// What an element of type D is in a kernel with real numbers R.
+template <class D, class R>
+using Element = std::conditional_t<std::is_same_v<D, bool>, bool,
+                                   std::conditional_t<std::is_integral_v<D>, int64_t, R>>;
+
+template <class D, class V> D stored(V value) {
+  if constexpr (math::is_stored<D>) return D(static_cast<float>(value));
+  else return static_cast<D>(value);
+}
+template <class V, class D> V loaded(D value) {
+  if constexpr (math::is_stored<D>) return V(static_cast<float>(value));
+  else return static_cast<V>(value);
+}
+
+/// How elements of one dtype come and go.
+struct Mover {
+  void (*read_run)(void* out, const void* in, int64_t step, int64_t n);
+  void (*read_at)(void* out, const void* in, const int64_t* at, int64_t n);
+  void (*write_run)(void* out, int64_t step, const void* in, bool one, int64_t n);
+  void (*write_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                   int64_t n);
+  void (*add_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                 void* before, int64_t n);
+};
+template <class D, class R> struct Moves {
+  using V = Element<D, R>;
+  static void read_run(void* out, const void* in, int64_t step, int64_t n) {
+    V* const o = static_cast<V*>(out);
+    const D* const x = static_cast<const D*>(in);
+    if (step == 1)
+      for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[i]);
+    else
+      for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[i * step]);
+  }
+  static void read_at(void* out, const void* in, const int64_t* at, int64_t n) {
+    V* const o = static_cast<V*>(out);
+    const D* const x = static_cast<const D*>(in);
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[at[i]]);
+  }
+  static void write_run(void* out, int64_t step, const void* in, bool one, int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    if (one)
+      for (int64_t i = 0; i < n; ++i) o[i * step] = stored<D>(*x);
+    else if (step == 1)
+      for (int64_t i = 0; i < n; ++i) o[i] = stored<D>(x[i]);
+    else
+      for (int64_t i = 0; i < n; ++i) o[i * step] = stored<D>(x[i]);
+  }
+  static void write_at(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                       int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    for (int64_t i = 0; i < n; ++i)
+      if (set[i]) o[at[i]] = stored<D>(x[one ? 0 : i]);
+  }
+  static void add_at(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                     void* before, int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    V* const b = static_cast<V*>(before);
+    for (int64_t i = 0; i < n; ++i) {
+      if (!set[i]) continue;
+      const V was = loaded<V>(o[at[i]]);
+      o[at[i]] = stored<D>(V(was + x[one ? 0 : i]));
+      if (b) b[i] = was;
+    }
+  }
+  static constexpr Mover all{read_run, read_at, write_run, write_at, add_at};
+};
+template <class R>
+constexpr Mover kMovers[] = {
+#define MT_MOVES(name, T, ...) Moves<T, R>::all,
+    MT_DTYPES(MT_MOVES)
+#undef MT_MOVES
+};
+const Mover& mover(Dtype d, Dtype real) {
+  return (real == Dtype::f64 ? kMovers<double> : kMovers<float>)[int(d)];
+}
+
+}  // namespace
+
+// ---- which elements ------------------------------------------------------------------------------
+
+void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
+  each_row(lo, hi, [&](int from, int to, int begin, int y, int z) {
+    const int64_t step = a.step[0], base = a.base + a.step[1] * y + a.step[2] * z - step * begin;
+    for (int l = from; l < to; ++l) out[l] = base + step * l;
+  });
+}
+
+int64_t GridMachine::index_of(const GridItem& x, int l) const {
+  if (x.kind == GridItem::scalar) return scalar[x.at].whole;
+  if (x.kind == GridItem::affine) return value(affine[x.at], l);
+  return static_cast<const int64_t*>(vector[x.at])[l];
+}
+
+bool GridMachine::box_of(Active a, LaneBox& b) const {
+  b = whole_tile();
+  if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
+  if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
+  b = {{n[0], n[1], n[2]}, {0, 0, 0}};
+  int rows = 0, from_x = -1, to_x = -1;
+  bool alike = true;  // the rows, without a gap
+  each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
+    if (a.mask) {
+      const void* const one = __builtin_memchr(a.mask + from, 1, size_t(to - from));
+      if (!one) return;
+      from = int(static_cast<const uint8_t*>(one) - a.mask);
+      while (!a.mask[to - 1]) --to;
+      alike &= !__builtin_memchr(a.mask + from, 0, size_t(to - from));
+    }
+    alike &= ++rows == 1 || (from - begin == from_x && to - begin == to_x);
+    from_x = from - begin, to_x = to - begin;
+    const int lo[] = {from_x, y, z}, hi[] = {to_x, y + 1, z + 1};
+    for (int k = 0; k < 3; ++k) {
+      b.lo[k] = lo[k] < b.lo[k] ? lo[k] : b.lo[k];
+      b.hi[k] = hi[k] > b.hi[k] ? hi[k] : b.hi[k];
+    }
+  });
+  return alike && rows == (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2]);
+}
+
+bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
+  LaneBox b = whole_tile();
+  if (one_row()) b.lo[0] = a.lo, b.hi[0] = a.hi;
+  return affine_place(i, b, p);
+}
+bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place& p) const {
+  const GridTensor& t = tensor[i.tensor];
+  const int axes = one_row() ? 1 : 3;
+  p = {};
+  for (int d = 0; d < t.ndim; ++d) {
+    const GridItem& x = program.list[i.index + d];
+    const int64_t stride = t.stride[d];
+    int64_t base, low, high;
+    if (x.kind == GridItem::scalar) {
+      base = low = high = scalar[x.at].whole;
+    } else if (x.kind == GridItem::affine) {
+      const GridAffine& f = affine[x.at];
+      base = low = high = f.base;
+      for (int k = 0; k < axes; ++k) {
+        const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
+        low += from < to ? from : to, high += from < to ? to : from;
+        p.step[k] += f.step[k] * stride;
+      }
+    } else {
+      return false;
+    }
+    if (low < 1 || high > t.size[d]) return false;
+    p.offset += (base - 1) * stride;
+  }
+  return true;
+}
+
+/// Sets offset[l] and valid[l] of the lanes lo .. hi - 1, valid where a lane is active and inside; the
+/// offset of others is 0. Reports the first lane that is outside. False where no element may be touched.
+bool GridMachine::lane_places(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  int64_t* const at = offset;
+  uint8_t* const fine = valid;
+  for (int l = a.lo; l < a.hi; ++l) at[l] = 0, fine[l] = 1;
+  for (int d = 0; d < t.ndim; ++d) {
+    const GridItem& x = program.list[i.index + d];
+    const uint64_t size = uint64_t(t.size[d]);
+    const int64_t stride = t.stride[d];
+    const int64_t* index = whole;
+    if (x.kind == GridItem::vector) index = static_cast<const int64_t*>(vector[x.at]);
+    else if (x.kind == GridItem::affine) spread(affine[x.at], a.lo, a.hi, whole);
+    else
+      for (int l = a.lo; l < a.hi; ++l) whole[l] = scalar[x.at].whole;
+    MT_INDEPENDENT
+    for (int l = a.lo; l < a.hi; ++l) {
+      const uint64_t k = uint64_t(index[l]) - 1;
+      at[l] += int64_t(k) * stride;
+      fine[l] &= k < size;
+    }
+  }
+  int outside = 0, inside = 0;
+  for (int l = a.lo; l < a.hi; ++l) {
+    const int active = a.has(l);
+    outside += active & !fine[l];
+    fine[l] = uint8_t(fine[l] & active);
+    inside += fine[l];
+    at[l] = fine[l] ? at[l] : 0;
+  }
+  if (outside) blame(i, a);
+  return inside > 0;
+}
+
+/// Reports the first active lane with an index outside.
+void GridMachine::blame(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  for (int l = a.lo; l < a.hi; ++l) {
+    if (!a.has(l)) continue;
+    for (int d = 0; d < t.ndim; ++d) {
+      const int64_t k = index_of(program.list[i.index + d], l);
+      if (k < 1 || k > t.size[d]) return report(GridFaultKind::out_of_bounds, i, l, d, k);
+    }
+  }
+}
+
+void GridMachine::report(GridFaultKind kind, const GridInstruction& i, int l, int dim,
+                         int64_t index) {
+  if (grid.check) stop = true;
+  if (fault.kind != GridFaultKind::none) return;
+  fault.kind = kind;
+  fault.line = i.line, fault.tensor = i.tensor, fault.dim = dim, fault.index = index;
+  fault.tile = tile;
+  thread_of(l, fault.thread);
+}
+
+/// In check mode: notes what all valid lanes do.
+void GridMachine::note_valid(const GridInstruction& i, Active a, bool writes, bool atomic) {
+  for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
+    if (valid[l]) note(i, l, offset[l], writes, atomic);
+}
+
+// ---- accesses ------------------------------------------------------------------------------------
+
+void GridMachine::load_scalar(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  int64_t at = 0;
+  for (int d = 0; d < t.ndim; ++d) {
+    const int64_t k = scalar[program.list[i.index + d].at].whole;
+    if (k < 1 || k > t.size[d]) {
+      scalar[i.dst].whole = 0;
+      return blame(i, a);
+    }
+    at += (k - 1) * t.stride[d];
+  }
+  if (grid.check)
+    for (int l = a.lo; l < a.hi && !stop; ++l)
+      if (a.has(l)) note(i, l, at, false, false);
+  if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
+    scalar[i.dst].single = static_cast<const float*>(t.data)[at];
+  else
+    mover(t.dtype, program.real)
+        .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+}
+
+void GridMachine::load(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
+  const Mover& m = mover(t.dtype, program.real);
+  char* const out = static_cast<char*>(own[i.dst]);
+  vector[i.dst] = out;
+  Place p;
+  if (!grid.check && affine_place(i, a, p)) {
+    const char* const from = static_cast<const char*>(t.data) + p.offset * item;
+    const bool merged = one_row() || (p.step[1] == n[0] * p.step[0] &&
+                                      (n[2] == 1 || p.step[2] == n[1] * p.step[1]));
+    if (merged && p.step[0] == 1 && i.flag && item == bytes && !is_half(t.dtype)) {
+      vector[i.dst] = const_cast<char*>(from);
+    } else if (merged) {
+      m.read_run(out + a.lo * bytes, from + a.lo * p.step[0] * item, p.step[0], a.hi - a.lo);
+    } else {
+      char* row = out;
+      for (int z = 0; z < n[2]; ++z)
+        for (int y = 0; y < n[1]; ++y, row += n[0] * bytes)
+          m.read_run(row, from + (z * p.step[2] + y * p.step[1]) * item, p.step[0], n[0]);
+    }
+    return;
+  }
+  LaneBox box;
+  if (!grid.check && !one_row() && (a.mask || a.lo > 0 || a.hi < lanes)) {
+    box_of(a, box);
+    if (affine_place(i, box, p)) {
+      each_row_of(box, [&](int lane, int y, int z) {
+        const int64_t at = p.offset + z * p.step[2] + y * p.step[1] + box.lo[0] * p.step[0];
+        m.read_run(out + lane * bytes, static_cast<const char*>(t.data) + at * item, p.step[0],
+                   box.hi[0] - box.lo[0]);
+      });
+      return;
+    }
+  }
+  if (!lane_places(i, a)) {
+    __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
+    return;
+  }
+  m.read_at(out + a.lo * bytes, t.data, offset + a.lo, a.hi - a.lo);
+  for (int l = a.lo; l < a.hi; ++l)
+    if (!valid[l]) __builtin_memset(out + l * bytes, 0, size_t(bytes));
+  note_valid(i, a, false, false);
+}
+
+void GridMachine::store(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
+  const Mover& m = mover(t.dtype, program.real);
+  const bool one = i.a < 0;
+  Place p;
+  LaneBox box;
+  if (!grid.check && box_of(a, box) && affine_place(i, box, p) && p.step[0] != 0) {
+    const char* const in = static_cast<const char*>(operand(i.a, 0, bytes));
+    char* const to = static_cast<char*>(t.data) + (p.offset + box.lo[0] * p.step[0]) * item;
+    const int64_t length = box.hi[0] - box.lo[0], each = one ? 0 : bytes;
+    each_row_of(box, [&](int lane, int y, int z) {
+      m.write_run(to + (z * p.step[2] + y * p.step[1]) * item, p.step[0], in + lane * each, one,
+                  length);
+    });
+    return;
+  }
+  if (!lane_places(i, a)) return;
+  note_valid(i, a, true, false);
+  m.write_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), one, a.hi - a.lo);
+}
+
+void GridMachine::atomic_add(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t bytes = bytes_of(i.type);
+  char* before = nullptr;
+  if (i.dst >= 0) {
+    vector[i.dst] = own[i.dst];
+    before = static_cast<char*>(own[i.dst]) + a.lo * bytes;
+    __builtin_memset(before, 0, size_t((a.hi - a.lo) * bytes));
+  }
+  if (!lane_places(i, a)) return;
+  note_valid(i, a, true, true);
+  mover(t.dtype, program.real)
+      .add_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), i.a < 0, before,
+              a.hi - a.lo);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

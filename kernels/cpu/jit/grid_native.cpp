@@ -1,0 +1,533 @@
+// grid_native.cpp -- machine code for loops and basic blocks of grid kernels: recorded as lane programs
+#include "kernels/cpu/jit/grid_native.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernels/cpu/jit/jit_x64.h"
+#include "kernels/cpu/jit/lane_math.h"
+
+#include "kernels/cpu/interpret/grid_formulas.h"
+
+namespace mt {
+namespace {
+
+using ir::LaneOp;
+using ir::Mask;
+
+/// The formula of `op`, if it is one of `ops`, on lanes.
+template <GridOp... ops, class V, class Out> bool calculate(GridOp op, const V (&in)[3], Out& out) {
+  return ((op == ops && (out = grid::formula<ops>(in[0], in[1], in[2]), true)) || ...);
+}
+template <class F> bool calculate_number(GridOp op, const F (&in)[3], F& out) {
+  using enum GridOp;
+  return calculate<neg, abs, sqrt, exp, log, log10, tanh, copy, add, sub, mul, div, mod, min, max,
+                   mul_add>(op, in, out);
+}
+
+/// Whether a, b and c are vectors, or scalars where below 0.
+bool reads_vectors(GridCode c) {
+  using enum GridCode;
+  return c == vector || c == store || c == atomic_add || c == branch || c == count ||
+         c == count_lanes || c == warp || c == assert_;
+}
+bool is_index(const GridProgram& p, int vector) {
+  for (int k = 0; k < p.items; ++k)
+    if (p.list[k].kind == GridItem::vector && p.list[k].at == vector) return true;
+  return false;
+}
+/// Whether another instruction than those of the block at `at` may read a vector.
+bool is_read_outside(const GridProgram& p, int at, int vector) {
+  if (vector >= p.variables) return false;
+  for (int j = 0; j < p.count; ++j) {
+    const GridInstruction& i = p.code[j];
+    if (j > at && j < p.code[at].end) continue;
+    if (i.code == GridCode::print) return true;
+    if (i.code == GridCode::leave_if
+            ? i.b == vector
+            : reads_vectors(i.code) && (i.a == vector || i.b == vector || i.c == vector))
+      return true;
+  }
+  return is_index(p, vector);
+}
+
+/// Records the body of a loop or block whose real numbers are T.
+template <class T> class Recorder {
+  using F = ir::Lane<T>;
+  using W = ir::LaneBits<T>;  // whole numbers; of float32 kernels those that an int32 holds
+  using I = GridInstruction;
+
+ public:
+  Recorder(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out)
+      : p_(p),
+        at_(at),
+        lanes_(lanes),
+        isa_(isa),
+        in_block_(p.code[at].code == GridCode::block),
+        leaves_(p.code[at].code == GridCode::loop || p.code[at].flag),
+        in_turns_(!in_block_ && !leaves_),
+        out_(out),
+        builder_(sizeof(T)) {}
+
+  /// False: it is left to the interpreter.
+  bool record(ir::LaneProgram& program) {
+    const I& first = p_.code[at_];
+    for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
+    if (in_turns_) varying_scalar_[first.dst] = true;
+    if (leaves_) start_lanes(first);
+    if (!body(at_ + 1, first.end)) return false;
+    builder_.set_line(first.line);
+    if (!(in_block_ ? store_all() : carry_all())) return false;
+    if (leaves_ && !carry_lanes(first)) return false;
+    if (fine_.id != Mask(true).id) builder_.guard(fine_.id);
+    program = builder_.finish();
+    program.operands = out_.operands;
+    return true;
+  }
+
+ private:
+  struct First {
+    int32_t id;
+    int operand;
+  };
+  bool carry_all() {
+    for (const auto& [vector, first] : carried_) {
+      builder_.carry(first.id, vector_[vector]);
+      builder_.store(first.operand, first.id);
+    }
+    for (const auto& [vector, written] : written_vector_)
+      if (leaves_ && !carried_.count(vector) && is_read_outside(p_, at_, vector)) return false;
+    return !carried_.empty();
+  }
+  /// The lanes that take a turn, and their counter.
+  void start_lanes(const I& first) {
+    mask_ = {operand(LaneOp::load_bool, GridNative::active, GridType::boolean, 0), 0};
+    active_ = Mask::of(mask_.id), inside_ = true;
+    if (first.code != GridCode::count) return;
+    counter_ = {operand(LaneOp::load, GridNative::counter, GridType::integer, 0), 1};
+    scalar_[first.dst] = counter_.id, varying_scalar_[first.dst] = true;
+  }
+  /// Those that have done all turns of a loop that counts have left it.
+  bool carry_lanes(const I& first) {
+    const bool counts = first.code == GridCode::count;
+    builder_.carry(mask_.id, active_.id);
+    builder_.set_active(mask_.id);
+    builder_.store(mask_.operand, counts ? Mask(false).id : mask_.id);
+    if (!counts) return true;
+    const int32_t step = scalar_value(~first.c, GridType::integer);
+    if (step < 0) return false;
+    inside_ = false;
+    builder_.carry(counter_.id, sum(W::of(counter_.id), W::of(step)).id);
+    return true;
+  }
+  /// What a block writes to memory, and to variables that are read elsewhere.
+  bool store_all() {
+    for (const auto& [vector, id] : vector_) {
+      if (!written_vector_.count(vector)) continue;
+      // what has been read is read by the next turn of a loop around the block
+      if (!read_vector_.count(vector) && !is_read_outside(p_, at_, vector)) continue;
+      const int place = place_of({GridNative::written, p_.vector_type[vector], vector});
+      if (place < 0) return false;
+      out_.in_place |= read_vector_.count(vector) > 0;
+      stores_.push_back({id, place});
+    }
+    for (const auto& [id, place] : stores_) builder_.store(place, id);
+    return !stores_.empty();
+  }
+  void note_written(const I& i) {
+    if (i.code == GridCode::branch || i.code == GridCode::store || i.code == GridCode::spread ||
+        i.code == GridCode::compare)
+      return;
+    if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
+    else if (i.code == GridCode::affine) ++written_affine_[i.dst];
+    else ++written_scalar_[i.dst];
+  }
+  int place_of(GridNative::Operand o) {
+    if (out_.operands == GridNative::kOperands) return -1;
+    out_.operand[out_.operands] = o;
+    return out_.operands++;
+  }
+  int32_t operand(LaneOp op, GridNative::Kind kind, GridType type, int at) {
+    const int place = place_of({kind, type, at});
+    return place < 0 ? -1 : builder_.add(op, -1, -1, -1, uint64_t(place));
+  }
+  static LaneOp load_of(GridType type) {
+    return type == GridType::boolean ? LaneOp::load_bool : LaneOp::load;
+  }
+
+  bool body(int from, int to) {
+    for (int j = from; j < to;) {
+      const I& i = p_.code[j];
+      builder_.set_line(i.line);
+      if (!instruction(i, j)) return false;
+      j = i.code == GridCode::branch ? i.end : j + 1;
+    }
+    return true;
+  }
+  /// Both ways are done, and what they write is chosen; lanes may leave (i.flag).
+  bool branch(const I& i, int j) {
+    if ((i.a < 0 && !leaves_) || (i.flag && (i.a < 0 || !leaves_))) return false;
+    const int32_t condition = value(i.a, GridType::boolean);
+    if (condition < 0) return false;
+    const Mask c = Mask::of(condition), outside = active_;
+    const bool inside = inside_, in_uniform = in_uniform_;
+    inside_ = true, in_uniform_ |= i.a < 0;
+    active_ = inside ? outside & c : c;
+    bool fine = body(j + 1, i.other);
+    const Mask yes = active_;
+    active_ = inside ? outside & !c : !c;
+    fine = fine && body(i.other, i.end);
+    active_ = i.flag ? yes | active_ : outside;
+    inside_ = inside, in_uniform_ = in_uniform;
+    return fine;
+  }
+  bool leave(const I& i) {
+    if (i.a != at_) return false;
+    int32_t condition = -1;
+    if (i.code == GridCode::leave_if &&
+        (i.b < 0 || (condition = value(i.b, GridType::boolean)) < 0))
+      return false;
+    active_ = i.code == GridCode::leave ? Mask(false) : active_ & !Mask::of(condition);
+    return true;
+  }
+  bool instruction(const I& i, int j) {
+    switch (i.code) {
+      case GridCode::block: return leaves_;
+      case GridCode::branch: return branch(i, j);
+      case GridCode::leave:
+      case GridCode::leave_if: return leaves_ && leave(i);
+      case GridCode::scalar: return scalar(i);
+      case GridCode::affine: return affine(i);
+      case GridCode::load_scalar:
+        if (leaves_)
+          return written_scalar_[i.dst] == 1 && is_fixed(i) &&
+                 (varying_scalar_[i.dst] = false, true);
+        varying_scalar_[i.dst] = false;
+        return load(i, false, scalar_[i.dst]);
+      case GridCode::load:
+        if (leaves_) return made_before(i);
+        return load(i, lanes_ >> accesses_ & 1, vector_[i.dst]);
+      case GridCode::vector: return vector(i);
+      case GridCode::store: return in_block_ && store(i);
+      case GridCode::spread:
+      case GridCode::compare: return !in_turns_ && made_before(i);
+      case GridCode::assert_: return !in_turns_ && holds(i);
+      default: return false;
+    }
+  }
+  bool load(const I& i, bool lanes, int32_t& to) {
+    const LaneOp op = in_block_ ? LaneOp::load : lanes ? LaneOp::load_turn : LaneOp::load_one;
+    if (i.type == GridType::boolean || (in_turns_ && i.type != GridType::real)) return false;
+    to = operand(op, GridNative::memory, i.type, accesses_++);
+    return to >= 0;
+  }
+  bool store(const I& i) {
+    const int32_t id = i.type == GridType::boolean ? -1 : value(i.a, i.type);
+    const int place = id < 0 ? -1 : place_of({GridNative::memory, i.type, accesses_++});
+    stores_.push_back({id, place});
+    return place >= 0;
+  }
+  /// What positions alone say, and in a loop elements of places that do not change, is in its vector before
+  /// the code runs, once.
+  bool made_before(const I& i) {
+    const GridType type = i.code == GridCode::compare ? GridType::boolean : i.type;
+    if (read_vector_[i.dst]) return false;
+    if (in_uniform_ && vector_.count(i.dst)) return false;  // from the other way of a branch
+    read_vector_[i.dst] = true;
+    if (leaves_ && (i.masked || is_read_outside(p_, at_, i.dst) || !is_fixed(i))) return false;
+    return (vector_[i.dst] = operand(load_of(type), GridNative::read, type, i.dst)) >= 0;
+  }
+  /// Whether what is made before a loop is the same in each turn.
+  bool is_fixed(const I& i) {
+    bool varies = false;
+    const auto same = [&](bool scalar, int ref) { return look(scalar, ref, varies) && !varies; };
+    if (i.code == GridCode::spread) return same(false, i.a);
+    if (i.code == GridCode::compare)
+      return same(i.a < 0, i.a < 0 ? ~i.a : i.a) && same(i.b < 0, i.b < 0 ? ~i.b : i.b);
+    for (int k = 0; k < i.indices; ++k) {
+      const GridItem& x = p_.list[i.index + k];
+      if (x.kind == GridItem::vector || !same(x.kind == GridItem::scalar, x.at)) return false;
+    }
+    return true;
+  }
+  /// Scalars are looked at before the code runs.
+  bool holds(const I& i) {
+    if (i.a < 0 && !scalar_.count(~i.a)) return true;
+    const int32_t condition = value(i.a, GridType::boolean);
+    if (condition >= 0) must(Mask::of(condition));
+    return condition >= 0;
+  }
+
+  // Whole numbers say only where elements are. A number that changes must be linear in the counter, and
+  // must not be kept from turn to turn.
+  static bool is_linear(GridOp op, bool a, bool b) {
+    if (op == GridOp::mul) return !(a && b);
+    return op == GridOp::add || op == GridOp::sub || op == GridOp::neg || op == GridOp::copy;
+  }
+  /// Whether a number changes; false: it is kept from turn to turn.
+  bool look(bool scalar, int ref, bool& varies) {
+    const bool written = scalar ? written_scalar_.count(ref) > 0 : written_affine_.count(ref) > 0;
+    auto& varying = scalar ? varying_scalar_ : varying_affine_;
+    varies = varying.count(ref) && varying[ref];
+    return varying.count(ref) || !written;
+  }
+  /// Whole numbers and what is made of them are left to the caller, but for those that follow the counter of
+  /// a loop that lanes leave.
+  bool scalar(const I& i) {
+    if (leaves_ && written_scalar_[i.dst] > 1) return false;  // perhaps in both ways of a branch
+    if (i.type == GridType::real) return lane_scalar(i);
+    const int in[] = {i.a, i.b, i.c};
+    bool varies[3] = {};
+    for (int k = 0; k < kGridArity[int(i.op)]; ++k)
+      if (!look(true, in[k], varies[k])) return false;
+    varying_scalar_[i.dst] = varies[0] || varies[1] || varies[2];
+    if (!in_turns_) return !varying_scalar_[i.dst] || lane_scalar(i);
+    if (i.type != GridType::integer || i.op >= GridOp::lt || i.op == GridOp::to_real) return false;
+    return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
+  }
+  bool affine(const I& i) {
+    if (leaves_ && written_affine_[i.dst] > 1) return false;
+    const int in[] = {i.a, i.b};
+    bool varies[2] = {};
+    for (int k = 0; k < kGridArity[int(i.op)] && k < 2; ++k)
+      if (!look(in[k] < 0, in[k] < 0 ? ~in[k] : in[k], varies[k])) return false;
+    varying_affine_[i.dst] = varies[0] || varies[1];
+    return is_linear(i.op, varies[0], varies[1]);
+  }
+
+  /// A scalar in all lanes; -1: it is kept from turn to turn, or there are too many operands.
+  int32_t scalar_value(int s, GridType type) {
+    if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
+    if (type == GridType::integer && !has_whole_numbers(false)) return -1;
+    const bool made = !in_turns_ && varying_scalar_.count(s) && written_scalar_[s] == 1;
+    if (written_scalar_.count(s) && !made) return -1;
+    return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
+  }
+  /// A vector, or a scalar where ref < 0.
+  int32_t value(int ref, GridType type) {
+    if (ref < 0) return scalar_value(~ref, type);
+    if (const auto at = vector_.find(ref); at != vector_.end()) return at->second;
+    if (p_.vector_type[ref] != type || (type != GridType::real && in_turns_)) return -1;
+    const bool carried = !in_block_ && written_vector_.count(ref);
+    if (carried && type == GridType::boolean) return -1;
+    const int place = out_.operands;
+    read_vector_[ref] = true;
+    const int32_t id =
+        operand(load_of(type), carried ? GridNative::written : GridNative::read, type, ref);
+    if (carried) carried_[ref] = {id, place};
+    return vector_[ref] = id;
+  }
+  bool lane_scalar(const I& i) {
+    const int in[] = {~i.a, ~i.b, ~i.c};
+    return (scalar_[i.dst] = calculated(i, in).id) >= 0;
+  }
+  /// What a vector is after an instruction, which writes active lanes.
+  bool vector(const I& i) {
+    const int in[] = {i.a, i.b, i.c};
+    Result x = calculated(i, in);
+    if (x.id < 0) return false;
+    const bool known = vector_.count(i.dst);
+    if (inside_ && (i.masked || (in_uniform_ && known))) {
+      const int32_t before = known || x.type != GridType::boolean ? value(i.dst, x.type) : -1;
+      if (before < 0) return false;
+      if (x.type != GridType::boolean) x.id = select(active_, F::of(x.id), F::of(before)).id;
+      else x.id = ((active_ & Mask::of(x.id)) | ((!active_) & Mask::of(before))).id;
+    }
+    vector_[i.dst] = x.id;
+    return true;
+  }
+
+  // ---- what an instruction calculates --------------------------------------------------------------
+
+  struct Result {
+    int32_t id;  // -1: it is left to the interpreter
+    GridType type;
+  };
+  Result calculated(const I& i, const int (&in)[3]) {
+    using enum GridOp;
+    int32_t id[3] = {};
+    for (int k = 0; k < kGridArity[int(i.op)]; ++k)
+      if ((id[k] = value(in[k], i.op == select && k == 0 ? GridType::boolean : i.type)) < 0)
+        return {-1, i.type};
+    const Mask truth[] = {Mask::of(id[0]), Mask::of(id[1]), Mask::of(id[2])};
+    const F x[] = {F::of(id[0]), F::of(id[1]), F::of(id[2])};
+    Mask mask;
+    F number;
+    const auto is_mask = [&](bool done) { return Result{done ? mask.id : -1, GridType::boolean}; };
+    if (i.op == select && i.type != GridType::boolean)
+      return {grid::formula<select>(truth[0], x[1], x[2]).id, i.type};
+    if (i.type == GridType::boolean)
+      return is_mask(
+          calculate<copy, logical_not, logical_and, logical_or, eq, ne>(i.op, truth, mask));
+    if (i.type == GridType::integer) return whole(i.op, W::of(id[0]), W::of(id[1]));
+    if (i.op >= lt && i.op <= ne) return is_mask(calculate<lt, le, eq, ne>(i.op, x, mask));
+    if (i.op == GridOp::floor || i.op == GridOp::ceil)
+      return {has_whole_numbers(true) ? whole_of(x[0], i.op).id : -1, GridType::integer};
+    return {calculate_number(i.op, x, number) ? number.id : -1, GridType::real};
+  }
+  /// Whether there are instructions for whole numbers; `more`: for products and conversions.
+  bool has_whole_numbers(bool more) const {
+    return !in_turns_ && (!more || kNarrow || isa_ == Isa::avx512);
+  }
+  Result whole(GridOp op, W x, W y) {
+    const bool more =
+        op == GridOp::mul || op == GridOp::mod || op == GridOp::floor_div || op == GridOp::to_real;
+    if (!has_whole_numbers(more)) return {-1, GridType::integer};
+    const auto number = [](W w) { return Result{w.id, GridType::integer}; };
+    const auto truth = [](Mask m) { return Result{m.id, GridType::boolean}; };
+    switch (op) {
+      case GridOp::copy: return number(x);
+      case GridOp::neg: return number(difference(W(0), x));
+      case GridOp::abs: return number(select(less(x, W(0)), difference(W(0), x), x));
+      case GridOp::add: return number(sum(x, y));
+      case GridOp::sub: return number(difference(x, y));
+      case GridOp::mul: return number(product(x, y));
+      case GridOp::min: return number(select(less(x, y), x, y));
+      case GridOp::max: return number(select(less(y, x), x, y));
+      case GridOp::mod: return number(divided(x, y, true));
+      case GridOp::floor_div: return number(divided(x, y, false));
+      case GridOp::lt: return truth(less(x, y));
+      case GridOp::le: return truth(!less(y, x));
+      case GridOp::eq: return truth(x == y);
+      case GridOp::ne: return truth(x != y);
+      case GridOp::to_real: return {F::to_float(x).id, GridType::real};
+      default: return {-1, GridType::integer};
+    }
+  }
+  /// Where it does not hold in an active lane the code stops.
+  void must(Mask m) { fine_ = fine_ & (inside_ ? m | !active_ : m); }
+  W sum(W x, W y) {
+    const W z = x + y;
+    if (kNarrow) must(!less((x ^ z) & (y ^ z), W(0)));
+    return z;
+  }
+  W difference(W x, W y) {
+    const W z = x - y;
+    if (kNarrow) must(!less((x ^ y) & (x ^ z), W(0)));
+    return z;
+  }
+  W product(W x, W y) {
+    if (kNarrow) must(fabs(F::to_float(x) * F::to_float(y)) < F(0x1p30));
+    return x * y;
+  }
+  W whole_of(F x, GridOp op) {
+    const F y = op == GridOp::floor ? floor(x) : ceil(x), end(kNarrow ? 0x1p31 : 0x1p63);
+    must((-end <= y) & (y < end));
+    return to_int(y);
+  }
+  /// x / y rounded down, or what is left, of numbers below 2^24 or 2^52: their quotient as floats is a whole
+  /// number or further than its rounding from one, so that its floor is right.
+  W divided(W x, W y, bool rest) {
+    const F a = F::to_float(x), b = F::to_float(y), most(kNarrow ? 0x1p24 : 0x1p52);
+    must((fabs(a) < most) & (fabs(b) < most));
+    const F quotient = floor(a / b);
+    return to_int(rest ? fma(-quotient, b, a) : quotient);
+  }
+
+  const GridProgram& p_;
+  const int at_;
+  const uint64_t lanes_;
+  const Isa isa_;
+  const bool in_block_, leaves_, in_turns_;  // leaves_: lanes leave a loop one by one
+  GridNative& out_;
+  ir::LaneBuilder builder_;
+  static constexpr bool kNarrow = sizeof(T) == 4;
+  Mask active_;       // within branches and loops that lanes leave
+  Mask fine_ = true;  // what must hold
+  bool inside_ = false,
+       in_uniform_ = false;  // in_uniform_: where lanes go one way, writes are not masked
+  std::map<int, bool> written_vector_, read_vector_;
+  std::map<int, int> written_scalar_, written_affine_;   // how often
+  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
+  std::map<int, int32_t> vector_, scalar_;
+  std::map<int, First> carried_;
+  int accesses_ = 0;
+  First mask_{-1, 0}, counter_{-1, 0};  // of a loop that lanes leave
+  struct Store {
+    int32_t id;
+    int place;
+  };
+  std::vector<Store> stores_;  // of a block
+};
+
+bool record(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out,
+            ir::LaneProgram& program) {
+  return p.real == Dtype::f64 ? Recorder<double>(p, at, lanes, isa, out).record(program)
+                              : Recorder<float>(p, at, lanes, isa, out).record(program);
+}
+std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa, GridNative& out) {
+  ir::LaneProgram program;
+  if (!record(p, at, lanes, isa, out, program)) return nullptr;
+  uint64_t repeated = 0;
+  for (int k = 0; k < out.operands; ++k) {
+    const auto [kind, type, j] = out.operand[k];
+    const bool one =
+        p.code[at].code == GridCode::block && kind == GridNative::memory && !(lanes >> j & 1);
+    repeated |= uint64_t(one || kind == GridNative::scalar) << k;
+  }
+  return compile(program, isa, repeated);
+}
+
+/// All that the code depends on.
+std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
+  std::string key;
+  const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
+  put(int(p.real)), put(int64_t(lanes)), put(int(p.code[at].code)), put(p.code[at].dst),
+      put(p.code[at].c), put(p.code[at].flag);
+  for (int j = at + 1; j < p.code[at].end; ++j) {
+    const GridInstruction& i = p.code[j];
+    const bool branches = i.code == GridCode::branch;
+    const bool leaves = i.code == GridCode::leave || i.code == GridCode::leave_if;
+    for (const int x : {int(i.code), int(i.op), int(i.type), i.dst, i.b, i.c}) put(x);
+    put(leaves ? i.a - at : i.a);
+    put(i.dst >= 0 && is_read_outside(p, at, i.dst));
+    const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
+    for (int k = 0; loads && k < i.indices; ++k)
+      put(p.list[i.index + k].kind), put(p.list[i.index + k].at);
+    put(i.masked), put(i.flag), put(branches ? i.other - j : 0), put(branches ? i.end - j : 0);
+    for (const int ref : {i.a, i.b, i.c})  // the types of vectors that it reads
+      put(i.code == GridCode::vector && ref >= 0 && ref < p.vectors ? int(p.vector_type[ref]) : 0);
+  }
+  return key;
+}
+
+/// Whether a body can be recorded at all.
+bool fits(const GridProgram& p, int at, Isa isa) {
+  if (p.code[at].end - at - 1 > kGridNativeLength) return false;
+  GridNative out;
+  ir::LaneProgram program;
+  return record(p, at, 0, isa, out, program);
+}
+
+struct CompiledLoop {
+  GridNative native;
+  std::unique_ptr<Code> code;
+  bool fits = false;
+};
+constexpr uint64_t kAnyLanes = ~uint64_t(0);
+
+/// The entry of a loop, made at first use.
+const CompiledLoop& made(const GridProgram& p, int at, uint64_t lanes) {
+  static std::mutex lock;
+  static auto* const all = new std::map<std::string, CompiledLoop>;
+  const std::string key = key_of(p, at, lanes);
+  const std::lock_guard guard(lock);
+  const auto [found, is_new] = all->try_emplace(key);
+  CompiledLoop& m = found->second;
+  Isa isa;
+  if (!is_new || !jit_isa(isa)) return m;
+  if (lanes == kAnyLanes) m.fits = fits(p, at, isa);
+  else m.code = make(p, at, lanes, isa, m.native), m.native.code = m.code.get();
+  return m;
+}
+
+}  // namespace
+
+bool grid_native_fits(const GridProgram& p, int at) { return made(p, at, kAnyLanes).fits; }
+const GridNative& grid_native(const GridProgram& p, int at, uint64_t lanes) {
+  return made(p, at, lanes).native;
+}
+
+}  // namespace mt

@@ -1,0 +1,345 @@
+// grid_native_run.h -- runs loops and basic blocks of a grid kernel's tile as machine code (grid_native.h), row by row
+#pragma once
+#include "kernels/cpu/interpret/grid_machine.h"
+#include "kernels/cpu/interpret/grid_sums.h"
+#include "kernels/cpu/jit/grid_native.h"
+#include "kernels/cpu/jit/native.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// All turns of one row of lanes; `vectors`: where the row begins in vectors; element 0 of load k is
+/// at[k] in the first turn, by[k] further in the next.
+template <class R, class Walk>
+void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int hi,
+                   const R* const* at, const int64_t* by, int64_t turns) {
+  void* data[2 * GridNative::kOperands + 1];
+  int64_t done = 0;
+  for (constexpr int64_t kPiece = 1 << 16; done < turns && !w.interrupted();) {
+    for (int k = 0; k < loop.operands; ++k) {
+      const GridNative::Operand& o = loop.operand[k];
+      const bool moves = o.kind == GridNative::memory;
+      data[loop.operands + k] = reinterpret_cast<void*>(moves ? by[o.at] * int64_t(sizeof(R)) : 0);
+      if (moves) data[k] = const_cast<R*>(at[o.at] + done * by[o.at]);
+      else if (o.kind == GridNative::scalar) data[k] = &w.scalar[o.at];
+      else data[k] = static_cast<R*>(w.vector[o.at]) + vectors;
+    }
+    const int64_t now = turns - done < kPiece ? turns - done : kPiece;
+    data[2 * loop.operands] = reinterpret_cast<void*>(now);
+    run_native(*loop.code, data, nullptr, lo, hi);
+    done += now;
+  }
+}
+
+template <class R, class Walk>
+int64_t run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
+                  const typename Walk::Factor* place, int64_t turns) {
+  for (int k = 0; k < loop.operands; ++k) {
+    const int v = loop.operand[k].at;
+    if (loop.operand[k].kind != GridNative::written || w.vector[v] == w.own[v]) continue;
+    __builtin_memcpy(static_cast<R*>(w.own[v]) + a.lo, static_cast<R*>(w.vector[v]) + a.lo,
+                     sizeof(R) * size_t(a.hi - a.lo));
+    w.vector[v] = w.own[v];
+  }
+  w.each_row_of(box, [&](int lane, int y, int z) {
+    const R* at[GridNative::kOperands];
+    int64_t by[GridNative::kOperands];
+    for (int k = 0; k < loop.operands; ++k) {
+      const int j = loop.operand[k].at;
+      if (loop.operand[k].kind != GridNative::memory) continue;
+      const GridFactor<R> f = place[j].row(y, z);
+      at[j] = f.at, by[j] = f.by;
+    }
+    run_row_turns(w, loop, lane - box.lo[0], box.lo[0], box.hi[0], at, by, turns);
+  });
+  return turns;
+}
+
+/// Does all turns but the last of the loop at instruction `at` by machine code, where it can, and says how
+/// many those were.
+template <class R, class Walk>
+int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
+  const int64_t from = w.at(i.a).whole, step = w.at(i.c).whole, last = w.at(i.b).whole;
+  constexpr int64_t kFewest = 4;
+  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
+    return 0;
+  GridCodeEntry& s = w.code_entry(at);
+  LaneBox box;
+  if (!s.fits || !w.box_of(a, box)) return 0;
+  const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
+  typename Walk::Factor place[GridNative::kOperands];
+  uint64_t lanes = 0;  // of the loads
+  for (const int64_t k : places) {
+    w.scalar[i.dst].whole = from + k * step;
+    for (int j = at + 1, accesses = 0; j < i.end; ++j) {
+      const GridInstruction& x = w.program.code[j];
+      const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
+      if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
+      if (x.code == GridCode::affine) w.affine_op(x);
+      if (!loads) continue;
+      if (!w.find_factor(x, box, k, place[accesses])) return 0;
+      lanes |= uint64_t(place[accesses].step[0] == 1) << accesses;
+      ++accesses;
+    }
+  }
+  const GridNative& native = w.native(s, lanes);
+  return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
+}
+
+/// Whole numbers of the lanes lo .. hi - 1 become int32, which begin where they began, and back. False: they
+/// do not fit, and nothing has been done.
+inline bool narrow(void* own, int lo, int hi) {
+  constexpr int kMany = 16;
+  const int64_t* const whole = static_cast<const int64_t*>(own);
+  uint64_t beyond = 0;
+  for (int l = lo; l < hi; ++l) beyond |= uint64_t(whole[l] + (int64_t(1) << 31)) >> 32;
+  int64_t x[kMany];
+  int32_t y[kMany];
+  char* const at = static_cast<char*>(own) + 8 * lo;
+  for (int l = 0; !beyond && l < hi - lo; l += kMany) {
+    __builtin_memcpy(x, at + 8 * l, sizeof x);
+    for (int k = 0; k < kMany; ++k) y[k] = int32_t(x[k]);
+    __builtin_memcpy(at + 4 * l, y, sizeof y);
+  }
+  return !beyond;
+}
+inline void widen(void* own, int lo, int hi) {
+  constexpr int kMany = 16;
+  int64_t x[kMany];
+  int32_t y[kMany];
+  char* const at = static_cast<char*>(own) + 8 * lo;
+  for (int l = hi - lo - kMany; l >= 0; l -= kMany) {
+    __builtin_memcpy(y, at + 4 * l, sizeof y);
+    for (int k = 0; k < kMany; ++k) x[k] = y[k];
+    __builtin_memcpy(at + 8 * l, x, sizeof x);
+  }
+}
+
+/// Executes an instruction whose result machine code finds done, other than an access; false: the code is
+/// not to be run.
+template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active a) {
+  switch (x.code) {
+    case GridCode::scalar: w.scalar_op(x); break;
+    case GridCode::affine: w.affine_op(x); break;
+    case GridCode::spread: w.spread_op(x, a); break;
+    case GridCode::compare: w.compare_op(x, a); break;
+    case GridCode::assert_: return x.a >= 0 || w.at(x.a).truth;
+    default: break;
+  }
+  return true;
+}
+
+/// The same for all of a loop that lanes leave (grid_native.h), and its loads.
+template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
+  for (int j = at + 1; j < i.end; ++j) {
+    const GridInstruction& x = w.program.code[j];
+    GridMachine::Place place;
+    if (x.code != GridCode::load && x.code != GridCode::load_scalar) {
+      if (!make_before(w, x, a)) return false;
+    } else if (!w.affine_place(x, a, place)) {
+      return false;
+    } else if (x.code == GridCode::load) {
+      w.load(x, a);
+    } else {
+      w.load_scalar(x, a);
+    }
+  }
+  return true;
+}
+
+/// The first operand that is the same vector as operand k, or k.
+inline int first_as(const GridNative& code, int k) {
+  const auto is_vector = [](const GridNative::Operand& o) {
+    return o.kind == GridNative::written || o.kind == GridNative::read;
+  };
+  const GridNative::Operand& o = code.operand[k];
+  for (int j = 0; is_vector(o) && j < k; ++j)
+    if (is_vector(code.operand[j]) && code.operand[j].at == o.at) return j;
+  return k;
+}
+
+/// The operands of a block or loop, in the machine's own memory. Whole numbers of a float32 kernel are
+/// int32 from here on, but of the operands from `fine` on.
+template <class R, class Walk>
+void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uint8_t* set, int lo,
+                   int hi, void** data, int& fine) {
+  constexpr bool kNarrow = sizeof(R) == 4;
+  for (fine = 0; fine < loop.operands; ++fine) {
+    const GridNative::Operand& o = loop.operand[fine];
+    const bool narrows = kNarrow && o.type == GridType::integer;
+    const int same = first_as(loop, fine);
+    if (same < fine) {
+      data[fine] = data[same];
+    } else if (o.kind == GridNative::active) {
+      data[fine] = set;
+    } else if (o.kind == GridNative::scalar) {
+      const GridScalar& s = w.scalar[o.at];
+      if (narrows && s.whole != int32_t(s.whole)) break;
+      data[fine] = &w.scalar[o.at];
+    } else if (o.kind == GridNative::memory) {
+      data[fine] = nullptr;
+    } else if (o.kind == GridNative::counter) {
+      if (narrows && first != int32_t(first)) break;
+      data[fine] = w.whole;
+      for (int l = lo; l < hi; ++l)
+        __builtin_memcpy(reinterpret_cast<char*>(w.whole) + l * sizeof(R), &first, sizeof(R));
+    } else {
+      char* const own = static_cast<char*>(w.own[o.at]);
+      const int64_t bytes = w.bytes_of(o.type);
+      if (w.vector[o.at] != own)
+        __builtin_memcpy(own + a.lo * bytes, static_cast<char*>(w.vector[o.at]) + a.lo * bytes,
+                         size_t((a.hi - a.lo) * bytes));
+      w.vector[o.at] = own;
+      if (narrows && !narrow(own, lo, hi)) break;
+      data[fine] = own + (narrows ? 4 * lo : 0);
+    }
+  }
+}
+
+template <class R, class Walk>
+void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
+  for (int k = 0; k < fine && sizeof(R) == 4; ++k) {
+    const GridNative::Operand& o = code.operand[k];
+    const bool vector = o.kind == GridNative::written || o.kind == GridNative::read;
+    if (vector && o.type == GridType::integer && first_as(code, k) == k) widen(w.own[o.at], lo, hi);
+  }
+}
+
+/// Does turns of the loop at instruction `at`, which lanes leave one by one, by machine code: `turns` of them,
+/// or (0) as many as there are. Adds the lanes that are done to `gone`; `set` is for those that it returns,
+/// of which nothing has been done or of which there are turns left.
+template <class R, class Walk>
+Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t turns,
+                    uint8_t* set, uint8_t* gone) {
+  constexpr int64_t kPiece = 1 << 16;
+  GridCodeEntry& s = w.code_entry(at);
+  if (!s.fits || w.grid.check || turns > kPiece) return a;
+  const int64_t first = turns > 0 ? w.at(i.a).whole : 0;
+  if (turns > 0) w.scalar[i.dst].whole = first;
+  if (!make_before(w, i, at, a)) return a;
+  const GridNative& native = w.native(s, 0);
+  if (!native.code) return a;
+  constexpr int kWidth = 64 / sizeof(R);
+  const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
+  void* data[2 * GridNative::kOperands + 2];
+  void** const failed = data + 2 * native.operands + 1;
+  int fine;
+  lane_operands<R>(w, native, first, a, set, lo, hi, data, fine);
+  __builtin_memset(set + lo, 0, size_t(hi - lo));
+  w.add(set, a);
+  if (fine == native.operands) do {
+      *failed = nullptr;
+      failed[-1] = reinterpret_cast<void*>(turns > 0 ? turns : kPiece);
+      run_native(*native.code, data, nullptr, lo, hi);
+    } while (turns == 0 && !*failed && __builtin_memchr(set + lo, 1, size_t(hi - lo)) &&
+             !w.interrupted());
+  widen_operands<R>(w, native, lo, hi, fine);
+  for (int l = a.lo; l < a.hi; ++l) gone[l] = uint8_t(gone[l] | (a.has(l) & !set[l]));
+  return w.lanes_of(set, a.lo, a.hi);
+}
+
+/// Where the lanes of a box find the elements of an access.
+struct GridAccess {
+  GridMachine::Place place;
+  char *data, *first, *last;  // of lane 0; the lowest and the highest element
+  bool stores;
+  bool find(const GridMachine& w, const GridInstruction& x, const LaneBox& box) {
+    const GridTensor& t = w.tensor[x.tensor];
+    stores = x.code == GridCode::store;
+    const bool whole = x.type == GridType::integer;
+    const Dtype dtype = !whole ? w.program.real : w.item == 4 ? Dtype::i32 : Dtype::i64;
+    if (t.dtype != dtype || !w.affine_place(x, box, place)) return false;
+    if (place.step[0] != 1 && (place.step[0] != 0 || stores)) return false;
+    first = last = data = static_cast<char*>(t.data) + place.offset * w.item;
+    for (int k = 0; k < 3; ++k) {
+      const int64_t a = place.step[k] * box.lo[k] * w.item,
+                    b = place.step[k] * (box.hi[k] - 1) * w.item;
+      first += a < b ? a : b, last += a < b ? b : a;
+    }
+    return true;
+  }
+  bool meets(const GridAccess& x) const { return first <= x.last && x.first <= last; }
+  bool is(const GridAccess& x) const {
+    return data == x.data && place.step[0] == x.place.step[0] && place.step[1] == x.place.step[1] &&
+           place.step[2] == x.place.step[2];
+  }
+};
+/// Whether the accesses of a block, in its order, may be done lane by lane: what is stored is loaded by the
+/// same lanes and before, or not at all. `in_place`: it is loaded.
+inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
+  for (int s = 0; s < n; ++s) {
+    for (int k = 0; access[s].stores && k < n; ++k) {
+      if (k == s || !access[s].meets(access[k])) continue;
+      if (k > s || access[k].stores || !access[s].is(access[k])) return false;
+      in_place = true;
+    }
+  }
+  return true;
+}
+
+/// One row of lanes. Where nothing is both read and written, the last lanes make up a whole vector with
+/// some of those before. Returns the lane before which it stopped.
+inline int run_row_block(const GridNative& native, void* const* data, bool in_place, int lo, int hi,
+                         int64_t item) {
+  const int width = int(64 / item),  // of a vector, at most
+      whole = lo + (hi - lo) / width * width;
+  if (in_place || hi - lo < width || whole == hi)
+    return int(run_native(*native.code, data, nullptr, lo, hi));
+  const int at = int(run_native(*native.code, data, nullptr, lo, whole));
+  return at < whole ? at : int(run_native(*native.code, data, nullptr, hi - width, hi));
+}
+
+/// Does the block at instruction `at` by machine code; returns the lanes that are left to the interpreter.
+template <class R, class Walk>
+Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
+  GridCodeEntry& s = w.code_entry(at);
+  LaneBox box;
+  if (!s.fits || w.grid.check || !w.box_of(a, box)) return a;
+  GridAccess access[GridNative::kOperands];
+  int accesses = 0;
+  uint64_t lanes = 0;
+  for (int j = at + 1; j < i.end; ++j) {
+    const GridInstruction& x = w.program.code[j];
+    if (x.code != GridCode::load && x.code != GridCode::load_scalar && x.code != GridCode::store) {
+      if (!make_before(w, x, a)) return a;
+      continue;
+    }
+    if (!access[accesses].find(w, x, box)) return a;
+    lanes |= uint64_t(access[accesses].place.step[0]) << accesses;
+    ++accesses;
+    if (x.code == GridCode::load_scalar) w.load_scalar(x, a);
+  }
+  const GridNative& native = w.native(s, lanes);
+  bool in_place = native.in_place;
+  if (!native.code || !are_independent(access, accesses, in_place)) return a;
+  constexpr int kWidth = 64 / sizeof(R);
+  const int lo = a.lo / kWidth * kWidth, hi = (a.hi + kWidth - 1) / kWidth * kWidth;
+  void* base[GridNative::kOperands];
+  int fine, left = a.hi;
+  lane_operands<R>(w, native, 0, a, nullptr, lo, hi, base, fine);
+  if (fine < native.operands) left = a.lo;
+  else
+    w.each_row_of(box, [&](int lane, int y, int z) {
+      if (left < a.hi) return;
+      void* data[GridNative::kOperands];
+      const int first = lane - box.lo[0];
+      for (int k = 0; k < native.operands; ++k) {
+        const GridNative::Operand& o = native.operand[k];
+        const int64_t bytes = o.type == GridType::boolean ? 1 : w.item;
+        data[k] = base[k];
+        if (o.kind == GridNative::memory) {
+          const GridAccess& m = access[o.at];
+          data[k] = m.data + (m.place.step[1] * y + m.place.step[2] * z) * w.item;
+        } else if (o.kind != GridNative::scalar) {
+          data[k] = static_cast<char*>(base[k]) + first * bytes;
+        }
+      }
+      const int done = run_row_block(native, data, in_place, box.lo[0], box.hi[0], w.item);
+      if (done < box.hi[0]) left = first + done;
+    });
+  widen_operands<R>(w, native, lo, hi, fine);
+  return left < a.hi ? Active{left, a.hi, a.mask} : kNoLanes;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

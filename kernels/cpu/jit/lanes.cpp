@@ -1,0 +1,360 @@
+// lanes.cpp -- records lane programs: equal instructions once, constants folded, dead code removed
+#include "kernels/cpu/jit/lanes.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace mt::ir {
+namespace {
+
+thread_local LaneBuilder* current_builder = nullptr;
+
+struct Row {
+  const char* name;
+  int inputs;
+  bool mask;
+};
+// In the order of LaneOp.
+constexpr Row rows[] = {
+    {"load", 0, false},      {"load_f16", 0, false},   {"load_word", 0, false},
+    {"load_bool", 0, true},  {"load_turn", 0, false},  {"load_one", 0, false},
+    {"number", 0, false},    {"constant", 0, false},   {"truth", 0, true},
+    {"add", 2, false},       {"sub", 2, false},        {"mul", 2, false},
+    {"div", 2, false},       {"min", 2, false},        {"max", 2, false},
+    {"sqrt", 1, false},      {"floor", 1, false},      {"ceil", 1, false},
+    {"trunc", 1, false},     {"rint", 1, false},       {"inverse", 1, false},
+    {"rsqrt", 1, false},     {"scale", 2, false},      {"fma", 3, false},
+    {"iadd", 2, false},      {"isub", 2, false},       {"imul", 2, false},
+    {"and", 2, false},       {"or", 2, false},         {"xor", 2, false},
+    {"andnot", 2, false},    {"shl", 1, false},        {"shr", 1, false},
+    {"to_float", 1, false},  {"to_int", 1, false},     {"ternary", 3, false},
+    {"compare", 2, true},    {"icompare", 2, true},    {"mand", 2, true},
+    {"mor", 2, true},        {"mxor", 2, true},        {"mnot", 1, true},
+    {"select", 3, false},    {"guard", 1, false},      {"store", 1, false},
+    {"store_f16", 1, false}, {"store_word", 1, false}, {"store_bool", 1, false}};
+static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
+
+bool commutes(LaneOp op, uint64_t bits) {
+  switch (op) {
+    using enum LaneOp;
+    case add:
+    case mul:
+    case fma:  // the factors
+    case iadd:
+    case imul:
+    case iand:
+    case ior:
+    case ixor:
+    case mand:
+    case mor:
+    case mxor: return true;
+    case compare: return bits == uint64_t(Order::equal) || bits == uint64_t(Order::not_equal);
+    case icompare: return bits == uint64_t(IntOrder::equal);
+    default: return false;
+  }
+}
+
+template <class T> T to_float(uint64_t bits) {
+  T x;
+  std::memcpy(&x, &bits, sizeof(T));  // little-endian
+  return x;
+}
+template <class T> uint64_t to_bits(T x) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(T));
+  return bits;
+}
+
+/// What a float instruction gives for constants; the machine's own rounding, as in the loops.
+template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
+  switch (op) {
+    using enum LaneOp;
+    case add: return a + b;
+    case sub: return a - b;
+    case mul: return a * b;
+    case div: return a / b;
+    case min: return a < b ? a : b;
+    case max: return a > b ? a : b;
+    case sqrt: return std::sqrt(a);
+    case floor: return std::floor(a);
+    case ceil: return std::ceil(a);
+    case trunc: return std::trunc(a);
+    case rint: return std::rint(a);
+    case scale:
+      return std::isnan(b) ? b : std::ldexp(a, int(std::fmax(T(-9999), std::fmin(b, T(9999)))));
+    default: return std::fma(bits & kMinusProduct ? -a : a, b, bits & kMinusAddend ? -c : c);
+  }
+}
+template <class T> bool holds(Order order, T a, T b) {
+  switch (order) {
+    using enum Order;
+    case equal: return a == b;
+    case less: return a < b;
+    case less_equal: return a <= b;
+    case not_equal: return !(a == b);
+    case not_less: return !(a < b);
+    default: return !(a <= b);
+  }
+}
+
+/// 1 / x where that is exact, so that dividing by x and multiplying by it give the same; else 0.
+template <class T> T exact_inverse(T x) {
+  int exponent;
+  const T m = std::frexp(std::fabs(x), &exponent), y = T(1) / x;
+  return m == T(0.5) && std::isnormal(x) && std::isnormal(y) ? y : T(0);
+}
+
+}  // namespace
+
+const char* name_of(LaneOp op) { return rows[int(op)].name; }
+int inputs_of(LaneOp op) { return rows[int(op)].inputs; }
+bool is_mask(LaneOp op) { return rows[int(op)].mask; }
+
+std::string to_string(const LaneProgram& program) {
+  std::string text;
+  char line[160];
+  for (size_t i = 0; i < program.code.size(); ++i) {
+    const LaneInstruction& x = program.code[i];
+    std::snprintf(line, sizeof line, "%%%zu = %s", i, name_of(x.op));
+    text += line;
+    for (int k = 0; k < inputs_of(x.op); ++k) text += " %" + std::to_string(x.in[k]);
+    if (x.op == LaneOp::constant) {
+      const double value =
+          program.item == 4 ? double(to_float<float>(x.bits)) : to_float<double>(x.bits);
+      std::snprintf(line, sizeof line, " %.9g (0x%llx)", value,
+                    static_cast<unsigned long long>(x.bits));
+      text += line;
+    } else if (x.bits || inputs_of(x.op) == 0 || is_effect(x.op)) {
+      text += " " + std::to_string(x.bits);
+    }
+    if (x.line) text += "  ; line " + std::to_string(x.line);
+    text += "\n";
+  }
+  return text;
+}
+
+LaneBuilder::LaneBuilder(int item) : table_(256, -1), item_(item), before_(current_builder) {
+  code_.reserve(128);
+  current_builder = this;
+}
+LaneBuilder::~LaneBuilder() { current_builder = before_; }
+LaneBuilder& LaneBuilder::current() { return *current_builder; }
+
+int32_t LaneBuilder::constant(uint64_t bits) { return add(LaneOp::constant, -1, -1, -1, bits); }
+int32_t LaneBuilder::truth(bool value) { return add(LaneOp::truth, -1, -1, -1, value); }
+
+void LaneBuilder::store(int operand, int32_t value) {
+  const bool mask = is_mask(code_[value].op);
+  store(operand, value, mask ? LaneOp::store_bool : LaneOp::store);
+}
+
+int32_t LaneBuilder::add(LaneOp op, int32_t a, int32_t b, int32_t c, uint64_t bits) {
+  LaneInstruction x{op, {a, b, c}, line_, bits};
+  if (const int32_t folded = fold(x); folded >= 0) return folded;
+  if (commutes(x.op, x.bits) && x.in[0] > x.in[1]) std::swap(x.in[0], x.in[1]);
+  return intern(x);
+}
+
+int32_t LaneBuilder::intern(const LaneInstruction& x) {
+  if (code_.size() * 2 > table_.size()) {
+    table_.assign(table_.size() * 2, -1);
+    std::vector<LaneInstruction> all;
+    all.swap(code_);
+    for (const LaneInstruction& y : all) intern(y);
+  }
+  uint64_t hash = (uint64_t(x.op) + 1) * 0x9e3779b97f4a7c15 ^ x.bits * 0xff51afd7ed558ccd;
+  for (const int32_t in : x.in) hash = (hash ^ hash >> 29 ^ uint32_t(in)) * 0xbf58476d1ce4e5b9;
+  for (size_t at = hash >> 32;; ++at) {
+    int32_t& entry = table_[at & (table_.size() - 1)];
+    if (entry < 0) {
+      entry = int32_t(code_.size());
+      code_.push_back(x);
+      return entry;
+    }
+    const LaneInstruction& y = code_[entry];
+    if (y.op == x.op && y.bits == x.bits && std::memcmp(y.in, x.in, sizeof x.in) == 0) return entry;
+  }
+}
+
+// ---- folding: what gives the same bits with less work (the sign of a NaN aside) ---------------------
+
+int32_t LaneBuilder::fold(LaneInstruction& x) {
+  switch (x.op) {
+    using enum LaneOp;
+    case select: return fold_select(x);
+    case mand:
+    case mor:
+    case mxor:
+    case mnot: return fold_masks(x);
+    default: break;
+  }
+  if (x.op >= LaneOp::iadd && x.op <= LaneOp::shr) return fold_integers(x);
+  return x.op >= LaneOp::add && x.op <= LaneOp::compare ? fold_floats(x) : -1;
+}
+
+/// Whether `id` is -y; then it becomes y.
+bool LaneBuilder::minus_of(int32_t& id) const {
+  const LaneInstruction& x = code_[id];
+  const uint64_t sign = uint64_t(1) << (8 * item_ - 1);
+  if (x.op != LaneOp::ixor || !(is_bits(x.in[0], sign) || is_bits(x.in[1], sign))) return false;
+  id = is_bits(x.in[0], sign) ? x.in[1] : x.in[0];
+  return true;
+}
+
+int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
+  if (is_estimate(x.op) || is_conversion(x.op)) return -1;  // the machine's own
+  const int n = inputs_of(x.op);
+  bool all = true;
+  uint64_t v[3] = {};
+  for (int k = 0; k < n; ++k) {
+    all &= is(x.in[k], LaneOp::constant);
+    v[k] = code_[x.in[k]].bits;
+  }
+  const auto with = [&]<class T>(T) -> int32_t {
+    const T a = to_float<T>(v[0]), b = to_float<T>(v[1]), c = to_float<T>(v[2]);
+    if (all && x.op == LaneOp::compare) return truth(holds(Order(x.bits), a, b));
+    if (all) return constant(to_bits(evaluate(x.op, a, b, c, x.bits)));
+    const bool divides = x.op == LaneOp::div && is(x.in[1], LaneOp::constant);
+    if (const T inverse = divides ? exact_inverse(b) : T(0); inverse != T(0)) {
+      x.op = LaneOp::mul;
+      x.in[1] = constant(to_bits(inverse));
+    }
+    if (x.op == LaneOp::mul)
+      for (int k = 0; k < 2; ++k)
+        if (is_bits(x.in[k], to_bits(T(1)))) return x.in[1 - k];
+    return -1;
+  };
+  if (const int32_t folded = item_ == 4 ? with(0.0f) : with(0.0); folded >= 0) return folded;
+  if (x.op == LaneOp::fma) {
+    if (minus_of(x.in[0]) != minus_of(x.in[1])) x.bits ^= kMinusProduct;
+    if (minus_of(x.in[2])) x.bits ^= kMinusAddend;
+  } else if (x.op == LaneOp::add && !is(x.in[0], LaneOp::constant)) {
+    if (minus_of(x.in[1])) x.op = LaneOp::sub;
+    else if (minus_of(x.in[0])) x.op = LaneOp::sub, std::swap(x.in[0], x.in[1]);
+  } else if (x.op == LaneOp::sub && minus_of(x.in[1])) {
+    x.op = LaneOp::add;
+  }
+  return -1;
+}
+
+int32_t LaneBuilder::fold_integers(LaneInstruction& x) {
+  const uint64_t all = item_ == 4 ? 0xffffffffu : ~uint64_t(0);
+  const bool unary = x.op == LaneOp::shl || x.op == LaneOp::shr;
+  if (is(x.in[0], LaneOp::constant) && (unary || is(x.in[1], LaneOp::constant))) {
+    const uint64_t a = code_[x.in[0]].bits, b = unary ? x.bits : code_[x.in[1]].bits;
+    const uint64_t value = x.op == LaneOp::iadd       ? a + b
+                           : x.op == LaneOp::isub     ? a - b
+                           : x.op == LaneOp::imul     ? a * b
+                           : x.op == LaneOp::iand     ? a & b
+                           : x.op == LaneOp::ior      ? a | b
+                           : x.op == LaneOp::ixor     ? a ^ b
+                           : x.op == LaneOp::iandnot  ? ~a & b
+                           : b >= 8 * uint64_t(item_) ? 0
+                           : x.op == LaneOp::shl      ? a << b
+                                                      : a >> b;
+    return constant(value & all);
+  }
+  if (unary) return x.bits == 0 ? x.in[0] : -1;
+  const bool neutral = x.op != LaneOp::isub && x.op != LaneOp::imul && x.op != LaneOp::iandnot;
+  for (int k = 0; k < 2; ++k) {
+    const int32_t other = x.in[1 - k];
+    const bool zero = is_bits(x.in[k], 0), ones = is_bits(x.in[k], all);
+    if (zero && (x.op == LaneOp::iadd || x.op == LaneOp::ior || x.op == LaneOp::ixor)) return other;
+    if ((zero && x.op == LaneOp::iand) || (ones && x.op == LaneOp::ior)) return x.in[k];
+    if (ones && x.op == LaneOp::iand) return other;
+  }
+  if (x.op == LaneOp::isub && is_bits(x.in[1], 0)) return x.in[0];
+  if (x.op == LaneOp::ixor) {  // (a ^ c) ^ c
+    int32_t inner = x.in[0], given = x.in[1];
+    if (!is(inner, LaneOp::ixor)) std::swap(inner, given);
+    const LaneInstruction& y = code_[inner];
+    if (y.op == LaneOp::ixor && y.in[0] == given) return y.in[1];
+    if (y.op == LaneOp::ixor && y.in[1] == given) return y.in[0];
+  }
+  return neutral && x.in[0] == x.in[1] && x.op != LaneOp::iadd
+             ? (x.op == LaneOp::ixor ? constant(0) : x.in[0])
+             : -1;
+}
+
+int32_t LaneBuilder::fold_masks(LaneInstruction& x) {
+  if (x.op == LaneOp::mnot) {
+    const LaneInstruction y = code_[x.in[0]];
+    if (y.op == LaneOp::truth) return truth(!y.bits);
+    if (y.op == LaneOp::mnot) return y.in[0];
+    if (y.op == LaneOp::compare) {
+      const uint64_t order = y.bits < 3 ? y.bits + 3 : y.bits - 3;
+      return add(LaneOp::compare, y.in[0], y.in[1], -1, order);
+    }
+    return -1;
+  }
+  if (x.in[0] == x.in[1]) return x.op == LaneOp::mxor ? truth(false) : x.in[0];
+  for (int k = 0; k < 2; ++k) {
+    if (!is(x.in[k], LaneOp::truth)) continue;
+    const int32_t other = x.in[1 - k];
+    const bool value = code_[x.in[k]].bits;
+    if (x.op == LaneOp::mxor) return value ? add(LaneOp::mnot, other) : other;
+    return value == (x.op == LaneOp::mand) ? other : x.in[k];
+  }
+  return -1;
+}
+
+int32_t LaneBuilder::fold_select(LaneInstruction& x) {
+  const LaneInstruction m = code_[x.in[0]];
+  if (m.op == LaneOp::truth) return m.bits ? x.in[1] : x.in[2];
+  if (x.in[1] == x.in[2]) return x.in[1];
+  if (m.op == LaneOp::mnot) return add(LaneOp::select, m.in[0], x.in[2], x.in[1]);
+  if (m.op != LaneOp::compare) return -1;
+  // The instructions min and max choose the second number beside NaN and of two zeros.
+  const Order order{uint8_t(m.bits)};
+  const bool same = m.in[0] == x.in[1] && m.in[1] == x.in[2];
+  const bool crossed = m.in[0] == x.in[2] && m.in[1] == x.in[1];
+  if (order == Order::less && same) return add(LaneOp::min, x.in[1], x.in[2]);
+  if (order == Order::less && crossed) return add(LaneOp::max, x.in[1], x.in[2]);
+  if (order == Order::not_less && same) return add(LaneOp::max, x.in[2], x.in[1]);
+  if (order == Order::not_less && crossed) return add(LaneOp::min, x.in[2], x.in[1]);
+  return -1;
+}
+
+// ---- the end ---------------------------------------------------------------------------------------
+
+LaneProgram LaneBuilder::finish() {
+  std::vector<int32_t> place(code_.size(), -1);
+  std::vector<bool> needed(code_.size(), false);
+  size_t last_barrier = 0;  // behind it stores may stand
+  for (const LaneProgram::Carry& c : carries_) needed[c.next] = true;
+  for (size_t i = code_.size(); i-- > 0;) {
+    if (!is_effect(code_[i].op) && !needed[i]) continue;
+    needed[i] = true;
+    for (int k = 0; k < inputs_of(code_[i].op); ++k) needed[code_[i].in[k]] = true;
+  }
+  for (size_t i = 0; i < code_.size(); ++i) {
+    const LaneOp op = code_[i].op;
+    if (needed[i] && (is_load(op) || op == LaneOp::guard)) last_barrier = i;
+  }
+  LaneProgram program;
+  program.item = item_;
+  std::vector<size_t> waiting;
+  const auto put = [&](size_t i) {
+    place[i] = int32_t(program.code.size());
+    LaneInstruction x = code_[i];
+    for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = place[x.in[k]];
+    if ((is_load(x.op) || is_store(x.op)) && int(x.bits) >= program.operands)
+      program.operands = int(x.bits) + 1;
+    program.code.push_back(x);
+  };
+  for (size_t i = 0; i < code_.size(); ++i) {
+    if (!needed[i]) continue;
+    if (is_store(code_[i].op) && i < last_barrier) waiting.push_back(i);
+    else put(i);
+    if (i == last_barrier)
+      for (const size_t w : waiting) put(w);
+  }
+  for (const LaneProgram::Carry& c : carries_)
+    program.carries.push_back({place[c.first], place[c.next]});
+  if (active_ >= 0) program.active = place[active_];
+  return program;
+}
+
+}  // namespace mt::ir

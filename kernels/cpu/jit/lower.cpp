@@ -1,0 +1,249 @@
+// lower.cpp -- expression programs as lane programs, by the formulas of the elementwise operations
+#include "kernels/cpu/jit/lower.h"
+
+#include "kernels/cpu/jit/jit_x64.h"
+
+#include <utility>
+
+#include "kernels/cpu/jit/lane_math.h"
+#include "kernels/table.h"
+
+namespace mt::ir {
+namespace {
+
+/// The formula of an operation on lanes: of the struct, unless that asks what kind of number it has, or
+/// is written in double.
+template <class Op> struct Formula {
+  template <class... T> static auto call(T... x) { return Op::f(x...); }
+};
+
+template <> struct Formula<op::Signbit> {
+  template <class T> static auto call(T x) { return copysign(T(1), x) < T(0); }
+};
+template <> struct Formula<op::LogicalAnd> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) & (y != T(0)); }
+};
+template <> struct Formula<op::LogicalOr> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) | (y != T(0)); }
+};
+template <> struct Formula<op::LogicalXor> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) ^ (y != T(0)); }
+};
+template <> struct Formula<op::TruncDivide> {
+  template <class T> static auto call(T x, T y) { return trunc(x / y); }
+};
+
+/// Leaves to the interpreter what is beyond the range of the formula; NaN stays.
+void require(Mask m) { LaneBuilder::current().guard(m.id); }
+
+template <class T> T near_angle(T x) {
+  require(!(fabs(x) > T(math::core::Real<T>::near)));
+  return x;
+}
+
+template <> struct Formula<op::Sin> {
+  static auto call(auto x) { return math::core::near_sin(near_angle(x)); }
+};
+template <> struct Formula<op::Cos> {
+  static auto call(auto x) { return math::core::near_cos(near_angle(x)); }
+};
+template <> struct Formula<op::Tan> {
+  static auto call(auto x) { return math::core::near_tan(near_angle(x)); }
+};
+
+/// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what
+/// it is less than 0, has no more bits than x and y.
+template <class T> T near_fmod(T x, T y) {
+  const T a = fabs(x), b = fabs(y), most = b * T(0x1p22);
+  require((a < most) & (most < T(math::kInfinity)));
+  const T rest = fma(-trunc(a / b), b, a);
+  return copysign(select(rest < T(0), rest + b, rest), x);
+}
+/// Whether the rest has another sign than the divisor.
+template <class T> Mask crosses(T rest, T y) {
+  return (rest != T(0)) & ((rest < T(0)) != (y < T(0)));
+}
+template <> struct Formula<op::Fmod> {
+  template <class T> static auto call(T x, T y) { return near_fmod(x, y); }
+};
+template <> struct Formula<op::Remainder> {
+  template <class T> static auto call(T x, T y) {
+    const T rest = near_fmod(x, y);
+    return select(crosses(rest, y), rest + y, rest);
+  }
+};
+template <> struct Formula<op::FloorDivide> {
+  template <class T> static auto call(T x, T y) {  // math::floor_quotient, of a y that is not 0
+    const T rest = near_fmod(x, y);
+    T quotient = (x - rest) / y;
+    quotient = select(crosses(rest, y), quotient - T(1), quotient);
+    T whole = floor(quotient);
+    whole = select(quotient - whole > T(0.5), whole + T(1), whole);
+    return select(whole == T(0), copysign(T(0), x / y), whole);
+  }
+};
+
+}  // namespace
+
+/// What formulas find when they call one another by name.
+template <class Op, class T, class... U> auto apply(Op, const Lane<T>& x, const U&... more) {
+  return Formula<Op>::call(x, Lane<T>(more)...);
+}
+template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
+
+namespace {
+
+/// Those written for every width of float.
+using All = op::List<
+    op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg, op::Sqrt,
+    op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp, op::Exp, op::Expm1,
+    op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr, op::Sin, op::Cos, op::Tan,
+    op::Asin, op::Acos, op::Atan, op::Erf, op::Erfc, op::Gelu, op::Ndtr, op::Tanh, op::Sigmoid,
+    op::Logit, op::Relu, op::Hardtanh, op::Relu6, op::Hardsigmoid, op::Hardswish, op::Threshold,
+    op::Hardshrink, op::Softshrink, op::LeakyRelu, op::Elu, op::Celu, op::Selu, op::GeluTanh,
+    op::Silu, op::Softplus, op::Logsigmoid, op::Mish, op::Softsign, op::LogicalNot, op::Isnan,
+    op::Isinf, op::Isposinf, op::Isneginf, op::Isfinite, op::Signbit, op::Add, op::Sub, op::Mul,
+    op::Div, op::FloorDivide, op::TruncDivide, op::Remainder, op::Fmod, op::Minimum, op::Maximum,
+    op::Fmin, op::Fmax, op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2,
+    op::Heaviside, op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
+    op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
+/// Those of float32 alone: of float64 they are written with `?:`.
+using Single = op::List<op::Tanhshrink>;
+
+/// Records an operation of numbers; the first input may be a mask.
+using Recorder = int32_t (*)(const int32_t* in, const double* params);
+
+template <class Op, class T, int I> auto input(const int32_t* in) {
+  if constexpr (op::mask_first<Op> && I == 0) return Mask::of(in[I]);
+  else return Lane<T>::of(in[I]);
+}
+template <class Op, class T, int... I, int... S>
+int32_t record_as(const int32_t* in, const double* params, std::integer_sequence<int, I...>,
+                  std::integer_sequence<int, S...>) {
+  return Formula<Op>::call(input<Op, T, I>(in)..., Lane<T>(params[S])...).id;
+}
+template <class Op, class T> int32_t record_op(const int32_t* in, const double* params) {
+  return record_as<Op, T>(in, params, std::make_integer_sequence<int, op::inputs<Op>>{},
+                          std::make_integer_sequence<int, op::count_params(Op::info)>{});
+}
+
+/// By the operations' ids; null where there is none.
+template <class T> struct Recorders {
+  Recorder of[op::Elementwise::size] = {};
+  template <class... Op> constexpr void enter(op::List<Op...>) {
+    ((of[op::id<Op>] = record_op<Op, T>), ...);
+  }
+  constexpr Recorders() {
+    enter(All{});
+    if constexpr (sizeof(T) == 4) enter(Single{});
+  }
+};
+template <class T> constexpr Recorders<T> kRecorders;
+
+/// An operation of bools; -1: of none that are written here.
+int32_t record_bools(int op, const int32_t* in) {
+  const Mask a = Mask::of(in[0]), b = Mask::of(in[1]), c = Mask::of(in[2]);
+  switch (op) {
+    case op::id<op::LogicalNot>: return (!a).id;
+    case op::id<op::LogicalAnd>: return (a & b).id;
+    case op::id<op::LogicalOr>: return (a | b).id;
+    case op::id<op::LogicalXor>:
+    case op::id<op::Ne>: return (a ^ b).id;
+    case op::id<op::Eq>: return (!(a ^ b)).id;
+    case op::id<op::Where>: return ((a & b) | ((!a) & c)).id;
+    default: return -1;
+  }
+}
+
+int32_t load(LaneBuilder& builder, Dtype dtype, int operand) {
+  const auto as = [&](LaneOp op) { return builder.add(op, -1, -1, -1, uint64_t(operand)); };
+  if (dtype == Dtype::f16) return as(LaneOp::load_f16);
+  if (dtype != Dtype::bf16) return as(LaneOp::load);
+  return (LaneBits<float>::of(as(LaneOp::load_word)) << 16).id;
+}
+void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool is_bool) {
+  if (is_bool || !is_half(dtype)) return builder.store(operand, value);
+  if (dtype == Dtype::f16) return builder.store(operand, value, LaneOp::store_f16);
+  using B = LaneBits<float>;  // bf16_of_float
+  const B word = B::of(value), upper = word >> 16;
+  const B rounded = (word + B(0x7fff) + (upper & B(1))) >> 16,
+          nan = (upper & B(0x8000)) | B(0x7fc0);
+  const Mask is_nan = Lane<float>::of(value) != Lane<float>::of(value);
+  builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
+}
+
+/// x / y with the bits of the division, for a y that many x share: by its reciprocal, whose quotient two
+/// remainders correct (Markstein 1990). A guard keeps it to numbers far from the ends of the exponent.
+Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
+  using B = LaneBits<float>;
+  const auto within = [](Lane<float> a, float low, float high) {
+    return ((to_bits(a) & B(0x7fffffff)) - B(word_of(low))) < B(word_of(high) - word_of(low));
+  };
+  const Mask zero = (to_bits(x) & B(0x7fffffff)) == B(0);
+  LaneBuilder::current().guard((zero | within(x, 0x1p-96f, 0x1p96f)).id);
+  LaneBuilder::current().guard(within(y, 0x1p-24f, 0x1p24f).id);
+  const Lane<float> inverse = Lane<float>(1) / y, rough = x * inverse;
+  const Lane<float> near = fma(fma(-rough, y, x), inverse, rough);
+  return copysign(fma(fma(-near, y, x), inverse, near), rough);
+}
+/// Whether a division costs more than that.
+bool divides_slowly() {
+  Isa isa;
+  return jit_isa(isa) && isa == Isa::avx512;
+}
+/// Whether all elements of a run, or of a row, have the same value.
+bool is_shared(const Instruction& c) {
+  return c.op == kNumber || c.op == kConstant || (c.op == kInput && c.is_row);
+}
+
+template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
+  const bool slowly = dtype == Dtype::f32 && divides_slowly();
+  std::vector<int32_t> value(p.count, -1);
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    builder.set_line(c.line);
+    int32_t in[3] = {-1, -1, -1}, &out = value[i];
+    bool bools = false;  // those of the last input
+    for (int k = 0; k < 3; ++k)
+      if (c.op >= 0 && c.in[k] >= 0) in[k] = value[c.in[k]], bools = p.code[c.in[k]].is_bool;
+    if (c.op == kInput) {
+      out = c.is_bool ? builder.add(LaneOp::load_bool, -1, -1, -1, uint64_t(p.outputs + c.which))
+                      : load(builder, dtype, p.outputs + c.which);
+    } else if (c.op == kNumber && !c.is_bool) {
+      out = Lane<T>::number(c.which).id;
+    } else if (c.op == kConstant) {
+      out = c.is_bool ? builder.truth(c.constant != 0) : Lane<T>(c.constant).id;
+    } else if (c.op >= 0 && bools) {
+      out = record_bools(c.op, in);
+    } else if (c.op == op::id<op::Div> && slowly && is_shared(p.code[c.in[1]]) &&
+               !is_shared(p.code[c.in[0]])) {
+      out = divide_by_same(Lane<float>::of(in[0]), Lane<float>::of(in[1])).id;
+    } else if (c.op >= 0 && kRecorders<T>.of[c.op]) {
+      out = kRecorders<T>.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
+    }
+    if (out < 0) return false;
+  }
+  builder.set_line(0);
+  for (int k = 0; k < p.outputs; ++k)
+    store(builder, dtype, k, value[p.output[k]], p.code[p.output[k]].is_bool);
+  return true;
+}
+
+}  // namespace
+}  // namespace mt::ir
+
+namespace mt {
+
+bool lower(const Program& program, Dtype dtype, ir::LaneProgram& lanes) {
+  if (!is_float(dtype)) return false;
+  const bool doubles = dtype == Dtype::f64;
+  ir::LaneBuilder builder(doubles ? 8 : 4);
+  if (!(doubles ? ir::record_program<double>(program, dtype, builder)
+                : ir::record_program<float>(program, dtype, builder)))
+    return false;
+  lanes = builder.finish();
+  lanes.operands = program.outputs + program.inputs;
+  return true;
+}
+
+}  // namespace mt

@@ -1,0 +1,341 @@
+// onednn_conv.cpp -- convolutions by oneDNN: chunks of the batch in its layouts, one thread for each
+//
+// A chunk of images is brought into the layout that the primitive wants, convolved and brought back,
+// all of it by one thread and within its caches. Where there are few chunks the channels of the result
+// are cut too, and the chunks are brought before. Chunks, cuts and the algorithm follow from the shape
+// alone; gradients for the weight are added up in the order of the chunks.
+#include "kernels/cpu/libraries/onednn_conv.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string_view>
+
+#include "kernels/cpu/libraries/onednn.h"
+#include "kernels/cpu/pool/counters.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt::onednn {
+namespace {
+
+constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
+constexpr double kMinWork = 1e7;             // multiply-adds; a primitive takes 1 ms to make
+constexpr double kChunkWork = 4e6;           // of a chunk, if the batch is not cut into 8
+constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of an L2
+constexpr size_t kPlans = 128;
+
+int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
+
+double work_of_image(const Conv& c) {
+  return double(area(c.out)) * double(area(c.kernel)) * double(c.groups * c.inputs * c.outputs);
+}
+
+/// Whether oneDNN is asked at all: by what fills the vectors of its kernels.
+bool suits(const Conv& c) {
+  const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
+  const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
+  return c.dtype == Dtype::f32 && (depthwise || wide) && c.dilation[0] > 0 && c.dilation[1] > 0 &&
+         double(c.batch) * work_of_image(c) >= kMinWork;
+}
+
+/// The largest divisor of n that is at most `most`.
+int64_t divisor(int64_t n, int64_t most) {
+  int64_t d = std::clamp<int64_t>(most, 1, n);
+  while (n % d != 0) --d;
+  return d;
+}
+
+/// 4 x 4 outputs of a 3 x 3 kernel by 6 x 6 products instead of 144 (Lavin and Gray 2016), where
+/// there are enough of such tiles in an image to be worth transforming the weights.
+int64_t winograd_chunk(const Conv& c) {
+  for (int d = 0; d < 2; ++d)
+    if (c.kernel[d] != 3 || c.stride[d] != 1 || c.dilation[d] != 1) return 0;
+  if (c.groups > 1 || std::min(c.inputs, c.outputs) < kWinogradChannels) return 0;
+  const int64_t tiles = ((c.out[0] + 3) / 4) * ((c.out[1] + 3) / 4);
+  if (double(area(c.out)) < 0.75 * 16 * double(tiles)) return 0;
+  const int64_t wanted = (2 * kWinogradTiles + tiles - 1) / tiles;
+  const int64_t chunk = divisor(c.batch, std::min(wanted, std::max<int64_t>(c.batch / 2, 1)));
+  return chunk * tiles >= kWinogradTiles ? chunk : 0;
+}
+int64_t direct_chunk(const Conv& c) {
+  const double bytes =
+      4 * double(c.groups) *
+      (double(c.inputs) * double(area(c.size)) + double(c.outputs) * double(area(c.out)));
+  const double by_work = std::max(double(c.batch) / 8, kChunkWork / work_of_image(c));
+  return divisor(c.batch, int64_t(std::min({double(kChunkBytes) / bytes, by_work, 1e9})));
+}
+
+/// Into how many parts the channels of the result are cut, so that there are `wanted` pieces.
+int64_t channel_cuts(const Conv& c, int64_t chunk, int64_t wanted, int64_t least) {
+  const int64_t channels = c.part == ConvPart::input ? c.inputs : c.outputs,
+                chunks = c.batch / chunk;
+  int64_t cuts = c.groups > 1 ? 1 : wanted / chunks;
+  while (cuts > 1 && (channels % (16 * cuts) != 0 || channels / cuts < least ||
+                      double(chunk) * work_of_image(c) / double(cuts) < kChunkWork))
+    cuts /= 2;
+  return std::max<int64_t>(cuts, 1);
+}
+
+// ---- plans --------------------------------------------------------------------------------------
+
+/// What a convolution of one shape needs: the primitive for a piece, a chunk of the batch by a cut of
+/// the result's channels, and the reorders between plain layouts and its own, none where they are
+/// the same.
+struct Plan {
+  int64_t chunk = 0;                      // images; 0: there is no primitive
+  int64_t cuts = 1, parts = 1;            // parts: sums of the weight's gradient
+  Conv piece{};                           // the sizes of one
+  Primitive run, from_x, from_w, from_y;  // of the result, its way home
+  int64_t x = 0, w = 0, y = 0;            // bytes of each in the primitive's layout; 0: plain
+};
+
+using Key = std::array<int64_t, 18>;
+Key key_of(const Conv& c) {
+  Key key{int64_t(c.part), c.batch, c.groups, c.inputs, c.outputs};
+  for (int d = 0; d < 2; ++d) {
+    const int64_t axis[] = {c.size[d],   c.kernel[d],   c.out[d],
+                            c.stride[d], c.dilation[d], c.offset[d]};
+    std::copy(axis, axis + 6, key.begin() + 5 + 6 * d);
+  }
+  return key;
+}
+
+/// Those of a piece within the arrays of `c`, contiguous but for the weight that comes for `input` as
+/// (groups, inputs, outputs, kernel); `any`: sizes alone.
+struct Layouts {
+  Layout x, w, y;
+};
+Layouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
+  const int64_t xs[] = {chunk, c.groups * piece.inputs, c.size[0], c.size[1]};
+  const int64_t ys[] = {chunk, c.groups * piece.outputs, c.out[0], c.out[1]};
+  const int64_t ws[] = {c.groups, piece.outputs, piece.inputs, c.kernel[0], c.kernel[1]};
+  const int64_t taps = area(c.kernel), x_area = area(c.size), y_area = area(c.out);
+  const bool exchanged = c.part == ConvPart::input;
+  const int64_t x_strides[] = {c.groups * c.inputs * x_area, x_area, c.size[1], 1},
+                y_strides[] = {c.groups * c.outputs * y_area, y_area, c.out[1], 1},
+                w_strides[] = {c.inputs * c.outputs * taps, exchanged ? taps : c.inputs * taps,
+                               exchanged ? c.outputs * taps : taps, c.kernel[1], 1};
+  const int skip = c.groups == 1;  // then the weight has no dimension for them
+  return {Layout(kF32, 4, xs, any ? nullptr : x_strides),
+          Layout(kF32, 5 - skip, ws + skip, any ? nullptr : w_strides + skip),
+          Layout(kF32, 4, ys, any ? nullptr : y_strides)};
+}
+
+Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
+  const Layouts any = layouts_of(c, c, chunk, true);
+  int64_t before[2], after[2];
+  for (int d = 0; d < 2; ++d) {
+    before[d] = -c.offset[d];
+    after[d] = (c.out[d] - 1) * c.stride[d] + (c.kernel[d] - 1) * c.dilation[d] + 1 - c.size[d] -
+               before[d];
+  }
+  const Pass pass = c.part == ConvPart::output  ? Pass::forward
+                    : c.part == ConvPart::input ? Pass::data
+                                                : Pass::weights;
+  return Primitive::convolution(pass, algorithm, any.x, any.w, any.y,
+                                {2, c.stride, c.dilation, before, after});
+}
+
+/// Sets the way between the plain and the primitive's layout; false where there is none.
+bool set_way(const Layout& plain, const Layout& wanted, bool home, Primitive& way, int64_t& bytes) {
+  if (!plain || !wanted) return false;
+  if (plain == wanted) return true;
+  way = home ? Primitive::reorder(wanted, plain) : Primitive::reorder(plain, wanted);
+  bytes = aligned(wanted.bytes());
+  return bool(way);
+}
+
+/// Sets the primitive, and how the work is cut for it.
+void choose(Plan& plan, const Conv& c, Algorithm algorithm, int64_t chunk, int64_t cuts) {
+  plan.chunk = chunk, plan.cuts = cuts, plan.piece = c;
+  (c.part == ConvPart::input ? plan.piece.inputs : plan.piece.outputs) /= cuts;
+  plan.run = primitive_for(plan.piece, chunk, algorithm);
+  // Loops of last resort, and products of columns: own kernels are faster.
+  const std::string_view kernel = plan.run ? plan.run.kernel() : "";
+  if (kernel.find("ref") != kernel.npos || kernel.find("gemm") != kernel.npos) plan.run = {};
+}
+
+Plan plan_for(const Conv& c) {
+  Plan plan;
+  if (const int64_t chunk = winograd_chunk(c))
+    choose(plan, c, Algorithm::winograd, chunk, channel_cuts(c, chunk, 2, 32));
+  if (const int64_t chunk = direct_chunk(c); !plan.run)
+    choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, 16));
+  if (!plan.run) return {};
+  const Layouts plain = layouts_of(c, plan.piece, plan.chunk, false);
+  const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
+             weight = c.part == ConvPart::weight;
+  const Argument x = input ? kSourceGradient : kSource, w = weight ? kWeightsGradient : kWeights,
+                 y = output ? kResult : kResultGradient;
+  if (!set_way(plain.x, plan.run.layout(x), input, plan.from_x, plan.x) ||
+      !set_way(plain.w, plan.run.layout(w), weight, plan.from_w, plan.w) ||
+      !set_way(plain.y, plan.run.layout(y), output, plan.from_y, plan.y))
+    return {};
+  if (weight) {
+    plan.parts = std::min(conv_parts(c), c.batch / plan.chunk);
+    plan.w = aligned(plan.run.layout(w).bytes());  // parts are needed anyway
+  }
+  return plan;
+}
+
+std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
+  if (!suits(c) || !open()) return nullptr;
+  const auto plan =
+      kept<kPlans>(key_of(c), [&] { return std::make_shared<const Plan>(plan_for(c)); });
+  return plan->chunk > 0 ? plan : nullptr;
+}
+
+// ---- running ------------------------------------------------------------------------------------
+
+/// A call with its memory: the weight of each cut in oneDNN's layout, or the parts of its gradient;
+/// where channels are cut, the source of all chunks; then what each thread has of its own: a chunk of
+/// x and of y and, for the gradient, that of a chunk.
+struct Call {
+  const Conv& c;
+  const Plan& plan;
+  const bool weight = c.part == ConvPart::weight, from_y = c.part == ConvPart::input;
+  const int64_t chunks = c.batch / plan.chunk, weights = plan.w * plan.cuts * plan.parts,
+                source = from_y ? plan.y : plan.x, sources = plan.cuts > 1 ? source *chunks : 0,
+                each = plan.x + plan.y + (weight ? plan.w : 0);
+
+  int64_t bytes() const { return weights + sources + each * cpu_threads(); }
+  char* scratch() const { return static_cast<char*>(c.scratch); }
+  char* mine() const { return scratch() + weights + sources + each * worker_number(); }
+  float* sum(int64_t part, int64_t cut) const {
+    return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
+  }
+
+  // Chunk k of x and of y, and the weight, from cut j on.
+  float* x(int64_t k, int64_t j) const {
+    const int64_t channel =
+        k * plan.chunk * c.groups * c.inputs + (from_y ? j : 0) * plan.piece.inputs;
+    return static_cast<float*>(c.x) + channel * area(c.size);
+  }
+  float* y(int64_t k, int64_t j) const {
+    const int64_t channel =
+        k * plan.chunk * c.groups * c.outputs + (from_y ? 0 : j) * plan.piece.outputs;
+    return static_cast<float*>(c.y) + channel * area(c.out);
+  }
+  float* w(int64_t j) const {
+    const Conv& p = plan.piece;
+    return static_cast<float*>(c.w) + j * p.inputs * p.outputs * area(c.kernel);
+  }
+
+  bool bring_source(int64_t k, void* to) const {
+    return from_y ? plan.from_y.run({{kSource, y(k, 0)}, {kResult, to}})
+                  : plan.from_x.run({{kSource, x(k, 0)}, {kResult, to}});
+  }
+  /// Chunk k of what all cuts read, in the primitive's layout.
+  const void* source_of(int64_t k, bool& good) const {
+    if (source == 0) return from_y ? y(k, 0) : x(k, 0);
+    if (sources > 0) return scratch() + weights + k * source;
+    good = bring_source(k, mine()) && good;
+    return mine();
+  }
+  bool bring_all() const {
+    std::atomic<bool> good{true};
+    if (!weight && plan.from_w)
+      for (int64_t j = 0; j < plan.cuts; ++j)
+        if (!plan.from_w.run({{kSource, w(j)}, {kResult, sum(0, j)}})) good = false;
+    if (sources > 0)
+      parallel(chunks, true, [&](int64_t k) {
+        if (!bring_source(k, scratch() + weights + k * source)) good = false;
+      });
+    return good;
+  }
+
+  void add_bias(int64_t k, int64_t j) const {
+    const float* bias = static_cast<const float*>(c.bias) + j * plan.piece.outputs;
+    const int64_t channels = c.groups * plan.piece.outputs, places = area(c.out);
+    for (int64_t i = 0; i < plan.chunk; ++i) {
+      float* to = y(k, j) + i * c.groups * c.outputs * places;
+      for (int64_t o = 0; o < channels; ++o, to += places)
+        for (int64_t p = 0; p < places; ++p) to[p] += bias[o];
+    }
+  }
+
+  /// The result of chunk k and cut j.
+  bool run_piece(int64_t k, int64_t j) const {
+    bool good = true;
+    const void *from = source_of(k, good), *by = plan.from_w ? sum(0, j) : w(j);
+    const Primitive& home = from_y ? plan.from_x : plan.from_y;
+    void* const plain = from_y ? x(k, j) : y(k, j);
+    void* const to = home ? mine() + source : plain;
+    good = good && plan.run.run({{from_y ? kResultGradient : kSource, from},
+                                 {kWeights, by},
+                                 {from_y ? kSourceGradient : kResult, to}});
+    if (home) good = good && home.run({{kSource, to}, {kResult, plain}});
+    if (good && c.bias) add_bias(k, j);
+    return good;
+  }
+
+  /// The weight's gradient: part i of cut j, its chunks in their order.
+  bool run_part(int64_t i, int64_t j) const {
+    bool good = true;
+    const int64_t first = chunks * i / plan.parts, end = chunks * (i + 1) / plan.parts;
+    char* const brought = mine() + plan.x;
+    float* const one = reinterpret_cast<float*>(brought + plan.y);
+    for (int64_t k = first; k < end && good && !mt_interrupted; ++k) {
+      const void *from = source_of(k, good), *by = y(k, j);
+      if (plan.from_y)
+        good = plan.from_y.run({{kSource, by}, {kResult, brought}}) && good, by = brought;
+      float* const to = k > first ? one : sum(i, j);
+      good = good && plan.run.run({{kSource, from}, {kResultGradient, by}, {kWeightsGradient, to}});
+      if (k > first && good) add_floats(sum(i, j), one, plan.w / 4);
+    }
+    return good;
+  }
+  static void add_floats(float* to, const float* from, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+  }
+
+  bool run_weights() const {
+    std::atomic<bool> good{true};
+    parallel(plan.parts * plan.cuts, true, [&](int64_t piece) {
+      if (!run_part(piece / plan.cuts, piece % plan.cuts)) good = false;
+    });
+    parallel_strips(plan.cuts * plan.w / 4, [&](int64_t from, int64_t to) {
+      for (int64_t i = 1; i < plan.parts; ++i)
+        add_floats(sum(0, 0) + from, sum(i, 0) + from, to - from);
+    });
+    const Conv& p = plan.piece;
+    const size_t plain = sizeof(float) * (c.groups * p.outputs * p.inputs * area(c.kernel));
+    for (int64_t j = 0; j < plan.cuts && good; ++j) {
+      if (!plan.from_w) __builtin_memcpy(w(j), sum(0, j), plain);
+      else if (!plan.from_w.run({{kSource, sum(0, j)}, {kResult, w(j)}})) good = false;
+    }
+    return good;
+  }
+
+  bool run() const {
+    if (!bring_all()) return false;
+    if (weight) return run_weights();
+    std::atomic<bool> good{true};
+    parallel(chunks * plan.cuts, true, [&](int64_t piece) {
+      if (!run_piece(piece / plan.cuts, piece % plan.cuts)) good = false;
+    });
+    return good;
+  }
+};
+
+}  // namespace
+
+int64_t convolution_scratch(const Conv& c) {
+  const auto plan = wanted_plan(c);
+  return plan ? Call{c, *plan}.bytes() : 0;
+}
+
+bool convolve(const Conv& c) {
+  const auto plan = c.scratch ? wanted_plan(c) : nullptr;
+  if (!plan) return false;
+  count_onednn();
+  return Call{c, *plan}.run();
+}
+
+const char* convolution_kernel(const Conv& c) {
+  const auto plan = wanted_plan(c);
+  return plan ? plan->run.kernel() : "";
+}
+
+}  // namespace mt::onednn

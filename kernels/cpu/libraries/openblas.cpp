@@ -1,0 +1,171 @@
+// openblas.cpp -- finds OpenBLAS when it is first needed, and has it take kernels by features
+#include "kernels/cpu/libraries/openblas.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cpu/libraries/library_loader.h"
+#include "kernels/cpu/pool/parallel.h"
+
+namespace mt::openblas {
+namespace {
+
+constexpr const char* kName = "libopenblas.so.0";
+constexpr const char* kCure =
+    "install its OpenMP build (apt-get install libopenblas0-openmp), or "
+    "name its file in MTORCH_BLAS";
+
+Library the_library;
+LibraryLoader loader{kCure};
+std::atomic<int> skipped{0};
+
+// ---- the processor and the kernels for it --------------------------------------------------------
+
+/// Families by what they use: 3 AVX-512, 2 AVX2 and FMA, 1 AVX, 0 less.
+int level_of(const char* core) {
+  const char* const families[][8] = {{"Sandybridge", "Bulldozer", "Piledriver", "Steamroller"},
+                                     {"Haswell", "Zen", "Excavator"},
+                                     {"SkylakeX", "Cooperlake", "SapphireRapids"}};
+  for (int level = 3; level > 0; --level)
+    for (const char* family : families[level - 1])
+      if (family && strcasecmp(family, core) == 0) return level;
+  return 0;
+}
+
+// OpenBLAS goes by the model: an old version takes a processor newer than itself for a Prescott.
+int best_level() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+    return 3;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 2;
+  return __builtin_cpu_supports("avx") ? 1 : 0;
+}
+
+/// How many threads the process has; 0 where nobody knows.
+int count_threads() {
+  std::FILE* file = std::fopen("/proc/self/status", "re");
+  if (!file) return 0;
+  char line[256];
+  int n = 0;
+  while (n == 0 && std::fgets(line, sizeof line, file)) (void)std::sscanf(line, "Threads: %d", &n);
+  std::fclose(file);
+  return n;
+}
+
+/// Whether this is the only thread: the workers are sent home before. The kernel may count one that
+/// has ended for some microseconds.
+bool alone() {
+  if (!park_workers()) return false;
+  for (int tries = 0; tries < 100; ++tries) {
+    if (count_threads() == 1) return true;
+    usleep(100);
+  }
+  return false;
+}
+
+/// OPENBLAS_CORETYPE while this lives, unless the user has set it. Another thread could be reading
+/// the environment meanwhile, so that it is left alone where there is one.
+struct CoreType {
+  static constexpr const char* kVariable = "OPENBLAS_CORETYPE";
+  bool set = false;
+  const char* note = "";
+  CoreType() {
+    if (std::getenv(kVariable)) note = "OPENBLAS_CORETYPE was set";
+    else if (!*best_core()) return;
+    else if (alone()) set = setenv(kVariable, best_core(), 1) == 0;
+    else note = "other threads were running, so that it chose by itself";
+  }
+  ~CoreType() {
+    if (set) unsetenv(kVariable);
+  }
+  CoreType(const CoreType&) = delete;
+};
+
+// ---- the file ------------------------------------------------------------------------------------
+
+/// OpenBLAS asks again for ever when it is refused memory: a buffer of 128 MiB for each of its
+/// threads at its start, and one for each thread that calls it.
+bool has_room() {
+  const size_t mib = size_t(256) * size_t(cpu_threads()) + 64;
+  void* probe =
+      mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe != MAP_FAILED) return munmap(probe, mib << 20), true;
+  char reason[128];
+  std::snprintf(reason, sizeof reason, "it takes %zu MiB of address space for %d threads", mib,
+                cpu_threads());
+  return loader.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
+}
+
+/// Fills the_library from an open file, unless that will not do.
+bool accept(void* file, const char* name, const char* note) {
+  Library& to = the_library;
+  const char* missing = nullptr;
+#define MT_FIND(symbol) \
+  if (!missing && !find_function(file, to.symbol, #symbol)) missing = #symbol;
+  MT_OPENBLAS(MT_FIND)
+  if (missing) return loader.lacks(name, missing);
+  if (to.openblas_get_parallel() != 2)
+    return loader.refuse(name,
+                         "this is not OpenBLAS's OpenMP build, and would run threads of its own");
+  if (std::strstr(to.openblas_get_config(), "USE64BITINT"))
+    return loader.refuse(name, "this build of OpenBLAS has 64-bit sizes");
+  loader.locate(to.openblas_get_parallel, name);
+  to.path = loader.path, to.note = note;
+  return true;
+}
+
+bool open_file(const char* name) {
+  const CoreType core;
+  void* const file = loader.open(name);
+  if (!file) return false;
+  if (accept(file, name, core.note)) return true;
+  dlclose(file);
+  return false;
+}
+
+bool find_library() {
+  // A host may have one already, visible to all or not.
+  void* here = dlsym(RTLD_DEFAULT, "openblas_get_parallel")
+                   ? dlopen(nullptr, RTLD_LAZY)
+                   : dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
+  if (here)
+    return accept(here, "the OpenBLAS that is in this process already",
+                  "it was in this process already");
+  if (!has_room()) return false;
+  if (const char* wish = std::getenv("MTORCH_BLAS"); wish && *wish) return open_file(wish);
+#ifdef MT_OPENBLAS_PATH
+  if (open_file(MT_OPENBLAS_PATH)) return true;
+#endif
+  return open_file(kName);
+}
+
+}  // namespace
+
+const char* best_core() {
+  const char* const names[] = {"", "Sandybridge", "Haswell", "SkylakeX"};
+  return names[best_level()];
+}
+bool suits(const char* core) { return level_of(core) >= best_level(); }
+
+const Library* open() {
+  static const bool found = find_library();
+  return found ? &the_library : nullptr;
+}
+const char* why() { return loader.reason; }
+
+const Library* need() {
+  const Library* library = open();
+  if (!library) skipped.fetch_add(1, std::memory_order_relaxed);
+  return library;
+}
+int skipped_calls() { return skipped.load(std::memory_order_relaxed); }
+
+}  // namespace mt::openblas

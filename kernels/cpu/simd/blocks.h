@@ -1,0 +1,358 @@
+// blocks.h -- lets a plain contiguous loop run over operands of any strides, block by block
+//
+// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is cut
+// into blocks; an operand that lies contiguous in a block is handed over as it is, any other is
+// gathered into a small buffer first (and an output scattered after). Elements then cost one extra
+// trip through the first-level cache, and an operation costs one loop instead of one for each
+// combination of strides.
+#pragma once
+#include "kernels/cpu/pool/parallel.h"
+#include "kernels/cpu/simd/row_walk.h"
+#include "kernels/cpu/simd/transpose.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+constexpr int64_t kBufferBytes = 4096;
+constexpr int64_t kShortRow = 64;  // inner dimensions shorter than this are gathered across rows
+constexpr int64_t kRepeat = 64;    // copies of an element that a row repeats
+
+using Two [[gnu::may_alias]] = uint16_t;  // an element of any type of this size
+using Four [[gnu::may_alias]] = uint32_t;
+using Eight [[gnu::may_alias]] = uint64_t;
+
+template <class U>
+inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n) {
+  if (to == 1 && from == 0) {
+    const U value = *in;
+    for (int64_t i = 0; i < n; ++i) out[i] = value;
+  } else if (to == 1 && from == 2) {  // in shuffles
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * 2];
+  } else if (to == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * from];
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
+  }
+}
+/// f(U{}) for the unsigned integer U of an element's size.
+template <class F> inline void by_size(int64_t item, const F& f) {
+  if (item == 4) f(uint32_t{});
+  else if (item == 8) f(uint64_t{});
+  else if (item == 2) f(uint16_t{});
+  else f(uint8_t{});
+}
+/// out[i * to] = in[i * from] for elements of `item` bytes.
+inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+  if (n == 0) return;
+  if (to == 1 && from == 1) return void(__builtin_memcpy(out, in, n * item));
+  by_size(item, [&]<class U>(U) {
+    using Item [[gnu::may_alias]] = U;
+    move_items(reinterpret_cast<Item*>(out), to, reinterpret_cast<const Item*>(in), from, n);
+  });
+}
+
+/// One operand of a blocked loop.
+struct Operand {
+  char* data;
+  int64_t item;  // bytes of an element
+  int ndim;
+  const int64_t *size, *stride;  // strides in elements
+  bool flat;                     // contiguous through all dimensions
+  int64_t period;                // elements after which they repeat: 1 of a scalar, 0 if never
+  int64_t copied;                // elements of repetitions in the buffer
+  alignas(64) char buffer[kBufferBytes];
+
+  void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
+    data = static_cast<char*>(at), item = bytes, ndim = dims, size = sizes, stride = strides;
+    flat = dims == 0 || (dims == 1 && strides[0] == 1);
+    int outer = 0;
+    while (outer < dims && strides[outer] == 0) ++outer;
+    period = outer > 0 ? count(dims - outer, sizes + outer) : 0;
+    if (!flat && dims > 1) {
+      int64_t expected = 1;
+      flat = true;
+      for (int d = dims - 1; d >= 0; expected *= sizes[d--]) flat &= strides[d] == expected;
+    }
+    copied = 0;
+  }
+  /// Whether the buffer holds repetitions for all blocks.
+  bool periodic(bool one_row) const { return period == 1 || (!one_row && repeats_often()); }
+  bool repeats_often() const { return period > 0 && 4 * period * item <= kBufferBytes; }
+  /// Whether blocks that end where a row ends are better.
+  bool by_rows(bool takes_one) const {
+    return !flat && (!repeats_often() || (takes_one && period == 1));
+  }
+  /// The most elements of a block.
+  int64_t longest(bool one_row) const {
+    if (direct(one_row)) return kGrain;
+    const int64_t all = kBufferBytes / item;
+    return periodic(one_row) ? (all - period + 1) / 16 * 16 : all;
+  }
+  /// Whether the block need not pass through the buffer.
+  bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
+  bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
+
+  /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
+  template <class Run> void rows(int64_t at, int64_t n, const Run& run) const {
+    const int64_t row = size[ndim - 1];
+    int64_t within = at % row, done = 0;
+    for (RowWalk<1> walk(at / row, ndim - 1, size, {stride}); done < n; walk.next(), within = 0) {
+      const int64_t length = smaller(n - done, row - within);
+      run(done, walk.offset[0] + within * stride[ndim - 1], length);
+      done += length;
+    }
+  }
+  bool short_rows() const { return ndim > 1 && size[ndim - 1] < kShortRow; }
+  /// The same for groups of rows: `run(first in block, offset of the first row, rows, length)`.
+  template <class Run> void groups(int64_t at, int64_t n, const Run& run) const {
+    const int64_t row = size[ndim - 1], end = at + n;
+    int64_t done = 0;
+    const auto group = [&](int64_t offset, int64_t rows, int64_t length) {
+      if (length > 0) run(done, offset, rows, length);
+      done += rows * length;
+    };
+    const int64_t head = smaller(n, ceil_div(at, row) * row - at);
+    group(offset_of(at, ndim, size, stride), 1, head);
+    each_group<1>((at + head) / row, end / row, ndim, size, {stride},
+                  [&](const int64_t(&offset)[1], int64_t rows) { group(offset[0], rows, row); });
+    if (done < n) group(offset_of(at + done, ndim, size, stride), 1, n - done);
+  }
+  /// The address of the block's elements, made contiguous.
+  char* read(int64_t at, int64_t n, bool one_row) {
+    if (flat) return data + at * item;
+    if (periodic(one_row)) {
+      const int64_t first = at % period;
+      if (copied < first + n) gather(0, copied = first + n);
+      return buffer + first * item;
+    }
+    if (direct(one_row)) return data + offset_of(at, ndim, size, stride) * item;
+    gather(at, n);
+    return buffer;
+  }
+  void gather(int64_t at, int64_t n) {
+    if (period == 1) return move_run(buffer, 1, data, 0, n, item);
+    const int64_t step = stride[ndim - 1];
+    if (short_rows())
+      return by_size(item, [&]<class U>(U) {
+        groups(at, n, [&](int64_t i, int64_t offset, int64_t many, int64_t length) {
+          move_rows(reinterpret_cast<U*>(buffer) + i, length, 1,
+                    reinterpret_cast<const U*>(data) + offset, stride[ndim - 2], step, many,
+                    length);
+        });
+      });
+    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
+      move_run(buffer + i * item, 1, data + offset * item, step, length, item);
+    });
+  }
+  /// The address where the block's results may be written contiguously; `store` then brings them
+  /// home.
+  char* target(int64_t at, bool one_row) {
+    if (flat) return data + at * item;
+    return direct(one_row) ? data + offset_of(at, ndim, size, stride) * item : buffer;
+  }
+  void store(const char* target, int64_t at, int64_t n) {
+    if (target != buffer) return;
+    const int64_t step = stride[ndim - 1];
+    if (short_rows())
+      return by_size(item, [&]<class U>(U) {
+        groups(at, n, [&](int64_t i, int64_t offset, int64_t many, int64_t length) {
+          move_rows(reinterpret_cast<U*>(data) + offset, stride[ndim - 2], step,
+                    reinterpret_cast<const U*>(buffer) + i, length, 1, many, length);
+        });
+      });
+    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
+      move_run(data + offset * item, step, buffer + i * item, 1, length, item);
+    });
+  }
+};
+
+/// Runs `loop` over n elements of a row from `data` on, where every operand is contiguous or one element
+/// repeated; one such is left as it is for a loop that `takes_one`, of others a few copies are made.
+template <int Operands, class Loop>
+void run_row(Operand* operand, int used, char* (&data)[Operands], int64_t n, bool takes_one,
+             const Loop& loop) {
+  int64_t step[Operands] = {}, longest = n;
+  int one = -1;
+  for (int k = 0; k < used; ++k) {
+    Operand& o = operand[k];
+    step[k] = o.repeated() ? 0 : o.item;
+    if (!o.repeated()) continue;
+    if (takes_one && one < 0) {
+      one = k - 1;
+      continue;
+    }
+    longest = smaller(n, kRepeat);
+    move_run(o.buffer, 1, data[k], 0, longest, o.item);
+    data[k] = o.buffer;
+  }
+  for (int64_t done = 0;;) {
+    loop(data, smaller(longest, n - done), one);
+    if ((done += longest) >= n) return;
+    for (int k = 0; k < used; ++k) data[k] += step[k] * longest;
+  }
+}
+
+/// A rectangle of elements of `item` bytes: out[r * out_row + i * to] = in[r * in_row + i * from].
+inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* in, int64_t in_row,
+                           int64_t from, int64_t rows, int64_t n, int64_t item) {
+  if (to == 1 && in_row == 1) return transpose_items(out, out_row, in, from, rows, n, item);
+  if (from == 1 && out_row == 1) return transpose_items(out, to, in, in_row, n, rows, item);
+  for (int64_t r = 0; r < rows; ++r, out += out_row * item, in += in_row * item)
+    move_run(out, to, in, from, n, item);
+}
+
+/// A walk in tiles, where some operands are contiguous along the last dimension and some along another one.
+/// The loop runs `along` the dimension that is contiguous in most of them, row after row `across` the tile;
+/// the other operands pass through buffers, transposed.
+template <int Operands> struct Tiles {
+  static constexpr int64_t kRow = 256, kRows = kGrain / kRow, kTileBytes = 16384;
+
+  const Operand* const operand;
+  const int used, ndim;
+  const int64_t* const size;
+  int along = -1, across = -1, one = -1;
+  int64_t high = kRows;  // rows of a tile
+
+  /// How many operands are contiguous along a dimension, times how many elements the loop would take.
+  int64_t gain(int dim) const {
+    int64_t n = 0;
+    for (int k = 0; k < used; ++k)
+      n += operand[k].stride[dim] == 1 && operand[k].stride[ndim - 1] != 0;
+    return n * smaller<int64_t>(size[dim], 64);
+  }
+  Tiles(const Operand* operands, int many, int dims, const int64_t* sizes, bool takes_one)
+      : operand(operands),
+        used(many),
+        ndim(dims),
+        size(sizes) {
+    const int last = ndim - 1;
+    int64_t most = 0;
+    for (int d = 0; d < last; ++d)
+      if (size[d] >= 4 && gain(d) > most) most = gain(across = d);
+    if (across < 0 || size[last] < 4) return;
+    along = last;
+    if (most > gain(last)) along = across, across = last;
+    for (int k = 0; k < used; ++k) {
+      const int64_t step = operand[k].stride[along];
+      if (step == 0 && takes_one && one < 0) one = k - 1;
+      else if (step != 1) high = smaller(high, rows_in_buffer(operand[k].item));
+    }
+  }
+  explicit operator bool() const { return along >= 0; }
+  /// In whole cache lines of what is transposed.
+  int64_t rows_in_buffer(int64_t item) const {
+    const int64_t line = 64 / item;
+    return kTileBytes / item / smaller(kRow, size[along]) / line * line;
+  }
+
+  /// Groups of tiles side by side across the dimension.
+  int64_t pieces() const {
+    return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow) *
+           ceil_div(size[across], kRows);
+  }
+  template <class Loop> void piece(int64_t i, const Loop& loop) const {
+    const int64_t groups = ceil_div(size[across], kRows), panels = ceil_div(size[along], kRow);
+    const int64_t begin = i % groups * kRows, end = smaller(size[across], begin + kRows);
+    const int64_t first = i / groups % panels * kRow, n = smaller(kRow, size[along] - first);
+    char* data[Operands] = {};
+    for (int k = 0; k < used; ++k)
+      data[k] =
+          operand[k].data +
+          (first * operand[k].stride[along] + begin * operand[k].stride[across]) * operand[k].item;
+    i /= groups * panels;
+    for (int d = ndim - 1; d >= 0; --d) {
+      if (d == along || d == across) continue;
+      for (int k = 0; k < used; ++k)
+        data[k] += i % size[d] * operand[k].stride[d] * operand[k].item;
+      i /= size[d];
+    }
+    for (int64_t at = begin; at < end; at += high) {
+      tile(data, smaller(high, end - at), n, loop);
+      for (int k = 0; k < used; ++k) data[k] += high * operand[k].stride[across] * operand[k].item;
+    }
+  }
+  template <class Loop>
+  void tile(char* const* at, int64_t rows, int64_t n, const Loop& loop) const {
+    alignas(64) char buffer[Operands][kTileBytes];
+    char* data[Operands] = {};
+    int64_t next[Operands] = {};  // bytes to the next row
+    bool one_row = true;          // where rows lie one behind the other, they are one
+    for (int k = 0; k < used; ++k) {
+      const Operand& o = operand[k];
+      const int64_t step = o.stride[along], row = o.stride[across];
+      const bool repeats = k > 0 && k == one + 1;
+      data[k] = at[k], next[k] = row * o.item;
+      if (step != 1 && !repeats) {
+        data[k] = buffer[k], next[k] = n * o.item;
+        if (k > 0) move_rectangle(buffer[k], n, 1, at[k], row, step, rows, n, o.item);
+      }
+      one_row &= next[k] == (repeats ? 0 : n * o.item);
+    }
+    if (one_row) loop(data, rows * n, one);
+    for (int64_t r = one_row ? rows : 0; r < rows; ++r) {
+      loop(data, n, one);
+      for (int k = 0; k < used; ++k) data[k] += next[k];
+    }
+    const Operand& o = operand[0];
+    if (o.stride[along] != 1)
+      move_rectangle(at[0], o.stride[across], o.stride[along], buffer[0], n, 1, rows, n, o.item);
+  }
+};
+
+/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the input, from 0, that points to
+/// one element for all of the block, or -1. `prepare(operands)` sets `operands[0]`, the output, and
+/// the inputs.
+template <int Operands, class Prepare, class Loop>
+void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
+                const Prepare& prepare, const Loop& loop) {
+  const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
+  if (ndim > 1) {
+    Operand all[Operands];
+    prepare(all);
+    if (const Tiles<Operands> tiles(all, used, ndim, size, takes_one); tiles)
+      return parallel(tiles.pieces(), total * cost > 2 * kGrain,
+                      [&](int64_t i) { tiles.piece(i, loop); });
+  }
+  parallel_chunks(total, kGrain, total * cost > 2 * kGrain, [&](int64_t begin, int64_t end) {
+    Operand operand[Operands];
+    prepare(operand);
+    bool one_row = false;  // blocks end where a row ends
+    if (row >= kShortRow)
+      for (int k = 0; k < used; ++k) one_row |= operand[k].by_rows(takes_one);
+    int64_t longest = kGrain;
+    for (int k = 0; k < used; ++k) longest = smaller(longest, operand[k].longest(one_row));
+    bool by_rows = one_row && operand[0].direct(true);
+    for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
+    if (by_rows) {
+      const int64_t* stride[Operands] = {};
+      for (int k = 0; k < used; ++k) stride[k] = operand[k].stride;
+      RowWalk<Operands> walk(begin / row, ndim - 1, size, stride, used);
+      int64_t at = begin, within = at % row;
+      for (int64_t n; at < end; at += n, walk.next(), within = 0) {
+        n = smaller(end - at, row - within);
+        char* data[Operands] = {};
+        for (int k = 0; k < used; ++k) {
+          const Operand& o = operand[k];
+          data[k] = o.data + (walk.offset[k] + (o.repeated() ? 0 : within)) * o.item;
+        }
+        run_row<Operands>(operand, used, data, n, takes_one, loop);
+      }
+      return;
+    }
+    for (int64_t at = begin; at < end;) {
+      int64_t n = end - at;
+      if (one_row) n = smaller(n, row - at % row);
+      n = smaller(n, longest);
+      char* data[Operands] = {};
+      for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
+      data[0] = operand[0].target(at, one_row);
+      loop(data, n, -1);
+      operand[0].store(data[0], at, n);
+      at += n;
+    }
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

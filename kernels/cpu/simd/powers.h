@@ -1,0 +1,136 @@
+// powers.h -- the loops of pow: products, roots and quotients where the exponent is one of a few
+//
+// An element's result follows from its base and its exponent alone. Loops whose elements share an exponent
+// are compiled with it as a constant, which leaves of the formula one product or so.
+#pragma once
+#include <type_traits>
+
+#include "kernels/cpu/pool/parallel.h"
+#include "kernels/cpu/simd/fast_path.h"
+#include "kernels/cpu/simd/simd.h"
+#include "kernels/ops.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// The exponents, times two, that have a way of their own. Builder::power (engine/compiler/program/builder.cpp) writes
+/// the same for programs.
+template <int... Twice> struct HalfPowers {};
+using ShortPowers = HalfPowers<2, 4, 6, 8, -2, -4, 1, -1>;
+
+/// x to the power Twice / 2, with what C99 Annex F asks of pow.
+template <int Twice, class T> MT_SIMD T half_power(T x) {
+  constexpr T infinity = T(math::kInfinity);
+  if constexpr (Twice == 2) return x;
+  if constexpr (Twice == 4) return x * x;
+  if constexpr (Twice == 6) return x * x * x;
+  if constexpr (Twice == 8) return (x * x) * (x * x);
+  const T inverse = T(1) / x, root = math::sqrt(x) + T(0);
+  if constexpr (Twice == -2) return inverse;
+  if constexpr (Twice == -4) return inverse * inverse;
+  if constexpr (Twice == 1) return x == -infinity ? infinity : root;
+  return x == -infinity ? T(0) : T(1) / root;
+}
+template <class T, int... Twice> MT_SIMD T power_of(T x, T y, HalfPowers<Twice...>) {
+  T r = math::pow(x, y);
+  ((r = y == T(Twice) / 2 ? half_power<Twice>(x) : r), ...);
+  return r;
+}
+
+/// op::Pow and its slope by x, with these ways; Short: whether `y` (the slope: `y` - 1) may be one of them.
+template <bool Short, class T> MT_SIMD T power(T x, T y) {
+  return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
+}
+template <bool Short, class T> MT_SIMD T power_slope(T g, T x, T y) {
+  return y == T(0) ? T(0) : g * power<Short>(x, y - T(1)) * y;
+}
+
+template <class T, int... Twice, class Loop>
+bool with_short_power(T y, HalfPowers<Twice...>, const Loop& loop) {
+  return ((y == T(Twice) / 2 && (loop(std::integral_constant<int, Twice>{}), true)) || ...);
+}
+
+/// What a block's exponents y[i] - less have in common. A short one is one of 15 halves at most, or minus
+/// one: of its mantissa only the three highest bits are not 0.
+enum class Exponents { equal, long_ones, mixed };
+template <class T> Exponents common(int64_t n, const T* y, T less) {
+  using Bits = math::core::bits_of<T>;
+  constexpr Bits tail = (Bits(1) << (math::core::Real<T>::mantissa - 3)) - 1;
+  const Bits first = math::core::to_bits(*y - less);
+  Bits differs = 0, least = tail;
+  for (int64_t i = 0; i < n; ++i) {
+    const Bits bits = math::core::to_bits(y[i] - less), rest = bits & tail;
+    differs |= bits ^ first, least = rest < least ? rest : least;
+  }
+  return differs == 0 ? Exponents::equal : least ? Exponents::long_ones : Exponents::mixed;
+}
+/// loop(whether an exponent may be short).
+template <class Loop> MT_SIMD void with_any_short(Exponents kind, const Loop& loop) {
+  kind == Exponents::long_ones ? loop(std::false_type{}) : loop(std::true_type{});
+}
+
+template <class T> void some_powers(int64_t n, T* out, const T* x, const T* y, int one) {
+  const Exponents kind = one == 1 ? Exponents::equal : common(n, y, T(0));
+  if (one == 0) {
+    const T base = *x;
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power<any.value>(base, y[i]);
+    });
+  } else if (kind == Exponents::equal) {
+    const T exponent = *y;
+    if (with_short_power(exponent, ShortPowers{}, [&](auto twice) {
+          MT_INDEPENDENT
+          for (int64_t i = 0; i < n; ++i) out[i] = half_power<decltype(twice)::value>(x[i]);
+        }))
+      return;
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = math::pow(x[i], exponent);
+  } else {
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power<any.value>(x[i], y[i]);
+    });
+  }
+}
+template <class T> void some_slopes(int64_t n, T* out, const T* g, const T* x, const T* y) {
+  const Exponents kind = common(n, y, T(1));
+  if (kind != Exponents::equal || *y == T(0)) {
+    with_any_short(kind, [=](auto any) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) out[i] = power_slope<any.value>(g[i], x[i], y[i]);
+    });
+    return;
+  }
+  const T exponent = *y, less = exponent - T(1);
+  if (with_short_power(less, ShortPowers{}, [&](auto twice) {
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i)
+          out[i] = g[i] * half_power<decltype(twice)::value>(x[i]) * exponent;
+      }))
+    return;
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = g[i] * math::pow(x[i], less) * exponent;
+}
+
+/// data: the result, x and y. `one`: the input, from 0, that is one element for all; -1 for none.
+template <class T> void run_power(char* const* data, int64_t n, int one) {
+  T* const out = reinterpret_cast<T*>(data[0]);
+  const T* const x = reinterpret_cast<const T*>(data[1]);
+  const T* const y = reinterpret_cast<const T*>(data[2]);
+  for (int64_t at = 0; at < n; at += kProbe)
+    some_powers(smaller(kProbe, n - at), out + at, x + (one == 0 ? 0 : at), y + (one == 1 ? 0 : at),
+                one);
+}
+/// data: the result, the incoming gradient, x and y.
+template <class T> void run_power_slope(char* const* data, int64_t n) {
+  T* const out = reinterpret_cast<T*>(data[0]);
+  const T* const g = reinterpret_cast<const T*>(data[1]);
+  const T* const x = reinterpret_cast<const T*>(data[2]);
+  const T* const y = reinterpret_cast<const T*>(data[3]);
+  for (int64_t at = 0; at < n; at += kProbe)
+    some_slopes(smaller(kProbe, n - at), out + at, g + at, x + at, y + at);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,196 @@
+// copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
+#include "kernels/cpu/simd/blocks.h"
+#include "kernels/cpu/simd/storage_types.h"
+#include "kernels/cpu/verbs/copy_bytes.h"
+#include "kernels/math/number.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+template <class To, class From> void convert_run(char* out, const char* in, int64_t n) {
+  To* to = reinterpret_cast<To*>(out);
+  const From* from = reinterpret_cast<const From*>(in);
+  for (int64_t i = 0; i < n; ++i) to[i] = math::convert<To>(from[i]);
+}
+
+using Convert = void (*)(char*, const char*, int64_t);
+template <class To, class From> constexpr Convert convert_as() {
+  if constexpr (math::is_number<To> && math::is_number<From>) return convert_run<To, From>;
+  else return nullptr;
+}
+#define MT_COLUMN(name, From, ...) convert_as<To, From>(),
+template <class To> constexpr Convert converts_to[] = {MT_DTYPES(MT_COLUMN)};
+#undef MT_COLUMN
+#define MT_ROW(name, To, ...) converts_to<To>,
+constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
+#undef MT_ROW
+
+/// From or to a 16-bit float, by way of float32.
+void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
+  if (to == Dtype::f32) return load_converted(from, reinterpret_cast<float*>(out), in, n);
+  if (from == Dtype::f32) return store_converted(to, out, reinterpret_cast<const float*>(in), n);
+  constexpr int64_t kPiece = 1024;
+  alignas(64) float middle[kPiece];
+  char* const bytes = reinterpret_cast<char*>(middle);
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t here = smaller(kPiece, n - at);
+    const char* const source = in + at * item_size(from);
+    char* const target = out + at * item_size(to);
+    if (is_half(from)) load_converted(from, middle, source, here);
+    else converts[int(Dtype::f32)][int(from)](bytes, source, here);
+    if (is_half(to)) store_converted(to, target, middle, here);
+    else converts[int(to)][int(Dtype::f32)](target, bytes, here);
+  }
+}
+
+// ---- transposition ------------------------------------------------------------------------------
+
+/// Written along the last dimension and read along another one: matrices transposed, for every
+/// position of the other dimensions. False when the copy is of another kind.
+bool transposed(const Copy& c) {
+  const int last = c.ndim - 1;
+  if (c.ndim < 2 || c.out_stride[last] != 1 || c.in_stride[last] == 1) return false;
+  int other = 0;
+  while (other < last && c.in_stride[other] != 1) ++other;
+  if (other == last || c.size[other] < 4 || c.size[last] < 4) return false;
+  int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims], outer = 1;
+  int n = 0;
+  for (int d = 0; d < last; ++d) {
+    if (d == other) continue;
+    size[n] = c.size[d], out_stride[n] = c.out_stride[d], in_stride[n] = c.in_stride[d];
+    outer *= size[n++];
+  }
+  const int64_t rows = c.size[other], columns = c.size[last], item = item_size(c.to);
+  constexpr int64_t kPanel = 128;
+  const int64_t panels = ceil_div(rows, kPanel);
+  parallel(outer * panels, outer * rows * columns > 2 * kGrain, [&](int64_t piece) {
+    const int64_t at = piece / panels, first = piece % panels * kPanel;
+    const int64_t here = smaller(kPanel, rows - first);
+    char* out = static_cast<char*>(c.out) +
+                (offset_of(at, n, size, out_stride) + first * c.out_stride[other]) * item;
+    const char* in =
+        static_cast<const char*>(c.in) + (offset_of(at, n, size, in_stride) + first) * item;
+    transpose_items(out, c.out_stride[other], in, c.in_stride[last], here, columns, item);
+  });
+  return true;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+/// out[i] = in[0] for elements of the size of U. `next` as for copy_bytes.
+template <class U> void fill_run(char* out, const char* in, int64_t n, const char* next) {
+  const U value = *reinterpret_cast<const U*>(in);
+  constexpr int64_t kBytes = 1024, item = int64_t(sizeof(U));
+  for (int64_t at = 0; at < n; at += kBytes / item) {
+    if (next) fetch<kBytes>(out, at * item, n * item, next);
+    U* to = reinterpret_cast<U*>(out) + at;
+    const int64_t here = smaller(kBytes / item, n - at);
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < here; ++i) to[i] = value;
+  }
+}
+
+/// A row of n elements. `next` as for copy_bytes.
+void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item,
+              const char* next) {
+  if (to == 1 && from == 1) return copy_bytes(out, in, n * item, next);
+  if (to != 1 || (from != 0 && from != -1)) return move_run(out, to, in, from, n, item);
+  by_size(item, [&]<class U>(U) {
+    if (from == 0) fill_run<U>(out, in, n, next);
+    else reverse_few<U>(out, in - (n - 1) * item, n * item);
+  });
+}
+
+/// A row past the caches.
+void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+  if (to != 1 || from < 0 || from > 1 || n * item < 512)
+    return copy_row(out, to, in, from, n, item, nullptr);
+  if (from == 1) return stream_bytes<false>(out, in, n * item);
+  alignas(64) char line[64];
+  move_run(line, 1, in, 0, 64 / item, item);
+  stream_bytes<true>(out, line, n * item);
+}
+
+constexpr int64_t kFetch = 4096;  // elements; the lines of smaller results are not fetched ahead
+
+/// One long row, piece by piece.
+bool one_row(const Copy& c) {
+  if (c.ndim != 1) return false;
+  const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);
+  parallel_strips(n, [&](int64_t at, int64_t end) {
+    char* const out = static_cast<char*>(c.out) + at * to * item;
+    const char* const in = static_cast<const char*>(c.in) + at * from * item;
+    const int64_t here = end - at;
+    if (!c.streams)
+      return copy_row(out, to, in, from, here, item, n > kFetch ? out + kGrain * item : nullptr);
+    stream_row(out, to, in, from, here, item);
+    finish_streams();
+  });
+  return true;
+}
+
+/// The rows [first, end), short ones of elements of the size of U.
+template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
+  const int last = c.ndim - 1;
+  const auto move =
+      c.size[last] * int64_t(sizeof(U)) < 64 ? move_rows<false, U> : move_rows<true, U>;
+  const auto copy_rows = [&](const int64_t(&offset)[2], int64_t rows) {
+    move(static_cast<U*>(c.out) + offset[0], c.out_stride[last - 1], c.out_stride[last],
+         static_cast<const U*>(c.in) + offset[1], c.in_stride[last - 1], c.in_stride[last], rows,
+         c.size[last]);
+  };
+  each_group<2>(first, end, c.ndim, c.size, {c.out_stride, c.in_stride}, copy_rows);
+}
+
+/// Elements of one dtype, row by row; false where one row is work for several threads.
+bool by_rows(const Copy& c) {
+  const int last = c.ndim - 1;
+  if (c.ndim == 0 || c.size[last] > kGrain) return false;
+  const int64_t item = item_size(c.to), n = c.size[last], all = count(last, c.size);
+  const int64_t together = n < kGrain ? kGrain / n : 1;
+  const bool fetches = last > 0 && all * n > kFetch && n * item >= 512;
+  const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
+  const bool is_short = last > 0 && n < kShortRow && !c.streams;
+  parallel_chunks(all, together, all * n > 2 * kGrain, [&](int64_t first, int64_t end) {
+    if (is_short) return by_size(item, [&]<class U>(U) { copy_short<U>(c, first, end); });
+    RowWalk<2> rows(first, last, c.size, {c.out_stride, c.in_stride});
+    for (int64_t row = first; row < end; ++row, rows.next()) {
+      char* const out = static_cast<char*>(c.out) + rows.offset[0] * item;
+      const char* const in = static_cast<const char*>(c.in) + rows.offset[1] * item;
+      const int64_t to = c.out_stride[last], from = c.in_stride[last];
+      if (c.streams) stream_row(out, to, in, from, n, item);
+      else copy_row(out, to, in, from, n, item, fetches ? out + next_row : nullptr);
+    }
+    if (c.streams) finish_streams();
+  });
+  return true;
+}
+
+}  // namespace
+
+void copy(const Copy& call) {
+  Copy c = call;
+  if (count(c.ndim, c.size) == 0) return;
+  int64_t* const stride[2] = {c.out_stride, c.in_stride};
+  c.ndim = collapse(c.ndim, c.size, stride);
+  if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
+  const bool same = c.to == c.from, half = is_half(c.to) || is_half(c.from);
+  const Convert run = half ? nullptr : converts[int(c.to)][int(c.from)];
+  const int64_t item = item_size(c.to);
+  for_blocks<2>(
+      2, c.ndim, c.size, 1, false,
+      [&](Operand* operand) {
+        operand[0].set(c.out, item_size(c.to), c.ndim, c.size, c.out_stride);
+        operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
+      },
+      [&](char* const* data, int64_t n, int) {
+        if (same) __builtin_memcpy(data[0], data[1], n * item);
+        else if (half) convert_half(c.to, c.from, data[0], data[1], n);
+        else run(data[0], data[1], n);
+      });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,596 @@
+// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, oneDNN or OpenBLAS beyond
+
+#include <omp.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/cpu/libraries/bf16_product.h"
+#include "kernels/cpu/libraries/onednn.h"
+#include "kernels/cpu/libraries/openblas.h"
+#include "kernels/cpu/pool/counters.h"
+#include "kernels/cpu/pool/parallel.h"
+#include "kernels/cpu/simd/transpose.h"
+#include "kernels/cpu/verbs/thin_product.h"
+#include "kernels/math/number.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+// ---- The outer form: a tile of c stays in registers while k rows of b stream past it, each scaled
+// ---- by one element of a per row of the tile. It fetches M + V things for M * V multiply-adds.
+
+/// What the tiles of one panel of columns share. The rows of b are contiguous; a has any strides,
+/// because its elements are broadcast. Of the last register of columns only `last` exist.
+template <class T> struct Panel {
+  int64_t k;
+  Mat<const T> a;
+  const T* b;
+  int64_t b_row;
+  Mat<T> c;
+  int last;
+  bool accumulate;
+};
+
+/// c (+)= tile, for a c whose columns are not contiguous.
+template <class T>
+__attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t m, int64_t n,
+                                       Mat<T> c, bool accumulate) {
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t i = 0; i < m; ++i)
+      *c(i, j) = accumulate ? *c(i, j) + tile[i * tile_row + j] : tile[i * tile_row + j];
+}
+
+/// M rows and V registers of columns, `times` times, from row i on. Tail: the last is not full.
+template <class T, int M, int V, bool Tail>
+__attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
+  constexpr int W = kWidth<T>;
+  const int last = t.last;
+#pragma GCC unroll 1
+  for (; times > 0; --times, i += M) {
+    Vector<T> sum[M][V];
+    MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] =
+        broadcast(T(0));
+    const T *a = t.a(i, 0), *b = t.b;
+    const int64_t a_row = t.a.row, a_col = t.a.col, b_row = t.b_row;
+    for (int64_t p = t.k; p > 0; --p, a += a_col, b += b_row) {
+      Vector<T> y[V];
+      MT_UNROLL for (int v = 0; v < V; ++v) y[v] =
+          Tail && v == V - 1 ? load_first(b + v * W, last) : load(b + v * W);
+      MT_UNROLL for (int r = 0; r < M; ++r) {
+        const Vector<T> x = broadcast(a[r * a_row]);
+        MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(x, y[v], sum[r][v]);
+      }
+    }
+    const bool accumulate = t.accumulate;
+    if (t.c.col != 1) {
+      T tile[M * V * W];
+      MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v)
+          store(tile + (r * V + v) * W, sum[r][v]);
+      scatter(tile, V * W, M, (V - 1) * W + last, t.c.from(i, 0), accumulate);
+      continue;
+    }
+    const int64_t c_row = t.c.row;
+    T* c = t.c(i, 0);
+    if (accumulate) {
+      MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+        const T* old = c + r * c_row + v * W;
+        sum[r][v] = add(sum[r][v], Tail && v == V - 1 ? load_first(old, last) : load(old));
+      }
+    }
+    MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+      T* to = c + r * c_row + v * W;
+      if (Tail && v == V - 1) store_first(to, sum[r][v], last);
+      else store(to, sum[r][v]);
+    }
+  }
+}
+
+/// `times` tiles of `rows` <= M rows from row i on.
+template <class T, int M, int V, bool Tail>
+void outer_tiles(const Panel<T>& t, int64_t rows, int64_t i, int64_t times) {
+  if (rows == M) outer_tile<T, M, V, Tail>(t, i, times);
+  else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail>(t, rows, i, times);
+}
+
+/// All m rows of a panel, in tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
+/// fma. 16 registers hold a tile of 6 x 2 with 2 of b and 1 of a, the 32 of AVX-512 one of 12 x 2.
+template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
+  constexpr int most = V > 4 ? 1 : V > 2 ? 3 : sizeof(F32s) == 64 ? 12 : 6;
+  const int64_t tiles = ceil_div(m, most), rows = m / tiles, larger = m % tiles;
+  if (larger > 0) outer_tiles<T, most, V, Tail>(t, rows + 1, 0, larger);
+  outer_tiles<T, most, V, Tail>(t, rows, larger * (rows + 1), tiles - larger);
+}
+
+/// Copies k x n elements of b, of any strides, to rows of unit stride.
+template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_t to_row) {
+  constexpr int W = kWidth<T>, L = kLane<T>;
+  if (b.col == 1 && n % W == 0) {
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < n; j += W) store(to + p * to_row + j, load(b(p, j)));
+    return;
+  }
+  const int64_t full_k = b.row == 1 ? k / L * L : 0, full_n = n / W * W;
+  for (int64_t j = 0; j < full_n; j += W)
+    for (int64_t p = 0; p < full_k; p += L) {
+      Vector<T> r[L];
+      MT_UNROLL for (int i = 0; i < L; ++i) r[i] = load_lanes(b(p, j + i), L * b.col);
+      transpose_lanes(r);
+      MT_UNROLL for (int i = 0; i < L; ++i) store(to + (p + i) * to_row + j, r[i]);
+    }
+  for (int64_t p = 0; p < k; ++p)
+    for (int64_t j = p < full_k ? full_n : 0; j < n; ++j) to[p * to_row + j] = *b(p, j);
+}
+
+/// Packing what is contiguous already pays where the panel, read in place, would be spread over too
+/// many cache lines and used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
+template <class T> bool packs(const Product<T>& q) {
+  const bool spread = q.b.row * int64_t(sizeof(T)) > 128;
+  return q.b.col != 1 || (spread && q.m >= 32 && q.k >= 128);
+}
+
+template <class T> void outer_product(const Product<T>& q) {
+  constexpr int W = kWidth<T>;
+  const bool packing = packs(q);
+  alignas(64) T packed[kDeep * 2 * W];
+  int64_t p = 0;
+  do {
+    Panel<T> t;
+    t.k = at_most(q.k - p, q.depth);
+    t.a = q.a.from(0, p);
+    t.accumulate = q.accumulate || p > 0;
+    for (int64_t j = 0, columns; j < q.n; j += columns) {
+      const int64_t left = q.n - j;
+      int v = left > W ? 2 : 1;  // few rows leave registers for more columns
+      if (!packing && q.m <= 3 && left >= 4 * W) v = q.m == 1 && left >= 8 * W ? 8 : 4;
+      columns = at_most(left, v * W);
+      t.last = int(columns - (v - 1) * W);
+      t.c = q.c.from(0, j);
+      t.b = q.b(p, j), t.b_row = q.b.row;
+      if (packing) {
+        // A narrow panel is packed with columns before it, so that no register is cut.
+        const int64_t before = q.n < v * W ? 0 : v * W - columns;
+        pack(t.k, before + columns, q.b.from(p, j - before), packed, v * W);
+        t.b = packed + before, t.b_row = v * W;
+      }
+      if (v == 8) outer_panel<T, 8, false>(t, q.m);
+      if (v == 4) outer_panel<T, 4, false>(t, q.m);
+      if (v == 2 && t.last == W) outer_panel<T, 2, false>(t, q.m);
+      if (v == 2 && t.last < W) outer_panel<T, 2, true>(t, q.m);
+      if (v == 1 && t.last == W) outer_panel<T, 1, false>(t, q.m);
+      if (v == 1 && t.last < W) outer_panel<T, 1, true>(t, q.m);
+    }
+    p += t.k;
+  } while (p < q.k);
+}
+
+// ---- The inner form: rows of a and columns of b are contiguous, each element of c a dot product.
+// ---- It needs no packing, but fetches M + N registers for M * N multiply-adds, and ends in a sum
+// ---- across each register.
+
+/// M x N elements of c. Only the first n columns exist; the others repeat the last of them.
+template <class T, int M, int N>
+__attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, Mat<const T> b,
+                                          Mat<T> c, bool accumulate) {
+  constexpr int W = kWidth<T>, L = kLane<T>;
+  const T* column[N];
+  Vector<T> sum[M][N];
+  MT_UNROLL for (int j = 0; j < N; ++j) {
+    column[j] = b(0, at_most(j, n - 1));
+    MT_UNROLL for (int i = 0; i < M; ++i) sum[i][j] = broadcast(T(0));
+  }
+  for (int64_t p = 0; p < k; p += W) {
+    const int rest = int(at_most(k - p, W));
+    const auto get = [=](const T* of) {
+      return rest == W ? load(of + p) : load_first(of + p, rest);
+    };
+    Vector<T> x[M];
+    MT_UNROLL for (int i = 0; i < M; ++i) x[i] = get(a(i, 0));
+    MT_UNROLL for (int j = 0; j < N; ++j) {
+      const Vector<T> y = get(column[j]);
+      MT_UNROLL for (int i = 0; i < M; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
+    }
+  }
+  MT_UNROLL for (int i = 0; i < M; ++i) {
+    T total[N];
+    MT_UNROLL for (int j = 0; j < N; j += L) {
+      Vector<T> r[L];
+      MT_UNROLL for (int l = 0; l < L; ++l) r[l] = sum[i][j + l];
+      transpose_lanes(r);
+      Vector<T> s = add(r[0], r[1]);
+      if constexpr (L == 4) s = add(s, add(r[2], r[3]));
+      store_lane_sum(total + j, s);
+    }
+#pragma GCC unroll 1
+    for (int64_t j = 0; j < n; ++j) *c(i, j) = accumulate ? *c(i, j) + total[j] : total[j];
+  }
+}
+
+/// One element: four chains hide the latency of fma.
+template <class T> void dot_product(const Product<T>& q) {
+  constexpr int W = kWidth<T>, L = kLane<T>, N = 4;
+  const T *a = q.a.at, *b = q.b.at;
+  Vector<T> sum[N];
+  MT_UNROLL for (int n = 0; n < N; ++n) sum[n] = broadcast(T(0));
+  int64_t p = 0;
+  for (; p + N * W <= q.k; p += N * W)
+    MT_UNROLL for (int n = 0; n < N; ++n) sum[n] =
+        fma(load(a + p + n * W), load(b + p + n * W), sum[n]);
+  for (; p < q.k; p += W) {
+    const int rest = int(at_most(q.k - p, W));
+    sum[0] = fma(load_first(a + p, rest), load_first(b + p, rest), sum[0]);
+  }
+  Vector<T> r[L] = {add(add(sum[0], sum[1]), add(sum[2], sum[3]))};
+  MT_UNROLL for (int l = 1; l < L; ++l) r[l] = broadcast(T(0));
+  transpose_lanes(r);
+  T total[L];
+  store_lane_sum(total, L == 4 ? add(add(r[0], r[1]), add(r[2], r[L - 1])) : add(r[0], r[1]));
+  *q.c.at = q.accumulate ? *q.c.at + total[0] : total[0];
+}
+
+template <class T> void inner_product(const Product<T>& q) {
+  if (q.m == 1 && q.n == 1) return dot_product(q);
+  for (int64_t i = 0, rows; i < q.m; i += rows) {
+    rows = at_most(q.m - i, 2);
+    for (int64_t j = 0, n; j < q.n; j += n) {
+      n = at_most(q.n - j, rows == 1 ? 8 : 4);
+      const Mat<const T> a = q.a.from(i, 0), b = q.b.from(0, j);
+      const Mat<T> c = q.c.from(i, j);
+      if (rows == 2) inner_tile<T, 2, 4>(q.k, n, a, b, c, q.accumulate);
+      else if (n > 4) inner_tile<T, 1, 8>(q.k, n, a, b, c, q.accumulate);
+      else inner_tile<T, 1, 4>(q.k, n, a, b, c, q.accumulate);
+    }
+  }
+}
+
+// ---- Libraries, which pack both operands in blocks tuned to every level of cache.
+
+/// The leading dimension under which BLAS reads this matrix by rows, or 0 if it cannot.
+template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
+  if (rows > INT32_MAX || (x.col != 1 && cols > 1)) return 0;
+  const int64_t step = rows > 1 ? x.row : cols;
+  return step >= cols && step <= INT32_MAX ? int(step) : 0;
+}
+
+/// A product as BLAS is told of it: c by rows, operands by rows or by columns.
+template <class T> struct Gemm {
+  Product<T> q;
+  bool ta, tb;
+  int lda, ldb, ldc;  // ldc is 0 if the strides or sizes are beyond BLAS
+};
+template <class T> Gemm<T> gemm_of(const Product<T>& q) {
+  const int ldc = leading(q.c, q.m, q.n);
+  if (!ldc && leading(q.c.transposed(), q.n, q.m)) return gemm_of(q.transposed());
+  const int lda = leading(q.a, q.m, q.k), ldb = leading(q.b, q.k, q.n);
+  const int lda_t = lda ? lda : leading(q.a.transposed(), q.k, q.m);
+  const int ldb_t = ldb ? ldb : leading(q.b.transposed(), q.n, q.k);
+  return {q, !lda, !ldb, lda_t, ldb_t, lda_t && ldb_t ? ldc : 0};
+}
+
+// As cblas.h has them.
+constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
+auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
+auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
+
+/// False, with nothing done, if the strides or sizes are beyond BLAS.
+template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
+  const Gemm<T> g = gemm_of(product);
+  const Product<T>& q = g.q;
+  if (!g.ldc) return false;
+  // Outside a parallel region OpenBLAS would cut the work by the number of its own threads.
+  const int threads = omp_get_max_threads();
+  if (threads > 1) omp_set_num_threads(1);
+  function_of(blas, T())(kRowMajor, g.ta ? kTransposed : kAsIs, g.tb ? kTransposed : kAsIs,
+                         int(q.m), int(q.n), int(q.k), 1, q.a.at, g.lda, q.b.at, g.ldb,
+                         T(q.accumulate), q.c.at, g.ldc);
+  if (threads > 1) omp_set_num_threads(threads);
+  count_product();
+  return true;
+}
+
+// Floats of a copied operand, half of an L2, and how often each must be used for a copy to pay.
+constexpr int64_t kCopyRoom = 1 << 18, kCopyUses = 256;
+
+/// Memory of a thread for two copied operands.
+struct CopyRoom {
+  float* const at = static_cast<float*>(std::aligned_alloc(64, (2 * kCopyRoom + 1024) * 4));
+  ~CopyRoom() { std::free(at); }
+};
+
+/// x, whose memory may be transposed, by rows: oneDNN is ahead with those (512 x 512 x 512: 153 to 168
+/// GFLOP/s). They lie no power of two apart, since such fall into few sets of a cache.
+Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
+                         bool second) {
+  const int64_t step = ceil_div(cols, 16) * 16 + 16;
+  if (x.col == 1 || uses < kCopyUses || rows * step > kCopyRoom) return x;
+  thread_local CopyRoom room;
+  if (!room.at) return x;
+  float* const to = room.at + (second ? kCopyRoom + 1024 : 0);
+  transpose(to, step, x.at, x.col, rows, cols);
+  return {to, step, 1};
+}
+
+/// In the chains of the outer form, which is also faster than all terms at once (1024 x 1024 x 1024:
+/// 170 to 153 GFLOP/s), and which computes what oneDNN refuses.
+void onednn_product(const Product<float>& product) {
+  Gemm<float> g = gemm_of(product);
+  const Product<float> q = g.q;
+  if (!g.ldc) return outer_product(q);
+  for (int64_t p = 0; p < q.k; p += q.depth) {
+    Product<float> part = q;
+    part.k = at_most(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.accumulate = q.accumulate || p > 0;
+    if (q.backend == GemmBackend::onednn_same_order) {
+      part.a = by_rows(part.a, q.m, part.k, q.n, false);
+      part.b = by_rows(part.b, part.k, q.n, q.m, true);
+    }
+    g = gemm_of(part);
+    if (!onednn::sgemm(g.ta, g.tb, q.m, q.n, part.k, part.a.at, g.lda, part.b.at, g.ldb, q.c.at,
+                       g.ldc, part.accumulate))
+      outer_product(part);
+  }
+  count_onednn();
+}
+void onednn_product(const Product<double>&) {}
+
+// ---- Which of them, and in what pieces: bits follow from the shape, never from the number of threads.
+
+/// Estimates in cycles, of which the order matters: two fma each, a third for a transposing copy,
+/// two for a copied or scattered element, 6 for the sum across a register. Measured on Zen 3.
+template <class T> double outer_cost(const Product<T>& q) {
+  const double m = double(q.m), n = double(q.n), k = double(q.k);
+  double cost = m * double(ceil_div(q.n, kWidth<T>)) * k / 2;
+  if (q.b.col != 1) cost += n * k * (q.b.row == 1 ? 0.33 : 2);
+  if (q.c.col != 1) cost += m * n * 2 * double(ceil_div(q.k, kDeep));
+  return cost;
+}
+template <class T> double inner_cost(const Product<T>& q) {
+  if (q.a.col != 1 || q.b.row != 1 || q.k == 0) return 1e300;
+  return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
+}
+
+/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is one
+/// chain of fma over kDeep terms. Its AVX-512 kernels do. Looked at once, on a small product and a
+/// large one, since it has kernels for either.
+int layouts_like_chains() {
+  int unlike = 0;
+  for (const int64_t m : {40, 200}) {
+    const int64_t n = 7 * m / 5, k = kDeep;
+    float* const a = static_cast<float*>(std::malloc(size_t(m * k + k * n + 2 * m * n) * 4));
+    if (!a) return 0;
+    float *const b = a + m * k, *const c = b + k * n, *const d = c + m * n;
+    for (int64_t i = 0; i < m * k; ++i) a[i] = 1.0f / float(i % 1019 + 3) - 0.1f;
+    for (int64_t i = 0; i < k * n; ++i) b[i] = 1.0f / float(i % 1021 + 2) - 0.1f;
+    const Mat<const float> rows_a{a, k, 1}, columns_a{a, 1, m}, rows_b{b, n, 1}, columns_b{b, 1, k};
+    for (int layout = 0; layout < 4; ++layout) {
+      const Mat<const float> x = layout & 1 ? columns_a : rows_a,
+                             y = layout & 2 ? columns_b : rows_b;
+      outer_product(Product<float>{m, n, k, x, y, {c, n, 1}, false, k});
+      onednn_product({m, n, k, x, y, {d, n, 1}, false, k});
+      if (std::memcmp(c, d, size_t(m * n) * 4) != 0) unlike |= 1 << layout;
+    }
+    std::free(a);
+  }
+  return ~unlike;
+}
+
+// Multiply-adds: of a product at which oneDNN is ahead, of all of them until it pays to have it compile
+// its kernels (30 to 80 ms), and of one product that has it compile them in any case.
+constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
+std::atomic<double> accumulated_work{0};
+
+/// The backend of each of `entries` products. Work is counted, and own kernels take what comes before
+/// it is enough, only where they and oneDNN compute the same bits, which so do not depend on the count.
+/// Elsewhere the shape decides.
+template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
+  if constexpr (std::is_same_v<T, float>) {
+    const double work = q.work();
+    if (work < kOnednnWork || q.m < 24 || q.n < 24 || q.k < 16) return GemmBackend::automatic;
+    const Gemm<float> g = gemm_of(q);
+    const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
+    if (!library) return GemmBackend::automatic;
+    if (!library->avx512 || sizeof(F32s) < 32)
+      return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
+    const double all = accumulated_work.load(std::memory_order_relaxed) + work * double(entries);
+    accumulated_work.store(all, std::memory_order_relaxed);
+    // The outer form, which packs b as it goes, is ahead where b is transposed and used by few rows.
+    if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return GemmBackend::own;
+    static const int like = layouts_like_chains();
+    return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
+                                                     : GemmBackend::own;
+  }
+  return GemmBackend::automatic;
+}
+
+constexpr double kBlasWork = 8e6;
+
+/// With 32 registers of 512 bits the own kernel is ahead (1024 x 128 x 512: 157 to 136 GFLOP/s, 256 x
+/// 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), but for an a whose
+/// rows are not contiguous, which OpenBLAS packs.
+template <class T> bool wants_blas(const Product<T>& q) {
+  if (q.backend != GemmBackend::automatic) return false;
+  const bool wide = sizeof(F32s) == 64 && q.a.col == 1 && (q.k <= 256 || q.n <= 256);
+  return q.m >= 32 && q.n >= 32 && q.work() > (wide ? 1e8 : kBlasWork);
+}
+
+/// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
+/// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
+template <class T> void serial_product(const Product<T>& q) {
+  if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
+    return onednn_product(q);
+  if (wants_blas(q)) {
+    const openblas::Library* blas = openblas::need();
+    if (!blas || blas_product(*blas, q)) return;
+  }
+  const Product<T> t = q.transposed();
+  const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
+  if (q.backend == GemmBackend::automatic && inner < outer && inner < outer_t)
+    return inner_product(q.n < 4 && q.n < q.m ? t : q);
+  outer_product(outer <= outer_t ? q : t);
+}
+
+/// Part i of n of the rows, or of the columns in whole registers.
+template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int64_t n) {
+  const int64_t all = rows ? q.m : q.n, unit = rows ? 1 : 16;
+  const auto edge = [&](int64_t i) { return at_most(ceil_div(all * i / n, unit) * unit, all); };
+  const int64_t begin = edge(i), size = edge(i + 1) - begin;
+  Product<T> part = q;
+  if (rows) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
+  else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
+  return part;
+}
+
+constexpr double kLongWork = 1.5e9;                         // multiply-adds between two looks for
+constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
+
+/// Sums of very many terms, some after the others.
+template <class T> void in_parts(const Product<T>& q, const auto& compute) {
+  if (q.k <= kLongSum) return compute(q);
+  const double most = kLongWork / double(q.m) / double(q.n);
+  const int64_t wanted = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
+  const int64_t terms = ceil_div(wanted, q.depth) * q.depth;  // whole chains
+  for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
+    Product<T> part = q;
+    part.k = at_most(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.accumulate = q.accumulate || p > 0;
+    compute(part);
+  }
+}
+template <class T> void in_parts(const Product<T>& q) {
+  in_parts(q, [](const Product<T>& part) { serial_product(part); });
+}
+
+/// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
+template <class T> void panel(const Product<T>& q, bool by_rows) {
+  const int64_t across = by_rows ? q.n : q.m;
+  const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, across / 256 + 1);
+  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, !by_rows, i, cuts));
+}
+
+/// A product of which one operand is large and c is thin: it takes the time of reading that operand.
+template <class T> void streamed_entry(const Product<T>& q) {
+  const int64_t threads = cpu_threads(), most = ceil_div(q.n, 256);  // rows of c are chains
+  const int64_t panels = at_most(threads, most);
+  parallel(panels, true, [&](int64_t i) {
+    in_parts(cut(q, false, i, panels), [](const Product<T>& part) { streamed_product(part); });
+  });
+}
+template <class T> void thin_entry(const Product<T>& q) {
+  const int64_t panels = ceil_div(q.m, q.m >= 16384 ? 2048 : 256);
+  parallel(panels, true, [&](int64_t i) {
+    in_parts(cut(q, true, i, panels), [](const Product<T>& part) { thin_product(part); });
+  });
+}
+
+/// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
+/// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
+template <class T> void entry(const Product<T>& q) {
+  const bool by_rows = q.m >= q.n, blas = q.backend == GemmBackend::onednn || wants_blas(q);
+  const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
+  if (q.backend == GemmBackend::automatic && shorter <= kThin) {
+    const Product<T> t = q.transposed();
+    if (is_streamed(q)) return streamed_entry(q);
+    if (is_streamed(t)) return streamed_entry(t);
+    if (is_thin(q)) return thin_entry(q);
+    if (is_thin(t)) return thin_entry(t);
+  }
+  if (longer <= 64 || q.work() < 1e6) return in_parts(q);
+  // Where sums are chains, an element's is the same in any panel.
+  if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn_same_order) {
+    const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
+    const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
+    return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
+  }
+  const int64_t own = longer <= 128 ? 64 : longer < 1024 ? 128 : longer / 8;
+  const int64_t size = blas || longer >= 2048 ? 256 : own, panels = ceil_div(longer, size),
+                halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
+  parallel(panels * halves, true, [&](int64_t i) {
+    panel(cut(cut(q, by_rows, i / halves, panels), !by_rows, i % halves, halves), by_rows);
+  });
+}
+
+/// Integers wrap around, which unsigned arithmetic defines.
+template <class T> void wrapping_entry(const Product<T>& q) {
+  constexpr int64_t kColumns = 4096;
+  const int64_t across = ceil_div(q.n, kColumns);
+  parallel(q.m * across, q.work() > 1e6, [&](int64_t piece) {
+    const int64_t i = piece / across, from = piece % across * kColumns;
+    const int64_t to = at_most(from + kColumns, q.n);
+    for (int64_t j = from; j < to && !q.accumulate; ++j) *q.c(i, j) = 0;
+    for (int64_t p = 0; p < q.k && !mt_interrupted; ++p) {
+      const T x = *q.a(i, p);
+      for (int64_t j = from; j < to; ++j) *q.c(i, j) = T(*q.c(i, j) + x * *q.b(p, j));
+    }
+  });
+}
+void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
+void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
+void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
+
+template <class T> void batched(const Matmul& call) {
+  Product<T> first{call.m,
+                   call.n,
+                   call.k,
+                   {static_cast<const T*>(call.a), call.a_row, call.a_col},
+                   {static_cast<const T*>(call.b), call.b_row, call.b_col},
+                   {static_cast<T*>(call.c), call.c_row, call.c_col},
+                   call.accumulate,
+                   depth_of(call.k)};
+  int dims = call.batch_dims;
+  // Entries that share b and follow each other in a and c are rows of one larger product.
+  for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {
+    const int64_t size = call.batch_size[dims - 1];
+    const int64_t a = call.a_batch[dims - 1], c = call.c_batch[dims - 1];
+    if (first.m == 1) first.a.row = a, first.c.row = c;
+    else if (a != first.m * first.a.row || c != first.m * first.c.row) break;
+    first.m *= size;
+  }
+  int64_t entries = 1;
+  for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
+  if (first.m == 0 || first.n == 0 || entries == 0) return;
+  first.backend = choose_backend(first, entries);
+  if (first.backend == GemmBackend::automatic && first.work() > kBlasWork)
+    openblas::open();  // before threads are
+  if (entries == 1) return entry(first);
+  // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
+  const double work = first.work();
+  const int64_t chunk = work > 5e5 ? 1 : int64_t(5e5 / (work + 1)) + 1;
+  void (*compute)(const Product<T>&) = [](const Product<T>& one) { entry(one); };
+  if constexpr (math::is_floating<T>)
+    if (first.m == 1 && first.n == 1 && first.k <= kLongSum &&
+        inner_cost(first) < outer_cost(first))
+      compute = dot_product<T>;
+  parallel(ceil_div(entries, chunk), entries >= 8 * chunk || work < 5e5, [&](int64_t piece) {
+    Product<T> q = first;
+    for (int64_t e = piece * chunk; e < at_most((piece + 1) * chunk, entries); ++e) {
+      int64_t rest = e, a = 0, b = 0, c = 0;
+      for (int d = dims - 1; d >= 0; --d) {
+        const int64_t index = d > 0 ? rest % call.batch_size[d] : rest;
+        if (d > 0) rest /= call.batch_size[d];
+        a += index * call.a_batch[d], b += index * call.b_batch[d], c += index * call.c_batch[d];
+      }
+      q.a.at = first.a.at + a, q.b.at = first.b.at + b, q.c.at = first.c.at + c;
+      compute(q);
+    }
+  });
+}
+
+}  // namespace
+
+void matmul(const Matmul& call) {
+  switch (call.dtype) {
+    case Dtype::u8: return batched<uint8_t>(call);
+    case Dtype::i32: return batched<uint32_t>(call);
+    case Dtype::i64: return batched<uint64_t>(call);
+    case Dtype::bf16: return bf16_product(call);
+    case Dtype::f32: return batched<float>(call);
+    case Dtype::f64: return batched<double>(call);
+    default: return;
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

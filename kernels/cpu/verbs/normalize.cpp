@@ -1,0 +1,249 @@
+// normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
+#include "kernels/cpu/simd/blocks.h"
+#include "kernels/cpu/simd/simd_reduce.h"
+#include "kernels/moments.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+struct ReadPack {
+  template <class T> MT_HD Pack<T> operator()(const T* p) const { return load_part<T>(p); }
+};
+struct ReadOne {
+  template <class T> MT_HD T operator()(const T* p) const { return *p; }
+};
+struct Two {
+  double a, b;
+};
+
+/// `f(read, i, a, b)` adds its terms to a and b, which are packs or numbers as `read` says. The
+/// order of the additions depends on n alone: four packs of each, which every kRun elements are
+/// added to a double.
+template <class T> MT_HD Two sums(int64_t n, const auto& f) {
+  constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
+  Two total{0, 0};
+  int64_t i = 0;
+  while (i + 4 * width <= n && !mt_interrupted) {
+    const int64_t end = smaller(n, i + kRun);
+    Pack<T> a0{}, a1{}, a2{}, a3{}, b0{}, b1{}, b2{}, b3{};
+    for (; i + 4 * width <= end; i += 4 * width) {
+      f(ReadPack{}, i, a0, b0);
+      f(ReadPack{}, i + width, a1, b1);
+      f(ReadPack{}, i + 2 * width, a2, b2);
+      f(ReadPack{}, i + 3 * width, a3, b3);
+    }
+    const Pack<T> a = (a0 + a1) + (a2 + a3), b = (b0 + b1) + (b2 + b3);
+    for (int l = 0; l < width; ++l) total.a += double(a[l]), total.b += double(b[l]);
+  }
+  T a = 0, b = 0;
+  for (; i < n && !mt_interrupted; ++i) f(ReadOne{}, i, a, b);
+  return {total.a + double(a), total.b + double(b)};
+}
+
+constexpr int64_t kAhead = 4096;  // elements of a row
+
+template <class T> struct Rows {
+  const Normalize& c;
+  const int64_t inner = c.channels_per_group * c.spatial, step = c.batch * c.groups * inner;
+  const double n = double(c.outer * inner);
+
+  const T* in(int64_t row, int64_t o) const {
+    return static_cast<const T*>(c.x) + o * step + row * inner;
+  }
+  const T* grad(int64_t row, int64_t o) const {
+    return static_cast<const T*>(c.grad) + o * step + row * inner;
+  }
+  T* out(int64_t row, int64_t o) const { return static_cast<T*>(c.out) + o * step + row * inner; }
+  int64_t channel(int64_t row) const { return row % c.groups * c.channels_per_group; }
+  static T at(const void* values, int64_t i, T otherwise) {
+    return values ? static_cast<const T*>(values)[i] : otherwise;
+  }
+  static void add(void* sums, int64_t i, double x) {
+    if (sums) static_cast<T*>(sums)[i] += T(x);
+  }
+
+  void forward(int64_t row) const {
+    double sum = 0;
+    if (c.centred)
+      for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
+        sum += join_line<op::Sum>(in(row, o), inner);
+    const T about = T(sum / n);
+    Two off{0, 0};  // the deviations' squares, and themselves
+    // The next row comes while this one, which is in the cache, is worked at.
+    const int64_t ahead = c.outer == 1 && inner <= kAhead ? inner : 0;
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
+      const T* const x = in(row, o);
+      const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+        __builtin_prefetch(x + i + ahead);
+        const auto d = read(x + i) - about;
+        a += d * d;
+        if constexpr (op::kRoundedMean<T>) b += d;
+      });
+      off.a += s.a, off.b += s.b;
+    }
+    const op::Moments all = op::moments<T>(n, double(about), c.centred ? off.b : 0, off.a);
+    const T mean = T(all.mean);
+    const double variance = all.m2 / n;
+    const T rate = T(1 / math::sqrt(variance + c.eps));
+    static_cast<T*>(c.mean)[row] = mean;
+    static_cast<T*>(c.variance)[row] = T(variance);
+    static_cast<T*>(c.rate)[row] = rate;
+    const int64_t first = channel(row);
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
+      if (c.spatial == 1) {
+        scale(out(row, o), in(row, o), mean, rate, first);
+        continue;
+      }
+      for (int64_t p = 0; p < c.channels_per_group; ++p) {
+        const T w = at(c.weight, first + p, 1), b = at(c.bias, first + p, 0);
+        const T* const x = in(row, o) + p * c.spatial;
+        T* const y = out(row, o) + p * c.spatial;
+        each_element(c.spatial, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w + b; });
+      }
+    }
+  }
+  /// A row in which every element has its own weight.
+  void scale(T* y, const T* x, T mean, T rate, int64_t first) const {
+    const T* const w = static_cast<const T*>(c.weight) + first;
+    const T* const b = static_cast<const T*>(c.bias) + first;
+    if (c.weight && c.bias) {
+      each_element(inner, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w[i] + b[i]; });
+    } else if (c.weight) {
+      each_element(inner, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w[i]; });
+    } else {
+      each_element(
+          inner, [=, this](int64_t i) { y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0); });
+    }
+  }
+
+  /// A row of channels: `to` is where the sums of its image begin.
+  void channels_backward(int64_t row) const {
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    const int64_t first = channel(row),
+                  to = row / c.groups * c.groups * c.channels_per_group + first;
+    Two all{0, 0};
+    for (int64_t p = 0; p < c.channels_per_group; ++p) {
+      Two here{0, 0};
+      for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
+        const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
+        const Two s = sums<T>(c.spatial, [=](auto read, int64_t i, auto& a, auto& b) {
+          const auto gi = read(g + i);
+          a += gi, b += gi * ((read(x + i) - mean) * rate);
+        });
+        here.a += s.a, here.b += s.b;
+      }
+      add(c.bias_grad, to + p, here.a), add(c.weight_grad, to + p, here.b);
+      const double w = double(at(c.weight, first + p, 1));
+      all.a += w * here.a, all.b += w * here.b;
+    }
+    const T middle = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
+      for (int64_t p = 0; p < c.channels_per_group; ++p) {
+        const T w = at(c.weight, first + p, 1);
+        const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
+        T* const dx = out(row, o) + p * c.spatial;
+        each_element(c.spatial, [=](int64_t i) {
+          dx[i] = (g[i] * w - middle - (x[i] - mean) * rate * slope) * rate;
+        });
+      }
+  }
+  /// A row in which every element has its own weight; what those get is added in place of `piece`.
+  template <bool weighted> void elements_backward(int64_t row, int64_t piece) const {
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    const int64_t first = channel(row), to = piece * c.groups * c.channels_per_group + first;
+    const T *const x = in(row, 0), *const g = grad(row, 0);
+    const T* const w = static_cast<const T*>(c.weight) + first;
+    const auto slope_at = [=](auto read, int64_t i) {
+      if constexpr (weighted) return read(g + i) * read(w + i);
+      else return read(g + i);
+    };
+    const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+      const auto gi = slope_at(read, i);
+      a += gi, b += gi * ((read(x + i) - mean) * rate);
+    });
+    const T middle = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
+    T* const dx = out(row, 0);
+    each_element(inner, [=](int64_t i) {
+      dx[i] = (slope_at(ReadOne{}, i) - middle - (x[i] - mean) * rate * slope) * rate;
+    });
+    if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
+      each_element(inner, [=](int64_t i) { dw[i] += g[i] * ((x[i] - mean) * rate); });
+    }
+    if (T* const db = static_cast<T*>(c.bias_grad) + to; c.bias_grad) {
+      each_element(inner, [=](int64_t i) { db[i] += g[i]; });
+    }
+  }
+};
+
+template <class T> void run(const Normalize& c) {
+  const Rows<T> rows{c};
+  const int64_t all = c.batch * c.groups;
+  const bool spread = all * c.outer * rows.inner > kGrain;
+  if (!c.grad || c.spatial > 1) {
+    const int64_t together = smaller(kGrain / (c.outer * rows.inner) + 1, all);
+    return parallel_chunks(all, together, spread, [&](int64_t row, int64_t end) {
+      for (; row < end; ++row)
+        if (c.grad) rows.channels_backward(row);
+        else rows.forward(row);
+    });
+  }
+  const int64_t each = normalize_batch_per_part(c);
+  parallel_chunks(c.batch, each, spread, [&](int64_t from, int64_t to) {
+    for (int64_t row = from * c.groups; row < to * c.groups; ++row)
+      if (c.weight) rows.template elements_backward<true>(row, from / each);
+      else rows.template elements_backward<false>(row, from / each);
+  });
+}
+
+/// y = (x - mean) * scale + bias, where each element of a row has its own, or all have one.
+template <bool kEach, class T>
+void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* bias) {
+  const T mean0 = *mean, scale0 = *scale, bias0 = bias ? *bias : T(0);
+  if (bias) {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - (kEach ? mean[i] : mean0)) * (kEach ? scale[i] : scale0) +
+             (kEach ? bias[i] : bias0);
+  } else {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - (kEach ? mean[i] : mean0)) * (kEach ? scale[i] : scale0);
+  }
+}
+
+template <class T> void by_given(const Normalize& c) {
+  const int64_t channels = c.groups * c.channels_per_group,
+                all = c.outer * c.batch * channels * c.spatial;
+  const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
+                 *const variance = static_cast<const T*>(c.variance),
+                 *const weight = static_cast<const T*>(c.weight);
+  T* const scale = static_cast<T*>(c.rate);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < channels; ++i) scale[i] = op::Rsqrt::f(variance[i] + T(c.eps));
+  if (weight)
+    for (int64_t i = 0; i < channels; ++i) scale[i] *= weight[i];
+  const bool each = c.spatial == 1;
+  const int64_t n = each ? channels : c.spatial, rows = all / n, together = kGrain / n + 1;
+  parallel_chunks(rows, together, all > 2 * kGrain, [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      const T* const x = static_cast<const T*>(c.x) + row * n;
+      T* const y = static_cast<T*>(c.out) + row * n;
+      const int64_t at = row % channels;
+      if (each) shift<true>(y, x, n, mean, scale, bias);
+      else shift<false>(y, x, n, mean + at, scale + at, bias ? bias + at : bias);
+    }
+  });
+}
+
+}  // namespace
+
+void normalize(const Normalize& c) {
+  if (c.given) return c.dtype == Dtype::f32 ? by_given<float>(c) : by_given<double>(c);
+  if (c.dtype == Dtype::f32) run<float>(c);
+  else run<double>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,56 @@
+// product.h -- a matrix product as the kernels of kernels/cpu/verbs/matmul.cpp and thin_product.h are told of it
+#pragma once
+#include <cstdint>
+
+#include "kernels/cpu/simd/simd.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using namespace simd;
+
+// Arrays of registers become registers only if the loops over them are unrolled early.
+#define MT_UNROLL _Pragma("GCC unroll 16")
+
+inline int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
+inline int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// Element (i, j) lies at `at + i * row + j * col`.
+template <class T> struct Mat {
+  T* at;
+  int64_t row, col;
+  T* operator()(int64_t i, int64_t j) const { return at + i * row + j * col; }
+  Mat from(int64_t i, int64_t j) const { return {(*this)(i, j), row, col}; }
+  Mat transposed() const { return {at, col, row}; }
+};
+
+constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of an L1
+
+/// k in equal parts of at most kDeep.
+inline int64_t depth_of(int64_t k) {
+  return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
+}
+
+/// automatic: the cheapest kernel, or OpenBLAS. own: the outer form. onednn_same_order: oneDNN, with
+/// the same sums.
+enum class GemmBackend { automatic, onednn, own, onednn_same_order };
+
+template <class T> struct Product {
+  int64_t m, n, k;
+  Mat<const T> a, b;
+  Mat<T> c;
+  bool accumulate;
+  int64_t
+      depth;  // every backend that sums in chains begins another after so many terms of the whole product
+  GemmBackend backend = GemmBackend::automatic;
+  double work() const { return double(m) * double(n) * double(k); }
+  /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
+  Product transposed() const {
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, depth, backend};
+  }
+};
+
+}  // namespace
+}  // namespace MT_ISA
+}  // namespace mt
