@@ -21,11 +21,13 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 xbyak; Catch2 2 or 3 for the tests'
 
 # Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster
-# (Debian 12, 13), and for the tests Open MPI, for what several processes do together, and utf8proc, for normal forms of
-# text.
+# (Debian 12, 13), and for the tests Open MPI, for what several processes do together, utf8proc, for normal forms of
+# text, librsvg, for figures as PNG files, and Graphviz, for drawings of graphs.
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
+figures='librsvg2-2'
+graphs='graphviz'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -287,6 +289,8 @@ tests() {
   want_faster
   want $several
   want $forms
+  want $figures
+  want $graphs
   make_normal ON
   ctest_in "$build" "$@"
 }

@@ -515,19 +515,12 @@ local function check_path(op, path)
   return path
 end
 
--- The bytes of a file: SVG, or PNG of twice as many pixels.
-local function file_text(path, fig)
-  if not path:lower():find('%.png$') then return svg.draw(fig) end
-  local tiles = {}
-  return require('mtorch.extras.plot.raster').png(svg.draw(fig, {tiles = tiles}), tiles)
-end
-
 local function show(kind, ...)
   local op = 'plot.' .. kind
   local list, opts = arguments(op, kind, ...)
   local path = opts.path and check_path(op, opts.path)
   local fig = figure(kind, op, list, opts)
-  if path then return (util.write_file(op, path, file_text(path, fig))) end
+  if path then return (util.write_file(op, path, svg.file(op, path, fig))) end
   io.stdout:write(term.draw(fig))
   io.stdout:flush()
 end
