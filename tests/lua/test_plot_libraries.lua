@@ -62,7 +62,9 @@ t.test('every other kind', function()
 end)
 
 t.test('what is no drawing, and sizes that are not drawn', function()
-  local function refused(svg, pattern) assert(not t.raises(function() to_png('plot.line', svg, 2) end, pattern):find '\n') end
+  local function refused(svg, pattern)
+    assert(not t.raises(function() to_png('plot.line', svg, 2) end, pattern):find '\n', 'more than one line')
+  end
   refused('<svg', ': plot.line: librsvg does not draw it: .+; a .svg needs no library$')
   refused('', ': plot.line: librsvg does not draw it: ')
   refused(page:format(8193, 10, ''), 'plot.line: a picture of 16386 x 20 pixels; from 1 x 1 to 16384 x 16384 are drawn')
@@ -73,8 +75,7 @@ t.test('what is no drawing, and sizes that are not drawn', function()
   t.raises(function() plot.graph(long, {path = png}) end,
     'test_plot_libraries.lua:%d+: plot.graph: a picture of %d+ x %d+ pixels; .*a .svg needs no library$')
   t.eq(io.open(png), nil)
-  local text = to_png('x', page:format(3, 2, '<desc>' .. ('x'):rep(11e6) .. '</desc>'), 1) -- beyond libxml2's usual limit
-  t.write_file(png, text)
+  t.write_file(png, to_png('x', page:format(3, 2, '<desc>' .. ('x'):rep(11e6) .. '</desc>'), 1)) -- most have 1e7
   t.eq({#mt.data.image(png)[1], mt.data.image(png):min():item()}, {2, 255})
   os.remove(png)
 end)
@@ -89,8 +90,12 @@ t.test('graphs: boxes by kind, names, shapes, a title', function()
     {10, 9, 1, 1})
   t.eq({count(svg, 'a &lt;b&gt; &amp;amp; &quot;c\\n&quot;'), svg:sub(1, 5), svg:sub(-7)}, {1, '<svg ', '</svg>\n'})
   t.eq(plot.graph(loss, {path = png, params = net}), png)
+  t.eq(plot.graph(loss, {path = path .. '.svg', params = net}), path .. '.svg')
+  local wide, high = t.read_file(path .. '.svg'):match 'width="(%d+)pt" height="(%d+)pt"'
+  os.remove(path .. '.svg')
   local x = mt.data.image(png)
   os.remove(png)
+  t.shape(x, 3, 2 * high, 2 * wide)
   local function has(red, green, blue)
     return x[1]:eq(red):logical_and(x[2]:eq(green)):logical_and(x[3]:eq(blue)):any()
   end

@@ -79,14 +79,20 @@ end
 
 local function quoted(...) -- lines
   local lines = {...}
-  for i, line in ipairs(lines) do lines[i] = line:gsub('[\\"]', '\\%0'):gsub('&', '&amp;'):gsub('%c', ' ') end
+  for i, text in ipairs(lines) do lines[i] = text:gsub('[\\"]', '\\%0'):gsub('&', '&amp;'):gsub('%c', ' ') end
   return '"' .. concat(lines, '\\n') .. '"'
 end
 
+local dot_head = [[
+digraph {
+  graph [bgcolor=transparent, fontname="sans-serif", fontcolor="#6b7280", labelloc=t, ranksep=0.3, nodesep=0.2];
+  node [shape=box, style="rounded,filled", color="#9ca3af", fillcolor="#f3f4f6", fontname="sans-serif", fontsize=12,
+    height=0.4, margin="0.15,0.05"];
+  edge [color="#9ca3af"];
+]]
+
 local function draw_dot(entries, title)
-  local out = {'digraph {\n  graph [bgcolor=transparent, fontname="sans-serif", fontcolor="#6b7280", labelloc=t, ranksep=0.3, nodesep=0.2];\n' ..
-    '  node [shape=box, style="rounded,filled", color="#9ca3af", fillcolor="#f3f4f6", fontname="sans-serif", ' ..
-    'fontsize=12, height=0.4, margin="0.15,0.05"];\n  edge [color="#9ca3af"];\n'}
+  local out = {dot_head, ''}
   if title then out[2] = '  label=' .. quoted(title) .. ';\n' end
   for i, e in ipairs(entries) do
     local shape = shape_text(e.shape, ' x ')

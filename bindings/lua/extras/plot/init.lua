@@ -562,8 +562,9 @@ end
 
 plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
   'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
-    "tensor}, for the names of parameters. path='a.svg', 'a.png' or 'a.dot' (Graphviz) writes a file and returns " ..
-    'its path, else text. Draw before backward, which uses the graph up.',
+    "tensor}, for the names of parameters. Without a path it is text. path='a.svg' or 'a.png' writes what Graphviz " ..
+    "draws, 'a.dot' the text for Graphviz, as the others do where its program dot is not found; returns the path. " ..
+    'Draw before backward, which uses the graph up.',
   function(...)
     local path = require('mtorch.extras.plot.graph').show(...)
     if path then return path end
