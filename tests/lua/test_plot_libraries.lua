@@ -75,7 +75,7 @@ t.test('what is no drawing, and sizes that are not drawn', function()
   t.raises(function() plot.graph(long, {path = png}) end,
     'test_plot_libraries.lua:%d+: plot.graph: a picture of %d+ x %d+ pixels; .*a .svg needs no library$')
   t.eq(io.open(png), nil)
-  t.write_file(png, to_png('x', page:format(3, 2, '<desc>' .. ('x'):rep(11e6) .. '</desc>'), 1)) -- most have 1e7
+  t.write_file(png, to_png('x', page:format(3, 2, '<g class="' .. ('x'):rep(11e6) .. '"/>'), 1)) -- most have 1e7
   t.eq({#mt.data.image(png)[1], mt.data.image(png):min():item()}, {2, 255})
   os.remove(png)
 end)
