@@ -308,7 +308,7 @@ sanitize() {
   export MTORCH_SANITIZED=1 MTORCH_STOP_MS=2000 MTORCH_START_MS=1000
   export ASAN_OPTIONS="$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
-  export LSAN_OPTIONS="print_suppressions=0"
+  export LSAN_OPTIONS="print_suppressions=0:suppressions='$root/tests/lsan.supp'" # fontconfig keeps its tables
   ctest_in "$dir" "$@"
   say "training under ASan and UBSan"
   "$dir/mtorch" "$root/scripts/train_split.lua" --epochs 20
