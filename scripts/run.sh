@@ -21,11 +21,13 @@ elsewhere='a C++20 compiler, CMake, Ninja, pkg-config, OpenBLAS (OpenMP build), 
 xbyak; Catch2 2 or 3 for the tests'
 
 # Wanted, not needed: the first that there is of oneDNN, which makes large products and convolutions faster
-# (Debian 12, 13), and for the tests Open MPI, for what several processes do together, and utf8proc, for normal forms of
-# text.
+# (Debian 12, 13), and for the tests Open MPI, for what several processes do together, utf8proc, for normal forms of
+# text, librsvg, for figures as PNG files, and Graphviz, for drawings of graphs.
 faster='libdnnl2 libdnnl3.6'
 several='openmpi-bin'
 forms='libutf8proc3 libutf8proc2'
+figures='librsvg2-2'
+graphs='graphviz'
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$root/build
@@ -287,6 +289,8 @@ tests() {
   want_faster
   want $several
   want $forms
+  want $figures
+  want $graphs
   make_normal ON
   ctest_in "$build" "$@"
 }
@@ -304,7 +308,7 @@ sanitize() {
   export MTORCH_SANITIZED=1 MTORCH_STOP_MS=2000 MTORCH_START_MS=1000
   export ASAN_OPTIONS="$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
-  export LSAN_OPTIONS="print_suppressions=0"
+  export LSAN_OPTIONS="print_suppressions=0:suppressions='$root/tests/program/lsan.supp'" # fontconfig keeps its tables
   ctest_in "$dir" "$@"
   say "training under ASan and UBSan"
   "$dir/mtorch" "$root/scripts/train_split.lua" --epochs 20

@@ -10,6 +10,7 @@
 #include "engine/io/csv.h"
 #include "engine/io/download.h"
 #include "engine/io/image.h"
+#include "engine/io/svg_image.h"
 #include "engine/io/wav.h"
 #include "kernels/cpu/pool/parallel.h"
 
@@ -133,6 +134,12 @@ int read_wav(Args& a) {
   return a.push(sound.samples, sound.rate);
 }
 
+std::string svg_png(const std::string& operation, const std::string& svg, double zoom) {
+  try {
+    return svg_to_png(svg, zoom);
+  } catch (const Error& e) { fail("{}: {}; a .svg needs no library", operation, e.what()); }
+}
+
 const Entry kFormats[] = {
     {"csv(path, header, delimiter, columns=nil, quotes=true, text=nil)",
      "The names of columns, the columns.", read_csv},
@@ -154,6 +161,8 @@ const Entry kFormats[] = {
      "Fetches a file; see engine/io/download.h.", bind<fetch>},
     {"encode_png(x)", "A PNG of uint8 [channels x height x width].",
      bind<[](const Tensor& x) { return encode_png(x); }>},
+    {"svg_to_png(operation, svg, zoom)", "A PNG of an SVG drawing; see engine/io/svg_image.h.",
+     bind<svg_png>},
     {"encode_jpeg(x, quality)", "A JPEG of uint8 [channels x height x width].",
      bind<[](const Tensor& x, int64_t quality) { return encode_jpeg(x, int(quality)); }>},
     {"wav(path)", "Samples [channels x frames], and the sample rate.", read_wav},

@@ -81,6 +81,8 @@ int doctor() {
       "zip archives cannot be read: apt-get install libzip-dev");
   row("PNG", there("libpng16.so.16"), "libpng", "apt-get install libpng16-16");
   row("JPEG", there("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
+  row("PNG of figures", there("librsvg-2.so.2"), "librsvg",
+      "figures are SVG files alone: apt-get install librsvg2-2");
   row("downloads", there("libcurl.so.4") || there("libcurl-gnutls.so.4"), "libcurl",
       "apt-get install libcurl4");
   row("tokenizers", there("libutf8proc.so.3") || there("libutf8proc.so.2"), "libutf8proc",

@@ -63,7 +63,7 @@ if [ ! -e "$archive" ] || ! small; then
   cp -L "$shared" "$out/lib/libopenblas.so.0"
 fi
 
-# ---- what is opened at first use; libcurl, with dozens of libraries of its own, is the host's ----
+# ---- what is opened at first use; libcurl and librsvg, with dozens of libraries of their own, are the host's ----
 for so in libzip.so.5 libzip.so.4 libpng16.so.16 libturbojpeg.so.0 libutf8proc.so.3 libutf8proc.so.2; do
   path=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -n "s/^[[:space:]]*$so .*x86-64.* => //p" | head -n 1)
   if [ -n "$path" ]; then cp -L "$path" "$out/lib/$so"; fi

@@ -1,7 +1,7 @@
--- test_watch_graph.lua -- Tests of mt.plot.graph: nodes, shapes, names, layout, SVG, DOT, text
+-- test_watch_graph.lua -- Tests of mt.plot.graph: nodes, shapes, names, DOT, text
 local mt = require 'mtorch'
 local t = require 'testing'
-local graph, layered = require 'mtorch.extras.plot.graph', require 'mtorch.extras.plot.layered'
+local graph = require 'mtorch.extras.plot.graph'
 local nn = mt.nn
 local path = os.tmpname()
 
@@ -51,49 +51,26 @@ t.test('a leaf alone; a function of the user; what was changed in place', functi
   t.eq(#graph.collect('x', y) > 2, true)
 end)
 
-t.test('SVG, DOT, text', function()
+t.test('DOT', function()
   local net, loss = network()
-  t.eq(mt.plot.graph(loss, {path = path .. '.svg', params = net, title = 'a <b>'}), path .. '.svg')
-  local svg = read(path .. '.svg')
-  t.eq({count(svg, '<rect class="nd"'), count(svg, '<rect class="lf"'), count(svg, '<rect class="rt"')}, {5, 4, 1})
-  t.eq({count(svg, '>2%.weight<'), count(svg, '>1 × 5<'), count(svg, 'a &lt;b&gt;')}, {1, 1, 2})
-  t.eq(mt.plot.graph{loss, path = path .. '.dot', params = {['a"b\n'] = net[1].weight}}, path .. '.dot')
+  t.eq(mt.plot.graph{loss, path = path .. '.dot', params = {['a"b\n&'] = net[1].weight}}, path .. '.dot')
   local dot = read(path .. '.dot')
-  t.eq({count(dot, '%->'), count(dot, 'a\\"b \\n5 x 2"')}, {9, 1})
+  t.eq({count(dot, '%->'), count(dot, 'a\\"b &amp;\\n5 x 2"'), count(dot, '#dcfce7'), count(dot, '#dbeafe')},
+    {9, 1, 1, 4})
 end)
 
-t.test('the layout: inputs above users, boxes of a layer apart, edges from box to box', function()
-  mt.manual_seed(3)
-  local nodes, edges = {}, {}
-  for i = 1, 60 do nodes[i] = {width = 30 + i % 7 * 10, height = 20 + i % 3 * 10} end
-  for i = 2, 60 do
-    edges[#edges + 1] = {i, 1 + math.floor((i - 2) / 2)}
-    if i > 9 then edges[#edges + 1] = {i, 1 + i % 8} end
+t.test('without Graphviz: DOT text in the place of SVG and PNG, text in a report', function()
+  for _, ending in ipairs{'svg', 'png'} do
+    local said = t.run('PATH=/nowhere', ([[
+      local w = mt.ones(2):requires_grad_()
+      print(mt.plot.graph((w * w):sum(), {path = '%s.%s', params = {weight = w}}))
+      mt.report{path = '%s.html', graph = {(w * w):sum(), params = {weight = w}}}]]):format(path, ending, path))
+    t.eq(said, ("plot.graph: '%s.dot' has DOT text in the place of '%s.%s': Graphviz' program dot was not found; on " ..
+      'Debian: apt-get install graphviz\n%s.dot\n'):format(path, path, ending, path))
+    t.eq({count(read(path .. '.dot'), 'weight\\n2'), (io.open(path .. '.' .. ending))}, {1})
+    local page = read(path .. '.html')
+    t.eq({count(page, '<svg'), count(page, 'mul %(2%)  ← weight %(2%)')}, {0, 1})
   end
-  local width, height = layered.lay_out(nodes, edges, 12, 20)
-  for i, a in ipairs(nodes) do
-    t.eq({a.x - a.width / 2 >= -1, a.x + a.width / 2 <= width + 1, a.y > 0, a.y < height}, {true, true, true, true})
-    for k = i + 1, #nodes do
-      local b = nodes[k]
-      local apart = math.abs(a.x - b.x) >= (a.width + b.width) / 2 + 10 or
-        math.abs(a.y - b.y) >= (a.height + b.height) / 2 + 10
-      if not apart then error(('boxes %d and %d overlap'):format(i, k)) end
-    end
-  end
-  for _, e in ipairs(edges) do
-    local from, to, p = nodes[e[1]], nodes[e[2]], e.points
-    t.eq({p[1], p[2], p[#p - 1], p[#p]}, {from.x, from.y + from.height / 2, to.x, to.y - to.height / 2})
-    for i = 4, #p, 2 do t.eq(p[i] >= p[i - 2], true) end
-  end
-end)
-
-t.test('a chain, and two crossing pairs are uncrossed', function()
-  local nodes = {}
-  for i = 1, 5 do nodes[i] = {width = 40, height = 20} end
-  layered.lay_out(nodes, {{2, 1}, {3, 1}, {4, 3}, {5, 2}}, 10, 10)
-  t.eq((nodes[2].x < nodes[3].x) == (nodes[5].x < nodes[4].x), true)
-  layered.lay_out(nodes, {{2, 1}, {3, 2}, {4, 3}, {5, 4}}, 10, 10)
-  for i = 2, 5 do t.eq({nodes[i].x, nodes[i].y < nodes[i - 1].y}, {nodes[1].x, true}) end
 end)
 
 t.test('errors', function()

@@ -5,6 +5,7 @@
 #include "engine/compiler/program/apply.h"
 #include "engine/compiler/program/fuse.h"
 #include "engine/compiler/program/tree.h"
+#include "engine/core/host.h"
 
 namespace mt::lua {
 namespace {

@@ -87,7 +87,8 @@ x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on 
 x:logical_not(), x:logical_and(y), x:logical_or(y).]],
   plots = [[
 Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images graph; mt.help('plot.line') and so on.
-Without a path the figure is drawn in the terminal; path='a.svg' or 'a.png' writes a file and returns the path.
+Without a path the figure is drawn in the terminal; path='a.svg' or 'a.png' writes a file and returns the path. PNG
+needs librsvg (librsvg2-2), drawings of graphs need Graphviz (graphviz); SVG of all other figures needs nothing.
   mt.plot.line{loss, title='loss', logy=true}                       one list over 1..n
   mt.plot.line{epochs, train, valid, labels={'train', 'valid'}}     several over x
   mt.plot.line{ {x=e, y=mean, low=lo, high=hi, label='5 seeds'}, {x=e, y=one, label='best', kind='scatter'} }

@@ -1,10 +1,9 @@
--- graph.lua -- mt.plot.graph: what led to a tensor, as SVG, as DOT (Graphviz) or as text.
+-- graph.lua -- mt.plot.graph: what led to a tensor, as text, as DOT text, or as what Graphviz draws of that.
 local extend = require('mtorch').extend
 local util = extend.util
-local layered = require 'mtorch.extras.plot.layered'
 local svg = require 'mtorch.extras.plot.svg'
 
-local concat, max = table.concat, math.max
+local concat = table.concat
 local most = 1000 -- operations and parameters of a drawing
 
 local graph = {}
@@ -76,69 +75,24 @@ function graph.collect(op, loss, params)
   return entries
 end
 
--- SVG -----------------------------------------------------------------------------------------------
-
-local function box(e)
-  local shape = shape_text(e.shape, ' × ')
-  local wide = max(svg.text_width(util.truncate(e.name, 40), 12.5) * 1.08, shape and svg.text_width(shape, 11) or 0)
-  return {width = max(wide + 22, 44), height = shape and 40 or 26, shape = shape,
-    light = e.leaf ~= nil}
-end
-
-local function edge_path(p)
-  local out = {('M%s %s'):format(svg.px(p[1]), svg.px(p[2]))}
-  for i = 3, #p, 2 do
-    local x0, y0, x1, y1 = p[i - 2], p[i - 1], p[i], p[i + 1]
-    if i == #p - 1 then y1 = y1 - 6 end -- room for the arrow
-    if x0 == x1 then out[#out + 1] = ('V%s'):format(svg.px(y1))
-    else
-      local middle = svg.px((y0 + y1) / 2)
-      out[#out + 1] = ('C%s %s %s %s %s %s'):format(svg.px(x0), middle, svg.px(x1), middle, svg.px(x1), svg.px(y1))
-    end
-  end
-  return concat(out)
-end
-
-local function draw_box(out, e, b, root)
-  local class = root and 'rt' or e.leaf and 'lf' or 'nd'
-  out[#out + 1] = ('<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>\n'):format(class,
-    svg.px(b.x - b.width / 2), svg.px(b.y - b.height / 2), svg.px(b.width), svg.px(b.height), e.leaf and 3 or 9)
-  svg.label(out, b.x, b.y + (b.shape and -2 or 4), 'middle', util.truncate(e.name, 40), ' class="nm"')
-  if b.shape then svg.label(out, b.x, b.y + 13, 'middle', b.shape, ' font-size="11"') end
-end
-
-local function draw_svg(entries, title, how)
-  local boxes, edges, top = {}, {}, title and 34 or 0
-  for i, e in ipairs(entries) do
-    boxes[i] = box(e)
-    for _, k in ipairs(e.inputs) do edges[#edges + 1] = {k, i} end
-  end
-  local width, height = layered.lay_out(boxes, edges, 18, 26)
-  width = max(width, title and svg.text_width(title, 15) or 0) + 32
-  local out, lines, heads = {}, {}, {}
-  if title then svg.label(out, 16, 28, 'start', title, ' class="ti"') end
-  for i, e in ipairs(edges) do
-    lines[i] = edge_path(e.points)
-    heads[i] = ('M%s %sl-3.5 -7h7z'):format(svg.px(e.points[#e.points - 1]), svg.px(e.points[#e.points]))
-  end
-  out[#out + 1] = ('<g transform="translate(16 %d)">\n<path class="ax" fill="none" d="%s"/>\n'):format(16 + top,
-    concat(lines))
-  out[#out + 1] = '<path class="ah" d="' .. concat(heads) .. '"/>\n'
-  for i, e in ipairs(entries) do draw_box(out, e, boxes[i], i == 1) end
-  out[#out + 1] = '</g>\n'
-  return svg.document(out, width, height + 32 + top, title or 'graph', how and how.inline)
-end
-
 -- DOT and text ----------------------------------------------------------------------------------------
 
 local function quoted(...) -- lines
   local lines = {...}
-  for i, line in ipairs(lines) do lines[i] = line:gsub('[\\"]', '\\%0'):gsub('%c', ' ') end
+  for i, text in ipairs(lines) do lines[i] = text:gsub('[\\"]', '\\%0'):gsub('&', '&amp;'):gsub('%c', ' ') end
   return '"' .. concat(lines, '\\n') .. '"'
 end
 
+local dot_head = [[
+digraph {
+  graph [bgcolor=transparent, fontname="sans-serif", fontcolor="#6b7280", labelloc=t, ranksep=0.3, nodesep=0.2];
+  node [shape=box, style="rounded,filled", color="#9ca3af", fillcolor="#f3f4f6", fontname="sans-serif", fontsize=12,
+    height=0.4, margin="0.15,0.05"];
+  edge [color="#9ca3af"];
+]]
+
 local function draw_dot(entries, title)
-  local out = {'digraph {\n  node [shape=box, style="rounded,filled", fillcolor="#f3f4f6", fontname="sans-serif"];\n'}
+  local out = {dot_head, ''}
   if title then out[2] = '  label=' .. quoted(title) .. ';\n' end
   for i, e in ipairs(entries) do
     local shape = shape_text(e.shape, ' x ')
@@ -150,6 +104,18 @@ local function draw_dot(entries, title)
   end
   out[#out + 1] = '}\n'
   return concat(out)
+end
+
+-- The SVG element that Graphviz' program `dot` makes of DOT text; nil where that is not found.
+-- nslimit bounds the steps of its layout: hundreds of operations with shared inputs would take minutes.
+local function draw_svg(dot_text)
+  local path = os.tmpname()
+  util.write_file('plot.graph', path, dot_text)
+  local pipe = io.popen('command -v dot >/dev/null && dot -Gnslimit=2 -Tsvg ' .. path)
+  local text = pipe:read('*a')
+  pipe:close()
+  os.remove(path)
+  return text:match('<svg.*</svg>')
 end
 
 -- One line for each operation, its parameters behind it; a branch for each input where there are several.
@@ -189,12 +155,16 @@ local function draw_text(entries, utf8)
   return concat(out, '\n') .. '\n'
 end
 
---- The SVG text; `how` as in svg.draw.
-function graph.svg(op, loss, params, title, how)
-  return draw_svg(graph.collect(op, loss, params), title, how)
+--- The graph as SVG for an HTML page; nil and the graph as text where Graphviz is not found.
+function graph.inline(op, loss, params, title)
+  local entries = graph.collect(op, loss, params)
+  local drawn = draw_svg(draw_dot(entries, title))
+  if not drawn then return nil, draw_text(entries, true) end
+  return (drawn:gsub('width="(%d+pt)" height="%d+pt"', 'style="max-width:%1"', 1))
 end
 
---- Draws the graph into a file (.svg, .png, .dot, .gv) and returns its path, or as text on stdout.
+--- Draws the graph into a file (.svg, .png, .dot, .gv) and returns its path, or as text on stdout. Without Graphviz the
+--- file is DOT text.
 function graph.show(loss, path, params, title)
   local op = 'plot.graph'
   local kind = path and tostring(path):lower():match('[^/]%.(%w+)$')
@@ -207,8 +177,17 @@ function graph.show(loss, path, params, title)
     io.stdout:flush()
     return
   end
-  local text = (kind == 'svg' or kind == 'png') and draw_svg(entries, title) or draw_dot(entries, title)
-  return (util.write_file(op, path, kind == 'png' and require('mtorch.extras.plot.raster').png(text) or text))
+  local text, drawn = draw_dot(entries, title), nil
+  if kind == 'svg' or kind == 'png' then
+    drawn = draw_svg(text)
+    if not drawn then
+      local wanted = path
+      path = path:gsub('%w+$', 'dot')
+      io.stderr:write(("%s: '%s' has DOT text in the place of '%s': Graphviz' program dot was not found; on Debian: " ..
+        'apt-get install graphviz\n'):format(op, path, wanted))
+    end
+  end
+  return (util.write_file(op, path, drawn and svg.file(op, path, drawn .. '\n') or text))
 end
 
 return graph

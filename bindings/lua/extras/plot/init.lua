@@ -515,19 +515,12 @@ local function check_path(op, path)
   return path
 end
 
--- The bytes of a file: SVG, or PNG of twice as many pixels.
-local function file_text(path, fig)
-  if not path:lower():find('%.png$') then return svg.draw(fig) end
-  local tiles = {}
-  return require('mtorch.extras.plot.raster').png(svg.draw(fig, {tiles = tiles}), tiles)
-end
-
 local function show(kind, ...)
   local op = 'plot.' .. kind
   local list, opts = arguments(op, kind, ...)
   local path = opts.path and check_path(op, opts.path)
   local fig = figure(kind, op, list, opts)
-  if path then return (util.write_file(op, path, file_text(path, fig))) end
+  if path then return (util.write_file(op, path, svg.file(op, path, fig))) end
   io.stdout:write(term.draw(fig))
   io.stdout:flush()
 end
@@ -569,8 +562,9 @@ end
 
 plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
   'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
-    "tensor}, for the names of parameters. path='a.svg', 'a.png' or 'a.dot' (Graphviz) writes a file and returns " ..
-    'its path, else text. Draw before backward, which uses the graph up.',
+    "tensor}, for the names of parameters. Without a path it is text. path='a.svg' or 'a.png' writes what Graphviz " ..
+    "draws, 'a.dot' the text for Graphviz, as the others do where its program dot is not found; returns the path. " ..
+    'Draw before backward, which uses the graph up.',
   function(...)
     local path = require('mtorch.extras.plot.graph').show(...)
     if path then return path end

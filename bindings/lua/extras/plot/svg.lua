@@ -20,19 +20,17 @@ function svg.escape(text)
   return (tostring(text):gsub('[&<>"\']', entities):gsub('[%z\1-\8\11\12\14-\31]', ' '))
 end
 
---- A pixel coordinate with one decimal at most.
-function svg.px(v)
+-- A pixel coordinate with one decimal at most.
+local function px(v)
   v = floor(v * 10 + 0.5) / 10
   return v == floor(v) and ('%d'):format(v) or ('%.1f'):format(v)
 end
 
---- The estimated width of a text in pixels: wide for code points from U+1100 on.
-function svg.text_width(text, size)
+-- The estimated width of a text in pixels: wide for code points from U+1100 on.
+local function text_width(text, size)
   local wide = select(2, text:gsub('[\225-\239][\128-\191][\128-\191]', ''))
   return (util.length(text) * 0.56 + wide * 0.44) * size
 end
-
-local px, text_width = svg.px, svg.text_width
 
 local function fit(text, size, room)
   local width = text_width(text, size)
@@ -58,16 +56,12 @@ svg.css = [[
 .mtp text{fill:#4b5563}.mtp .ti{fill:#111827;font-size:15px;font-weight:600}.mtp .la{font-size:13px}
 .mtp .bg{fill:#fff}.mtp .gr{stroke:#e5e7eb}.mtp .ax{stroke:#9ca3af}
 .mtp .on{fill:#111}.mtp .off{fill:#fff}
-.mtp .nm{fill:#111827;font-weight:600;font-size:12.5px}.mtp .ah{fill:#9ca3af}
-.mtp .nd{fill:#f3f4f6;stroke:#9ca3af}.mtp .lf{fill:#dbeafe;stroke:#60a5fa}.mtp .rt{fill:#dcfce7;stroke:#4ade80}
 ]] .. colour_rules('c', scale.palette) .. '\n' .. colour_rules('p', scale.palette) .. [[
 
 @media(prefers-color-scheme:dark){
 .mtp text{fill:#9ca3af}.mtp .ti{fill:#f3f4f6}
 .mtp .bg{fill:#111827}.mtp .gr{stroke:#2a3340}.mtp .ax{stroke:#6b7280}
 .mtp .on{fill:#111}.mtp .off{fill:#fff}
-.mtp .nm{fill:#f3f4f6}.mtp .ah{fill:#6b7280}
-.mtp .nd{fill:#1f2937;stroke:#6b7280}.mtp .lf{fill:#172e54;stroke:#3b82f6}.mtp .rt{fill:#14391f;stroke:#22a35a}
 ]] .. colour_rules('c', scale.dark_palette) .. '}\n'
 
 -- The canvas: a list of pieces with the figure's geometry -----------------------------------------
@@ -76,20 +70,18 @@ local function add(c, format, ...)
   c[#c + 1] = select('#', ...) > 0 and format:format(...) or format
 end
 
---- Adds a text to a list of pieces; `extra` are attributes.
+-- Adds a text; `extra` are attributes.
 local function label(c, x, y, anchor, text, extra)
   add(c, '<text x="%s" y="%s" text-anchor="%s"%s>%s</text>\n', px(x), px(y), anchor, extra or '',
       svg.escape(text))
 end
 
-svg.label = label
-
 local function draw_title(c, title, room)
   if title then label(c, c.left, 28, 'start', fit(tostring(title), 17, room), ' class="ti"') end -- bold
 end
 
---- The SVG text around the pieces of a drawing. inline=true leaves style and background to the page (svg.css).
-function svg.document(pieces, width, height, title, inline)
+-- The SVG text around the pieces of a drawing. inline=true leaves style and background to the page (svg.css).
+local function document(pieces, width, height, title, inline)
   local page = inline and '' or
     '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'
   local size = (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(px(width), px(height))
@@ -437,7 +429,8 @@ local function draw_colour_bar(c, fig, bands)
   end
 end
 
--- A picture of high x wide pixels: pixel(i, j) gives red, green, blue, or nothing where it is transparent.
+-- A picture of high x wide pixels: pixel(i, j) gives red, green, blue, or nothing where it is transparent. librsvg
+-- smooths what it enlarges: for it (c.zoom) a picture has as many pixels as it takes.
 local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
   local rows = {}
   for i = 1, high do
@@ -448,12 +441,9 @@ local function draw_picture(c, x, y, width, height, high, wide, least, pixel)
     end
     rows[i] = concat(bytes)
   end
-  if c.tiles then
-    c.tiles[#c.tiles + 1] = {x = x, y = y, width = width, height = height, rows = rows}
-  else
-    add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
-        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, least))
-  end
+  if c.zoom then least = max(least, ceil(max(width, height) * c.zoom)) end
+  add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
+      'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(width), px(height), png(rows, wide, least))
 end
 
 function paint.heatmap(c, fig)
@@ -566,9 +556,9 @@ end
 local default_size = {contour = {560, 480}, heatmap = {560, 480}}
 
 --- The SVG text of a figure. `how`: inline=true leaves style and background to the page (svg.css),
---- budget= is the number of bytes to stay near (default 150000), tiles= a list that takes pictures instead of the text.
+--- budget= is the number of bytes to stay near (default 150000), zoom= how much librsvg will enlarge it.
 function svg.draw(fig, how)
-  local c = {fig = fig, budget = how and how.budget or 150000, tiles = how and how.tiles}
+  local c = {fig = fig, budget = how and how.budget or 150000, zoom = how and how.zoom}
   if fig.tiles then
     lay_out_tiles(c, fig)
     paint.images(c, fig)
@@ -581,7 +571,14 @@ function svg.draw(fig, how)
     draw_axes(c, fig)
     draw_legend(c, c.entries)
   end
-  return svg.document(c, fig.width, fig.height, fig.title or fig.kind .. ' plot', how and how.inline)
+  return document(c, fig.width, fig.height, fig.title or fig.kind .. ' plot', how and how.inline)
+end
+
+--- The bytes of the file at a path, of a figure or of SVG text: SVG, or PNG of two pixels for each of the figure's.
+function svg.file(op, path, of)
+  local zoom = path:lower():find('%.png$') and 2
+  local text = type(of) == 'string' and of or svg.draw(of, {zoom = zoom})
+  return zoom and extend.svg_to_png(op, text, zoom) or text
 end
 
 return svg

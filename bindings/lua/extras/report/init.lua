@@ -150,14 +150,14 @@ local function sections(args, tiles)
   if args.filters then section(out, 'Filters', pictures().filters(args.filters)) end
   if next(timing) ~= nil then section(out, 'Timing', parts.timing(timing, budget)) end
   if args.network then section(out, 'Network', pictures().network(args.network)) end
-  local graph = args.graph_svg or args.graph and pictures().graph(args.graph)
-  if graph then section(out, 'Graph', parts.card(graph)) end
+  local graph = args.graph_card or args.graph and pictures().graph(args.graph)
+  if graph then section(out, 'Graph', graph) end
   if args.config then section(out, 'Configuration', parts.config(args.config)) end
   section(out, 'Notes', parts.notes(args.notes))
   return out
 end
 
---- The page of a report's parts (graph_svg: of a graph that was drawn before). live: {state = 'running' or
+--- The page of a report's parts (graph_card: of a graph that was drawn before). live: {state = 'running' or
 --- 'finished', script=} of a page that a browser follows.
 function report.page(args, live)
   local tiles = {}

@@ -101,10 +101,11 @@ function pictures.confusion(given)
   return parts.grid(cards)
 end
 
---- The graph of a loss, or of {loss, params=, title=}, as SVG.
+--- The graph of a loss, or of {loss, params=, title=}: SVG by Graphviz where it is found, else text.
 function pictures.graph(graph)
   local args = type(graph) == 'table' and not getmetatable(graph) and graph or {graph}
-  return (require('mtorch.extras.plot.graph').svg('report: graph', args[1], args.params, args.title, {inline = true}))
+  local svg, text = require('mtorch.extras.plot.graph').inline('report: graph', args[1], args.params, args.title)
+  return svg and parts.card(svg) or parts.text(text)
 end
 
 --- What print(net) shows.

@@ -44,7 +44,7 @@ local function page(self)
   args.images, args.figures = state.pictures[1] and state.pictures or nil, {}
   for i, figure in ipairs(state.figures) do args.figures[i] = figure end
   args.timing = next(state.times) and state.times or nil
-  args.graph_svg = state.graph
+  args.graph_card = state.graph
   local live = state.server and {state = state.done and 'finished' or 'running',
                                  script = require 'mtorch.extras.report.live'}
   return report.page(args, live)
