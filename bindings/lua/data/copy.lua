@@ -4,7 +4,7 @@
 -- the value in the other state. What is no table there is itself; a table is a node:
 --   {kind = 'plain', value = t}                      a table of such values
 --   {kind = 'table', keys =, values =, meta =}       any other
---   {kind = 'front', fields =}                       an object of mt.data whose # is its size
+--   {kind = 'proxy', fields =}                       an object of mt.data whose # is its size
 --   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
 --   {kind = 'named', module =, path = {..}}          what the other state has under that name
 --   {kind = 'entry', address =}                      a function of C++
@@ -13,7 +13,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
 local util = require 'mtorch.core.util'
-local classes = require 'mtorch.data.class'
+local object = require 'mtorch.core.object'
 
 local parts = core.loader()
 local copy = {}
@@ -52,7 +52,6 @@ end
 local Packer = {}
 Packer.__index = Packer
 
-
 --- Whether a table is made of nothing but scalars, tensors and such tables.
 function Packer:is_plain(t)
   local answer = self.plain[t]
@@ -89,7 +88,7 @@ local function refuse(path, value, kind)
 end
 
 function Packer:table(node, t, path)
-  if rawget(t, '__fields') and rawget(t, '__held') then refuse(path, t, 'module') end
+  if rawget(t, '__fields') and rawget(t, '__params') then refuse(path, t, 'module') end
   if self:is_plain(t) then
     node.kind, node.value = 'plain', t
     return
@@ -180,12 +179,12 @@ function Packer:value(value, path)
   end
   local node = self.known[value] or self.nodes[value]
   if node then return node end
-  local fields = classes.fields_of(value)
+  local fields = object.unwrap(value)
   if kind ~= 'table' and kind ~= 'function' and not fields then refuse(path, value, kind) end
   node = {}
   self:note(self.nodes, value, node)
   if fields then
-    node.kind, node.fields = 'front', self:value(fields, path)
+    node.kind, node.fields = 'proxy', self:value(fields, path)
   elseif kind == 'table' then self:table(node, value, path)
   else self:call(node, value, path) end
   return node
@@ -230,9 +229,9 @@ function Unpacker:table(node)
   return t
 end
 
-function Unpacker:front(node)
+function Unpacker:proxy(node)
   local fields = self:value(node.fields)
-  return classes.front(getmetatable(fields), fields)
+  return object.proxy(getmetatable(fields), fields)
 end
 
 Unpacker['function'] = function(self, node)

@@ -67,7 +67,7 @@ function Folder:get(i)
   local x = parts.image(path, self.channels)
   return classes.transformed(self, x, self.y[i])
 end
-Folder.batches_of = Folder.get
+Folder.__batches_of = Folder.get
 
 function Folder:describe()
   return ('folder(%s): %d images, %d classes'):format(self.root, #self.paths, #self.classes)

@@ -68,7 +68,7 @@ function Writer:tensor(x, path)
   if alias > 0 then text = text .. ',"alias":' .. alias end
   if x.requires_grad then text = text .. ',"requires_grad":true' end
   local class = package.loaded['mtorch.nn.class']
-  local role = class and class.role[x]
+  local role = class and class.registry[x]
   return text .. (role and ',"role":"' .. role .. '"' or '') .. '}'
 end
 
@@ -174,7 +174,7 @@ function Reader:tensor(spec)
       if not t.dtype:find 'float' then self:damaged(('wants a gradient of %s'):format(t.dtype)) end
       t:requires_grad_()
     end
-    if spec.role == 'parameter' or spec.role == 'buffer' then require('mtorch.nn.class').role[t] = spec.role end
+    if spec.role == 'parameter' or spec.role == 'buffer' then require('mtorch.nn.class').registry[t] = spec.role end
     made[alias] = t
   end
   return made[alias]
@@ -230,7 +230,7 @@ local function load_torch(path)
   local value, roles = core.read_torch('load', path)
   if next(roles) then
     local class = require 'mtorch.nn.class'
-    for x, role in pairs(roles) do class.role[x] = role end
+    for x, role in pairs(roles) do class.registry[x] = role end
   end
   return value
 end

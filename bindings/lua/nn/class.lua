@@ -5,13 +5,13 @@ local object = require 'mtorch.core.object'
 
 local class = {}
 
--- What a tensor is to a module: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
-local role = setmetatable({}, {__mode = 'k'})
-class.role = role
+-- What a tensor is to modules: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
+local registry = setmetatable({}, {__mode = 'k'})
+class.registry = registry
 
-local function with_role(tensor, what)
+local function registered(tensor, kind)
   local t = tensor:detach()
-  role[t] = what
+  registry[t] = kind
   return t
 end
 
@@ -23,7 +23,7 @@ class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = 
       core.fail('Parameter: a tensor of floats is needed, got %s; use x:float(), or {requires_grad=false}',
         core.describe(tensor))
     end
-    return with_role(tensor, 'parameter'):requires_grad_(requires_grad)
+    return registered(tensor, 'parameter'):requires_grad_(requires_grad)
   end)
 
 -- Buffers that are in no state_dict.
@@ -34,7 +34,7 @@ class.transient = transient
 class.Buffer = core.declare('Buffer(tensor: tensor, persistent: bool = true)',
   'A tensor that is moved with the module but not trained; persistent: it is saved with the module too.',
   function(tensor, persistent)
-    local buffer = with_role(tensor, 'buffer')
+    local buffer = registered(tensor, 'buffer')
     transient[buffer] = not persistent or nil
     return buffer
   end)
@@ -47,32 +47,32 @@ class.is_module = is_module
 --- How errors show a value: a module by its class.
 function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
 
---- The value of a field. A tensor with a role lies in __held, where the module does not see it
---- itself, so that assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that
---- `#` and ipairs see it.
-function class.field(self, key)
-  local held, value = rawget(self, '__held'), rawget(self, key)
-  if value == nil then return held[key] end
+--- The value of a field. A parameter or buffer lies in __params, where the module does not see it itself, so that
+--- assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that `#` and ipairs
+--- see it.
+function class.get(self, key)
+  local params, value = rawget(self, '__params'), rawget(self, key)
+  if value == nil then return params[key] end
   if self.__class.__lists then
-    if not role[value] and mt.is_tensor(value) then
+    if not registry[value] and mt.is_tensor(value) then
       value = class.Parameter(value)
       rawset(self, key, value)
     end
     return value
   end
-  if not role[value] then return value end
-  held[key] = value -- it took the place of something plain
+  if not registry[value] then return value end
+  params[key] = value -- it took the place of something plain
   rawset(self, key, nil)
   return value
 end
 
 --- What a value is to modules: 'module', 'parameter' or 'buffer'; nil: something plain.
-function class.kind(value) return is_module(value) and 'module' or value ~= nil and role[value] or nil end
+function class.kind(value) return is_module(value) and 'module' or value ~= nil and registry[value] or nil end
 
 local function next_field(self, i)
   local keys = rawget(self, '__fields')
   for k = i + 1, #keys do
-    local value = class.field(self, keys[k])
+    local value = class.get(self, keys[k])
     if value ~= nil then return k, keys[k], value, class.kind(value) end
   end
 end
@@ -84,21 +84,21 @@ function class.fields(self) return next_field, self, 0 end
 function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
 
 --- Another tensor in the place of a field's, which is not registered.
-function class.put(self, key, value)
-  if self.__class.__lists then rawset(self, key, value) else rawget(self, '__held')[key] = value end
+function class.set_raw(self, key, value)
+  if self.__class.__lists then rawset(self, key, value) else rawget(self, '__params')[key] = value end
 end
 
---- The metatable of __held where fields are computed: those that held.__computed has a module for, at every access.
-class.computed = {__index = function(held, key)
-  local of = rawget(held, '__computed')
+--- The metatable of __params where fields are computed: those that params.__computed has a module for, at every access.
+class.computed = {__index = function(params, key)
+  local of = rawget(params, '__computed')
   local computed = of and rawget(of, key)
   return computed and computed:forward()
 end}
 
 --- What may not take the place of a parameter or buffer; whether a plain tensor becomes a buffer.
 local function replaces(self, key, old, value)
-  if value == nil or role[value] or is_module(value) then return false end
-  if role[old] == 'parameter' then
+  if value == nil or registry[value] or is_module(value) then return false end
+  if registry[old] == 'parameter' then
     core.fail('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
       'mt.no_grad and copy_; got %s', self.__name, tostring(key), core.describe(value))
   end
@@ -138,22 +138,22 @@ local function assign(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
     class.refuse_plain(self, key, 'module')
   end
-  local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
-  if rawget(held, '__computed') and rawget(held.__computed, key) then
+  local fields, params, seen = rawget(self, '__fields'), rawget(self, '__params'), rawget(self, '__seen')
+  if rawget(params, '__computed') and rawget(params.__computed, key) then
     core.fail('%s.%s is computed from parametrizations.%s: change its originals, or ' ..
       'nn.remove_parametrizations(net, %q)',
       self.__name, key, key, key)
   end
-  if held[key] ~= nil and replaces(self, key, held[key], value) then
-    role[value], transient[value] = 'buffer', transient[held[key]]
+  if params[key] ~= nil and replaces(self, key, params[key], value) then
+    registry[value], transient[value] = 'buffer', transient[params[key]]
   end
-  if not known[key] then fields[#fields + 1], known[key] = key, true end
+  if not seen[key] then fields[#fields + 1], seen[key] = key, true end
   if self.__class.__lists and mt.is_tensor(value) then
-    return rawset(self, key, role[value] and value or class.Parameter(value))
+    return rawset(self, key, registry[value] and value or class.Parameter(value))
   end
-  local has_role = value ~= nil and role[value]
-  held[key] = has_role and value or nil
-  if not has_role then rawset(self, key, value) end
+  local is_registered = value ~= nil and registry[value]
+  params[key] = is_registered and value or nil
+  if not is_registered then rawset(self, key, value) end
 end
 
 -- The last field that was asked for and not there. It is nil, so that `if self.bias then` and `self.h or
@@ -164,15 +164,7 @@ local last_missing = setmetatable({}, {__mode = 'v'})
 function core.missing_field(key)
   local self = last_missing.module
   if not self or last_missing.key ~= key then return nil end
-  local names, of = {}, rawget(self, '__class')
-  for _, name in ipairs(rawget(self, '__fields')) do names[#names + 1] = tostring(name) end
-  while of do
-    for name in pairs(of) do
-      if type(name) == 'string' and not name:find('^__') then names[#names + 1] = name end
-    end
-    of = getmetatable(of).__index
-  end
-  table.sort(names)
+  local names = object.names(self.__class, '^__', rawget(self, '__seen'))
   local advice = core.advice('module', key, names):gsub('^ %((.*)%)$', '; %1')
   return (" (%s has no '%s'%s)"):format(self.__name, key, advice)
 end
@@ -196,7 +188,7 @@ end
 core.set_module_call(call)
 
 local function construct(of, ...)
-  local self = setmetatable({__fields = {}, __held = {}, __known = {}, __class = of, training = true}, of.__meta)
+  local self = setmetatable({__fields = {}, __params = {}, __seen = {}, __class = of, training = true}, of)
   of.__init(self, ...)
   return self
 end
@@ -257,10 +249,13 @@ function class.refuse_inputs(self, inputs, more, first)
   if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
 end
 
-local function make_class(of, base)
-  local function index(self, key)
-    if key == '__held' then return nil end -- of a table that is no module
-    local value = self.__held[key]
+local function text(self) return class.Module.describe(self) end
+
+local function make_class(name, base)
+  local of, method
+  local function get(self, key)
+    if key == '__params' then return nil end -- of a table that is no module
+    local value = self.__params[key]
     if value == nil then value = of[key] end
     if value == nil and type(key) == 'number' and key <= 0 and of.__places then
       return rawget(self, place_of(self, key))
@@ -268,12 +263,14 @@ local function make_class(of, base)
     if value == nil then last_missing.module, last_missing.key = self, key end
     return value
   end
-  of.__meta = {__index = index, __newindex = assign, __call = call,
-    __tostring = function(self) return class.Module.describe(self) end}
-  return setmetatable(of, {__index = base, __call = construct, __tostring = function() return of.__name end})
+  of, method = object.class{name = name, called = 'net', base = base, is_own = is_module, get = get, set = assign,
+    call = call, construct = construct}
+  of.__tostring = text
+  return of, method
 end
 
-class.Module = make_class{__name = 'Module'}
+-- class.method(signature, doc, body) adds a method of every module.
+class.Module, class.method = make_class 'Module'
 class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
 
 --- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
@@ -281,21 +278,11 @@ class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.c
 class.class = core.declare('class(name: string, base=nil)',
   'A class of modules: define __init and forward, then call it.',
   function(name, base)
-    if base ~= nil and (type(base) ~= 'table' or not rawget(base, '__meta')) then
+    if base ~= nil and (type(base) ~= 'table' or rawget(base, '__family') ~= class.Module) then
       core.fail('class: the base must be a class of modules, got ' ..
         (is_module(base) and 'a module of the class ' .. base.__name or core.describe(base)))
     end
-    return make_class({__name = name}, base or class.Module)
+    return (make_class(name, base or class.Module))
   end)
-
--- Methods of modules as help shows them: {signature, help}.
-class.methods = {}
-
---- A method of every module; see core/object.lua.
-function class.method(signature, doc, body)
-  local method, name, entry = object.method(signature, doc, 'net', is_module, body)
-  class.Module[name] = method
-  table.insert(class.methods, entry)
-end
 
 return class

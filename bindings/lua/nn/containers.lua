@@ -1,6 +1,7 @@
 -- containers.lua -- modules made of modules
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
 local is_module = class.is_module
 
@@ -41,15 +42,9 @@ local function list_length(op, of, list)
   return n
 end
 
---- Methods that say so where they are called without their object.
+--- Makes the functions of these names methods that refuse a call with a dot.
 local function with_colon(made, names)
-  for name in names:gmatch '%S+' do
-    local method = made[name]
-    made[name] = function(self, ...)
-      if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
-      return method(self, ...)
-    end
-  end
+  for name in names:gmatch '%S+' do made[name] = object.checked(name, 'net', is_module, made[name]) end
 end
 
 --- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.
@@ -155,7 +150,7 @@ local function named(name, of, doc)
     end
     for _, pair in ipairs(list) do
       local value = pair[2]
-      self[pair[1]] = of == tensor and class.role[value] ~= 'parameter' and class.Parameter(value) or value
+      self[pair[1]] = of == tensor and class.registry[value] ~= 'parameter' and class.Parameter(value) or value
     end
     return self
   end
@@ -181,7 +176,7 @@ local function named(name, of, doc)
       return keys[i], keys[i] and self[keys[i]]
     end
   end
-  function made.has(self, key) return rawget(self, '__known')[key] ~= nil and class.field(self, key) ~= nil end
+  function made.has(self, key) return rawget(self, '__seen')[key] ~= nil and class.get(self, key) ~= nil end
   function made.size(self) return #self:keys() end
   function made.pop(self, key)
     if not self:has(key) then core.fail("pop: %s has no entry '%s'", name, tostring(key)) end

@@ -19,7 +19,7 @@ end
 
 --- Puts the originals back and goes on with what the call returned or raised.
 local function finish(replaced, ok, ...)
-  for _, r in ipairs(replaced) do class.put(r[1], r[2], r[3]) end
+  for _, r in ipairs(replaced) do class.set_raw(r[1], r[2], r[3]) end
   if not ok then error((...), 0) end
   return ...
 end
@@ -48,7 +48,7 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
     for name, tensor in pairs(tensors) do
       for _, place in ipairs(places[named[name]]) do
         replaced[#replaced + 1] = {place[1], place[2], named[name]}
-        class.put(place[1], place[2], tensor)
+        class.set_raw(place[1], place[2], tensor)
       end
     end
     return finish(replaced, pcall(net, ...))

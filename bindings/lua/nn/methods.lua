@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local method, role, is_module = class.method, class.role, class.is_module
+local method, registry, is_module = class.method, class.registry, class.is_module
 
 local function is_plain(value) return type(value) == 'table' and getmetatable(value) == nil end
 
@@ -133,7 +133,7 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
       if kind == 'module' then return end
       if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
         value = class.Buffer(value, not class.transient[value])
-        owner.__held[key] = value
+        owner.__params[key] = value
       end
       if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
       local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
@@ -155,7 +155,7 @@ local function copied(value, made)
   if mt.is_tensor(value) then
     copy = value:detach():clone()
     if value.is_leaf and value.requires_grad then copy:requires_grad_() end
-    role[copy], class.transient[copy] = role[value], class.transient[value]
+    registry[copy], class.transient[copy] = registry[value], class.transient[value]
     made[value] = copy
   elseif type(value) == 'table' and (is_module(value) or not getmetatable(value) or
       getmetatable(value) == class.computed) then

@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
-local method, role, is_module = class.method, class.role, class.is_module
+local method, registry, is_module = class.method, class.registry, class.is_module
 
 -- ---- by name ------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ method('register_parameter(name: string, param: tensor = nil)', 'The same as net
   'nil: none.',
   function(self, name, param)
     check_name(self, 'register_parameter', name)
-    self[name] = param and (role[param] == 'parameter' and param or class.Parameter(param))
+    self[name] = param and (registry[param] == 'parameter' and param or class.Parameter(param))
   end)
 method('add_module(name: string, module)', 'The same as net.name = module.', function(self, name, module)
   check_name(self, 'add_module', name)
