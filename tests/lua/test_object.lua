@@ -14,15 +14,17 @@ local function counter(spec)
     return self
   end)
   method('raw(a, b=nil)', 'What it was given.', function(self, ...) return self, select('#', ...) end)
-  return Counter, object.constructor(Counter, "Counter(start: int = 0, unit: string = 'm')", 'A sum.', function(self)
-    self.sum = self.start
-  end), method
+  return Counter, object.constructor(Counter, "Counter(start: int = 0, unit: string = 'm', limit: int = nil)", 'A sum.',
+    function(self)
+      self.sum = self.start
+      self:add(0)
+    end), method
 end
 
 test('arguments become fields; a field that is not there is an error at the line of the user', function()
   local _, Counter = counter{optional = {note = true}}
   local c = Counter(3, {unit = 'km'})
-  eq({c.start, c.unit, c.sum, c.note}, {3, 'km', 3, nil})
+  eq({c.start, c.unit, c.sum, c.note, c.limit}, {3, 'km', 3})
   c.sum, c.note = 5, 'x'
   eq({c.sum, c.note}, {5, 'x'})
   raises(function() return c.summ end, "test_object.lua:%d+: Counter has no 'summ' %(did you mean 'sum'%?%)$")
@@ -76,7 +78,11 @@ test('a class has what its base has, later too; its own methods stay apart', fun
   raises(function() return d.twise end, "Double has no 'twise' %(did you mean 'twice'%?%)")
   raises(function() return d.rest end, "Double has no 'rest' %(did you mean 'reset'%?%)")
   raises(function() return d.unit end, "Double has no 'unit'")
-  eq(#Base.__methods, 3)
+  eq({#Base.__methods, rawequal(Base.__methods, Double.__methods)}, {3, true})
+  function Base:get(i) return i end
+  raises(function() return d[1] end, 'Double has nothing at %[1%]; counter:get%(i%) is an example$')
+  function Base:__advice(key) return ('; ask %s of %d'):format(key, self.sum) end
+  raises(function() return d.rest end, "Double has no 'rest'; ask rest of 1$")
 end)
 
 test('fields are added while an object is made, and later where the class is open', function()
@@ -90,7 +96,9 @@ test('fields are added while an object is made, and later where the class is ope
   local open = object.new(Open, {})
   open.c = 3
   eq(open.c, 3)
+  open._hidden = 4
   raises(function() return open.d end, "y has no 'd' %(did you mean 'c'%?%)")
+  raises(function() return open._hiden end, "y has no '_hiden'$")
 end)
 
 test('classes that are called, whose functions become methods, whose objects are behind a proxy', function()

@@ -27,7 +27,7 @@ local unwrap = object.unwrap
 --- A userdata in front of an object, for Lua 5.1 asks a table itself for # and ipairs: # is the object's size, ipairs
 --- an error. Methods get the object.
 function object.proxy(of, fields)
-  if not of.__proxy then
+  if not rawget(of, '__proxy') then
     of.__proxy = newproxy(true)
     local meta = getmetatable(of.__proxy)
     meta.__proxy, meta.__name, meta.__call = true, of.__name, of.__call
@@ -166,13 +166,13 @@ local constructor_args = setmetatable({}, {__mode = 'k'}) -- by object, where it
 --- The function that makes an object of its arguments, which become fields unless new(..) returns others; init(self)
 --- does the rest.
 function object.constructor(of, signature, doc, init, new)
-  local params
+  local params, keeps_args = nil, of.__keeps_args
   of.__signature = core.declare(signature, doc, function(...)
     local fields = new and new(...) or {}
     if not new then
       for i, p in ipairs(params) do fields[p.name] = (select(i, ...)) end
     end
-    if of.__keeps_args and of.describe == object.described then constructor_args[fields] = {...} end
+    if keeps_args and of.describe == object.described then constructor_args[fields] = {...} end
     return object.new(of, fields, init)
   end)
   params = core.parameters(of)
