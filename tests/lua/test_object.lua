@@ -61,6 +61,8 @@ test('print shows the options that are not their defaults, or what describe says
   function class:describe() return 'sum ' .. self.sum end
   eq(tostring(c), 'sum 2')
   eq(mt.extend.describe(c), 'a Counter')
+  rawset(c, 'describe', function(self) return 'its own ' .. self.sum end)
+  eq(tostring(c), 'its own 2')
 end)
 
 test('a class has what its base has, later too; its own methods stay apart', function()
@@ -74,6 +76,7 @@ test('a class has what its base has, later too; its own methods stay apart', fun
   d:reset()
   eq({d.sum, tostring(d)}, {0, 'Double(sum=0)'})
   eq({Base.add(d).sum, Double.add(c).sum}, {1, 1}) -- one family
+  eq(tostring(object.new(object.class{base = Base, name = 'Bare'}, {start = 2})), 'Bare(start=2)')
   raises(function() return c.twice end, "Counter has no 'twice'")
   raises(function() return d.twise end, "Double has no 'twise' %(did you mean 'twice'%?%)")
   raises(function() return d.rest end, "Double has no 'rest' %(did you mean 'reset'%?%)")

@@ -115,7 +115,8 @@ end
 local function class_text(of) return of.__name end
 local function object_text(self)
   local of = getmetatable(self)
-  return of.describe and of.describe(self) or of.__name
+  local describe = rawget(self, 'describe') or of.describe
+  return describe and describe(self) or of.__name
 end
 
 --- A class: `of`, if given, with what objects need. `spec` has
@@ -184,7 +185,7 @@ end
 --- Name(option=value, ..), without the fields of the set `hidden`.
 function object.described(self, hidden)
   local of, args = getmetatable(self), constructor_args[self]
-  return ('%s(%s)'):format(of.__name, shown.options(core.parameters(of), function(i, p)
+  return ('%s(%s)'):format(of.__name, shown.options(core.parameters(of.__signature), function(i, p)
     if args then return args[i] end
     if not (hidden and hidden[p.name]) then return rawget(self, p.name) end
   end))
