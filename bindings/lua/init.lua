@@ -47,32 +47,6 @@ function core.strict(module, name, open, lazy)
   end})
 end
 
---- Refuses the name that an object of a class lacks.
-local function unknown(of, name, owner, optional, self, key)
-  if type(key) ~= 'string' then
-    core.fail('%s has nothing at [%s]%s', name, tostring(key), of.get and ('; %s:get(i) is an example'):format(owner)
-      or of.iter and ('; for .. in %s:iter() do'):format(owner) or '')
-  end
-  local names = {}
-  for _, from in ipairs{of, self, optional} do
-    for known in pairs(from) do
-      if type(known) == 'string' and not known:find '^_' then names[#names + 1] = known end
-    end
-  end
-  table.sort(names)
-  core.fail("%s has no '%s'%s", name, key, of.__advice and of.__advice(self, key) or core.advice(owner, key, names))
-end
-
---- An __index for the objects of a class: its methods; other names are errors, but those of the set `optional`.
---- `owner` is the word for such objects: set, loader, metric.
-function core.members(of, name, owner, optional)
-  return function(self, key)
-    local value = of[key]
-    if value ~= nil or optional and optional[key] then return value end
-    unknown(of, name, owner, optional, self, key)
-  end
-end
-
 local raise, entry, parameters = core.fail, core.entry, core.parameters
 --- An error at the user's line: the message, formatted where more follows.
 function core.fail(message, ...)

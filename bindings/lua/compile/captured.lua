@@ -98,9 +98,9 @@ end
 
 --- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
 local function visit_module(list, module, name)
-  local fields, tensors = rawget(module, '__fields'), rawget(module, '__tensors')
+  local fields, params = rawget(module, '__fields'), rawget(module, '__params')
   add_field(list, fields, #fields + 1, name .. "'s fields")
-  for _, key in ipairs(sorted_keys(tensors)) do add_field(list, tensors, key, ('%s.%s'):format(name, key)) end
+  for _, key in ipairs(sorted_keys(params)) do add_field(list, params, key, ('%s.%s'):format(name, key)) end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
   local keys = sorted_keys(module)
   for k = #keys, 1, -1 do -- its own fields before its children's
@@ -190,7 +190,7 @@ end
 local function visit_wrapped(list, f, name)
   for _, _, value in each_upvalue(f) do
     if type(value) == 'table' then
-      local is_object = rawget(value, '__tensors') or rawget(value, 'param_groups')
+      local is_object = rawget(value, '__params') or rawget(value, 'param_groups')
       value = is_object and value or rawget(value, 'step') or rawget(value, 'f')
     end
     if type(value) == 'table' or type(value) == 'function' and not is_own(value) then visit(list, value, name) end
@@ -282,7 +282,7 @@ function visit(list, value, name)
   if list.seen[value] then return end
   list.seen[value] = true
   if rawget(value, 'param_groups') and rawget(value, 'handle') then return visit_optimizer(list, value, name) end
-  if rawget(value, '__fields') and rawget(value, '__tensors') then return visit_module(list, value, name) end
+  if rawget(value, '__fields') and rawget(value, '__params') then return visit_module(list, value, name) end
   visit_table(list, value, name)
 end
 

@@ -1,55 +1,156 @@
--- object.lua -- classes of the library's objects: methods that check their arguments and have help, known fields
+-- object.lua -- the class system: known fields, methods that check their arguments and have help, constructors
+--
+--   local Counter, method = object.class{name = 'Counter', called = 'c'}
+--   method('add(n: int = 1)', 'Adds n.', function(self, n) self.sum = self.sum + n end)
+--   local counter = object.constructor(Counter, 'Counter(sum: int = 0)', 'A sum.')
+--
+-- A class is the metatable of its objects, and what it lacks its base has. nn/class.lua adds the registration of
+-- parameters, data/class.lua puts proxies in front of sets and loaders.
 local core = require 'mtorch.core'
 local shown = require 'mtorch.core.shown'
+local util = require 'mtorch.core.util'
 
+local getfenv, select, type = debug.getfenv, select, type
 local object = {}
 
 local function results(...) return ... end
 
---- body(self, ..) as a method, its name, and {signature, help} as help shows it. It refuses what is_own(self) does not
---- hold of (a call with a dot; `called` is the object in that message), more arguments than the signature takes, and
---- what does not fit the types that it states.
-function object.method(signature, doc, called, is_own, body)
-  local check = core.declare(signature, doc, results)
-  local entry, params = core.entry(check), core.parameters(check)
-  local name, most = entry:match('^[%w_]+'), params.open and math.huge or #params
-  local typed = entry ~= signature
-  return function(self, ...)
-    if not is_own(self) then core.fail('%s: methods are called with a colon, %s:%s(..)', name, called, name) end
-    local n = select('#', ...)
-    if n > most then core.fail('%s: %d arguments given, it takes %d', name, n, most) end
-    if typed then return body(self, check(...)) end
-    return body(self, ...)
-  end, name, {entry, doc}
+-- ---- proxies -------------------------------------------------------------------------------------------
+
+--- The fields of an object behind its proxy; nil for other values.
+function object.unwrap(value)
+  local meta = type(value) == 'userdata' and getmetatable(value)
+  return type(meta) == 'table' and meta.__proxy and getfenv(value) or nil
+end
+local unwrap = object.unwrap
+
+--- A userdata in front of an object, for Lua 5.1 asks a table itself for # and ipairs: # is the object's size, ipairs
+--- an error. Methods get the object.
+function object.proxy(of, fields)
+  if not rawget(of, '__proxy') then
+    of.__proxy = newproxy(true)
+    local meta = getmetatable(of.__proxy)
+    meta.__proxy, meta.__name, meta.__call = true, of.__name, of.__call
+    function meta:__index(key) return getfenv(self)[key] end
+    function meta:__newindex(key, value) getfenv(self)[key] = value end
+    function meta:__len() return self:size() end
+    function meta:__tostring() return tostring(getfenv(self)) end
+  end
+  return debug.setfenv(newproxy(of.__proxy), fields)
 end
 
---- A class, the metatable of its objects: `of`, if given, with what objects need. `spec` has called: an object in
---- messages, as in 'sched:step(..)'; name: of the class, word: what objects are, 'scheduler' (both `called` if left
---- out); base: a class whose methods are this one's too; optional: the set of fields that may be nil. Also returns
---- method(signature, doc, body), which adds a method; of.__methods are those of the base, {signature, help}.
-function object.class(spec, of)
-  of = of or {}
-  for key, value in pairs(spec.base or {}) do
-    if of[key] == nil then of[key] = value end
+-- ---- methods -------------------------------------------------------------------------------------------
+
+--- body(self, ..) as a method of an object that errors call `called`. It refuses a call with a dot, where is_own(self)
+--- does not hold, more than max_count arguments, and what check(..) refuses; the last two may be left out.
+function object.checked(name, called, is_own, body, max_count, check)
+  return function(self, ...)
+    if type(self) == 'userdata' then self = unwrap(self) end
+    if not is_own(self) then core.fail('%s: methods are called with a colon, %s:%s(..)', name, called, name) end
+    if max_count and select('#', ...) > max_count then
+      core.fail('%s: %d arguments given, it takes %d', name, select('#', ...), max_count)
+    end
+    if check then return body(self, check(...)) end
+    return body(self, ...)
   end
-  local called, family, optional = spec.called or of.__called, of.__family or of, spec.optional or {}
-  of.__called, of.__word, of.__name = called, spec.word or of.__word or called, spec.name or called
-  of.__optional, of.__family, of.__methods = optional, family, of.__methods or {}
-  of.__index = core.members(of, of.__name, of.__word, optional)
-  of.__open = {__index = of.__index, __family = family}
-  function of.__newindex(self, key, value)
-    if not optional[key] then of.__index(self, key) end
+end
+
+--- The same with the arguments of a signature; also its name, and {signature, help} as help shows it.
+local function declared(signature, doc, of, body)
+  local check = core.declare(signature, doc, results)
+  local entry, params = core.entry(check), core.parameters(check)
+  local name, max_count, is_typed = entry:match '^[%w_]+', not params.open and #params, entry ~= signature
+  return object.checked(name, of.__called, of.__is_own, body, max_count, is_typed and check), name, {entry, doc}
+end
+
+--- class[name] = value, where a function becomes a method that refuses a call with a dot.
+local function define(of, name, value)
+  local is_method = type(value) == 'function' and not name:find '^__'
+  rawset(of, name, is_method and object.checked(name, of.__called, of.__is_own, value) or value)
+end
+
+-- ---- fields --------------------------------------------------------------------------------------------
+
+--- The names in a class, its bases and other tables, sorted; without those that match the pattern `hidden`.
+function object.names(of, hidden, ...)
+  local set = {}
+  local function add(source)
+    for name in pairs(source) do
+      if type(name) == 'string' and not name:find(hidden) then set[name] = true end
+    end
+  end
+  for _, source in ipairs{...} do add(source) end
+  while of do
+    add(of)
+    of = getmetatable(of).__index
+  end
+  return util.sorted_keys(set)
+end
+
+--- The error of a name that an object lacks.
+local function refuse(of, self, key)
+  if type(key) ~= 'string' then
+    core.fail('%s has nothing at [%s]%s', of.__name, tostring(key), of.get and ('; %s:get(i) is an example'):format(
+      of.__word) or of.iter and ('; for .. in %s:iter() do'):format(of.__word) or '')
+  end
+  core.fail("%s has no '%s'%s", of.__name, key, of.__advice and of.__advice(self, key) or
+    core.advice(of.__word, key, object.names(of, '^_', self, of.__optional)))
+end
+
+--- The __index and __newindex of objects: methods and known fields; other names are errors.
+local function field_access(of, optional)
+  local function get(self, key)
+    local value = of[key]
+    if value ~= nil or optional[key] then return value end
+    refuse(of, self, key)
+  end
+  return get, function(self, key, value)
+    if not optional[key] then get(self, key) end
     rawset(self, key, value)
   end
-  function of.__tostring(self) return of.describe and of.describe(self) or of.__name end
+end
 
-  local function is_own(self)
+-- ---- classes -------------------------------------------------------------------------------------------
+
+local function class_text(of) return of.__name end
+local function object_text(self)
+  local of = getmetatable(self)
+  local describe = rawget(self, 'describe') or of.describe
+  return describe and describe(self) or of.__name
+end
+
+--- A class: `of`, if given, with what objects need. `spec` has
+---   called     an object in messages, as in 'sched:step(..)'
+---   name       of the class; word: what objects are, 'scheduler'; both are `called` if left out
+---   base       a class whose methods are this one's too
+---   optional   the set of fields that may be nil; with `open` others may be added at any time
+---   is_own     is_own(value): whether methods take it; if left out, objects of the base and all that are made of it
+---   define     true: a function that is put into the class becomes a method that refuses a call with a dot
+---   call, get, set   what objects do that are called, and with fields that they lack
+---   construct(class, ..)   what a call of the class does
+---   keeps_args true: print shows what an object was made of, not its fields of now
+--- Also returns method(signature, doc, body), which adds a method; of.__methods are those of the base as help shows.
+function object.class(spec, of)
+  of = of or {}
+  local base = spec.base or {}
+  local family, optional = base.__family or of, spec.optional or {}
+  local called = spec.called or base.__called
+  of.__called, of.__name, of.__word = called, spec.name or called, spec.word or base.__word or called
+  of.__optional, of.__family, of.__keeps_args = optional, family, spec.keeps_args
+  of.__is_own = spec.is_own or base.__is_own or function(self)
     local meta = getmetatable(self)
     return meta and meta.__family == family
   end
+  of.__methods, of.__call, of.__tostring = base.__methods or {}, spec.call or base.__call, object_text
+  of.__index, of.__newindex = spec.get, spec.set
+  if not spec.get then of.__index, of.__newindex = field_access(of, optional) end
+  of.__open = {__index = of.__index, __family = family} -- the metatable while the object is made
+  if spec.open then of.__newindex = nil end
+  setmetatable(of, {__index = spec.base, __newindex = spec.define and define, __call = spec.construct,
+    __tostring = class_text})
   return of, function(signature, doc, body)
-    local method, name, entry = object.method(signature, doc, called, is_own, body)
-    of[name] = method
+    local method, name, entry = declared(signature, doc, of, body)
+    rawset(of, name, method)
     if of == family then table.insert(of.__methods, entry) end
   end
 end
@@ -61,22 +162,31 @@ function object.new(of, fields, init)
   return setmetatable(self, of)
 end
 
---- The function that makes an object of its arguments, which become fields.
-function object.constructor(of, signature, doc, init)
-  local made = core.declare(signature, doc, function(...)
-    local fields = {}
-    for i, p in ipairs(of.__params) do fields[p.name] = (select(i, ...)) end
+local constructor_args = setmetatable({}, {__mode = 'k'}) -- by object, where its class keeps them
+
+--- The function that makes an object of its arguments, which become fields unless new(..) returns others; init(self)
+--- does the rest.
+function object.constructor(of, signature, doc, init, new)
+  local params, keeps_args = nil, of.__keeps_args
+  of.__signature = core.declare(signature, doc, function(...)
+    local fields = new and new(...) or {}
+    if not new then
+      for i, p in ipairs(params) do fields[p.name] = (select(i, ...)) end
+    end
+    if keeps_args and of.describe == object.described then constructor_args[fields] = {...} end
     return object.new(of, fields, init)
   end)
-  of.__params = core.parameters(made)
-  for _, p in ipairs(of.__params) do of.__optional[p.name] = true end
-  of.describe = of.describe or object.described
-  return made
+  params = core.parameters(of)
+  for _, p in ipairs(params) do of.__optional[p.name] = true end
+  rawset(of, 'describe', of.describe or object.described)
+  return of.__signature
 end
 
 --- Name(option=value, ..), without the fields of the set `hidden`.
 function object.described(self, hidden)
-  return ('%s(%s)'):format(self.__name, shown.options(self.__params, function(_, p)
+  local of, args = getmetatable(self), constructor_args[self]
+  return ('%s(%s)'):format(of.__name, shown.options(core.parameters(of.__signature), function(i, p)
+    if args then return args[i] end
     if not (hidden and hidden[p.name]) then return rawget(self, p.name) end
   end))
 end

@@ -45,7 +45,7 @@ end
 --- A function of a job {positions, seed, epoch, occurrences}: the batch as several values. Errors name the item.
 local function maker(set, collate)
   local whole = classes.has_batches(set) and not collate
-  if whole and set.batches_of then -- a set of the library draws no random numbers
+  if whole and set.__batches_of then -- a set of the library draws no random numbers
     return function(job) return set:get_batch(job.positions) end
   end
   local make, source = whole and get_batch or build, native.item_random()

@@ -13,7 +13,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
 local util = require 'mtorch.core.util'
-local classes = require 'mtorch.data.class'
+local object = require 'mtorch.core.object'
 
 local native = core.loader()
 local copy = {}
@@ -52,7 +52,6 @@ end
 local Packer = {}
 Packer.__index = Packer
 
-
 --- Whether a table is made of nothing but scalars, tensors and such tables.
 function Packer:is_plain(t)
   local answer = self.plain[t]
@@ -89,7 +88,7 @@ local function refuse(path, value, kind)
 end
 
 function Packer:table(node, t, path)
-  if rawget(t, '__fields') and rawget(t, '__tensors') then refuse(path, t, 'module') end
+  if rawget(t, '__fields') and rawget(t, '__params') then refuse(path, t, 'module') end
   if self:is_plain(t) then
     node.kind, node.value = 'plain', t
     return
@@ -180,7 +179,7 @@ function Packer:value(value, path)
   end
   local node = self.known[value] or self.nodes[value]
   if node then return node end
-  local fields = classes.unwrap(value)
+  local fields = object.unwrap(value)
   if kind ~= 'table' and kind ~= 'function' and not fields then refuse(path, value, kind) end
   node = {}
   self:note(self.nodes, value, node)
@@ -232,7 +231,7 @@ end
 
 function Unpacker:proxy(node)
   local fields = self:value(node.fields)
-  return classes.proxy(getmetatable(fields), fields)
+  return object.proxy(getmetatable(fields), fields)
 end
 
 Unpacker['function'] = function(self, node)

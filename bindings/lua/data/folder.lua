@@ -31,12 +31,12 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
   "torchvision's ImageFolder: get(i) gives an image, uint8 [channels x height x width], and its label, a 0-d int64 " ..
   'tensor from 1. .classes are the names, .class_to_idx their labels, .paths the files, .y all labels. transform: a ' ..
   'function of the image, target_transform of the label; channels converts images, 1 gray, 3 RGB.',
-  function(root, transform, channels, target_transform)
-    classes.check_transforms('folder', transform, target_transform)
+  nil, nil, function(self)
+    local root = self.root
+    classes.check_transforms('folder', self.transform, self.target_transform)
     local _, names = native.list_folder('folder', root)
     if #names == 0 then core.fail("folder: '%s' has no folders; each class has one", root) end
-    local self = {root = root, classes = names, class_to_idx = {}, paths = {}, transform = transform,
-      target_transform = target_transform, channels = channels or 0}
+    self.classes, self.class_to_idx, self.paths, self.channels = names, {}, {}, self.channels or 0
     local labels = {}
     for label, name in ipairs(names) do
       local found = images_below(root .. '/' .. name)
@@ -47,7 +47,6 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
       end
     end
     self.y = mt.tensor(labels, {dtype = 'int64', device = 'cpu'})
-    return self
   end)
 
 classes.iterated(Folder)
@@ -67,7 +66,7 @@ function Folder:get(i)
   local x = native.image(path, self.channels)
   return classes.transformed(self, x, self.y[i])
 end
-Folder.batches_of = Folder.get
+Folder.__batches_of = Folder.get
 
 function Folder:describe()
   return ('folder(%s): %d images, %d classes'):format(self.root, #self.paths, #self.classes)

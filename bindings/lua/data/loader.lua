@@ -1,6 +1,7 @@
 -- loader.lua -- DataLoader: batches of a set in an order that a seed decides, made ahead by workers
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 local native = core.loader()
 local classes = require 'mtorch.data.class'
 local maker = require 'mtorch.data.batch'
@@ -48,7 +49,7 @@ end
 
 --- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
 local function drawn_seed(sampler)
-  local generator = rawget(classes.unwrap(sampler) or sampler, 'generator')
+  local generator = rawget(object.unwrap(sampler) or sampler, 'generator')
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 

@@ -22,8 +22,8 @@ local function positions(self, generator)
   end
 end
 
-local function sampler(name, signature, doc, new)
-  samplers[name] = class(name .. signature, doc, new, 'sampler')
+local function sampler(name, signature, doc, new, init)
+  samplers[name] = class(name .. signature, doc, new, 'sampler', init)
   samplers[name].iter = positions
   samplers[name].describe = function(self) return ('%s(%d positions)'):format(name, self:size()) end
   classes.iterated(samplers[name])
@@ -76,7 +76,8 @@ end
 local Weighted = sampler('WeightedRandomSampler',
   '([weights]: numbers|tensor, num_samples: int >= 1, replacement: bool = true, generator: generator = nil)',
   'num_samples positions, each drawn with the probability weights[i] / sum(weights).',
-  function(weights, num_samples, replacement, generator)
+  nil, function(self)
+    local weights = self.weights
     if not mt.is_tensor(weights) then weights = mt.tensor(weights, {dtype = 'float64'}) end
     weights = weights:detach():cpu():double()
     if weights:dim() ~= 1 then
@@ -89,12 +90,11 @@ local Weighted = sampler('WeightedRandomSampler',
     end
     local possible = weights:gt(0):sum():item()
     if possible == 0 then core.fail 'WeightedRandomSampler: all weights are 0' end
-    if not replacement and num_samples > possible then
+    if not self.replacement and self.num_samples > possible then
       core.fail('WeightedRandomSampler: %d of %d positions with a weight cannot be drawn without replacement',
-        num_samples, possible)
+        self.num_samples, possible)
     end
-    return {weights = weights, num_samples = num_samples, replacement = replacement, generator = generator,
-      repeats = replacement}
+    self.weights, self.repeats = weights, self.replacement
   end)
 function Weighted:size() return self.num_samples end
 function Weighted:order(generator)
@@ -103,12 +103,11 @@ end
 
 local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last: bool = false)',
   'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
-  function(from, batch_size, drop_last)
-    if not classes.has_iter(from) then
-      core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s', core.describe(from))
-    end
-    return {sampler = from, batch_size = batch_size, drop_last = drop_last}
-  end, 'sampler')
+  nil, 'sampler', function(self)
+    if classes.has_iter(self.sampler) then return end
+    core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s',
+      core.describe(self.sampler))
+  end)
 samplers.BatchSampler = Batch
 classes.iterated(Batch)
 function Batch:describe()

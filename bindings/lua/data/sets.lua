@@ -76,7 +76,7 @@ local function selected(tensors, positions, k)
   return rows_at(tensors[k], positions), selected(tensors, positions, k + 1)
 end
 function TensorDataset:get_batch(positions) return selected(self.tensors, positions, 1) end
-TensorDataset.batches_of = TensorDataset.get
+TensorDataset.__batches_of = TensorDataset.get
 function TensorDataset:describe()
   local text = ''
   for _, name in ipairs{'transform', 'target_transform'} do
@@ -146,7 +146,7 @@ function Subset:get(i)
 end
 --- A set that has get_batch gives batches of any of its parts.
 function Subset:get_batch(positions) return self.dataset:get_batch(self.indices:index_select(1, positions)) end
-Subset.batches_of = Subset.get
+Subset.__batches_of = Subset.get
 function Subset:describe()
   return ('Subset(%d of %s)'):format(self:size(), shown.set(self.dataset))
 end

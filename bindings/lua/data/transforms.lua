@@ -16,13 +16,7 @@ end
 
 --- A class of transforms, whose options are fields: check(self), if given, sees to them, apply(self, x) changes images.
 local function transform(name, signature, doc, check, apply)
-  local of
-  of = class(name .. signature, doc, function(...)
-    local self = {}
-    for i, p in ipairs(core.parameters(of.__signature)) do self[p.name] = (select(i, ...)) end
-    if check then check(self) end
-    return self
-  end)
+  local of = class(name .. signature, doc, nil, nil, check)
   of.__index = of -- fields of options that were left out are nil
   of.__call = function(self, x) return (apply(self, check_image(name, x))) end
   transforms[name] = of

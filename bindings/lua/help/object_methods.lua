@@ -7,7 +7,7 @@ local class = require 'mtorch.nn.class'
 require 'mtorch.nn'
 
 return {
-  {title = 'Methods of modules', call = 'net:', class = 'Module', unpack(class.methods)},
+  {title = 'Methods of modules', call = 'net:', class = 'Module', unpack(class.Module.__methods)},
   {title = 'Methods of optimizers', call = 'opt:', class = 'Optimizer',
    unpack(require('mtorch.optim.optimizer').__methods)},
   {title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',

@@ -5,13 +5,13 @@ local object = require 'mtorch.core.object'
 
 local class = {}
 
--- What a tensor is to a module: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
+-- What a tensor is to modules: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
 local registry = setmetatable({}, {__mode = 'k'})
 class.registry = registry
 
-local function registered(tensor, what)
+local function registered(tensor, kind)
   local t = tensor:detach()
-  registry[t] = what
+  registry[t] = kind
   return t
 end
 
@@ -47,12 +47,12 @@ class.is_module = is_module
 --- How errors show a value: a module by its class.
 function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
 
---- The value of a field. A tensor with a role lies in __tensors, where the module does not see it
---- itself, so that assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that
---- `#` and ipairs see it.
+--- The value of a field. A parameter or buffer lies in __params, where the module does not see it itself, so that
+--- assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that `#` and ipairs
+--- see it.
 function class.get(self, key)
-  local tensors, value = rawget(self, '__tensors'), rawget(self, key)
-  if value == nil then return tensors[key] end
+  local params, value = rawget(self, '__params'), rawget(self, key)
+  if value == nil then return params[key] end
   if self.__class.__lists then
     if not registry[value] and mt.is_tensor(value) then
       value = class.Parameter(value)
@@ -61,7 +61,7 @@ function class.get(self, key)
     return value
   end
   if not registry[value] then return value end
-  tensors[key] = value -- it took the place of something plain
+  params[key] = value -- it took the place of something plain
   rawset(self, key, nil)
   return value
 end
@@ -85,12 +85,12 @@ function class.field_name(key) return type(key) == 'number' and tostring(key - 1
 
 --- Another tensor in the place of a field's, which is not registered.
 function class.set_raw(self, key, value)
-  if self.__class.__lists then rawset(self, key, value) else rawget(self, '__tensors')[key] = value end
+  if self.__class.__lists then rawset(self, key, value) else rawget(self, '__params')[key] = value end
 end
 
---- The metatable of __tensors where fields are computed at every access: those that __computed has a module for.
-class.computed = {__index = function(tensors, key)
-  local of = rawget(tensors, '__computed')
+--- The metatable of __params where fields are computed: those that params.__computed has a module for, at every access.
+class.computed = {__index = function(params, key)
+  local of = rawget(params, '__computed')
   local computed = of and rawget(of, key)
   return computed and computed:forward()
 end}
@@ -138,21 +138,21 @@ local function assign(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
     class.refuse_plain(self, key, 'module')
   end
-  local fields, tensors, seen = rawget(self, '__fields'), rawget(self, '__tensors'), rawget(self, '__seen')
-  if rawget(tensors, '__computed') and rawget(tensors.__computed, key) then
+  local fields, params, seen = rawget(self, '__fields'), rawget(self, '__params'), rawget(self, '__seen')
+  if rawget(params, '__computed') and rawget(params.__computed, key) then
     core.fail('%s.%s is computed from parametrizations.%s: change its originals, or ' ..
       'nn.remove_parametrizations(net, %q)',
       self.__name, key, key, key)
   end
-  if tensors[key] ~= nil and replaces(self, key, tensors[key], value) then
-    registry[value], transient[value] = 'buffer', transient[tensors[key]]
+  if params[key] ~= nil and replaces(self, key, params[key], value) then
+    registry[value], transient[value] = 'buffer', transient[params[key]]
   end
   if not seen[key] then fields[#fields + 1], seen[key] = key, true end
   if self.__class.__lists and mt.is_tensor(value) then
     return rawset(self, key, registry[value] and value or class.Parameter(value))
   end
   local is_registered = value ~= nil and registry[value]
-  tensors[key] = is_registered and value or nil
+  params[key] = is_registered and value or nil
   if not is_registered then rawset(self, key, value) end
 end
 
@@ -164,15 +164,7 @@ local last_missing = setmetatable({}, {__mode = 'v'})
 function core.missing_field(key)
   local self = last_missing.module
   if not self or last_missing.key ~= key then return nil end
-  local names, of = {}, rawget(self, '__class')
-  for _, name in ipairs(rawget(self, '__fields')) do names[#names + 1] = tostring(name) end
-  while of do
-    for name in pairs(of) do
-      if type(name) == 'string' and not name:find('^__') then names[#names + 1] = name end
-    end
-    of = getmetatable(of).__index
-  end
-  table.sort(names)
+  local names = object.names(self.__class, '^__', rawget(self, '__seen'))
   local advice = core.advice('module', key, names):gsub('^ %((.*)%)$', '; %1')
   return (" (%s has no '%s'%s)"):format(self.__name, key, advice)
 end
@@ -196,7 +188,7 @@ end
 core.set_module_call(call)
 
 local function construct(of, ...)
-  local self = setmetatable({__fields = {}, __tensors = {}, __seen = {}, __class = of, training = true}, of.__meta)
+  local self = setmetatable({__fields = {}, __params = {}, __seen = {}, __class = of, training = true}, of)
   of.__init(self, ...)
   return self
 end
@@ -257,10 +249,13 @@ function class.refuse_inputs(self, inputs, more, first)
   if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
 end
 
-local function make_class(of, base)
-  local function index(self, key)
-    if key == '__tensors' then return nil end -- of a table that is no module
-    local value = self.__tensors[key]
+local function text(self) return class.Module.describe(self) end
+
+local function make_class(name, base)
+  local of, method
+  local function get(self, key)
+    if key == '__params' then return nil end -- of a table that is no module
+    local value = self.__params[key]
     if value == nil then value = of[key] end
     if value == nil and type(key) == 'number' and key <= 0 and of.__places then
       return rawget(self, place_of(self, key))
@@ -268,12 +263,14 @@ local function make_class(of, base)
     if value == nil then last_missing.module, last_missing.key = self, key end
     return value
   end
-  of.__meta = {__index = index, __newindex = assign, __call = call,
-    __tostring = function(self) return class.Module.describe(self) end}
-  return setmetatable(of, {__index = base, __call = construct, __tostring = function() return of.__name end})
+  of, method = object.class{name = name, called = 'net', base = base, is_own = is_module, get = get, set = assign,
+    call = call, construct = construct}
+  of.__tostring = text
+  return of, method
 end
 
-class.Module = make_class{__name = 'Module'}
+-- class.method(signature, doc, body) adds a method of every module.
+class.Module, class.method = make_class 'Module'
 class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
 
 --- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
@@ -281,21 +278,11 @@ class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.c
 class.class = core.declare('class(name: string, base=nil)',
   'A class of modules: define __init and forward, then call it.',
   function(name, base)
-    if base ~= nil and (type(base) ~= 'table' or not rawget(base, '__meta')) then
+    if base ~= nil and (type(base) ~= 'table' or rawget(base, '__family') ~= class.Module) then
       core.fail('class: the base must be a class of modules, got ' ..
         (is_module(base) and 'a module of the class ' .. base.__name or core.describe(base)))
     end
-    return make_class({__name = name}, base or class.Module)
+    return (make_class(name, base or class.Module))
   end)
-
--- Methods of modules as help shows them: {signature, help}.
-class.methods = {}
-
---- A method of every module; see core/object.lua.
-function class.method(signature, doc, body)
-  local method, name, entry = object.method(signature, doc, 'net', is_module, body)
-  class.Module[name] = method
-  table.insert(class.methods, entry)
-end
 
 return class

@@ -1,6 +1,7 @@
 -- containers.lua -- modules made of modules
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
 local is_module = class.is_module
 
@@ -41,15 +42,9 @@ local function list_length(op, of, list)
   return n
 end
 
---- Methods that say so where they are called without their object.
+--- Makes the functions of these names methods that refuse a call with a dot.
 local function with_colon(made, names)
-  for name in names:gmatch '%S+' do
-    local method = made[name]
-    made[name] = function(self, ...)
-      if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
-      return method(self, ...)
-    end
-  end
+  for name in names:gmatch '%S+' do made[name] = object.checked(name, 'net', is_module, made[name]) end
 end
 
 --- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.

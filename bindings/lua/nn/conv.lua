@@ -96,8 +96,8 @@ local function define(dims, apply)
   local zeros = made.forward
   function made.forward(self, x, more)
     if self.padding_mode == 'zeros' or x == nil or more ~= nil then return zeros(self, x, more) end
-    local tensors = self.__tensors
-    return apply(mt.pad(x, sides_of(self, dims), self.padding_mode), tensors.weight, tensors.bias, self.stride, 0,
+    local params = self.__params
+    return apply(mt.pad(x, sides_of(self, dims), self.padding_mode), params.weight, params.bias, self.stride, 0,
       self.dilation, self.groups)
   end
   conv[name] = made
@@ -147,10 +147,10 @@ local function define_transposed(dims, apply)
       return draw(o, o.in_channels, o.out_channels, kernel)
     end,
     forward = function(self, x, output_size)
-      local tensors, rest = self.__tensors, self.output_padding
+      local params, rest = self.__params, self.output_padding
       if type(output_size) == 'table' then x, output_size = bind(x, output_size) end
       if output_size ~= nil and mt.is_tensor(x) then rest = padding_to(name, self, x, output_size, dims) end
-      return apply(x, tensors.weight, tensors.bias, self.stride, self.padding, rest, self.groups, self.dilation)
+      return apply(x, params.weight, params.bias, self.stride, self.padding, rest, self.groups, self.dilation)
     end,
     extra = extra,
     macs = function(self, x) return x:numel() / self.in_channels * self.weight:numel() end,

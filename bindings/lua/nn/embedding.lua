@@ -32,7 +32,7 @@ end
 
 --- The table of a call: rows whose norm is over max_norm are scaled down first, in place.
 local function looked_up(self, ids)
-  local weight, most = self.__tensors.weight, self.max_norm
+  local weight, most = self.__params.weight, self.max_norm
   if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
     mt.no_grad(function()
       local rows = ids:flatten():unique()

@@ -133,7 +133,7 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
       if kind == 'module' then return end
       if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
         value = class.Buffer(value, not class.transient[value])
-        owner.__tensors[key] = value
+        owner.__params[key] = value
       end
       if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
       local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device

@@ -21,15 +21,15 @@ local function forward_of(fn, params, inputs, in_place)
   for i, p in ipairs(params) do
     if i <= inputs then
       given[i] = 'x' .. i
-    elseif not p.default or p.default == 'nil' then -- maybe a tensor, which lies in __tensors
-      local text = ('local aI = tensors.%s if aI == nil then aI = rawget(self, %q) end'):format(p.name, p.name)
-      fields[#fields + 1] = text:gsub('aI', 'a' .. i)
+    elseif not p.default or p.default == 'nil' then -- maybe a tensor, which lies in __params
+      fields[#fields + 1] = (('local aI = params.%s if aI == nil then aI = rawget(self, %q) end'):format(p.name, p.name)
+        :gsub('aI', 'a' .. i))
       given[i] = 'a' .. i
     else
       given[i] = 'self.' .. p.name
     end
   end
-  if fields[1] then table.insert(fields, 1, 'local tensors = self.__tensors') end
+  if fields[1] then table.insert(fields, 1, 'local params = self.__params') end
   if in_place then fields[#fields + 1] = 'local fn = self.inplace and in_place or fn' end
   local text = ([[local fn, refuse, rawget, in_place = ...
     return function(self, %s, more)

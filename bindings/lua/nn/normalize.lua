@@ -27,8 +27,8 @@ local function check_dims(self, x, low, high)
 end
 
 --- Counts a batch, and gives the share of it in the running statistics: momentum, or of all batches alike.
-local function momentum_of(self, tensors)
-  local momentum, batches = self.momentum, tensors.num_batches_tracked
+local function momentum_of(self, params)
+  local momentum, batches = self.momentum, params.num_batches_tracked
   if not self.training or batches == nil then return momentum or 0 end
   batches:add_(1)
   return momentum or 1 / batches:item()
@@ -40,7 +40,7 @@ local function extra(self)
 end
 
 --- BatchNorm and InstanceNorm over `low` to `high` dimensions, where `on` says whether affine and track_running_stats
---- are on by default; apply(self, x, tensors, training, momentum) normalises.
+--- are on by default; apply(self, x, params, training, momentum) normalises.
 local function with_statistics(name, low, high, on, doc, apply)
   normalize[name] = module.define{
     ('%s(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = %s, ' ..
@@ -49,8 +49,8 @@ local function with_statistics(name, low, high, on, doc, apply)
     init = channels,
     forward = function(self, x)
       check_dims(self, x, low, high)
-      local tensors = self.__tensors
-      return apply(self, x, tensors, self.training or tensors.running_mean == nil)
+      local params = self.__params
+      return apply(self, x, params, self.training or params.running_mean == nil)
     end,
     extra = extra,
   }
@@ -60,17 +60,17 @@ for dims = 1, 3 do
   with_statistics(('BatchNorm%dd'):format(dims), dims == 1 and 2 or dims + 2, dims + 2, true,
     'Mean 0 and variance 1 of each channel (dimension 2), times weight, plus bias; in training by the batch, whose ' ..
       'statistics move the running ones by momentum (false: their mean over all batches), else by these.',
-    function(self, x, tensors, training)
-      return mt.batch_norm(x, tensors.running_mean, tensors.running_var, tensors.weight, tensors.bias, training,
-        momentum_of(self, tensors), self.eps)
+    function(self, x, params, training)
+      return mt.batch_norm(x, params.running_mean, params.running_var, params.weight, params.bias, training,
+        momentum_of(self, params), self.eps)
     end)
   with_statistics(('InstanceNorm%dd'):format(dims), dims + 1, dims + 2, false,
     'Mean 0 and variance 1 of each channel of each image, times weight, plus bias. With track_running_stats the ' ..
       'running statistics, which training moves by momentum, are used in evaluation. The batch may be left out.',
-    function(self, x, tensors, training)
+    function(self, x, params, training)
       local alone = x:dim() == dims + 1
-      local y = mt.instance_norm(alone and x:unsqueeze(1) or x, tensors.running_mean, tensors.running_var,
-        tensors.weight, tensors.bias, training, self.momentum or 0, self.eps)
+      local y = mt.instance_norm(alone and x:unsqueeze(1) or x, params.running_mean, params.running_var, params.weight,
+        params.bias, training, self.momentum or 0, self.eps)
       return alone and y:squeeze(1) or y
     end)
 end
@@ -83,10 +83,10 @@ local sum_of_processes = mt.Function{name = 'SyncBatchNorm', forward = function(
 with_statistics('SyncBatchNorm', 2, 5, true,
   'BatchNorm whose batch in training is that of all processes of mt.dist, which must make as many forward and ' ..
     'backward passes; their parts of the batch may differ in size. With one process as BatchNorm.',
-  function(self, x, tensors, training)
-    local mean, var, momentum = tensors.running_mean, tensors.running_var, momentum_of(self, tensors)
+  function(self, x, params, training)
+    local mean, var, momentum = params.running_mean, params.running_var, momentum_of(self, params)
     if not training or mt.dist.size() == 1 then
-      return mt.batch_norm(x, mean, var, tensors.weight, tensors.bias, training, momentum, self.eps)
+      return mt.batch_norm(x, mean, var, params.weight, params.bias, training, momentum, self.eps)
     end
     local dims, shape = {1}, {1, self.num_features}
     for d = 3, x:dim() do dims[#dims + 1], shape[d] = d, 1 end
@@ -104,7 +104,7 @@ with_statistics('SyncBatchNorm', 2, 5, true,
       end)
     end
     local y = far * (spread + self.eps):rsqrt():view(shape)
-    if tensors.weight then y = y * tensors.weight:view(shape) + tensors.bias:view(shape) end
+    if params.weight then y = y * params.weight:view(shape) + params.bias:view(shape) end
     return y:to(x.dtype)
   end)
 

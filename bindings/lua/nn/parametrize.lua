@@ -8,9 +8,9 @@ local parametrize = {}
 --- What computes a parameter: at [1] the rule, and the originals, under PyTorch's names.
 local ParametrizationList = class.class('ParametrizationList')
 function ParametrizationList:forward()
-  local tensors = rawget(self, '__tensors')
-  if tensors.original ~= nil then return self[1]:forward(tensors.original) end
-  return self[1]:forward(tensors.original0, tensors.original1)
+  local params = rawget(self, '__params')
+  if params.original ~= nil then return self[1]:forward(params.original) end
+  return self[1]:forward(params.original0, params.original1)
 end
 
 local Parametrizations = class.class('Parametrizations')
@@ -21,19 +21,19 @@ local function unregister(module, key)
   for i = #fields, 1, -1 do
     if fields[i] == key then table.remove(fields, i) end
   end
-  rawget(module, '__seen')[key], rawget(module, '__tensors')[key] = nil, nil
+  rawget(module, '__seen')[key], rawget(module, '__params')[key] = nil, nil
   rawset(module, key, nil)
 end
 
 --- The parameter of the module that is to be computed.
 local function parameter_of(op, module, name)
   if not class.is_module(module) then core.fail('%s: a module is needed, got %s', op, core.describe(module)) end
-  local tensors = rawget(module, '__tensors')
-  if rawget(tensors, '__computed') and rawget(tensors.__computed, name) then
+  local params = rawget(module, '__params')
+  if rawget(params, '__computed') and rawget(params.__computed, name) then
     core.fail("%s: %s.%s is computed already; nn.remove_parametrizations(net, '%s') first", op, module.__name, name,
       name)
   end
-  local weight = rawget(tensors, name)
+  local weight = rawget(params, name)
   if weight == nil or class.registry[weight] ~= 'parameter' then
     core.fail("%s: %s has no parameter '%s' of its own", op, module.__name, name)
   end
@@ -42,21 +42,21 @@ end
 
 --- Replaces the parameter by the rule's forward of the originals, {original = tensor, ..}.
 local function register(module, name, rule, originals)
-  local tensors = rawget(module, '__tensors')
+  local params = rawget(module, '__params')
   local list = ParametrizationList()
   for _, key in ipairs{'original', 'original0', 'original1'} do
     if originals[key] then list[key] = class.Parameter(originals[key]) end
-    if originals[key] and not tensors[name].requires_grad then list[key]:requires_grad_(false) end
+    if originals[key] and not params[name].requires_grad then list[key]:requires_grad_(false) end
   end
   list[1] = rule
   list:train(module.training)
   unregister(module, name)
-  if not rawget(tensors, '__computed') then
+  if not rawget(params, '__computed') then
     module.parametrizations = Parametrizations()
-    tensors.__computed = module.parametrizations
-    setmetatable(tensors, class.computed)
+    params.__computed = module.parametrizations
+    setmetatable(params, class.computed)
   end
-  tensors.__computed[name] = list
+  params.__computed[name] = list
   return module
 end
 
@@ -148,14 +148,14 @@ parametrize.remove_parametrizations = core.declare(
   'Makes the parameter that weight_norm or spectral_norm computes a plain one with its present value, or with ' ..
   'leave_parametrized=false (spectral_norm only) with the original. Returns the module.',
   function(module, name, leave)
-    local tensors = class.is_module(module) and rawget(module, '__tensors')
-    local all = tensors and rawget(tensors, '__computed')
+    local params = class.is_module(module) and rawget(module, '__params')
+    local all = params and rawget(params, '__computed')
     local list = all and rawget(all, name)
     if not list then
       core.fail("remove_parametrizations: %s has no computed '%s'",
-        tensors and module.__name or core.describe(module), name)
+        params and module.__name or core.describe(module), name)
     end
-    local originals = rawget(list, '__tensors')
+    local originals = rawget(list, '__params')
     if not leave and originals.original == nil then
       core.fail("remove_parametrizations: the weight has two originals; it can only be left as it is")
     end
@@ -163,8 +163,8 @@ parametrize.remove_parametrizations = core.declare(
     local value = leave and mt.no_grad(list.forward, list) or originals.original
     unregister(all, name)
     if #all:children() == 0 then
-      setmetatable(tensors, nil)
-      tensors.__computed = nil
+      setmetatable(params, nil)
+      params.__computed = nil
       unregister(module, 'parametrizations')
     end
     module[name] = class.Parameter(value:detach():clone())
