@@ -10,7 +10,8 @@ end
 local lazy = {
   encode_png = function() return core.formats().encode_png end,
   is_module = function() return require('mtorch.nn.class').is_module end,
-  program_text = function() return core.compile().text end,
+  formula = function() return core.compile().formula end,
+  instructions = function() return core.compile().instructions end,
   recorder = function() return require 'mtorch.core.record' end,
 }
 for _, name in ipairs{'describe_graph', 'serve', 'publish', 'idle', 'wait_fetched', 'wall_time', 'process_id'} do
