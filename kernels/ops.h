@@ -131,10 +131,13 @@ constexpr Inputs kReals{-4, 4, {{-1.25}, {0.5}, {2.75}}},
     kQuotients{0.3, 4, {{7.5, 2}, {-7.5, 2}, {7.5, -2}}}, kBits{0, 9, {{12, 10}, {7, 0}, {6, 9}}},
     kTriples{-4, 4, {{1, 3, 0.25}, {-2, 2.5, 0.5}, {0.5, 0.5, 2}}};
 
-/// A formula that is a function of kernels/math, of one input or of two.
-#define MT_MATH(name) \
+/// A formula that is a function of kernels/math, of one input or of two. `opaque`: it cannot be written in
+/// other operations; neither can a formula that asks what kind of number T is.
+#define MT_MATH(name)                  \
+  static constexpr bool opaque = true; \
   template <class T> MT_HD static T f(T x) { return math::name(x); }
-#define MT_MATH_OF_TWO(name) \
+#define MT_MATH_OF_TWO(name)           \
+  static constexpr bool opaque = true; \
   template <class T> MT_HD static T f(T x, T y) { return math::name(x, y); }
 
 // The rows of Info are tables.
@@ -260,7 +263,7 @@ MT_FUNCTION(Trunc, trunc)
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
     Accepts::number, {nothing}, kReals, {-0.25, 0.5, 0.75}};
-  template <class T> MT_HD static T f(T x) { return x - math::trunc(x); }
+  template <class T> MT_HD static T f(T x) { return x - trunc(x); }
   template <class T> MT_HD static T df(T g) { return g; }
 };
 MT_FUNCTION(Frac, frac)
@@ -283,6 +286,7 @@ struct Clamp {
 MT_FUNCTION(Clamp, clamp)
 
 struct NanToNum {
+  static constexpr bool opaque = true;
   static constexpr Info info{"nan_to_num",
     "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
     Accepts::any, {a}, kReals, {-1.25, 0.5, 2.75},
@@ -551,7 +555,7 @@ struct Entr {
     {0.36781096987939734, -0.60819766216224657, -3.8306287381103499}};
   template <class T> MT_HD static T f(T x) {
     T low = select(x < T(0), T(-math::kInfinity), x);
-    return select(x > T(0), -x * math::log(x), select(x == T(0), T(0), low));
+    return select(x > T(0), -x * log(x), select(x == T(0), T(0), low));
   }
   template <class T> MT_HD static T df(T g, T x) { return -g * (log(x) + T(1)); }
 };
@@ -640,6 +644,7 @@ struct Sigmoid {
 MT_FUNCTION(Sigmoid, sigmoid)
 
 struct Logit {
+  static constexpr bool opaque = true;
   static constexpr Info info{"logit",
     "log(x / (1 - x)); with eps, x is first held between eps and 1 - eps",
     Accepts::real, {a}, {0.1, 0.9, {{0.125}, {0.375}, {0.875}}},
@@ -727,7 +732,7 @@ struct Hardshrink : Shrink {
   static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd; the slope at NaN is 0",
     Accepts::real, {a}, kReals, {-1.25, 0, 2.75}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
-    return select(math::abs(x) <= lambd, T(0), x);
+    return select(abs(x) <= lambd, T(0), x);
   }
 };
 MT_FUNCTION(Hardshrink, hardshrink)
@@ -750,13 +755,23 @@ struct LeakyRelu {
 };
 MT_FUNCTION(LeakyRelu, leaky_relu)
 
+/// (e^x - 1) / 2, and e^-|x|.
+template <class T> MT_HD T half_expm1(T x) {
+  if constexpr (math::is_number<T> || math::is_symbolic<T>) return math::half_expm1(x);
+  else return T(0.5) * expm1(x);
+}
+template <class T> MT_HD T exp_minus(T x) {
+  if constexpr (math::is_number<T> || math::is_symbolic<T>) return math::core::exp_minus(x);
+  else return exp(-abs(x));
+}
+
 struct Elu {
   static constexpr Info info{"elu",
     "x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015)",
     Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
-    return select(x < T(0), (alpha + alpha) * math::half_expm1(x), x);
+    return select(x < T(0), (alpha + alpha) * half_expm1(x), x);
   }
   // exp of what is held below 0 never overflows
   template <class T> MT_HD static T df(T g, T x, T alpha) {
@@ -770,7 +785,7 @@ struct Celu {
     Accepts::real, {a}, kReals, {-0.7134952031398099, 0.5, 2.75}, {{"alpha", 1}},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
-    return select(x < T(0), (alpha + alpha) * math::half_expm1(x * (T(1) / alpha)), x);
+    return select(x < T(0), (alpha + alpha) * half_expm1(x * (T(1) / alpha)), x);
   }
   template <class T> MT_HD static T df(T g, T x, T alpha) {
     return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
@@ -785,7 +800,7 @@ struct Selu {
     Accepts::real, {a}, kReals, {-1.254395446337865, 0.52535049367774025, 2.8894277152275714}, {},
     {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) {
-    return select(x < T(0), T(2 * kScale * kAlpha) * math::half_expm1(x), T(kScale) * x);
+    return select(x < T(0), T(2 * kScale * kAlpha) * half_expm1(x), T(kScale) * x);
   }
   template <class T> MT_HD static T df(T g, T x) {
     T below = g * T(kScale * kAlpha) * exp(clamp(x, T(-math::kInfinity), T(0)));
@@ -814,7 +829,7 @@ struct GeluTanh {
     "gelu by its approximation with tanh: gelu(x, {approximate='tanh'})",
     Accepts::real, {a}, kReals, {-0.1322857970302854, 0.34571400982514392, 2.742276855926382}};
   template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
-    return x * math::sigmoid(x * (T(k1) + T(k3) * (x * x)));
+    return x * sigmoid(x * (T(k1) + T(k3) * (x * x)));
   }
   template <class T> MT_HD static T df(T g, T x) {  // beyond 25 all is 0 or 1
     T y = clamp(x, T(-25), T(25)), s = sigmoid(y * (T(k1) + T(k3) * (y * y)));
@@ -837,6 +852,7 @@ struct Silu {
 MT_FUNCTION(Silu, silu)
 
 struct Softplus {
+  static constexpr bool opaque = true;
   static constexpr Info info{"softplus",
     "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
     Accepts::real, {a}, kReals, {0.25192908134537289, 0.97407698418010668, 2.8119675890031986},
@@ -851,6 +867,7 @@ struct Softplus {
 MT_FUNCTION(Softplus, softplus)
 
 struct Logsigmoid {
+  static constexpr bool opaque = true;
   static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
     Accepts::real, {a}, kReals, {-1.5019290813453729, -0.47407698418010668, -0.061967589003198625},
     {}, {.autocast_float32 = true}};
@@ -864,7 +881,7 @@ struct Mish {
     Accepts::real, {a}, kReals, {-0.30841396114152768, 0.3752452113048951, 2.7302142043358296}};
   // tanh(softplus(x)) in e = exp(-|x|): sums of positive numbers, nothing overflows
   template <class T> MT_HD static T f(T x) {
-    T e = math::core::exp_minus(x), up = T(1) + e + e, down = e * (e + T(2));
+    T e = exp_minus(x), up = T(1) + e + e, down = e * (e + T(2));
     return x * (select(x < T(0), down, up) / select(x < T(0), down + T(2), up + T(2) * e * e));
   }
   template <class T> MT_HD static T df(T g, T x) {
@@ -901,7 +918,7 @@ MT_FUNCTION(Isnan, isnan)
 struct Isinf {
   static constexpr Info info{"isinf", "true where x is infinite",
     Accepts::real, {}, kReals, {0, 0, 0}};
-  template <class T> MT_HD static auto f(T x) { return math::abs(x) == T(math::kInfinity); }
+  template <class T> MT_HD static auto f(T x) { return abs(x) == T(math::kInfinity); }
 };
 MT_FUNCTION(Isinf, isinf)
 
@@ -922,11 +939,12 @@ MT_FUNCTION(Isneginf, isneginf)
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
     Accepts::real, {}, kReals, {1, 1, 1}};
-  template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
+  template <class T> MT_HD static auto f(T x) { return abs(x) < T(math::kInfinity); }
 };
 MT_FUNCTION(Isfinite, isfinite)
 
 struct Signbit {
+  static constexpr bool opaque = true;
   static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
     Accepts::any, {}, kReals, {1, 0, 0}};
   template <class T> MT_HD static auto f(T x) {
@@ -1131,7 +1149,7 @@ struct Xlogy {
     Accepts::real, {a | b, a | b}, kPositivePairs,
     {-0.71920518112945232, 0.27892943914276219, 0.626381484247684}};
   template <class T> MT_HD static T f(T x, T y) {
-    return select(y != y, y, select(x == T(0), T(0), x * math::log(y)));
+    return select(y != y, y, select(x == T(0), T(0), x * log(y)));
   }
   template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
     T some = select(y <= T(0), select(x == T(0), zero(y) + T(1), y), y);
@@ -1146,7 +1164,7 @@ struct Xlog1py {
     Accepts::real, {a | b, a | b}, kPositivePairs,
     {1.3990394698385567, 1.013662770270411, 0.75203869838813704}};
   template <class T> MT_HD static T f(T x, T y) {
-    return select(y != y, y, select(x == T(0), T(0), x * math::log1p(y)));
+    return select(y != y, y, select(x == T(0), T(0), x * log1p(y)));
   }
   template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
     return Function<Xlog1py>{}(g, select(y <= T(-1), select(x == T(0), zero(y), y), y));
@@ -1195,8 +1213,8 @@ struct Logaddexp {
     Accepts::real, {a | b, a | b}, kPairs,
     {2.6602241504380872, 1.9431471805599453, 3.5485873515737421}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T y) {
-    T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
-    return select(x == y, x + T(0.693147180559945309), larger + math::log1p(math::exp(apart)));
+    T larger = select(x != x, x, select(x > y, x, y)), apart = -abs(x - y);
+    return select(x == y, x + T(0.693147180559945309), larger + log1p(exp(apart)));
   }
   template <class T> MT_HD static T da(T g, T x, T y) { return g * sigmoid(x - y); }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * sigmoid(y - x); }
@@ -1207,8 +1225,8 @@ struct Logaddexp2 {
   static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
     Accepts::real, {a | b, a | b}, kPairs, {2.8755141188067473, 2.25, 3.6699250014423124}};
   template <class T> MT_HD static T f(T x, T y) {
-    T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
-    T more = math::log1p(math::exp2(apart)) * T(1.44269504088896341);
+    T larger = select(x != x, x, select(x > y, x, y)), apart = -abs(x - y);
+    T more = log1p(exp2(apart)) * T(1.44269504088896341);
     return select(x == y, x + T(1), larger + more);
   }
   template <class T> MT_HD static T da(T g, T x, T y) {
@@ -1256,6 +1274,7 @@ MT_EXPRESSION(Eq, eq, "x equals y", any, kPairs, x == y, 0, 1, 0)
 MT_EXPRESSION(Ne, ne, "x differs from y", any, kPairs, x != y, 1, 0, 1)
 
 struct LogicalAnd {
+  static constexpr bool opaque = true;
   static constexpr Info info{"logical_and", "both are nonzero",
     Accepts::any, {}, kLogic, {0, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
@@ -1263,6 +1282,7 @@ struct LogicalAnd {
 MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
+  static constexpr bool opaque = true;
   static constexpr Info info{"logical_or", "one is nonzero",
     Accepts::any, {}, kLogic, {1, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
@@ -1270,6 +1290,7 @@ struct LogicalOr {
 MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
+  static constexpr bool opaque = true;
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
     Accepts::any, {}, kLogic, {1, 0, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }

@@ -32,6 +32,11 @@ template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& b
 template <class Op, class = void> constexpr bool mask_first = false;
 template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))> = true;
 
+template <class Op, class = void> constexpr bool opaque = false;
+template <class Op> constexpr bool opaque<Op, decltype(void(Op::opaque))> = true;
+/// Whether the formula can be written in other operations: with bits none can.
+template <class Op> constexpr bool traceable = !opaque<Op> && Op::info.accepts != Accepts::integer;
+
 template <class AnyInfo> constexpr int count_params(const AnyInfo& info) {
   int n = 0;
   for (const Param& p : info.params) n += p.name ? 1 : 0;
@@ -84,8 +89,8 @@ template <class Op, int Part>
 constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
 
 /// A part of an operation on values, given as lists of its operands and parameters.
-template <class Op, int Part, class Value>
-Value call_formula(const Value* operand, [[maybe_unused]] const double* params) {
+template <class Op, int Part, class Value, class Param = double>
+Value call_formula(const Value* operand, [[maybe_unused]] const Param* params) {
   const auto call = [&]<int... I, int... S>(std::integer_sequence<int, I...>,
                                             std::integer_sequence<int, S...>) {
     return Formula<Op, Part>::call(operand[I]..., Value(params[S])...);

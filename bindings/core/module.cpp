@@ -286,7 +286,7 @@ const Entry kLanguage[] = {
     {"tokenizer()", "C functions used by data/tokenizer.lua.", table_of<add_tokenizer>},
     {"gradient()", "C functions used by core/gradient.lua.", table_of<add_gradient>},
     {"loader()", "C functions used by data/loader.lua.", table_of<add_loader>},
-#ifdef MT_COMPILER
+#ifdef MT_WITH_COMPILER
     {"compile()", "C functions used by compile/*.lua.", table_of<add_compile>},
     {"grid_kernel()", "C functions used by compile/kernel.lua.", table_of<add_grid_kernel>},
 #endif

@@ -2,7 +2,7 @@
 #include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"
-#ifdef MT_COMPILER
+#ifdef MT_WITH_COMPILER
 #include "engine/compiler/cuda/program_cuda.h"
 #include "engine/compiler/program/builder.h"
 #endif
@@ -51,10 +51,12 @@ int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
     const CpuCounters& work = calls[i].work;
     lua_createtable(a.L, 0, 8);
     a.set("text", calls[i].text), a.set("us", calls[i].microseconds);
+#ifdef MT_WITH_COMPILER
     if (const std::optional<Run>& r = calls[i].run) {
       a.set("program", ir::text_of(*r->program));
       if (const std::string text = cuda_text(*r); !text.empty()) a.set("cuda", text);
     }
+#endif
     a.set("loops", work.loops), a.set("pieces", work.pieces), a.set("threads", work.threads);
     a.set("products", work.products), a.set("onednn", work.onednn);
     a.set("elements", work.elements);

@@ -96,6 +96,14 @@ local function shown_memory(stats)
     stats.reserved, stats.allocations)
 end
 
+if not core.compile then
+  function core.compile()
+    core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, reduce, ' ..
+      'fuse, kernel, compile and explain')
+  end
+  core.grid_kernel = core.compile
+end
+
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
   local lazy = {}

@@ -10,7 +10,7 @@ void run_tree(const Tree&);
 void fill_verbs(Verbs& verbs) {
 #define MT_FILL(result, verb, Argument) verbs.verb = mt::verb;
   MT_VERBS(MT_FILL)
-#ifdef MT_COMPILER
+#ifdef MT_WITH_COMPILER
   MT_CPU_VERBS(MT_FILL)
   run_tree_on_cpu = run_tree;
 #else

@@ -63,14 +63,17 @@ for _, dtype in ipairs{'float32', 'float64'} do
     return mt.gelu(x), mt.silu(x), x:sign(), mt.hardshrink(x), mt.softshrink(x), x:log1p(), x:expm1(), x:cosh(),
       x:sinh(), mt.elu(x), mt.celu(x, 2), mt.selu(x), mt.softplus(x), mt.logsigmoid(x), mt.mish(x), mt.softsign(x),
       mt.hardsigmoid(x), mt.hardswish(x), mt.leaky_relu(x), mt.relu(x), mt.threshold(x, 0, 1), x:nan_to_num(1, 2, 3),
-      x:isinf(), x:isfinite(), mt.isposinf(x), x:sigmoid(), x:tanh(), mt.relu6(x)
+      x:isinf(), x:isfinite(), mt.isposinf(x), x:sigmoid(), x:tanh(), mt.relu6(x), mt.isnan(x), mt.isneginf(x),
+      mt.gelu(x, 'tanh'), mt.entr(x), x:frac(), x:square(), mt.hardtanh(x, -2, 30), x:rad2deg(), x:deg2rad(),
+      x:clamp(-1), x:clamp(nil, 7), mt.rrelu(x)
   end, edges(dtype))
   add('binary_edges_' .. dtype, function(x)
     local n = x.shape[2]
     local a, b = x:unsqueeze(3):expand(-1, n, n), x:unsqueeze(2):expand(-1, n, n)
     return a:atan2(b), a:hypot(b), a:copysign(b:nan_to_num(1)), a:logaddexp(b), mt.logaddexp2(a, b), a:xlogy(b),
       mt.xlog1py(a, b), a:remainder(b), a:floor_divide(b), a:fmod(b), a:maximum(b), a:minimum(b), mt.fmax(a, b),
-      mt.heaviside(a, b), x:floor_divide(0.1), x:remainder(0.1)
+      mt.heaviside(a, b), x:floor_divide(0.1), x:remainder(0.1), mt.fmin(a, b), a:lerp(b, 0.25), a:lerp(b, a),
+      mt.addcmul(a, b, a, 0.5), mt.addcdiv(a, b, a)
   end, edges(dtype))
   add('casts_beyond_the_range_' .. dtype, function(x)
     return x:byte(), x:to('int8'), x:to('int16'), x:int(), x:long(), (x * 200):byte(), x:half():int(),
@@ -87,6 +90,43 @@ for _, dtype in ipairs{'int8', 'uint8', 'int16', 'int32', 'int64'} do
   end, function(n) return {mt.tensor({{0, 1, 2, 3, 100, 127, 64, 7, 5}}, dtype):expand(n, -1):contiguous()} end)
 end
 
+--- Every elementwise operation of `accepts` that has an ONNX form, by the list: of this dtype, where tests sample it.
+local function by_the_list(accepts, dtype)
+  local without = mt.extend.util.word_set('erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm')
+  add(('elementwise_%s_%s'):format(accepts, dtype), function(x)
+    local results = {}
+    for _, op in ipairs(mt.extend.operations()) do
+      if op.accepts == accepts and not without[op.name] then
+        local arguments = {}
+        for i = 1, op.inputs do
+          local y = x:roll(i, 2) * (op.hi - op.lo) + op.lo
+          arguments[i] = op.mask_first and i == 1 and y:gt(0) or y:to(dtype)
+        end
+        if op.name == 'prelu' then arguments[2] = mt.full({1}, 0.25) end
+        if not dtype:find 'float' and op.inputs == 2 then arguments[2] = arguments[2]:abs() + 1 end -- divisors
+        for i, value in ipairs(op.values) do arguments[op.inputs + i] = value == value and value or nil end
+        results[#results + 1] = mt[op.name](unpack(arguments))
+      end
+    end
+    return results
+  end, function(n) return {mt.rand(n, 16)} end, {opset = 18})
+end
+for _, dtype in ipairs{'float32', 'float64', 'int32'} do
+  for _, accepts in ipairs{'any', 'number', 'real'} do by_the_list(accepts, dtype) end
+end
+by_the_list('integer', 'int32')
+
+add('compiled_functions', function(x)
+  local p = x:abs() + 0.5
+  return mt.map(function(v) return mt.mish(v) + mt.hardswish(v) * mt.softshrink(v) end)(x),
+    mt.map(function(v) return mt.logit(v) - mt.entr(v) end)(p * 0.1),
+    mt.zip(function(v, w) return mt.xlogy(v, w) + mt.logaddexp(v, w) end)(x, p),
+    mt.map(function(v) return v > 0 end)(x), mt.map(function(v) return mt.isfinite(v) end)(x / 0)
+end, of(6))
+f('parameters_of_the_batch', function(x)
+  local n = x.shape[1]
+  return mt.hardtanh(x, -n, n), x:addcmul(x, x, n), mt.threshold(x, n, n + 1), mt.celu(x, n)
+end, 6)
 f('comparisons', function(x)
   local y = x:flip{2}
   local a, b = x:lt(y), x:ge(0.3)

@@ -99,6 +99,94 @@ t.test('names, dynamic axes and the version are as asked for', function()
   t.eq(exported(nn.Linear(3, 4), mt.randn(2, 3), {dynamic_axes = {input = {1}}}).dims(12, 1), {'batch', 4})
 end)
 
+-- ---- elementwise operations ------------------------------------------------------------------------------------
+
+--- The nodes of an elementwise operation of `accepts` numbers, at the parameters that it has unless given.
+local function nodes_of(op)
+  local inputs, values = {}, {}
+  for i = 1, op.inputs do
+    local is_mask = op.mask_first and i == 1
+    inputs[i] = mt.ones({1}, is_mask and 'bool' or op.accepts == 'integer' and 'int32' or 'float32')
+  end
+  for i, value in ipairs(op.values) do values[i] = value == value and value or nil end
+  return exported(function(...)
+    local arguments = {...}
+    for i = 1, #op.values do arguments[op.inputs + i] = values[i] end
+    return mt[op.name](unpack(arguments, 1, op.inputs + #op.values))
+  end, inputs, {opset = 18}).ops
+end
+
+t.test('every elementwise operation has an ONNX form, but special functions', function()
+  local without = {}
+  for _, op in ipairs(mt.extend.operations()) do
+    local ok, why = pcall(nodes_of, op)
+    if not ok and why:find 'no ONNX form' then without[#without + 1] = op.name
+    elseif not ok then error(why) end
+  end
+  t.eq(table.concat(without, ' '), 'erfinv erfcx i0 i1 polygamma digamma lgamma zeta igamma igammac gcd lcm')
+end)
+
+t.test('the formula of every operation gives what the operation gives, infinities and NaN included', function()
+  local run = require('mtorch.core').compile().run
+  local line = mt.tensor({0, -0.0, 1, -1, 0.5, -2.5, 3, -7, 40, 1e-30, 1e200, -1e200, math.huge, -math.huge, 0 / 0},
+    'float64')
+  local operands = {line:unsqueeze(2):expand(15, 15), line:expand(15, 15), line:flip{1}:expand(15, 15)}
+  local seen, wrong = 0, {}
+  for _, op in ipairs(mt.extend.operations()) do
+    local program, arguments = mt.extend.formula(op.name, {}), {unpack(operands, 1, op.inputs)}
+    if program then
+      if op.name == 'prelu' then arguments[2] = line[{ {5}}]:expand(15) end
+      local y = run(program, op.name, nil, unpack(arguments))
+      for i, value in ipairs(op.values) do arguments[op.inputs + i] = value end
+      local wanted = mt[op.name](unpack(arguments))
+      local same = y.dtype == wanted.dtype and mt.allclose(y:double(), wanted:double(), {rtol = 1e-13, atol = 0,
+        equal_nan = true})
+      if not same then wrong[#wrong + 1] = op.name end
+      seen = seen + 1
+    end
+  end
+  t.eq({wrong, seen > 40}, {{}, true})
+end)
+
+t.test('an operation without an ONNX operator is its formula of kernels/ops.h', function()
+  local y = mt.randn(2)
+  t.eq(exported(mt.square, y).ops, {'Mul'})
+  t.eq(exported(mt.hardswish, y).ops, {'Add', 'Clip', 'Mul', 'Mul'})
+  t.eq(exported(mt.hardshrink, y).ops, {'Abs', 'LessOrEqual', 'Where'})
+  t.eq(exported(mt.softsign, y).ops, {'Softsign'})
+  t.eq(exported(mt.softsign, y:double()).ops, {'Abs', 'Add', 'Div'}) -- onnxruntime has the operator in float32
+  t.eq(exported(function(v) return mt.addcmul(v, v, v, 1) end, y).ops, {'Mul', 'Add'})
+  t.eq(exported(mt.map(function(v) return mt.hardshrink(v) + mt.square(v) end), y).ops,
+    {'Abs', 'LessOrEqual', 'Where', 'Mul', 'Add'})
+  t.eq(exported(mt.map(function(v) return mt.logit(v) * 2 end), y).ops, {'Sub', 'Div', 'Log', 'Mul'}) -- without eps
+end)
+
+t.test('16-bit floats are calculated in float32 by a formula, and small integers in int32', function()
+  t.eq(exported(mt.hardshrink, mt.randn(2):half()).ops, {'Cast', 'Abs', 'LessOrEqual', 'Where', 'Cast'})
+  t.eq(exported(mt.square, mt.ones({2}, 'uint8')).ops, {'Cast', 'Mul', 'Cast'})
+  t.eq(exported(mt.isposinf, mt.ones({2}, 'int32')).ops, {'Cast', 'Equal'}) -- no largest integer is infinite
+end)
+
+t.test('a parameter that follows the size of the batch stays one', function()
+  local model = exported(function(v) return mt.hardtanh(v, 0, v.shape[1]) end, mt.randn(2, 3),
+    {dynamic_axes = {input = {1}}})
+  t.eq(model.ops[3], 'Shape')
+end)
+
+t.test('a program as a list of instructions', function()
+  local list, results = mt.extend.instructions(mt.extend.formula('leaky_relu', {negative_slope = 0.5}))
+  local lines = {}
+  for i, c in ipairs(list) do
+    lines[i] = ('%s (%s) %s %s'):format(c.op, table.concat(c.inputs, ','), c.which or c.value or '-', c.is_bool)
+  end
+  t.eq(lines, {'input () 1 false', 'constant () 0.5 false', 'mul (2,1) - false', 'constant () 0 false',
+    'gt (1,4) - true', 'where (5,1,3) - false'})
+  t.eq(results, {#list})
+  list = mt.extend.instructions(mt.extend.formula('hardtanh', {max_val = 3}))
+  t.eq(list[#list].parameters, {min = -1, max = 3})
+  t.eq({mt.extend.formula('tanh', {}), mt.extend.formula('add', {}), mt.extend.formula('nothing', {})}, {})
+end)
+
 t.test('several inputs and results keep their order; tables of results are spread', function()
   local function f(x, y) return {x + y, x - y}, x * y end
   local model = exported(f, {mt.randn(2), mt.randn(2)})

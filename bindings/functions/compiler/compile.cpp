@@ -198,6 +198,67 @@ int make_caller(Args& a) {
   return 1;
 }
 
+/// Sets the fields that say what an instruction is, in the table at the top.
+void set_meaning(const Args& a, const Program& p, const Instruction& c) {
+  if (c.op == kInput) a.set("op", "input"), a.set("which", c.which + 1);
+  else if (c.op == kNumber) a.set("op", "number"), a.set("which", c.which + 1);
+  else if (c.op == kReduce)
+    a.set("op", "reduce"), a.set("reduction", reduce_row(c.which).info->name);
+  else if (c.op != kConstant) a.set("op", op_row(c.op).info->name);
+  else if (a.set("op", "constant"); c.is_bool) a.set("value", c.constant != 0);
+  else a.set("value", c.constant);
+  lua_newtable(a.L);
+  for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
+    lua_pushinteger(a.L, c.in[k] + 1);
+    lua_rawseti(a.L, -2, k + 1);
+  }
+  lua_setfield(a.L, -2, "inputs");
+  lua_newtable(a.L);
+  for (int k = 0; c.op >= 0 && c.which >= 0 && k < op_row(c.op).params; ++k)
+    a.set(op_row(c.op).info->params[k].name, p.params[c.which + k]);
+  lua_setfield(a.L, -2, "parameters");
+}
+/// instructions(program): a list of {op =, inputs = {places in the list}, parameters = {name = value}, is_bool =}; `op`
+/// is an elementwise operation, 'input' or 'number' (`which`), 'constant' (`value`) or 'reduce' (`reduction`). Then
+/// the places of the results.
+int instructions(Args& a) {
+  const Program& p = expression_at(a, 1).program();
+  lua_createtable(a.L, p.count, 0);
+  for (int i = 0; i < p.count; ++i) {
+    lua_newtable(a.L);
+    set_meaning(a, p, p.code[i]);
+    a.set("is_bool", p.code[i].is_bool);
+    lua_rawseti(a.L, -2, i + 1);
+  }
+  lua_createtable(a.L, p.outputs, 0);
+  for (int k = 0; k < p.outputs; ++k) {
+    lua_pushinteger(a.L, p.output[k] + 1);
+    lua_rawseti(a.L, -2, k + 1);
+  }
+  return 2;
+}
+
+/// formula(name, {parameter = value}): the program of an elementwise operation's own formula, or nothing. What is no
+/// number is one of the program's numbers, by the parameter's place.
+int formula(Args& a) {
+  const int op = op_named(a.text(1));
+  if (op < 0) return 0;
+  a.table(2);
+  double params[op::kMaxParams] = {};
+  unsigned unknown = 0;
+  for (int k = 0; k < op_row(op).params; ++k) {
+    const op::Param& p = op_row(op).info->params[k];
+    lua_getfield(a.L, 2, p.name);
+    params[k] = lua_isnil(a.L, -1) ? p.value : lua_tonumber(a.L, -1);
+    unknown |= unsigned(!lua_isnil(a.L, -1) && !lua_isnumber(a.L, -1)) << k;
+    lua_pop(a.L, 1);
+  }
+  const ir::Expression* const e = ir::formula_of(op, params, unknown);
+  if (!e) return 0;
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(e));
+  return 1;
+}
+
 /// A copy of a Lua function with the same lines; upvalues are nil, globals those of the state.
 int clone(Args& a) {
   a.function(1);
@@ -265,6 +326,10 @@ const Entry kParts[] = {
      reduce_pairs},
     {"text(..)", "The program as text.",
      [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
+    {"instructions(..)", "The program's instructions, a list, and the places of its results.",
+     instructions},
+    {"formula(..)", "name, {parameter = value}: the program of an operation's formula, or nothing.",
+     formula},
     {"cuda_text(..)", "program, dtype, dimensions (0: contiguous): its CUDA C, or nothing.",
      [](Args& a) {
        const Program& p = expression_at(a, 1).program();

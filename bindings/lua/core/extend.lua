@@ -10,7 +10,8 @@ end
 local lazy = {
   encode_png = function() return core.formats().encode_png end,
   is_module = function() return require('mtorch.nn.class').is_module end,
-  program_text = function() return core.compile().text end,
+  formula = function() return core.compile().formula end,
+  instructions = function() return core.compile().instructions end,
   svg_to_png = function() return core.formats().svg_to_png end,
   recorder = function() return require 'mtorch.core.record' end,
 }

@@ -98,6 +98,10 @@ class Builder {
 /// and what the operation saves. -1: it has none.
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
 
+/// An operation's own formula as a program of other operations, for these parameters; those in `unknown`
+/// (bits) are its numbers. Null where the formula is a function of kernels/math, or the operation itself.
+const Expression* formula_of(int op, const double* params, unsigned unknown = 0);
+
 /// A finished program and what was derived from it.
 class Expression {
  public:

@@ -1,4 +1,5 @@
-// derive.cpp -- derivatives of expression programs: the formulas of kernels/ops.h on symbolic values
+// derive.cpp -- derivatives of expression programs, and programs of operations: the formulas of kernels/ops.h on
+// symbolic values
 //
 // In forward mode, by one input after the other: a `select` takes one of two slopes, so the slope of
 // the branch that was not taken (log of a negative number) does no harm, as 0 times it would. Values
@@ -12,16 +13,23 @@ namespace mt::ir {
 namespace {
 
 using Formula = Value (*)(const Value* operands, const double* params);
-template <class Op, int Part> constexpr Formula formula_of() {
+using OwnFormula = Value (*)(const Value* operands, const Value* params);
+template <class Op, int Part> constexpr Formula derivative_of() {
   if constexpr (op::has_derivative<Op, Part>) return &op::call_formula<Op, Part, Value>;
   else return nullptr;
 }
+template <class Op> constexpr OwnFormula own_formula() {
+  if constexpr (op::traceable<Op>) return &op::call_formula<Op, 0, Value, Value>;
+  else return nullptr;
+}
 struct Row {
+  OwnFormula own;
   Formula by[3];
 };
 constinit const auto formulas = table_of(op::Elementwise{}, [](auto of) {
   using Op = decltype(of);
-  return Row{{formula_of<Op, 1>(), formula_of<Op, 2>(), formula_of<Op, 3>()}};
+  return Row{own_formula<Op>(),
+             {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
 });
 
 /// a + b, where -1 is 0.
@@ -39,6 +47,21 @@ int add_derivative(Builder& b, int op, int part, const int* operands, int n, con
   std::vector<Value> list;
   for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
   return f(list.data(), params).id;
+}
+
+const Expression* formula_of(int op, const double* params, unsigned unknown) {
+  const OpRow& row = op_row(op);
+  const OwnFormula f = formulas[op].own;
+  if (!f) return nullptr;
+  Builder b;
+  const Building here(b);
+  std::vector<Value> operands, parameters;
+  for (int k = 0; k < row.inputs; ++k) operands.emplace_back(Value::Id{b.input(k)});
+  for (int k = 0; k < row.params; ++k)
+    parameters.push_back(unknown >> k & 1 ? Value(Value::Id{b.number(k)}) : Value(params[k]));
+  const int result = f(operands.data(), parameters.data()).id;
+  const Expression& e = b.finish({result}, row.inputs, row.params);
+  return e.alone() == op ? nullptr : &e;
 }
 
 namespace {

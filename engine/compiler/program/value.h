@@ -28,14 +28,21 @@ struct Value {
   Value(double x) : id(Building::current().constant(x)) {}  // NOLINT: formulas write T(0.5)
 };
 
+/// An operation of values. Parameters of instructions are constants; of others the formula is written instead.
 template <class Op, class... More> Value apply(Op, const Value& x, const More&... more) {
   constexpr int inputs = op::inputs<Op>;
   const Value all[] = {x, Value(more)...};
   int in[3] = {-1, -1, -1};
   double params[op::kMaxParams] = {};
   for (int i = 0; i < int(1 + sizeof...(More)); ++i) {
-    if (i < inputs) in[i] = all[i].id;
-    else params[i - inputs] = Building::current().constant_of(all[i].id).value_or(math::kNil);
+    if (i < inputs) {
+      in[i] = all[i].id;
+    } else if (const auto known = Building::current().constant_of(all[i].id)) {
+      params[i - inputs] = *known;
+    } else {
+      if constexpr (op::traceable<Op>) return Op::f(x, Value(more)...);
+      fail("{}: a parameter must be a constant", Op::info.name);
+    }
   }
   return Value(Value::Id{Building::current().add(op::id<Op>, in, params)});
 }

@@ -1,23 +1,15 @@
--- elementwise.lua -- elementwise operations as ONNX operators
+-- elementwise.lua -- elementwise operations as ONNX operators: those that have one, and those of kernels/math, which no
+-- formula of other operations tells; all others follow from kernels/ops.h (formula.lua)
 local mt = require 'mtorch'
 local extend = mt.extend
 local Graph = require 'mtorch.extras.onnx.graph'
-local Size = require 'mtorch.extras.onnx.size'
+local formula = require 'mtorch.extras.onnx.formula'
 
 local entries = {}
-local is_handle = Graph.is_handle
-
---- A tensor of one element like the operand, or the number that it is.
-local function sample(x)
-  if is_handle(x) then return mt.ones(#(x.shape or {1}) == 0 and {} or {1}, {dtype = x.dtype}) end
-  return Size.first(x)
-end
---- The dtype in which two operands meet.
-local function common(x, y) return mt.where(mt.tensor(true), sample(x), sample(y)).dtype end
 
 -- ---- one operand ---------------------------------------------------------------------------------------
 
--- Functions of one operand, converted to the result's dtype before.
+-- Functions of one operand, converted to the result's dtype before. Nothing: the formula.
 local unary = {}
 
 for name, op in pairs{neg = 'Neg', abs = 'Abs', reciprocal = 'Reciprocal', sqrt = 'Sqrt', exp = 'Exp', log = 'Log',
@@ -37,54 +29,32 @@ for name, op in pairs{tan = 'Tan', asin = 'Asin', acos = 'Acos', asinh = 'Asinh'
   unary[name] = single(op)
 end
 local function is_float(x) return x.dtype:find 'float' ~= nil end
---- A choice for float64: a formula where onnxruntime lacks the operator `of` for it.
-local function of_doubles(formula, of)
-  return function(g, x, a) return (x.dtype == 'float64' and formula or of)(g, x, a) end
-end
-unary.cosh = of_doubles(function(g, x) return (g.Exp(x) + g.Exp(-x)) * 0.5 end, cosh)
-unary.sinh = of_doubles(function(g, x)
+local function is_int(x) return x.dtype:find 'int' ~= nil end
+function unary.cosh(g, x) return x.dtype == 'float64' and (g.Exp(x) + g.Exp(-x)) * 0.5 or cosh(g, x) end
+function unary.sinh(g, x)
+  if x.dtype ~= 'float64' then return sinh(g, x) end
   return g.Where(g.Less(g.Abs(x), 1), sinh(g, x), (g.Exp(x) - g.Exp(-x)) * 0.5)
-end, sinh)
-function unary.sign(g, x)
-  if not is_float(x) then return x.dtype == 'bool' and x or g.Sign(x) end
-  return g.Where(g.IsNaN(x), 0, g.Sign(x))
 end
-function unary.relu(g, x)
-  if is_float(x) then return g.Relu(x) end
-  return x.dtype == 'bool' and x or g.Max(x, 0)
-end
-unary.softsign = of_doubles(function(g, x) return x / (g.Abs(x) + 1) end, function(g, x) return g.Softsign(x) end)
+function unary.relu(g, x) return is_float(x) and g.Relu(x) end
 for name, op in pairs{floor = 'Floor', ceil = 'Ceil'} do
-  unary[name] = function(g, x) return x.dtype:find 'int' and x or g[op](x) end
+  unary[name] = function(g, x) return is_int(x) and x or g[op](x) end
 end
 
 local function truncated(g, x) return g.Sign(x) * g.Floor(g.Abs(x)) end
--- Below -30 gelu is 0, below -1000 silu; at -inf they would be 0 * inf.
-local function gelu(g, x)
-  x = g.Max(x, -30)
-  return x * 0.5 * (erf(g, x * math.sqrt(0.5)) + 1)
-end
-local function gelu_tanh(g, x) return x * 0.5 * (g.Tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1) end
-local function expm1(g, x)
-  return g.Where(g.Less(g.Abs(x), 1), g.Exp(x * 0.5) * sinh(g, x * 0.5) * 2, g.Exp(x) - 1)
-end
-
-function unary.square(_, x) return x * x end
-function unary.rsqrt(g, x) return g.Reciprocal(g.Sqrt(x)) end
-function unary.deg2rad(_, x) return x * (math.pi / 180) end
-function unary.rad2deg(_, x) return x * (180 / math.pi) end
-function unary.exp2(g, x) return g.Exp(x * math.log(2)) end
-unary.expm1 = expm1
-function unary.log1p(g, x) return g:log1p(x) end
-function unary.log2(g, x) return g.Log(x) * (1 / math.log(2)) end
-function unary.log10(g, x) return g.Log(x) * (1 / math.log(10)) end
-function unary.trunc(g, x) return x.dtype:find 'int' and x or truncated(g, x) end
-function unary.frac(g, x) return x.dtype:find 'int' and x - x or x - truncated(g, x) end
+function unary.trunc(g, x) return is_int(x) and x or truncated(g, x) end
 function unary.round(g, x, a)
-  if x.dtype:find 'int' then return x end
+  if is_int(x) then return x end
   if a.decimals == 0 then return g.Round(x) end
   return g.Round(x * 10 ^ a.decimals) / 10 ^ a.decimals
 end
+function unary.rsqrt(g, x) return g.Reciprocal(g.Sqrt(x)) end
+function unary.exp2(g, x) return g.Exp(x * math.log(2)) end
+function unary.expm1(g, x)
+  return g.Where(g.Less(g.Abs(x), 1), g.Exp(x * 0.5) * sinh(g, x * 0.5) * 2, g.Exp(x) - 1)
+end
+function unary.log1p(g, x) return g:log1p(x) end
+function unary.log2(g, x) return g.Log(x) * (1 / math.log(2)) end
+function unary.log10(g, x) return g.Log(x) * (1 / math.log(10)) end
 function unary.sinc(g, x)
   local angle = x * math.pi
   return g.Where(g.Equal(x, 0), 1, g.Sin(angle) / angle)
@@ -95,30 +65,27 @@ function unary.logit(g, x, a)
   if a.eps then x = g.Clip(x, a.eps, 1 - a.eps) end
   return g.Log(x / (1 - x))
 end
-function unary.hardtanh(g, x, a) return g.Clip(x, a.min_val, a.max_val) end
-function unary.relu6(g, x) return g.Clip(x, 0, 6) end
-unary.hardsigmoid = of_doubles(function(g, x) return g.Clip(x * (1 / 6) + 0.5, 0, 1) end,
-  function(g, x) return g.HardSigmoid(x, {alpha = 1 / 6, beta = 0.5}) end)
-function unary.hardswish(g, x) return x * unary.hardsigmoid(g, x) end
-function unary.threshold(g, x, a) return g.Where(g.LessOrEqual(x, a.threshold), a.value, x) end
-function unary.hardshrink(g, x, a) return g.Where(g.LessOrEqual(g.Abs(x), a.lambd), 0, x) end
-function unary.softshrink(g, x, a) return g.Sign(x) * g.Relu(g.Abs(x) - a.lambd) end
-local function leaky(g, x, slope)
-  if x.dtype == 'float64' then return g.Where(g.Less(x, 0), x * slope, x) end
-  return g.LeakyRelu(x, {alpha = slope})
+
+--- What onnxruntime has in shorter floats than float64 alone, which is left to the formula.
+local function shorter(op, attributes)
+  return function(g, x, a)
+    return x.dtype ~= 'float64' and g[op](x, attributes and attributes(a) or {})
+  end
 end
-function unary.leaky_relu(g, x, a) return leaky(g, x, a.negative_slope) end
-function unary.rrelu(g, x, a) return leaky(g, x, (a.lower + a.upper) / 2) end
-local function elu(g, x, alpha)
-  if x.dtype == 'float64' then return g.Where(g.Less(x, 0), expm1(g, x) * alpha, x) end
-  return g.Elu(x, {alpha = alpha})
+unary.softsign, unary.selu = shorter 'Softsign', shorter 'Selu'
+unary.hardsigmoid = shorter('HardSigmoid', function() return {alpha = 1 / 6, beta = 0.5} end)
+unary.elu = shorter('Elu', function(a) return {alpha = a.alpha} end)
+unary.leaky_relu = shorter('LeakyRelu', function(a) return {alpha = a.negative_slope} end)
+function unary.rrelu(g, x, a)
+  local mean = {negative_slope = (a.lower + a.upper) / 2}
+  return unary.leaky_relu(g, x, mean) or formula.apply(g, 'leaky_relu', {x}, mean, x.dtype)
 end
-function unary.elu(g, x, a) return elu(g, x, a.alpha) end
-function unary.celu(g, x, a) return elu(g, x / a.alpha, 1) * a.alpha end
-unary.selu = of_doubles(function(g, x) return elu(g, x, 1.6732632423543772) * 1.0507009873554805 end,
-  function(g, x) return g.Selu(x) end)
-function unary.gelu(g, x, a) return (a.approximate == 'tanh' and gelu_tanh or gelu)(g, x) end
-unary.gelu_tanh = gelu_tanh
+-- Below -30 gelu is 0, below -1000 silu; at -inf they would be 0 * inf.
+function unary.gelu(g, x, a)
+  if a.approximate == 'tanh' then return formula.apply(g, 'gelu_tanh', {x}, {}, x.dtype) end
+  x = g.Max(x, -30)
+  return x * 0.5 * (erf(g, x * math.sqrt(0.5)) + 1)
+end
 function unary.silu(g, x)
   x = g.Max(x, -1000)
   return x * g.Sigmoid(x)
@@ -128,45 +95,23 @@ function unary.softplus(g, x, a)
   return g.Where(g.Greater(y, a.threshold), x, g:softplus(y) / a.beta)
 end
 function unary.logsigmoid(g, x) return -g:softplus(-x) end
-function unary.mish(g, x) return x * g.Tanh(g:softplus(x)) end
 function unary.tanhshrink(g, x) return x - g.Tanh(x) end
 function unary.positive(_, x) return x end
-function unary.entr(g, x)
-  return g.Where(g.Less(x, 0), -math.huge, g.Where(g.Equal(x, 0), 0, -(x * g.Log(x))))
-end
---- Whether x is infinite; of float16 there is no such operator before version 20.
-local function is_inf(g, x, options)
-  return g.IsInf(x.dtype == 'float16' and g:cast(x, 'float32') or x, options or {})
-end
 function unary.nan_to_num(g, x, a)
   local most = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
   if not most then return x end
-  local high, low = is_inf(g, x, {detect_negative = 0}), is_inf(g, x, {detect_positive = 0})
-  return g.Where(g.IsNaN(x), a.nan, g.Where(high, a.posinf or most, g.Where(low, a.neginf or -most, x)))
+  local low = g.Where(g.Equal(x, -math.huge), a.neginf or -most, x)
+  return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or most, low))
 end
 function unary.clamp(g, x, a)
-  for _, bound in ipairs{{'min', 'Max'}, {'max', 'Min'}} do
-    local limit = a[bound[1]]
-    if limit ~= nil then x = g[bound[2]](x, g:cast(limit, x.dtype)) end
-  end
-  return x
+  local function finite(limit) return type(limit) == 'number' and math.abs(limit) < math.huge end
+  if finite(a.min) and finite(a.max) then return g.Clip(x, a.min, a.max) end
+  if a.min ~= nil and a.min ~= -math.huge then x = g.Max(x, g:cast(a.min, x.dtype)) end
+  return a.max ~= nil and a.max ~= math.huge and g.Min(x, g:cast(a.max, x.dtype)) or x
 end
 unary.clamp_min, unary.clamp_max = unary.clamp, unary.clamp
 
-for name, f in pairs{
-  logical_not = function(g, x) return g.Not(g:cast(x, 'bool')) end,
-  isnan = function(g, x) return g.IsNaN(x) end,
-  isinf = function(g, x) return is_inf(g, x) end,
-  isposinf = function(g, x) return is_inf(g, x, {detect_negative = 0}) end,
-  isneginf = function(g, x) return is_inf(g, x, {detect_positive = 0}) end,
-  isfinite = function(g, x) return g.Not(g.Or(is_inf(g, x), g.IsNaN(x))) end,
-} do
-  entries[name] = function(g, a)
-    if a.x.dtype:find 'float' or name == 'logical_not' then return f(g, a.x) end
-    local all = g.Equal(a.x, a.x) -- whole numbers and bools are finite
-    return name == 'isfinite' and all or g.Not(all)
-  end
-end
+function entries.logical_not(g, a) return g.Not(g:cast(a.x, 'bool')) end
 --- Whether x has a minus; -0 is the one whose reciprocal is -inf.
 local function has_minus(g, x) return g.Or(g.Less(x, 0), g.Less(g.Reciprocal(x), 0)) end
 function entries.signbit(g, a)
@@ -178,8 +123,6 @@ end
 
 -- Functions of x and y in the result's dtype.
 local binary = {}
-
-local function is_int(x) return x.dtype:find 'int' ~= nil end
 
 function binary.add(g, x, y, a)
   if x.dtype == 'bool' then return g.Or(x, y) end
@@ -195,50 +138,33 @@ local function rest_of(g, x, y)
   local rest = g.Mod(x, y, {fmod = 1})
   return rest, g.And(g.Not(g.Equal(rest, 0)), g.Xor(g.Less(rest, 0), g.Less(y, 0)))
 end
-local function remainder(g, x, y)
+function binary.remainder(g, x, y)
   if is_int(x) then return g.Mod(x, y) end
   local rest, less = rest_of(g, x, y)
   return g.Where(less, rest + y, rest)
 end
 --- As in Python: from the exact rest, since x / y may round up to a whole number.
-local function floor_divided(g, x, y)
+function binary.floor_divide(g, x, y)
   if is_int(x) then return (x - g.Mod(x, y)) / y end
   local rest, less = rest_of(g, x, y)
   local quotient = (x - rest) / y
   quotient = g.Where(less, quotient - 1, quotient)
   return g.Where(g.Equal(y, 0), x / y, g.Floor(quotient + 0.5))
 end
-local function trunc_divided(g, x, y) return is_int(x) and x / y or truncated(g, x / y) end
+function binary.trunc_divide(g, x, y) return is_int(x) and x / y or truncated(g, x / y) end
 function binary.div(g, x, y, a)
-  if a.rounding_mode == 'floor' then return floor_divided(g, x, y) end
-  if a.rounding_mode == 'trunc' then return trunc_divided(g, x, y) end
+  if a.rounding_mode == 'floor' then return binary.floor_divide(g, x, y) end
+  if a.rounding_mode == 'trunc' then return binary.trunc_divide(g, x, y) end
   return x / y
 end
-binary.floor_divide = floor_divided
-binary.trunc_divide = trunc_divided
-binary.remainder = remainder
 function binary.fmod(g, x, y) return g.Mod(x, y, {fmod = 1}) end
-function binary.lerp(g, x, y, a) -- from the nearer end, so that weight 1 gives y
-  local weight = g:cast(a.weight, x.dtype)
-  return g.Where(g.Less(weight, 0.5), x + weight * (y - x), y - (y - x) * (1 - weight))
-end
 function binary.pow(g, x, y)
   if not is_int(x) then return x ^ y end
   return g:cast(g:cast(x, 'int64') ^ g:cast(y, 'int64'), x.dtype) -- what is too large wraps
 end
 function binary.float_power(_, x, y) return x ^ y end
-local function extreme(g, op, x, y)
-  if x.dtype == 'bool' then return op == 'Min' and g.And(x, y) or g.Or(x, y) end
-  return g[op](x, y)
-end
-function binary.minimum(g, x, y) return extreme(g, 'Min', x, y) end
-function binary.maximum(g, x, y) return extreme(g, 'Max', x, y) end
-for name, op in pairs{fmin = 'Min', fmax = 'Max'} do
-  binary[name] = function(g, x, y)
-    if not x.dtype:find 'float' then return extreme(g, op, x, y) end
-    return g.Where(g.IsNaN(x), y, g.Where(g.IsNaN(y), x, g[op](x, y)))
-  end
-end
+function binary.minimum(g, x, y) return x.dtype ~= 'bool' and g.Min(x, y) end
+function binary.maximum(g, x, y) return x.dtype ~= 'bool' and g.Max(x, y) end
 local function with_sign_of(g, y, size) return g.Where(has_minus(g, y), -size, size) end
 function binary.copysign(g, x, y) return with_sign_of(g, y, g.Abs(x)) end
 function binary.atan2(g, x, y) -- atan2(x, y): x is the ordinate
@@ -251,24 +177,7 @@ function binary.hypot(g, x, y)
   x, y = g.Abs(x), g.Abs(y)
   local long = g.Max(x, y)
   local ratio = g.Min(x, y) / g.Where(g.Equal(long, 0), 1, long)
-  return g.Where(g.Or(is_inf(g, x), is_inf(g, y)), math.huge, long * g.Sqrt(ratio * ratio + 1))
-end
---- 0 where x is, whatever a logarithm is there, unless y is NaN.
-local function times_log(g, x, y, log)
-  return g.Where(g.And(g.Equal(x, 0), g.Not(g.IsNaN(y))), 0, x * log)
-end
-function binary.xlogy(g, x, y) return times_log(g, x, y, g.Log(y)) end
-function binary.xlog1py(g, x, y) return times_log(g, x, y, g:log1p(y)) end
---- log(base^x + base^y); the gap of two equal infinities is 0.
-local function log_of_sum(g, x, y, log_of_base)
-  local gap = g.Where(g.Equal(x, y), 0, g.Abs(x - y))
-  return g.Max(x, y) + g:log1p(g.Exp(-(gap * log_of_base))) * (1 / log_of_base)
-end
-function binary.logaddexp(g, x, y) return log_of_sum(g, x, y, 1) end
-function binary.logaddexp2(g, x, y) return log_of_sum(g, x, y, math.log(2)) end
-function binary.heaviside(g, x, y)
-  if x.dtype == 'bool' then return g.Or(x, y) end
-  return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype))
+  return g.Where(g.Or(g.Equal(x, math.huge), g.Equal(y, math.huge)), math.huge, long * g.Sqrt(ratio * ratio + 1))
 end
 function entries.prelu(g, a, call)
   local slope = g:cast(a.weight, call.dtype)
@@ -287,7 +196,7 @@ local function counted_as(g, other, x)
 end
 --- Both operands in one dtype.
 local function compared(g, x, y)
-  local dtype = common(x, y)
+  local dtype = Graph.common_dtype(x, y)
   x, y = g:cast(x, dtype), g:cast(y, dtype)
   return counted_as(g, y, x), counted_as(g, x, y)
 end
@@ -317,11 +226,11 @@ end
 local function power_of_2(g, y) return g.Pow(g:cast(2, 'int64'), g:cast(y, 'int64')) end
 function binary.bitwise_left_shift(g, x, y) return g:cast(g:cast(x, 'int64') * power_of_2(g, y), x.dtype) end
 function binary.bitwise_right_shift(g, x, y)
-  return g:cast(floor_divided(g, g:cast(x, 'int64'), power_of_2(g, y)), x.dtype)
+  return g:cast(binary.floor_divide(g, g:cast(x, 'int64'), power_of_2(g, y)), x.dtype)
 end
 function unary.bitwise_not(g, x) return x.dtype == 'bool' and g.Not(x) or -(x + 1) end
 function entries.isclose(g, a)
-  local dtype = common(a.x, a.y)
+  local dtype = Graph.common_dtype(a.x, a.y)
   if not dtype:find 'float' then dtype = 'float64' end
   local x, y = g:cast(a.x, dtype), g:cast(a.y, dtype)
   local gap = g.Abs(x - y)
@@ -334,13 +243,15 @@ end
 local wider = {int8 = 'int32', uint8 = 'int32', int16 = 'int32'}
 for name, f in pairs(unary) do
   entries[name] = function(g, a, call)
-    return g:cast(f(g, g:cast(a.x, wider[call.dtype] or call.dtype), a), call.dtype)
+    local y = f(g, g:cast(a.x, wider[call.dtype] or call.dtype), a)
+    return y and g:cast(y, call.dtype)
   end
 end
 for name, f in pairs(binary) do
   entries[name] = function(g, a, call)
     local dtype = wider[call.dtype] or call.dtype
-    return g:cast(f(g, g:cast(a.x, dtype), g:cast(a.y, dtype), a), call.dtype)
+    local y = f(g, g:cast(a.x, dtype), g:cast(a.y, dtype), a)
+    return y and g:cast(y, call.dtype)
   end
 end
 
@@ -351,12 +262,6 @@ function entries.where(g, a, call)
     extend.fail('onnx.export: where(condition) alone has a size that depends on the data; give x and y')
   end
   return g.Where(g:cast(a.condition, 'bool'), g:cast(a.x, call.dtype), g:cast(a.y, call.dtype))
-end
-for name, op in pairs{addcmul = 'Mul', addcdiv = 'Div'} do
-  entries[name] = function(g, a, call)
-    local dtype = call.dtype
-    return g:cast(a.x, dtype) + g[op](g:cast(a.y, dtype), g:cast(a.z, dtype)):times(a.value)
-  end
 end
 
 return entries

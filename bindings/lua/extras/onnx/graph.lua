@@ -248,6 +248,16 @@ function Graph:cast(x, dtype)
   return y
 end
 
+--- A tensor of one element like an operand, or the number that it is.
+local function sample(x)
+  if is_handle(x) then return mt.ones(#(x.shape or {1}) == 0 and {} or {1}, {dtype = x.dtype}) end
+  return Size.first(x)
+end
+--- The dtype in which two operands meet, handles or numbers; that of the first alone.
+function Graph.common_dtype(x, y)
+  return y == nil and x.dtype or mt.where(mt.tensor(true), sample(x), sample(y)).dtype
+end
+
 -- ---- axes and sizes ------------------------------------------------------------------------------------
 
 --- A dimension of Lua's as an axis from 0.

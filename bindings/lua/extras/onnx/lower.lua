@@ -1,11 +1,13 @@
 -- lower.lua -- a recorded program as an ONNX graph: each operation by its entry in the tables of onnx/
 --
 -- An entry is function(g, a, call): `a` has the arguments by the names of the signature, tensors as handles, what is
--- left out as its default; it returns a handle for each result. `g` is the graph (graph.lua); call.shape and call.dtype
--- are those of the first result.
+-- left out as its default; it returns a handle for each result, or nothing to leave an elementwise operation to its
+-- formula (formula.lua), as one without an entry is. `g` is the graph (graph.lua); call.shape and call.dtype are those
+-- of the first result.
 local extend = require('mtorch').extend
 local Graph = require 'mtorch.extras.onnx.graph'
 local Size = require 'mtorch.extras.onnx.size'
+local formula = require 'mtorch.extras.onnx.formula'
 local Value = extend.recorder.Value
 local util = extend.util
 
@@ -98,12 +100,15 @@ local function described(call) return call.op .. (call.line and ' at ' .. call.l
 function Lowering:lower(call, a)
   local linear = call.params[1] and call.params[1].name == 'A' -- of mt.linalg
   local entry = entries[linear and 'linalg.' .. call.op or call.op]
-  if not entry then
-    extend.fail('onnx.export: no ONNX form of %s is known; it was called at %s', call.op, call.line or '?')
-  end
   self.graph.under_way = described(call)
   call.shape, call.dtype = call.results[1].shape, call.results[1].dtype
-  return {entry(self.graph, a or self:arguments(call), call, self)}
+  a = a or self:arguments(call)
+  local made = entry and {entry(self.graph, a, call, self)} or {}
+  made[1] = made[1] or not linear and formula.of_call(self.graph, call, a) or nil
+  if not made[1] then
+    extend.fail('onnx.export: no ONNX form of %s is known; it was called at %s', call.op, call.line or '?')
+  end
+  return made
 end
 
 function Lowering:call(call)
@@ -129,7 +134,8 @@ end
 --- The graph of a program: outputs as handles. inputs: {{name =, positions =}..}
 local function lower(program, opset, inputs)
   local graph = Graph.new(opset)
-  local self = setmetatable({graph = graph, handles = {}, entries = entries}, Lowering)
+  local self = setmetatable({graph = graph, handles = {}}, Lowering)
+  graph.entries = entries
   for i, value in ipairs(program.inputs) do
     graph.taken[inputs[i].name] = true
     local h = graph:value(inputs[i].name, value.dtype, value.shape)

@@ -1,0 +1,68 @@
+-- formula.lua -- expression programs as ONNX nodes, and operations without an entry by the formulas of kernels/ops.h
+local mt = require 'mtorch'
+local extend = mt.extend
+local Graph = require 'mtorch.extras.onnx.graph'
+
+local operations = {}
+for _, each in ipairs(extend.operations()) do operations[each.name] = each end
+
+local formula = {}
+-- Types that few operators take, or that round after each node: formulas are calculated in others.
+local wider = {bool = 'int32', int8 = 'int32', uint8 = 'int32', int16 = 'int32', float16 = 'float32',
+  bfloat16 = 'float32'}
+
+--- An elementwise operation of handles and numbers by its formula; nil where that is not made of other operations.
+function formula.apply(g, name, operands, parameters, dtype)
+  local row = operations[name]
+  local program = row and extend.formula(name, parameters)
+  if not program then return end
+  local calculated = row.answers_bool and Graph.common_dtype(operands[1], operands[2]) or dtype
+  if row.accepts == 'real' and not calculated:find 'float' then calculated = 'float32' end
+  calculated = wider[calculated] or calculated
+  local inputs, numbers = {}, {}
+  for k, x in ipairs(operands) do inputs[k] = g:cast(x, calculated) end
+  for k, parameter in ipairs(row.params) do numbers[k] = parameters[parameter] end
+  return g:cast(formula.evaluate(g, program, inputs, numbers, calculated, 'the formula of ' .. name)[1], dtype)
+end
+
+--- The same for a call that was recorded, with its arguments by name.
+function formula.of_call(g, call, a)
+  local row, operands = operations[call.op], {}
+  for k = 1, row and row.inputs or 0 do operands[k] = a[call.params[k].name] end
+  return row and formula.apply(g, call.op, operands, a, call.dtype)
+end
+
+local places = {'x', 'y', 'z'}
+local named = {where = {'condition', 'x', 'y'}, prelu = {'x', 'weight'}}
+--- An instruction of a program, by the operation's entry or by its formula.
+local function instruction(g, name, operands, parameters, dtype, within)
+  local a, entry = {alpha = 1, decimals = 0}, operations[name] and g.entries[name]
+  for key, value in pairs(parameters) do
+    if value == value then a[key] = value end -- NaN: not given
+  end
+  for k, x in ipairs(operands) do a[(named[name] or places)[k]] = x end
+  local y = entry and entry(g, a, {op = name, dtype = dtype}) or formula.apply(g, name, operands, a, dtype)
+  if not y then extend.fail('onnx.export: no ONNX form of %s, in %s, is known', name, within) end
+  return y
+end
+
+--- The results of a program of numbers of the dtype, a list; what does not depend on its inputs is a Lua value.
+function formula.evaluate(g, program, inputs, numbers, dtype, within)
+  local list, outputs = extend.instructions(program)
+  local values, results = {}, {}
+  for i, c in ipairs(list) do
+    local operands = {}
+    for k, place in ipairs(c.inputs) do operands[k] = values[place] end
+    if c.op == 'input' then values[i] = inputs[c.which]
+    elseif c.op == 'number' then values[i] = numbers[c.which]
+    elseif c.op == 'constant' then values[i] = c.value
+    else
+      values[i] = instruction(g, c.op, operands, c.parameters, c.is_bool and 'bool' or dtype,
+        within or 'a compiled function')
+    end
+  end
+  for k, place in ipairs(outputs) do results[k] = values[place] end
+  return results
+end
+
+return formula
