@@ -2,6 +2,9 @@
 find_package(Catch2 REQUIRED)
 
 file(GLOB test_sources CONFIGURE_DEPENDS tests/unit/*.cpp)
+if(NOT MTORCH_COMPILER)
+  list(FILTER test_sources EXCLUDE REGEX "test_(emitter|lower|step_plan)[.]cpp$")
+endif()
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
@@ -264,6 +267,16 @@ add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add W
 add_test(NAME script.bench_sittings COMMAND mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas --sittings 2
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")
+
+# Without the compiler: those that are about it, or read every name.
+if(NOT MTORCH_COMPILER)
+  get_property(all DIRECTORY PROPERTY TESTS)
+  list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
+kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|steps|threads_cpu|\
+wrong_functions)$|^script[.](bench|compiled|conv2d|cuda|custom_ops|fusion|parallel)|^engine[.](code|emitter)$|^gpu_check$|\
+^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^program$|^install$|^hostile$")
+  set_tests_properties(${all} PROPERTIES DISABLED ON)
+endif()
 
 # What the tests need is built before they run: the dev preset builds the program alone.
 get_property(all DIRECTORY PROPERTY TESTS)

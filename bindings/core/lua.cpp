@@ -177,7 +177,7 @@ int run_entry(lua_State* L) {
     if (step_recorder) [[unlikely]] {
       if (e.body.facts & kWantsNumbers) check_may_ask();
       if (e.reaches_out || (e.body.facts & kReachesOut)) step_recorder->on_external_effect();
-      see_arguments(L);
+      report_arguments(L);
     }
     if (recording) [[unlikely]]
       return record_call(args, run_now);
@@ -203,6 +203,15 @@ std::string library_file(lua_State* L) {
 void check_may_ask() {
   if (step_recorder) step_recorder->on_element_read(library_file(calls.collectable));
   if (thread_state.lazy) thread_state.lazy->refuse_number();
+}
+void report_arguments(lua_State* L) {
+  for (int i = lua_gettop(L); i > 0; --i) {
+    if (const Tensor* t = tensor_at(L, i)) step_recorder->on_use(*t);
+    if (!lua_istable(L, i)) continue;
+    each_entry(L, i, [&](int) {
+      if (const Tensor* t = tensor_at(L, -1)) step_recorder->on_use(*t);
+    });
+  }
 }
 bool defers_now() {
   return thread_state.lazy && calls.entry && (calls.entry->body.facts & kDefers);

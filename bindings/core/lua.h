@@ -234,10 +234,8 @@ void add_internal(lua_State* L, std::span<const Entry> entries, Reach = Reach::a
 /// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
 /// defers.
 Tensor* tensor_at(lua_State* L, int index);
-/// Tells the recorder of a step which tensors a function was given.
-void see_arguments(lua_State* L);
-/// Tells it of a tensor whose field is read.
-void see_field(const Tensor&, bool is_grad);
+/// Reports the tensors that a function was given to the recorder of a step.
+void report_arguments(lua_State* L);
 /// Whether the call under way is of an entry that defers, inside a fused function.
 bool defers_now();
 /// To be called before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.

@@ -197,11 +197,11 @@ int get_field(lua_State* L) {
   const bool index = is_index(L, 2);
   if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
   if (index && step_recorder) [[unlikely]]
-    see_field(x, false);
+    step_recorder->on_use(x);
   if (index) return recording ? run_field(L, kPart) : push_part(L, x);
   const std::string_view key = lua_tostring(L, 2);
   if (step_recorder) [[unlikely]]
-    see_field(x, key == "grad");
+    key == "grad" ? step_recorder->on_grad_read(x) : step_recorder->on_use(x);
   if (key == "shape") push_shape(L, x.shape());
   else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
   else if (key == "device") lua_pushstring(L, x.device().name);
@@ -255,7 +255,7 @@ int set_field(lua_State* L) {
       x.requires_grad_(lua_toboolean(L, 3));
     } else if (key == "grad") {
       if (step_recorder) [[unlikely]]
-        see_arguments(L);
+        report_arguments(L);
       const Tensor* g = tensor_at(L, 3);
       if (!g && !lua_isnil(L, 3)) fail("grad must be a tensor or nil, got {}", describe(L, 3));
       if (g && !(g->shape() == x.shape()))
@@ -285,7 +285,7 @@ int length(lua_State* L) {
   const Tensor* x = shape_at(L, 1);
   if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
   if (step_recorder) [[unlikely]]
-    see_field(*x, false);
+    step_recorder->on_use(*x);
   lua_pushnumber(L, double(x->size(0)));
   return 1;
 }

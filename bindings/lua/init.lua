@@ -96,13 +96,12 @@ local function shown_memory(stats)
     stats.reserved, stats.allocations)
 end
 
-if not core.compile then
-  function core.compile()
-    core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, reduce, ' ..
-      'fuse, kernel, compile and explain')
-  end
-  core.grid_kernel = core.compile
+local has_compiler = core.compile ~= nil
+local function no_compiler()
+  core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, reduce, fuse, ' ..
+    'kernel, compile and explain')
 end
+core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel or no_compiler
 
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
@@ -139,6 +138,9 @@ local function library()
   lazy.Report = function() return require('mtorch.extras.report.run').Report end
   lazy.SummaryWriter = function() return require('mtorch.extras.tensorboard').SummaryWriter end
   lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end
+  for _, name in ipairs(has_compiler and {} or {'map', 'zip', 'reduce', 'fuse', 'explain', 'compile', 'kernel'}) do
+    lazy[name] = no_compiler
+  end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy
 end

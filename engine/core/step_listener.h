@@ -27,6 +27,10 @@ struct StepListener {
   /// An element is read, and what comes next may depend on it. Throws where the step itself
   /// does; where a file of the library does (`by`), the step will run as it is.
   virtual void on_element_read(const std::string& by) = 0;
+  /// The step was given this tensor, or reads one of its fields.
+  virtual void on_use(const Tensor&) = 0;
+  /// The step reads its .grad.
+  virtual void on_grad_read(const Tensor&) = 0;
 
  protected:
   ~StepListener() = default;

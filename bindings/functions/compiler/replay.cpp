@@ -109,22 +109,6 @@ const Entry kReplay[] = {
 
 }  // namespace
 
-void see_arguments(lua_State* L) {
-  StepRecorder* const r = StepRecorder::current();
-  for (int i = lua_gettop(L); i > 0; --i) {
-    if (const Tensor* t = tensor_at(L, i)) r->see(*t);
-    if (!lua_istable(L, i)) continue;
-    each_entry(L, i, [&](int) {
-      if (const Tensor* t = tensor_at(L, -1)) r->see(*t);
-    });
-  }
-}
-
-void see_field(const Tensor& x, bool is_grad) {
-  StepRecorder* const r = StepRecorder::current();
-  is_grad ? r->read_grad(x) : r->see(x);
-}
-
 void add_replay(lua_State* L) { add_internal(L, kReplay, Reach::tensors); }
 
 }  // namespace mt::lua

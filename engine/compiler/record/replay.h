@@ -180,18 +180,12 @@ class StepRecorder : public StepListener, public Interceptor {
   explicit StepRecorder(const TensorList& inputs);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
-  /// An operation was given this tensor.
-  void see(const Tensor&);
-  /// The step asks for its gradient.
-  void read_grad(const Tensor&);
   /// Between the two nothing is recorded: it is done anew at each replay.
   void pause();
   void resume();
   /// Ends the recording. Null where the step cannot be replayed: why() says the reason.
   std::unique_ptr<StepReplay> finish(const TensorList& results);
   const std::string& why() const { return why_; }
-  static StepRecorder* current() { return static_cast<StepRecorder*>(step_recorder); }
-
   void on_allocate(Storage*) override;
   void on_free(Storage*) override;
   void on_constant(Storage*) override;
@@ -200,6 +194,8 @@ class StepRecorder : public StepListener, public Interceptor {
   void on_requires_grad_change(const Tensor&) override;
   void on_index_check(const IndexBound&) override;
   void on_element_read(const std::string& by) override;
+  void on_use(const Tensor&) override;
+  void on_grad_read(const Tensor&) override;
   bool around(InterceptedCall&) override;
 
  private:

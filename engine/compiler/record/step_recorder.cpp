@@ -41,7 +41,7 @@ StepRecorder::StepRecorder(const TensorList& inputs) {
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, nullptr});
   replay_->begun_ = begun_ = drawn_ = default_generator().counter();
   seed_ = default_generator().initial_seed();
-  for (const Tensor& x : inputs) see(x);
+  for (const Tensor& x : inputs) on_use(x);
   add_interceptor(*this);
   resume();
 }
@@ -133,7 +133,7 @@ void StepRecorder::on_element_read(const std::string& by) {
   fail(kAsks);
 }
 
-void StepRecorder::see(const Tensor& x) {
+void StepRecorder::on_use(const Tensor& x) {
   Storage* const s = x.impl()->storage;
   if (!s || x.impl()->number) return;
   if (!takes(x.device()) || !add_outside(s).outside) return;
@@ -147,8 +147,8 @@ void StepRecorder::see(const Tensor& x) {
   outside_.try_emplace(of, g.detach(), of->version);
 }
 
-void StepRecorder::read_grad(const Tensor& x) {
-  see(x);
+void StepRecorder::on_grad_read(const Tensor& x) {
+  on_use(x);
   if (const auto at = leaves_.find(x.impl()); at != leaves_.end()) at->second.read = true;
 }
 
