@@ -124,7 +124,7 @@ foreach(name autograd compile compile_fused compile_notices create data einsum e
   set_tests_properties(device.${name} PROPERTIES
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 endforeach()
-# Steps are graphs where nobody waits for each kernel.
+# Steps are graphs where kernels are not synchronised one by one.
 set_tests_properties(device.compile device.compile_notices PROPERTIES
   ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
 

@@ -104,7 +104,7 @@ struct Gpu : Device {
   float (*event_ms)(void* first, void* second);  // both done; negative: cannot be said
 
   /// From `capture` on verbs are not done but recorded; memory comes from an arena, what is freed
-  /// stays until it is known whether the graph uses it. Then nobody may wait or `upload`.
+  /// stays until it is known whether the graph uses it. Until then waiting and `upload` are not allowed.
   bool (*capture)();
   /// Ends that. Null where nothing was to be kept, or something went wrong.
   void* (*captured)(bool keep);

@@ -104,7 +104,7 @@ local bar = mt.progress(steps, {label = 'char_lstm'})
 local at, h, c = 1
 local took = mt.time(function()
   for step = 1, steps do
-    if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- the text begins anew
+    if at + options.length > train.shape[2] then at, h, c = 1, nil, nil end -- the text begins again
     local x, y = train:narrow(2, at, options.length), train:narrow(2, at + 1, options.length)
     at = at + options.length
     opt:zero_grad()

@@ -9,7 +9,7 @@
 -- An encoder gives for each image x a normal distribution q(z | x) over `latent` numbers; a decoder gives from such
 -- numbers z the probability of ink in each pixel, p(x | z). Trained are both by the evidence lower bound (Kingma and
 -- Welling 2014): log p(x) >= E[log p(x | z)] - KL(q(z | x) || N(0, 1)). The loss is its negative in nats an image.
--- Afterwards z drawn from N(0, 1) are decoded to digits that nobody wrote.
+-- Afterwards z drawn from N(0, 1) are decoded to digits that the network made up.
 local mt = require 'mtorch'
 local nn, optim, data, metrics, plot = mt.nn, mt.optim, mt.data, mt.metrics, mt.plot
 
@@ -131,10 +131,10 @@ local made_up, kept = mt.no_grad(function()
   local z = mt.randn({30, options.latent}, {device = options.device})
   return net.decoder(z):sigmoid(), (net(test_x[{{1, 18}}]):sigmoid())
 end)
-print('digits that nobody wrote:')
+print('digits that the network made up:')
 plot.images{pictures(made_up[{{1, 4}}]), cols = 4}
 if options.plot then print('pictures: ' .. plot.images{pictures(made_up), cols = 6, path = options.plot}) end
-report:image('digits that nobody wrote', pictures(made_up))
+report:image('digits that the network made up', pictures(made_up))
 report:image(('test digits, and what %d numbers keep of them'):format(options.latent),
   pictures(mt.cat({test_x[{{1, 18}}], kept}, 1)))
 if report:finish() then print('report: ' .. options.report) end

@@ -280,7 +280,7 @@ inline std::string_view text_at(lua_State* L, int index) {
 void push_registered(lua_State* L, const char* key);
 /// Lets the registry hold the value on top of the stack, which is popped.
 void set_registered(lua_State* L, const char* key);
-/// A message with what nobody reads left out: the middle of lines of more than some hundred bytes.
+/// A message with parts left out that would not be read: the middle of lines of more than some hundred bytes.
 std::string shortened(std::string text);
 /// The nearest of the names, or "".
 std::string nearest(const std::vector<std::string>& names, const std::string& name);

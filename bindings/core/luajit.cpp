@@ -1,7 +1,7 @@
 // luajit.cpp -- which LuaJIT a state runs on, and what keeps the library from the faults of an old one
 //
 // LuaJIT compiles loops over pairs and next since September 2021. Until its commit dad04f17 of September 2022 a trace
-// that enters such a loop anew could go on where the last one had stopped: rounds are left out. Versions do not tell
+// that enters such a loop again could go on where the last one had stopped: rounds are left out. Versions do not tell
 // (all are 2.1.0-beta3), so the compiler is asked for its option `fma`, which is three months younger than the mend.
 #include "bindings/core/luajit.h"
 

@@ -189,7 +189,7 @@ int run_field(lua_State* L, const Entry& e) {
 }
 
 /// What the Lua-side __index does not find among the methods: fields, positions, and methods that
-/// nobody has asked for yet.
+/// was never asked for.
 int get_field(lua_State* L) {
   const Tensor* self = shape_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));

@@ -105,7 +105,7 @@ const Entry kCuda[] = {
        gpu.trim();
        check_device(gpu);
      }>},
-    {"reset_peak(device)", "`peak` begins anew.", bind<[](const Gpu& gpu) { gpu.reset_peak(); }>},
+    {"reset_peak(device)", "`peak` begins again.", bind<[](const Gpu& gpu) { gpu.reset_peak(); }>},
     {"Event(device)", "A mark in the order of a GPU's work.",
      bind<[](const Gpu& gpu) { return std::make_unique<Event>(gpu); }>},
     {"event_record(e)", "Puts the mark behind what was asked so far.", bind<[](Event& e) {

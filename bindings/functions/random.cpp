@@ -30,7 +30,7 @@ int new_generator(Args& a) {
 }
 
 const Entry kGeneratorMethods[] = {
-    {"manual_seed(self, n)", "Starts the generator anew; returns it.",
+    {"manual_seed(self, n)", "Restarts the generator; returns it.",
      [](Args& a) {
        Generator& g = Userdata<LuaGenerator>::at(a, 1);
        mark_untraceable();
@@ -138,7 +138,7 @@ const Entry kFunctions[] = {
     {"normal(mean=0, std=1, shape=nil, " MT_DRAWN,
      "Normal numbers of a shape; or with a mean and deviation for each, as tensors.", normal_body},
     {"manual_seed(n)",
-     "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
+     "Restarts the random numbers; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
      bind<[](int64_t n) {
        mark_untraceable();  // a replay goes on where the generator stands

@@ -6,7 +6,7 @@ namespace mt::lua {
 
 namespace {
 
-/// Positions that nobody else holds are counted from 1 in place: no second copy.
+/// Positions without another owner are counted from 1 in place: no second copy.
 int push_own_positions(const Args& a, const Tensor& index) {
   if (index.impl()->storage->refs > 1) return push_positions(a, index);
   NoGrad off;

@@ -23,7 +23,7 @@ void (*prepare_state)(lua_State* L) = nullptr;
 
 namespace {
 
-/// Ctrl-C wakes nobody: who waits looks for it this often.
+/// Ctrl-C wakes no waiting thread: each polls for it this often.
 constexpr auto kPoll = std::chrono::milliseconds(20);
 /// How long the end of a loader waits for an item that is under way; then its thread is left alone.
 constexpr auto kPatience = std::chrono::seconds(2);

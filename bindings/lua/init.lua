@@ -98,8 +98,8 @@ end
 
 local has_compiler = core.compile ~= nil
 local function no_compiler()
-  core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, reduce, fuse, ' ..
-    'kernel, compile and explain')
+  core.fail('this mtorch was built without its compiler (MTORCH_COMPILER=OFF): there is no mt.map, zip, ' ..
+    'reduce, fuse, kernel, compile and explain')
 end
 core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel or no_compiler
 

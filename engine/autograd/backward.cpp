@@ -18,12 +18,12 @@ namespace mt {
 
 namespace {
 
-/// Whether nobody else sees its elements, and they fill memory without gaps.
+/// Whether its elements have no other owner, and they fill memory without gaps.
 bool is_owned(const Tensor& x) {
   return x.unique() && x.impl()->storage->refs == 1 && x.is_contiguous();
 }
 
-/// Adds a gradient to the sum so far, in place where nobody else sees that.
+/// Adds a gradient to the sum so far, in place where the sum has no other owner.
 void accumulate(Tensor& sum, Tensor more) {
   if (!sum.defined()) sum = std::move(more);
   else if (!grad_enabled() && is_owned(sum) && sum.dtype() == more.dtype()) sum += more;
@@ -249,7 +249,7 @@ class BackwardPass : public Walk {
     leaves_.clear();
   }
 
-  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, others
+  /// Adds what was collected to `.grad`. A gradient without another owner is taken as it is, others
   /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
   void accumulate_grads() {
     for (auto& leaf : leaves_) {
@@ -399,7 +399,7 @@ class BackwardPass : public Walk {
     return true;
   }
 
-  /// Whether gradients may go on through a view before its turn: nobody looks at its own.
+  /// Whether gradients may go on through a view before its turn: its own gradient is not read.
   bool open(const Node& node) const {
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
                       (targets_ && targets_->nodes.count(&node) > 0);

@@ -64,7 +64,7 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
     return;
   }
-  // Many writes into one tensor hand the same memory on, where nobody else sees it.
+  // Many writes into one tensor hand the same memory on, where it has no other owner.
   const bool mine = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
                     g.impl()->storage->refs == 1;
   const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);

@@ -46,7 +46,7 @@ void check_device(const Device&);
 void check_done(const Gpu&);
 /// Throws Error where a GPU cannot be used any more.
 void check_alive(const Device&);
-/// Throws Error where nobody may wait for the device, since a graph is recorded.
+/// Throws Error where waiting for the device is not allowed, since a graph is recorded.
 void check_may_wait(const Device&);
 /// How many kernels and copies GPUs were asked for.
 int64_t started_on_gpus();

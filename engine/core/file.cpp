@@ -81,7 +81,7 @@ std::string follow(std::string path) {
   return "";
 }
 
-/// Root may write what nobody may; a file that was made read-only is meant to stay.
+/// Root may write read-only files; a file that was made read-only is meant to stay.
 bool may_write(const std::string& path, mode_t mode) {
   if (!(mode & 0222)) return errno = EACCES, false;
   return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;

@@ -34,7 +34,7 @@ template <class T> class Ref {
   ~Ref() { reset(); }
   void reset() {
     T* p = std::exchange(p_, nullptr);
-    // The last owner needs no atomic subtraction: nobody else can be looking.
+    // The last owner needs no atomic subtraction: no other thread can be reading.
     if (p && (p->refs.load(std::memory_order_acquire) == 1 ||
               p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
       T::destroy(p);

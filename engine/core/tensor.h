@@ -53,7 +53,7 @@ struct TensorImpl {
 };
 
 /// A handle; copies share the tensor, as in PyTorch, so that `const` guards the handle alone. Handles may be
-/// used by several threads, a tensor while nobody changes it. The default one is undefined: it stands
+/// used by several threads, a tensor while it is not changed. The default one is undefined: it stands
 /// for "no tensor" where that is allowed, elsewhere it is an Error.
 class Tensor {
  public:

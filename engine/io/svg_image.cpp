@@ -95,16 +95,16 @@ int append(void* text, const unsigned char* bytes, unsigned size) {
 }  // namespace
 
 std::string svg_to_png(std::string_view svg, double zoom) {
-  constexpr double kMostSide = 16384;
+  constexpr double kMaxSide = 16384;
   constexpr int kRgb24 = 1;  // 32 bits for each pixel
   const Owner drawing = parse(svg);
   RsvgRectangle page{};
   if (!rsvg().rsvg_handle_get_intrinsic_size_in_pixels(drawing.get(), &page.width, &page.height))
     fail("the SVG drawing has no size in pixels");
   page.width *= zoom, page.height *= zoom;
-  if (!(page.width > 0 && page.height > 0 && page.width <= kMostSide && page.height <= kMostSide))
+  if (!(page.width > 0 && page.height > 0 && page.width <= kMaxSide && page.height <= kMaxSide))
     fail("a picture of {:.0f} x {:.0f} pixels; from 1 x 1 to {} x {} are drawn", page.width,
-         page.height, kMostSide, kMostSide);
+         page.height, kMaxSide, kMaxSide);
   const int width = int(std::ceil(page.width)), height = int(std::ceil(page.height));
   const Tensor pixels = empty({height, width, 4}, Dtype::u8);
   std::memset(pixels.data(), 255, size_t(pixels.numel()));  // a white page

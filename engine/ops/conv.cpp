@@ -189,7 +189,7 @@ Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
-/// What conv and its kin begin with: tensors of one float dtype, x as a batch of images.
+/// What conv and similar functions begin with: tensors of one float dtype, x as a batch of images.
 struct ConvOperands {
   Tensor x, w, bias;
   bool single;  // x came without a batch

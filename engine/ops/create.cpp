@@ -92,7 +92,7 @@ Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
     });
   });
 }
-/// The same by an f that takes tensors too: what is on a GPU is made there, so that nobody waits.
+/// The same by an f that takes tensors too: what is on a GPU is made there, so that no synchronisation is needed.
 Tensor sequence(int64_t n, Dtype dtype, const Device& device, const auto& f) {
   if (is_cpu(device)) return on_cpu(n, dtype, f);
   return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - 1.0, Dtype::f64)), dtype);

@@ -252,7 +252,7 @@ bool ends_with_one_of(const Labels* result, const Labels& labels) {
   return std::ranges::find(labels, last) != labels.end();
 }
 
-/// The product of two operands, summed over the labels that nobody else needs. `result` is the
+/// The product of two operands, summed over the labels that no other operand needs. `result` is the
 /// final order, if this is the last product.
 Term product(Term a, Term b, const Set& keep, const Labels* result) {
   a = summed(a, keep | b.labels());

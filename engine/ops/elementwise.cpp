@@ -434,7 +434,7 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
          target.shape());
 }
 
-/// x + 2 and its kin: input k is a number that goes with the call; a recorded one is kept.
+/// x + 2 and similar functions: input k is a number that goes with the call; a recorded one is kept.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
                    const Tensor* target) {
   const OpRow& row = op_entries[op].row;

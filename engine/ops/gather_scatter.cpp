@@ -247,8 +247,8 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
 }
 
-/// As PyTorch: the product without the element, which for the only zero among its kin is computed
-/// anew. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
+/// As PyTorch: the product without the element, which for the only zero of its group is computed
+/// again. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);

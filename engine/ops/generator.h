@@ -18,9 +18,9 @@ class Generator {
 
   Kind kind() const { return kind_; }
   uint64_t initial_seed() const { return seed_; }
-  /// Starts the stream anew.
+  /// Restarts the stream.
   void manual_seed(uint64_t seed);
-  /// Starts the stream at a seed that nobody knows; returns it. Below 2^53.
+  /// Starts the stream at a random seed; returns it. Below 2^53.
   uint64_t seed();
   /// Where the stream stands, as text that `set_state` resumes exactly.
   std::string state() const;

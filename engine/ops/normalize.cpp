@@ -36,7 +36,7 @@ struct Rows {
   bool centred;
 };
 
-/// By operations that can be recorded: rate and y are computed anew from x, so that they are part of
+/// By operations that can be recorded: rate and y are computed again from x, so that they are part of
 /// the graph.
 void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
                        const Tensor& g, Tensor* dx) {

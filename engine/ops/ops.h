@@ -82,7 +82,7 @@ Tensor apply(Op, const Tensor& x, const Tensor& y) requires(op::inputs<Op> == 2)
   return elementwise(op::id<Op>, inputs);
 }
 
-using namespace op::functions;  // mt::relu(x) and its kin
+using namespace op::functions;  // mt::relu(x) and similar functions
 
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);

@@ -152,7 +152,7 @@ bool Optimizer::Impl::fit(Tensor& state, const Tensor& value, size_t i) const {
   if (!state.defined()) {
     if (is_recorded(value.device()))
       fail(
-          "{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
+          "{}: parameter {} has no state yet, which every replay would make again; let mt.cuda.graph "
           "run the function before it records, warmup=1 or more",
           name(), i + 1);
     return false;

@@ -8,7 +8,7 @@ class Generator;  // generator.h
 
 // Where a generator can be named, null means the stream of manual_seed.
 
-/// Starts the default stream, which all threads share, anew: the numbers of mt.manual_seed in Lua and on a
+/// Restarts the default stream, which all threads share: the numbers of mt.manual_seed in Lua and on a
 /// GPU. Without it every run has the same ones; default_generator().seed() draws a seed. A thread that
 /// sets generator_of_thread() has a stream of its own.
 void manual_seed(uint64_t seed);

@@ -1,4 +1,4 @@
-// rearrange.cpp -- the same elements arranged anew: turned, repeated, padded, cut to triangles
+// rearrange.cpp -- the same elements rearranged: turned, repeated, padded, cut to triangles
 #include "engine/ops/rearrange.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// rearrange.h -- the same elements arranged anew: turned, repeated, padded, cut to triangles
+// rearrange.h -- the same elements rearranged: turned, repeated, padded, cut to triangles
 #pragma once
 #include <array>
 #include <optional>

@@ -46,7 +46,7 @@ template <class Op> struct DimsOf<Op, Tensor> {
 };
 }  // namespace MT_ISA
 }  // namespace op
-using namespace op::functions;  // mt::sum and its kin
+using namespace op::functions;  // mt::sum and similar functions
 
 /// The mean over `dims`, of floats.
 Tensor mean(const Tensor&, const Shape& dims = {}, bool keepdim = false);

@@ -3,7 +3,7 @@
 // Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
 // every run, whose workspace is small enough, and that calculates as the own kernels do: float32
 // without TF32 unless that is let, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
-// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew. Tensor cores
+// What was chosen is kept by shape. While a graph is recorded nothing is chosen again. Tensor cores
 // read channels side by side: 16-bit floats are laid so around the call, where there are enough.
 #include "kernels/cuda/conv.h"
 

@@ -39,7 +39,7 @@ void started(const char* name);
 bool capturing();
 /// A graph that is being captured keeps the memory that these arguments of a kernel point to.
 void keep(const void* arguments, size_t bytes);
-/// Of the graph that is being captured: what its replays say anew; else null.
+/// Of the graph that is being captured: what its replays say again; else null.
 const Replay* replay_values();
 
 /// A verb that looks whether positions are there; its kernels call `report_out_of_bounds`.

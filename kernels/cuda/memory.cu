@@ -140,7 +140,7 @@ void trim_pinned() {
     delete p;
   }
 }
-void* pin_anew(size_t bytes) {
+void* pin_new(size_t bytes) {
   void* data = nullptr;
   const cudaError_t e = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (e == cudaSuccess) return data;
@@ -167,11 +167,11 @@ void* pin(size_t bytes) {
   Pinned* const p = new (std::nothrow) Pinned{};
   if (!p) return nullptr;
   p->freed = static_cast<cudaEvent_t>(event());
-  p->data = p->freed ? pin_anew(c.bytes) : nullptr;
+  p->data = p->freed ? pin_new(c.bytes) : nullptr;
   if (p->freed && !p->data && !g.recording) {
     wait();
     trim_pinned();
-    p->data = pin_anew(c.bytes);
+    p->data = pin_new(c.bytes);
   }
   if (!p->data) {
     if (p->freed) event_drop(p->freed);

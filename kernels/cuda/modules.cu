@@ -105,7 +105,7 @@ void queue(const Launch& c) {
   check(cudaError_t(r), c.name);
 }
 
-#else  // the emulation compiles the text anew
+#else  // the emulation compiles the text again
 
 bool load_module(const CudaImage& code, LoadedKernel& kernel, char*, size_t) {
   emulation::Loaded* const loaded = emulation::load(code.source, code.name);

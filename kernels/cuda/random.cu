@@ -9,7 +9,7 @@ inline namespace MT_ISA {
 namespace {
 
 /// `Group` elements to a counter; the last one may be used in part.
-/// A replayed graph says anew where in the stream it is.
+/// A replayed graph says again where in the stream it is.
 template <class T, int Group>
 __global__ void fill(const __grid_constant__ Random call, const Replay* replay) {
   struct alignas(sizeof(T) * Group) Values {

@@ -1,4 +1,4 @@
-// math.h -- exp, log, tanh, erf and their kin as branch-free functions that vectorise in a loop
+// math.h -- exp, log, tanh, erf and similar functions as branch-free functions that vectorise in a loop
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math/estimate.h"

@@ -1,4 +1,4 @@
-// math_wide.h -- sigmoid and its kin; functions computed in double, and those with tails of their own
+// math_wide.h -- sigmoid and similar functions; functions computed in double, and those with tails of their own
 #pragma once
 #include "kernels/math/math.h"
 
@@ -25,7 +25,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace math {
 
-// ---- 1 / (1 + e^-x) and its kin -------------------------------------------------------------------
+// ---- 1 / (1 + e^-x) and similar functions -------------------------------------------------------------------
 
 namespace core {
 

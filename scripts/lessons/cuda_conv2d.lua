@@ -165,7 +165,7 @@ __global__ void conv2d_k(const float* m, const float* f, float* out, int f_size,
 }
 ]]
 
--- Constant memory: 64 KiB that nobody writes while kernels run, with a cache of its own that serves a
+-- Constant memory: 64 KiB that is not written while kernels run, with a cache of its own that serves a
 -- whole warp at once when all want the same element, as they do of the filter. And RADIUS is known
 -- when the kernel is compiled, so the compiler unrolls both loops.
 local constant_source = [[

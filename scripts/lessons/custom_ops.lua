@@ -5,8 +5,8 @@
 --
 -- The operators of MiniTorch's operators.py (mul id add neg lt eq max is_close sigmoid relu log exp inv log_back
 -- inv_back relu_back) are Lua functions of numbers. mt.map, mt.zip and mt.reduce make tensor functions of them, with
--- gradients that nobody wrote. The network of scripts/train_split.lua is then trained three times from the same
--- weights: with the operations of mtorch, with these, and with its loss as one function.
+-- gradients that were not written by hand. The network of scripts/train_split.lua is then trained three times from the
+-- same weights: with the operations of mtorch, with these, and with its loss as one function.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local nn, optim = mt.nn, mt.optim

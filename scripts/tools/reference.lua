@@ -319,7 +319,7 @@ local function object_stub(object)
   return table.concat(parts, '\n')
 end
 
---- The stubs, and the names of parameters whose type nobody knows.
+--- The stubs, and the names of parameters whose type is unknown.
 function reference.stubs()
   local untyped, parts, described, seen = {}, {head}, reference.functions(), {}
   for _, f in ipairs(described) do seen[f.owner:match('^mt%.(.*)') or f.name] = true end

@@ -393,7 +393,7 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
   meet(mask, [&](Warp& w, unsigned) { std::memcpy(w.slot[lane()], value, bytes); });
   if (mask >> from & 1)
     std::memcpy(answer, block->warps[size_t(block->current->number / 32)].slot[from], bytes);
-  meet(mask, [](Warp&, unsigned) {});  // nobody gives anew before all have read
+  meet(mask, [](Warp&, unsigned) {});  // nobody gives again before all have read
 }
 
 const Given* gather(const void* value, size_t bytes) {

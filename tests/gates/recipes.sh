@@ -5,7 +5,7 @@
 #   sh tests/gates/recipes.sh --apply      stops before the build
 #
 # A recipe names product files (`Files:`, with patterns) and a patch (`Example:`), whose first line names the tests
-# that tell whether it works (`Tests: NAME ..`). Generated pages are written anew between the build and the tests.
+# that tell whether it works (`Tests: NAME ..`). Generated pages are written again between the build and the tests.
 set -euf
 cd "$(dirname -- "$0")/../.."
 only_apply=

@@ -117,7 +117,7 @@ t.test('dropout draws the same numbers on the way back', function()
       q.grad, v.grad = nil, nil
       local after = mt.get_rng_state()
       y:backward(g)
-      assert(mt.get_rng_state() == after) -- drawn again, not anew
+      assert(mt.get_rng_state() == after) -- drawn again, not again
       t.near((v.grad * v):sum():item(), (g * y):sum():item(), 1e-8) -- y is linear in v
       local step = mt.randn(q.shape):double() * 1e-6
       local slope = mt.no_grad(function() return ((run(q + step) - run(q - step)) * g):sum():item() / 2 end)

@@ -167,7 +167,7 @@ test('arithmetic over one space is one kernel, with its gradient; functions, sum
   has(made(function(x) return (mt.where(x:gt(0), x, x:abs():sqrt()) / 3):exp() * 2 - x end, floats),
     'float32 (4096): gt, abs, sqrt, where, div; ', 'one program, float32 (4096): mul, sub; ')
   has(made(function(x) return (x:t() * 2 + x - 1):sum(2) end, floats), 'program, float32 (64 x 64): mul, add, sub; ')
-  has(made(function(x) return x:neg() * scale + 1 end, floats), ': 3 verbs in 1 parts') -- a number that is read anew
+  has(made(function(x) return x:neg() * scale + 1 end, floats), ': 3 verbs in 1 parts') -- a number that is read again
   has(made(function(x) return x * 2 + 1 end, random 'float16'), ': 2 verbs in 1 parts') -- each is rounded
 end)
 

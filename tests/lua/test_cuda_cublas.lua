@@ -48,7 +48,7 @@ t.test('products of float32 are TF32 where that is let, gradients too, and other
   t.raises(function() mt.set_float32_matmul_precision 'low' end, "'highest', 'high' or 'medium'")
 end)
 
-t.test('a compiled step is recorded anew for another precision, a graph is not replayed', function()
+t.test('a compiled step is recorded again for another precision, a graph is not replayed', function()
   if not by_cublas then return end
   local x = mt.randn({128, 128}, {device = 'cuda'})
   local function product(v) return v:matmul(v) end

@@ -7,7 +7,7 @@ mt.set_default_device('cuda')
 
 local stats = mt.cuda.memory_stats
 
-t.test('a replay reads the inputs anew and writes the same results', function()
+t.test('a replay reads the inputs again and writes the same results', function()
   local x = mt.zeros(3)
   local runs = 0
   local g = mt.cuda.graph(function()

@@ -84,7 +84,7 @@ t.test('what was cut off is gone on with', function()
   t.eq(requests(), {'/cut/file', '/file from 15000'})
 end)
 
-t.test('a part that cannot be gone on with is fetched anew', function()
+t.test('a part that cannot be gone on with is fetched again', function()
   clean()
   write(to .. '.part', bytes:sub(1, 100)) -- the server knows no ranges
   data.download(web .. 'plain/file', to, {sha256 = good})

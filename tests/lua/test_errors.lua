@@ -7,7 +7,7 @@ local nan, inf = 0 / 0, math.huge
 
 local here = debug.getinfo(1, 'S').short_src
 
---- Tensors that the rows below work on, made anew for each.
+--- Tensors that the rows below work on, made again for each.
 local function fixture()
   local f = {
     x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5), v = mt.tensor{1,

@@ -277,7 +277,7 @@ test('random numbers of an item belong to seed, epoch and index', function()
   mt.manual_seed(1)
   for _ in data.DataLoader(set, {seed = 1}):iter() do break end -- luacheck: ignore 512
   eq({math.random(), mt.rand({}):item()}, want)
-  -- An item that comes twice in an epoch is drawn anew.
+  -- An item that comes twice in an epoch is drawn again.
   local seen = {}
   for a in data.DataLoader(set, {sampler = {2, 2, 2}, seed = 1}):iter() do seen[a:item()] = true end
   local n = 0

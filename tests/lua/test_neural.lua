@@ -296,7 +296,7 @@ function()
   t.eq(mt.zeros(0):norm(3):item(), 0)
 end)
 
-test('softmax and its kin calculate in a dtype', function()
+test('softmax and similar functions calculate in a dtype', function()
   local x = mt.tensor({{1, 2}, {3, 5}}, 'int64')
   for _, f in ipairs{mt.softmax, mt.log_softmax, mt.softmin} do
     for _, dtype in ipairs{'float64', 'float32', 'float16'} do

@@ -113,7 +113,7 @@ function Program:add(source, entry)
   return entry
 end
 
---- The reference's values of an entry: a view that is older than a change of its base reads that anew.
+--- The reference's values of an entry: a view that is older than a change of its base reads that again.
 local function value_of(e)
   if e.base and e.seen ~= e.base.changes then
     e.value, e.seen, e.hooked = pick(e.base.value, e.at), e.base.changes, false

@@ -136,7 +136,7 @@ test('broken states are refused and change nothing', function()
   raises(function() mt.set_rng_state(12) end, 'must be a string')
 end)
 
-test('the same shape, drawn anew', function()
+test('the same shape, drawn again', function()
   local x = mt.zeros({3, 4}, 'float64')
   for _, y in ipairs{mt.rand_like(x), x:randn_like(), mt.randint_like(x, 2, 5)} do
     eq(tostring(y.shape), '(3, 4)')

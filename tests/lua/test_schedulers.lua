@@ -287,7 +287,7 @@ function Norm.forward(self, x)
   return mt.batch_norm(x, self.running_mean, self.running_var, nil, nil, self.training, share or 0)
 end
 
-test('update_bn makes running statistics anew', function()
+test('update_bn makes running statistics again', function()
   mt.manual_seed(2)
   local net, batches = nn.Sequential(nn.Linear(2, 3), Norm()), {}
   for i = 1, 3 do batches[i] = {mt.randn(8, 2), mt.ones(8)} end

@@ -25,7 +25,7 @@ local function in_order(what, x, sorted, at, descending)
   need(what, at:diff():gt(0):logical_or(ties:logical_not()):all(), 'not stable')
 end
 
---- Everything that sort and its kin say of x, for each number of threads.
+--- Everything that sort and similar functions say of x, for each number of threads.
 local function check(what, x)
   local n, first = #x, nil
   local up, up_at, down, down_at

@@ -74,7 +74,7 @@ function testing.test(name, fn)
     io.flush()
   end
   if ok then return end
-  if report:find('built without its compiler', 1, true) then return print('skipped: ' .. name .. ': it needs mt.map') end
+  if report:find('built without its compiler', 1, true) then return print('skipped: ' .. name .. ': no mt.map') end
   failures = failures + 1
   local place, text = report:match('^([^:]+:%d+: )(.*)$')
   print((place or '') .. name .. ': ' .. (text or report))

@@ -8,7 +8,7 @@ local function state_of(x)
   return mt.is_tensor(x) and t.state(x) or x:get_state()
 end
 
---- What the cases work on, made anew for each.
+--- What the cases work on, made again for each.
 local function fixture()
   local f = {
     x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5),

@@ -9,7 +9,7 @@
 
 namespace mt::test {
 
-/// Made anew for each; name / "file" is a path in it.
+/// Made again for each; name / "file" is a path in it.
 struct Folder {
   std::string path;
   Folder() {

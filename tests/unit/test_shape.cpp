@@ -303,7 +303,7 @@ MT_TEST("tensors of a program's numbers", "[shape]") {
   CHECK(error_of([] { mt::tensor({1, 300}, Dtype::u8); }).find("300") != std::string::npos);
 }
 
-MT_TEST("a += b and its kin write into a tensor, a view too", "[shape]") {
+MT_TEST("a += b and similar functions write into a tensor, a view too", "[shape]") {
   const Tensor x = mt::tensor({1, 2, 3, 4}), w = ones({2}).requires_grad_(), y = w * 3.0;
   x += 1.0, x -= mt::tensor({0, 1, 0, 1}), x *= 2.0, slice(x, 0, 0, 2) /= 4.0;
   CHECK((x.at(0) == 1 && x.at(1) == 1 && x.at(2) == 8 && x.at(3) == 8));

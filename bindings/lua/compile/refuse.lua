@@ -38,7 +38,7 @@ allowed['string.dump'], allowed['math.randomseed'] = nil, nil
 
 local reasons = {
   ['string'] = 'an element has no text; print or format the result',
-  ['bit'] = "an element's bits are asked by mt.bitwise_and and its kin, of integer tensors",
+  ['bit'] = "an element's bits are asked by mt.bitwise_and and similar functions, of integer tensors",
   ['table'] = 'an element has no text; print or format the result',
 }
 

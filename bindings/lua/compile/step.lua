@@ -24,7 +24,7 @@ end
 
 -- ---- recording ---------------------------------------------------------------------------------------
 
---- What an optimizer that steps tells: its steps are done anew, with the options of then.
+--- What an optimizer that steps tells: its steps are executed again, with the options of that time.
 local Recorder = {}
 Recorder.__index = Recorder
 function Recorder:pause(optimizer)
@@ -496,7 +496,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
   'the third on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
-  'shapes or dtypes, other numbers, other captured values and train/eval are recorded anew (8 programs are kept); ' ..
+  'shapes or dtypes, other numbers, other captured values and train/eval are recorded again (8 programs are kept); ' ..
   'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
   'a list runs eagerly, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..

@@ -137,7 +137,7 @@ local meta = {
   __call = function() core.fail('a number is called as a function; is an operator missing before the bracket?') end,
   __newindex = function() core.fail('a number has no fields; keep values in locals') end,
 }
---- x:relu() and its kin.
+--- x:relu() and similar functions.
 function meta.__index(_, key)
   if type(key) ~= 'string' then
     core.fail('an argument is one element, a number, and has no [%s]; give a neighbour as a tensor of its own',
@@ -215,7 +215,7 @@ local math_of_symbols = setmetatable({}, {__index = function(_, key)
   return symbolic[plain] or plain
 end, __newindex = function() core.fail('a compiled function changes math; keep values in locals') end})
 
---- mt.relu(x) and its kin; other names as they are.
+--- mt.relu(x) and similar functions; other names as they are.
 local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
   if not of then

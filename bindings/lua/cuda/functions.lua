@@ -34,7 +34,7 @@ return {
     'Gives memory that is kept for reuse back to the driver.',
     function(device) require('mtorch.cuda').empty_cache(device) end),
   reset_peak = core.declare("reset_peak(device: device = 'cuda')",
-    "memory_stats().peak begins anew at what is allocated.",
+    "memory_stats().peak begins again at what is allocated.",
     function(device) require('mtorch.cuda').reset_peak(device) end),
   Event = core.declare("Event(device: device = 'cuda')", 'A mark in the order of a GPU\'s work: e:record(), ' ..
     'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',

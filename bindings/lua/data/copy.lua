@@ -82,7 +82,7 @@ local function refuse(path, value, kind)
     what = ('on %s, where workers do not compute; move batches in the loop'):format(kind)
   end
   if tostring(value):find '^Generator' then
-    what = 'a generator; in workers mt.rand and its kin depend on seed, epoch and item alone'
+    what = 'a generator; in workers mt.rand and similar functions depend on seed, epoch and item alone'
   end
   error(('DataLoader: a worker cannot have a copy of %s: it is %s'):format(path, what), 0)
 end

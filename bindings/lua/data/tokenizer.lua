@@ -72,7 +72,7 @@ local methods = ' t:encode(text) gives positions, t:decode(ids) text; t:size(), 
 
 tokenizer('BPETokenizer', 'BPETokenizer(path: string = nil, train: string|strings = nil, vocab_size: int >= 1 = ' ..
   '30000, min_frequency: int >= 0 = 0, special_tokens: strings = nil)',
-  "A byte-pair tokenizer: of Hugging Face's tokenizer.json (also .gz; GPT-2's, Llama's and their kin), or " ..
+  "A byte-pair tokenizer: of Hugging Face's tokenizer.json (also .gz; GPT-2's, Llama's and similar functions), or " ..
   '{train=text, vocab_size=} learned from a text or a list of texts, with all bytes as first tokens. The truncation ' ..
   'and padding of a file are left out.' .. methods,
   function(path, train, vocab_size, min_frequency, special_tokens)

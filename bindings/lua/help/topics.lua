@@ -201,7 +201,7 @@ k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_thre
 $MTORCH_CACHE, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch, at most 256 MiB; MTORCH_CACHE=off keeps nothing.
 Without a GPU kernels compile (for compute capability 9.0) and arguments are checked; a launch says what is missing.]=],
   random = [[
-mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.randn mt.randint(first,
+mt.manual_seed(1) restarts the stream, the same on every device. mt.rand mt.randn mt.randint(first,
 last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().
 mt.get_rng_state, mt.set_rng_state. These are not the numbers of torch.manual_seed(1). PyTorch's own come from
 g = mt.Generator('mt19937', 1): mt.randn(784, 10, {generator=g}) begins -1.5256 -0.7502 -0.6540, as there.]],

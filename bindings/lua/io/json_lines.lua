@@ -38,7 +38,7 @@ end)
 return {
   methods = JsonLines.__methods,
   JsonLines = core.declare("JsonLines(path: string = '', append: bool = true)",
-    'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false begins anew. Without a ' ..
+    'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false begins again. Without a ' ..
       "path it writes nothing, so that a script's flag may be empty.",
     function(path, append)
       local self = object.new(JsonLines, {path = path ~= '' and path or nil})

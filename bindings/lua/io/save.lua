@@ -131,7 +131,7 @@ function Writer:value(value, path)
   if kind == 'boolean' then return tostring(value) end
   if mt.is_tensor(value) then return self:tensor(value, path) end
   if kind == 'table' then return self:table(value, path) end
-  local cure = kind == 'function' and ', which a file cannot hold: save what it needs and make it anew' or
+  local cure = kind == 'function' and ', which a file cannot hold: save what it needs and make it again' or
     '; tensors, tables, numbers, strings and booleans can be saved'
   self:refuse(path, ('is a %s%s'):format(kind, cure))
 end

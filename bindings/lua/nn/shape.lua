@@ -1,4 +1,4 @@
--- shape.lua -- modules that arrange elements anew, and pad them
+-- shape.lua -- modules that rearrange elements, and pad them
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'

@@ -196,7 +196,7 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
       end
       loss = self.closure_loss(closure)
     end
-    local recording = core.step_recording -- of mt.compile: a replay steps anew
+    local recording = core.step_recording -- of mt.compile: a replay steps again
     if recording then recording:pause(self) end
     if not core.optimizer_step(self.handle, self.param_groups) then
       adopt(self)

@@ -87,7 +87,7 @@ local function batches(loader)
 end
 
 swa.update_bn = core.declare('update_bn(loader, model: table, device: device = nil)',
-  "The running means and variances of a network's batch normalisations, made anew from one pass over a loader (the " ..
+  "The running means and variances of a network's batch normalisations, made again from one pass over a loader (the " ..
   'first value of each batch), a list of batches or an iterator: for averaged parameters they are others.',
   function(loader, model, device)
     if not class.is_module(model) then core.fail('update_bn: a module is needed, got %s', core.describe(model)) end

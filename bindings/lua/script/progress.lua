@@ -51,7 +51,7 @@ local function rate_text(bar, step)
   return util.number_text(bar.per_step / max(step, 1e-12), 4) .. ' ' .. bar.unit .. '/s'
 end
 
--- The texts before and after the bar itself, and the fraction done, nil where nobody knows how much there is.
+-- The texts before and after the bar itself, and the fraction done, nil where the total is unknown.
 local function parts_of(bar, now)
   local i, total, elapsed = bar.i, bar.total, max(now - bar.start, 0)
   local known_total = total < huge

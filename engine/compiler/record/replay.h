@@ -180,7 +180,7 @@ class StepRecorder : public StepListener, public Interceptor {
   explicit StepRecorder(const TensorList& inputs);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
-  /// Between the two nothing is recorded: it is done anew at each replay.
+  /// Between the two nothing is recorded: it is executed at each replay.
   void pause();
   void resume();
   /// Ends the recording. Null where the step cannot be replayed: why() says the reason.

@@ -30,7 +30,7 @@ struct StepCall {
   Verb verb;
   const Device* device;
   std::byte* argument;
-  Random* random;  // of a call that draws numbers: its place in the stream is set anew
+  Random* random;  // of a call that draws numbers: its place in the stream is set again
   uint64_t place;
   std::vector<BufferUse> uses;
   std::string where = {};  // the script's line, of what may become a part of a program
@@ -57,7 +57,7 @@ struct StepBuffer {
   size_t offset = 0;  // of an inner one: its place in the arena
 };
 
-/// Lets results of elementwise calls take over the place of an operand that nobody needs afterwards.
+/// Lets results of elementwise calls take over the place of an operand that is not needed afterwards.
 void share_in_place(const std::vector<StepCall>&, std::vector<StepBuffer>&);
 /// Gives a device's inner buffers their places in one arena, so that those that are needed at once do not
 /// overlap. Returns the arena's size.

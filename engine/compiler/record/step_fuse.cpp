@@ -5,7 +5,7 @@
 //
 // Calls are taken in order into groups of one iteration space, which run where their last call stood.
 // A group ends at a call that reads what it writes in another way, or writes what it reads or writes. A
-// result that no later call reads, and nobody sees after the step, is not written.
+// result that no later call reads, and that is not visible after the step, is not written.
 #include "engine/compiler/record/step_fuse.h"
 
 #include <algorithm>
@@ -358,7 +358,7 @@ struct StepFuser {
 
 std::optional<Work> StepFuser::work_at(size_t i) const {
   const StepCall& c = calls[i];
-  for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads anew
+  for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads again
     if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
     return work_of(*reinterpret_cast<const Map*>(c.argument), c);

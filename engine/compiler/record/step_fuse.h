@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// Returns a line on each program, for mt.explain. `ends`: where the parts end, anew for the new calls.
+/// Returns a line on each program, for mt.explain. `ends`: where the parts end, again for the new calls.
 /// Arguments and numbers of new calls are kept in `kept`.
 std::vector<std::string> fuse_calls(std::vector<StepCall>&, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>&,

@@ -49,7 +49,7 @@ int best_level() {
   return __builtin_cpu_supports("avx") ? 1 : 0;
 }
 
-/// How many threads the process has; 0 where nobody knows.
+/// How many threads the process has; 0 where that is unknown.
 int count_threads() {
   std::FILE* file = std::fopen("/proc/self/status", "re");
   if (!file) return 0;

@@ -143,7 +143,7 @@ bool take(Section& section, uint32_t job, uint32_t& group) {
   return false;
 }
 
-/// Two at a time, and each of those two more: nobody wakes a whole machine alone.
+/// Two at a time, and each of those two more: no thread wakes a whole machine by itself.
 void rouse() {
   if (pool.sleeping.load() > 0) wake(pool.posted, 2);
 }

@@ -4,7 +4,7 @@
 
 namespace mt::math::core {
 
-/// What exp and its kin hold small arguments to, and the n of Exp below which 2^k (1 + q), and 2^k y for |y|
+/// What exp and similar functions hold small arguments to, and the n of Exp below which 2^k (1 + q), and 2^k y for |y|
 /// up to 2^7, is 0.
 template <class T> struct ExpLimits;
 template <> struct ExpLimits<float> : Real<float> {

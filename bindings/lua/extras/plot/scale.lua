@@ -279,7 +279,7 @@ scale.maps = {
   diverging = anchors '#2f83bd #78b4da #bfdcee #f7f5f2 #fad7b8 #f2a866 #dd7526',
 }
 
--- Okabe and Ito's colour-blind-safe set on white, and lighter kin for dark pages.
+-- Okabe and Ito's colour-blind-safe set on white, and lighter variants for dark pages.
 scale.palette = {'#0072b2', '#d55e00', '#009e73', '#b8609a', '#c98a00', '#4aa3d8', '#7a5230',
                  '#555555'}
 scale.dark_palette = {'#58aeea', '#ff8f4d', '#35c99b', '#e69ac6', '#f0bc42', '#a3d8fa', '#c99a72',

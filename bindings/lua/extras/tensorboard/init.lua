@@ -49,7 +49,7 @@ local function new(log_dir, options)
   self.path = events.file_name(log_dir, options.filename_suffix)
   self.file = util.open_log('SummaryWriter', self.path, 'wb')
   self.file:setvbuf('no')
-  self.at_end = newproxy(true) -- what waits is written where nobody closes it
+  self.at_end = newproxy(true) -- events that wait are written if the writer is never closed
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
   add(self, events.event(stamped(self, nil, nil, {file_version = 'brain.Event:2'})))
   write_out(self)
