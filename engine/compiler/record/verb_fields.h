@@ -78,6 +78,18 @@ void fields(Run& r, auto& f) {
   for (int k = 0; k < p.outputs; ++k) f.out(r.data[k]);
   if (p.by_rows) f.out(r.scratch);
 }
+/// An argument with a new pointer has another size. The pointer belongs into fields() above, or a replay
+/// would use old memory; then the size is changed here.
+static_assert(sizeof(Map) == 1000 && sizeof(MapNumbers) == 1008 && sizeof(Move) == 24 &&
+                  sizeof(Copy) == 416 && sizeof(Reduce) == 712 && sizeof(WeightedGather) == 88 &&
+                  sizeof(Scan) == 480 && sizeof(Sort) == 472 && sizeof(Softmax) == 56 &&
+                  sizeof(Normalize) == 136 && sizeof(FlashAttention) == 312 &&
+                  sizeof(Cell) == 112 && sizeof(Matmul) == 632 && sizeof(Conv) == 184 &&
+                  sizeof(MaxPool) == 136 && sizeof(Gather) == 584 && sizeof(RavelIndex) == 320 &&
+                  sizeof(Mask) == 24 && sizeof(Compress) == 56 && sizeof(Search) == 80 &&
+                  sizeof(Random) == 56 && sizeof(Run) == 5640,
+              "name the new pointers of this argument in fields()");
+
 /// Whether calls of the verb with this argument can be recorded.
 template <class A> constexpr bool kRecords = requires(A& a, AnyField& f) { fields(a, f); };
 
