@@ -322,7 +322,7 @@ struct Grid;
   V(void, search, Search)          \
   V(void, random, Random)          \
   V(void, optimize, Optimize)
-/// Verbs of the CPU alone: a GPU gets programs as CUDA C (engine/gpu), compositions of others, and null here.
+/// Verbs that only the CPU has: null on a GPU, which runs programs as CUDA C (engine/compiler/cuda).
 #define MT_CPU_VERBS(V)                       \
   V(void, run, Run)                           \
   V(void, weighted_gather, WeightedGather)    \

@@ -1,4 +1,4 @@
-// record.cpp -- core.record: a Lua function that is told of every call of ours while another runs
+// record.cpp -- core.record: a Lua function that is called for every call of the library while another runs
 #include "bindings/core/record.h"
 
 #include "bindings/core/bind.h"

@@ -1,4 +1,4 @@
-// record.h -- a Lua function that is told of every call of ours on this thread: what mt.onnx.export writes down
+// record.h -- a Lua function that is called for every call of the library, while it is recording (core.record)
 #pragma once
 #include "bindings/core/lua.h"
 

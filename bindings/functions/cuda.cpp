@@ -110,7 +110,8 @@ const Entry kCuda[] = {
      bind<[](const Gpu& gpu) { return std::make_unique<Event>(gpu); }>},
     {"event_record(e)", "Puts the mark behind what was asked so far.", bind<[](Event& e) {
        check_alive(e.gpu);
-       if (capturing) fail("record: a graph that is being recorded has no time; record around g()");
+       if (capturing)
+         fail("record: an event cannot be timed while a graph is recorded; time the call of g()");
        e.gpu.event_record(e.mark);
        e.recorded = true;
      }>},

@@ -17,8 +17,7 @@ const Entry kDist[] = {
        if (timeout) dist::set_timeout(*timeout);
        return std::pair(dist::rank(), dist::size());
      }>},
-    {"rank()", "Which of the processes this one is, from 0.",
-     bind<[] { return int64_t(dist::rank()); }>},
+    {"rank()", "The rank of this process, from 0.", bind<[] { return int64_t(dist::rank()); }>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
      "number, modulo the number of GPUs, or what MTORCH_DEVICE_INDEX says.",

@@ -27,7 +27,8 @@ constexpr std::array<const char*, 2> names_of(Triangle) { return {"L", "U"}; }
 
 void check_pivot(bool pivot) {
   if (!pivot)
-    fail("pivot=false is not there, as on PyTorch's CPU: rows are always exchanged; leave it out");
+    fail(
+        "pivot=false is not supported on the CPU, as in PyTorch: rows are always exchanged; leave it out");
 }
 
 using MaybeNumber = std::optional<double>;

@@ -41,7 +41,7 @@ const Entry kGeneratorMethods[] = {
      bind<[](LuaGenerator& g) { return g.seed(); }>},
     {"initial_seed(self)", "The seed that the generator was started with.",
      bind<[](LuaGenerator& g) { return int64_t(g.initial_seed()); }>},
-    {"get_state(self)", "Where the generator stands, as a string.",
+    {"get_state(self)", "The state of the generator, as a string.",
      bind<[](LuaGenerator& g) { return g.state(); }>},
     {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
      [](Args& a) {

@@ -113,7 +113,7 @@ void raise_violation(const Gpu& gpu) {
   for (const Capture* c = captures; c && !e; c = c->next)
     for (const auto& [check, what] : c->bounds)
       if (check == wrong.check && &c->gpu == &gpu) e = &what;
-  if (!e) fail("an earlier operation on {}: a position is not there", gpu.name);
+  if (!e) fail("an earlier operation on {} had an index out of range", gpu.name);
   fail("an earlier {} on {}: {}; MTORCH_CUDA_SYNC=1 stops at its line", e->name, gpu.name,
        describe_violation(*e, wrong.low));
 }

@@ -1,4 +1,4 @@
-// host.h -- what the program around the engine answers for it: hooks, set once
+// host.h -- hooks that the host program provides, set once
 #pragma once
 #include <string>
 

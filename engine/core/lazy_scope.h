@@ -1,4 +1,4 @@
-// lazy_scope.h -- queues elementwise operations and reductions for fusion (compile/fuse.h)
+// lazy_scope.h -- queues elementwise operations and reductions for fusion (engine/compiler/program/fuse.h)
 #pragma once
 
 #include "engine/core/error.h"

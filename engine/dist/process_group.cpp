@@ -98,7 +98,7 @@ struct Alarm {
   std::vector<bool> waits = std::vector<bool>(group().size);
   int64_t call = calls;  // sent; an alarm of an earlier call is none
 
-  /// Whether another process has told of this call.
+  /// Whether another process has announced this call.
   bool heard() {
     bool some = false;
     for (int there = 1; there;) {
@@ -119,7 +119,7 @@ struct Alarm {
         mpi().send(&call, 1, datatype(Dtype::i64), i, kTag, mpi().world, &request);
     }
   }
-  /// "process 1", "processes 1, 2": those that have not told.
+  /// "process 1", "processes 1, 2": the processes that have not announced it.
   std::string missing() const {
     std::string text;
     int n = 0;

@@ -194,7 +194,7 @@ std::vector<int> choose(const Names& names, const Names& wanted) {
     const auto found = known.find(wanted[k]);
     if (found == known.end())
       fail("it has no column '{}'; its columns are {}", wanted[k], fmt::join(names, ", "));
-    if (place[found->second] >= 0) fail("the column '{}' is wanted twice", wanted[k]);
+    if (place[found->second] >= 0) fail("the column '{}' was requested twice", wanted[k]);
     place[found->second] = int(k);
   }
   return place;

@@ -29,7 +29,7 @@ Tensor parse_idx(Bytes& bytes) {
     fail("it begins with bytes {:02x} {:02x}, an IDX file with 00 00", magic[0], magic[1]);
   const StoredType* type =
       find_stored([&](const StoredType& t) { return t.idx && t.idx == magic[2]; });
-  if (!type) fail("its type byte is {:02x}, IDX knows 08 09 0b 0c 0d 0e", magic[2]);
+  if (!type) fail("its type byte is {:02x}, valid IDX types are 08 09 0b 0c 0d 0e", magic[2]);
   const Shape shape = read_shape(bytes, magic[3]);
   const int64_t n = checked_count("its shape", shape);
   if (uint64_t(n) > bytes.at_most() / uint64_t(type->size()))

@@ -220,7 +220,7 @@ class Machine {
       case 0x87: push(Kind::tuple, popped(op - 0x84u)); return true;
       case 'd':  // DICT
         push(Kind::dict, marked());
-        if (top().list().size() % 2) fail("its pickle has a dictionary with a key alone");
+        if (top().list().size() % 2) fail("its pickle has a dictionary with a key without a value");
         return true;
       case 'a': extend(Kind::list, popped(1)); return true;
       case 'e':

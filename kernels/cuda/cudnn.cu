@@ -24,7 +24,7 @@ struct Kind {
   using Handle = dnn::Handle;
   static constexpr const char *kName = "cuDNN", *kWanted = "cuDNN 9";
   static constexpr const char* kLoss =
-      "convolutions on the GPU are done without, as with MTORCH_CUDNN=0; install cuDNN 9, or name "
+      "convolutions do not use cuDNN, as with MTORCH_CUDNN=0; install cuDNN 9, or name "
       "libcudnn.so.9 in MTORCH_CUDNN";
 
   static std::vector<std::string> files() {

@@ -1,4 +1,4 @@
--- house.lua -- Checks of the house itself: includes between rooms, first lines, widths, lengths.
+-- house.lua -- checks the source tree: includes between rooms, first lines, widths, lengths, words, budgets
 --
 --   build/mtorch tests/gates/house.lua [ROOT]     prints the lines of each room, and its faults
 local root = arg and arg[1] or (debug.getinfo(1, 'S').source:match('^@(.*)/[^/]*/[^/]*/[^/]*$') or '.')

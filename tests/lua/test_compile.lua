@@ -570,7 +570,7 @@ test('an operation that reads elements itself: the step runs eagerly', function(
         eq(g:tolist(), h:tolist())
       end
     end)
-    assert(text:find 'runs eagerly: .+ computes beside the verbs', name .. text)
+    assert(text:find 'runs eagerly: .+ computes on the CPU outside', name .. text)
   end
   for _, f in ipairs{function(a) return mt.equal(a, a) and a end, function(a) return mt.allclose(a, a) and a end} do
     local compiled, x = mt.compile(f), mt.ones(2)
@@ -585,7 +585,7 @@ test('what cannot be replayed runs eagerly, and says so once', function()
     local f = mt.compile(function(x) return mt.multinomial(x, 1) * 2 end)
     for _ = 1, 4 do eq(f(mt.tensor{0, 1, 0}):tolist(), {4}) end
   end)
-  assert(text:find 'test_compile.lua:%d+ runs eagerly: multinomial computes beside the verbs of the device', text)
+  assert(text:find 'test_compile.lua:%d+ runs eagerly: multinomial computes on the CPU outside of device', text)
   eq(select(2, text:gsub('\n', '')), 1)
   local w = mt.ones(2):requires_grad_()
   text = told(function()
@@ -633,7 +633,7 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
       for b in loader:iter() do x = x + b[1]:mean() end
       return x
     end,
-    ["reads or changes what is no tensor"] = function(x) mt.set_debug(false) return x end,
+    ["reads or changes something other than tensors"] = function(x) mt.set_debug(false) return x end,
     ["another gradient mode"] = function(x) mt.set_default_dtype 'float64' return x end,
     ["it may read the state of 'opt'"] = function(x)
       local state = opt.param_groups[1].state[1]
@@ -740,7 +740,7 @@ test('a parameter that lies elsewhere is noticed', function()
   local text, y = told(function() return f(x) end)
   same(y, net(x):detach())
   text = text .. told(function() for _ = 1, 3 do same(f(x), net(x):detach()) end end)
-  assert(text:find 'a parameter or gradient lies elsewhere', text)
+  assert(text:find 'a parameter or gradient has other memory', text)
 end)
 
 test('wrong use is one sentence', function()

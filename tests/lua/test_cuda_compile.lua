@@ -49,7 +49,7 @@ test('what writes a GPU beside its verbs runs eagerly', function()
     double(1, 32)(y, 5)
     return y
   end)
-  assert(text:find 'computes beside the verbs of the device', text)
+  assert(text:find 'computes on the CPU outside of device functions', text)
 end)
 
 test('a program of mt.map is a call like others', function()

@@ -90,7 +90,7 @@ end)
 
 t.test('a loss is told once, convolutions go on, and later ones ask again', function()
   local lost = 'no cuDNN %(.* does not start %(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED%)%): ' ..
-    'convolutions on the GPU are done without, as with MTORCH_CUDNN=0; install cuDNN 9, or name ' ..
+    'convolutions do not use cuDNN, as with MTORCH_CUDNN=0; install cuDNN 9, or name ' ..
     'libcudnn.so.9 in MTORCH_CUDNN\n'
   local text = t.run('MTORCH_EMULATED_CUDNN=2 MTORCH_CUDNN=' .. plugin, sum)
   t.eq(text:find('^mtorch: ' .. lost .. answer .. 'cuDNN 9.*, 1 convolutions\n$') ~= nil, true)
@@ -99,7 +99,7 @@ t.test('a loss is told once, convolutions go on, and later ones ask again', func
 end)
 
 t.test('a library that is none, or none at all, is told', function()
-  local cure = ': convolutions on the GPU are done without, .*MTORCH_CUDNN\n' .. answer
+  local cure = ': convolutions do not use cuDNN, .*MTORCH_CUDNN\n' .. answer
   t.eq(t.run('MTORCH_CUDNN=/nowhere.so', sum):find('^mtorch: no cuDNN %(/nowhere.so: .*%)' .. cure) ~= nil, true)
   t.eq(t.run('MTORCH_CUDNN=libm.so.6', sum):find('^mtorch: no cuDNN %(libm.so.6 is no cuDNN 9%)' .. cure) ~= nil, true)
   -- The emulation searches a name of its own.
@@ -115,7 +115,7 @@ print(plain:sum():item(), mt.cuda.memory_stats().convolutions)
 ]]
   local small, large, plain = 'cuDNN: not asked for yet\n', '76032\t', '270336\t'
   for _, no in ipairs {'MTORCH_CUDNN=', 'env -u MTORCH_CUDNN'} do
-    local none = 'no cuDNN %(.*%): convolutions on the GPU are done without, .*'
+    local none = 'no cuDNN %(.*%): convolutions do not use cuDNN, .*'
     t.eq(t.run(no, sums):find('^' .. answer .. small .. large .. none .. '\n' .. plain .. none .. '\n$') ~= nil, true)
   end
   local off = 'off (MTORCH_CUDNN=0)\n'

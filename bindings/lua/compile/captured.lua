@@ -271,7 +271,7 @@ function visit(list, value, name)
     return
   end
   if impure[value] then
-    return refuse(list, "it uses '%s', which a replay would not do", impure[value])
+    return refuse(list, "it uses '%s', which a replay would not repeat", impure[value])
   end
   if kind == 'function' then return visit_function(list, value, name) end
   if kind == 'cdata' and tostring(value):find '^ctype<' or mt.is_tensor(value) then return end
@@ -306,7 +306,7 @@ function captured.unwatch(list)
   for optimizer, name in pairs(list.optimizers) do
     if reads.param_groups then add_options(list, optimizer, name) end
     if reads.state_dict or reads.param_groups and reads.state then
-      refuse(list, "it may read the state of '%s', which is other tensors when it is loaded", name)
+      refuse(list, "it may read the state of '%s', whose tensors are replaced when it is loaded", name)
     end
   end
   list.named, list.watched, list.seen, list.watches = nil, nil, nil, nil

@@ -6,7 +6,7 @@ local explain = require 'mtorch.compile.explain'
 local native = require('mtorch.compile.trace').native
 
 local max_programs = 8
-local moved_away = 'a parameter or gradient lies elsewhere, or requires_grad is another'
+local moved_away = 'a parameter or gradient has other memory, or requires_grad has changed'
 
 local pack = core.pack
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
@@ -24,7 +24,7 @@ end
 
 -- ---- recording ---------------------------------------------------------------------------------------
 
---- What an optimizer that steps tells: its steps are executed again, with the options of that time.
+--- Called when an optimizer steps: a replay runs its Lua code again, with its current options.
 local Recorder = {}
 Recorder.__index = Recorder
 function Recorder:pause(optimizer)
@@ -178,7 +178,7 @@ local function record(self, arguments)
   local recording, out = run_recorded(self, reads, inputs, given, tensors)
   local list, which, same_as, plain = sort_results(out, given, captures)
   local step, why, wrote = nil, reads.why or object_among(out), captured.changed(reads)
-  if wrote then why = why or 'it changes what it captures, which a replay would not do: ' .. wrote end
+  if wrote then why = why or 'it changes what it captures, which a replay would not repeat: ' .. wrote end
   if native.step_mode() ~= mode then
     why = why or 'it leaves another gradient mode, default dtype, device or precision behind'
   end
@@ -495,9 +495,9 @@ local steps = setmetatable({}, {__mode = 'k'})
 local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
   'the third on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
-  'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
-  'shapes or dtypes, other numbers, other captured values and train/eval are recorded again (8 programs are kept); ' ..
-  'a number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
+  'parameters, gradients, running statistics, optimizers and random numbers advance as in eager execution. Other ' ..
+  'shapes, dtypes, numbers, captured values, and train or eval, lead to a new recording (8 programs are kept); a ' ..
+  'number that changes at every call belongs in a 0-d tensor. item() or a decision by a tensor inside is an ' ..
   'error. A step that reads what cannot be compared (files, the clock, other libraries), prints, counts or fills ' ..
   'a list runs eagerly, and one line says why. verify=N runs the step beside its replay every N calls and compares ' ..
   'them. It may work on the CPU and one GPU, where its parts become CUDA graphs. Elementwise calls on 2048 elements ' ..

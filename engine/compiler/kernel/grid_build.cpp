@@ -222,7 +222,7 @@ void Builder::local(const ast::Statement& s) {
   for (size_t k = 0; k < s.variables.size(); ++k) {
     const int local = s.variables[k];
     if (values[k].kind == Item::nil && !s.right.empty() && k < s.right.size())
-      refuse(s.line, "nil is no value in a kernel; local {} alone declares it",
+      refuse(s.line, "a kernel cannot use nil as a value; local {} alone declares it",
              frame_->function->variables[size_t(local)]);
     bind(local, values[k], s.line);
   }
@@ -250,8 +250,10 @@ void Builder::assign_one(const Expr& target, Item it) {
   Value* const v = value_of(it, line);
   Item to = item(target);
   if (to.kind == Item::captured)
-    refuse(line, "'{}' lies outside of the kernel and cannot be set; only elements of tensors can",
-           to.path.text());
+    refuse(
+        line,
+        "'{}' is defined outside of the kernel and cannot be assigned; only elements of tensors can",
+        to.path.text());
   if (to.kind != Item::tensor) refuse(line, "only locals and elements of tensors can be set");
   access(to, line, "write to");
   p_.tensors[size_t(to.index)].stored = true;

@@ -174,7 +174,8 @@ Value* Builder::value_of(Item it, int line) {
     v->args = it.prefix;
     return v;
   }
-  if (it.kind == Item::nil) refuse(line, "nil is no value in a kernel; use a number or a boolean");
+  if (it.kind == Item::nil)
+    refuse(line, "a kernel cannot use nil as a value; use a number or a boolean");
   refuse(line, "{} is no number{}", described(p_, it),
          it.kind == Item::word && it.name.find('_') != it.name.npos &&
                  it.name.find("dim") + it.name.find("idx") < 40
@@ -311,7 +312,7 @@ Value* Builder::binary(const Expr& e) {
     Value* const v = r.swapped ? op(r.op, {y, x}, e.line) : op(r.op, {x, y}, e.line);
     return r.op == GridOp::add ? place_of(v) : v;
   }
-  refuse(e.line, "the operator '{}' is not there in kernels", e.text);
+  refuse(e.line, "the operator '{}' is not supported in kernels", e.text);
 }
 
 /// (block_idx.x - 1) * block_dim.x + thread_idx.x is the thread's place in the grid.

@@ -54,7 +54,7 @@ Item Builder::call_helper(const CapturedName& o, const Expr& e) {
       continue;
     }
     if (it.kind == Item::nil)
-      refuse(e.line, "nil is no value in a kernel; use a number or a boolean");
+      refuse(e.line, "a kernel cannot use nil as a value; use a number or a boolean");
     if (it.kind == Item::tensor && int(it.prefix.size()) == p_.tensors[size_t(it.index)].ndim)
       it = spilled(value_of(it, e.line), e.line);
     if (it.kind == Item::value && it.number->kind >= Value::operation)
@@ -94,7 +94,7 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
   }
   refuse(
       line,
-      "'{}' is not there in kernels; of Lua's functions they know math.* that give one number, and print",
+      "'{}' is not supported in kernels; of Lua's functions they know math.* that give one number, and print",
       name);
 }
 
@@ -189,7 +189,8 @@ Item Builder::shared_call(const Expr& e) {
     refuse(e.line, "shared: {:.0f} elements do not fit into 48 KiB of shared memory", cells);
   t.ndim = int(count) - 1, t.line = at(e.line);
   if (out_ != &p_.body && !(frame_->scope && out_ == &frame_->scope->body))
-    refuse(e.line, "shared(..) stands at the top of a kernel, outside of if and loops");
+    refuse(e.line,
+           "shared(..) must be called at the top level of a kernel, outside of if and loops");
   p_.tensors.push_back(t);
   Item it;
   it.kind = Item::tensor, it.index = int(p_.tensors.size()) - 1;

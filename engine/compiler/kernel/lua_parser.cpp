@@ -27,7 +27,7 @@ class Parser {
     open_scope();
     expect("(");
     while (!now().is(")")) {
-      if (now().is("...")) refuse("'...' is not there in kernels; name the parameters");
+      if (now().is("...")) refuse("'...' is not supported in kernels; name the parameters");
       declare(name("the name of a parameter"));
       ++f_.parameters;
       if (!accept(",")) break;
@@ -125,7 +125,7 @@ class Parser {
     }
     refuse_function();
     if (now().is("goto") || now().is("::"))
-      refuse("goto is not there in kernels; use while, break or return");
+      refuse("goto is not supported in kernels; use while, break or return");
     expression_statement(s);
   }
   void body(Statement& s, std::string_view word) {
@@ -158,7 +158,7 @@ class Parser {
     s.kind = Statement::count;
     const std::string variable = name("a name");
     if (now().is("in") || now().is(","))
-      refuse("a for over an iterator is not there in kernels; use for i = 1, n do");
+      refuse("a for over an iterator is not supported in kernels; use for i = 1, n do");
     expect("=");
     s.right = expressions();
     if (s.right.size() < 2 || s.right.size() > 3)
@@ -259,9 +259,9 @@ class Parser {
       return e;
     }
     if (t.is("nil")) return ++at_, make(Expression::nil);
-    if (t.is("...")) refuse("'...' is not there in kernels; name the parameters");
+    if (t.is("...")) refuse("'...' is not supported in kernels; name the parameters");
     if (t.is("{"))
-      refuse("a table is not there in kernels; use a local for each value, a tensor or shared(n)");
+      refuse("a table is not supported in kernels; use a local for each value, a tensor or shared(n)");
     refuse_function();
     return suffixed();
   }
@@ -270,7 +270,7 @@ class Parser {
     Expr e = make(Expression::number, std::string(now().text));
     e->value = std::strtod(e->text.c_str(), &end);
     if (*end)
-      refuse("the number {} is not there in kernels; whole numbers are 64-bit as they are",
+      refuse("the number {} is not supported in kernels; whole numbers are 64-bit as they are",
              e->text);
     ++at_;
     return e;

@@ -189,7 +189,7 @@ bool StepReplay::run(size_t part) {
     check_interrupt();
     if (call(calls_[i])) continue;
     if (i < first_change_) return false;
-    fail("compile: a position is not there; what the step did before stays done");
+    fail("compile: an index is out of range; changes that the step made before this call remain");
   }
   set_grads(part);
   return true;

@@ -114,12 +114,13 @@ void StepRecorder::on_constant(Storage* s) {
 }
 void StepRecorder::on_untraced_computation() {
   const char* const name = host.function();
-  refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
+  refuse(std::string(name ? name : "an operation") +
+         " computes on the CPU outside of device functions");
 }
 void StepRecorder::on_external_effect() {
   const char* const name = host.function();
   refuse(std::string(name ? name : "a function") +
-         " reads or changes what is no tensor, which a replay would not do");
+         " reads or changes something other than tensors, which a replay cannot repeat");
 }
 void StepRecorder::on_requires_grad_change(const Tensor& x) {
   flags_.try_emplace(x.impl(), x, x.requires_grad());

@@ -74,7 +74,8 @@ bool StepRecorder::around(InterceptedCall& call) {
     return true;
   }
   record();
-  if (!call.next()) fail("a position is not there; call the step itself to see which");
+  if (!call.next())
+    fail("an index is out of range; run the step without mt.compile to see which one");
   return true;
 }
 

@@ -1,4 +1,4 @@
-// parallel.h -- the one door through which loops reach the threads of OpenMP
+// parallel.h -- the thread pool: runs the pieces of a loop on OpenMP threads
 //
 // A loop is cut into pieces by its shape alone, so its bits depend neither on the number of
 // threads nor on who computes which piece. The pieces form a section for each thread, whose pieces
