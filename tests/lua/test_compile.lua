@@ -661,6 +661,31 @@ test('what cannot be proven to stay, or a replay would not do, is a reason to ru
   rawset(_G, 'k_of_test', nil)
 end)
 
+test('an argument that shares memory with a parameter which an optimizer changes within the step', function()
+  local function run(compiles)
+    local w, b = mt.ones(2, 2), mt.ones(2):requires_grad_()
+    local opt = mt.optim.SGD({w, b}, {lr = 0.1})
+    local function step(y)
+      local loss = (y * b):sum() + (w * w):sum()
+      opt:step()
+      loss:backward()
+      return loss:detach()
+    end
+    local f, all = compiles and mt.compile(step) or step, {}
+    for i = 1, 6 do
+      w.grad, b.grad = mt.ones(2, 2), nil
+      local ok, result = pcall(f, i == 5 and w or mt.ones(2, 2)) -- `y` is saved, then changed by the optimizer
+      all[i] = ok and result:item() or tostring(result):match 'changed in place'
+    end
+    return all, w:tolist()
+  end
+  local eager, w = run(false)
+  eq(eager[5], 'changed in place')
+  local compiled, w2 = run(true)
+  eq(compiled, eager)
+  eq(w2, w)
+end)
+
 test('verify=N finds what nobody compares', function()
   local relu = nn.ReLU()
   local kept = getmetatable(relu).__call

@@ -51,11 +51,12 @@ const Entry kReplay[] = {
     {"step_pause(r)", "What follows is not recorded.", bind<[](LuaStepRecorder& r) { r.pause(); }>},
     {"step_resume(r)", "What follows is recorded, as a part of its own.",
      bind<[](LuaStepRecorder& r) { r.resume(); }>},
-    {"step_finish(r, [results])", "The recorded step; or nil, and why there is none.",
+    {"step_finish(r, [results], [stepped])",
+     "The recorded step, between whose parts optimizers change `stepped`; or nil, and why there is none.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
        LuaStepRecorder& r = Userdata<LuaStepRecorder>::at(a, 1);
-       std::unique_ptr<StepReplay> made = r.finish(a.tensors(2));
+       std::unique_ptr<StepReplay> made = r.finish(a.tensors(2), a.tensors(3));
        if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
        Userdata<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
        return 1;

@@ -160,6 +160,15 @@ local function run_recorded(self, reads, inputs, given, tensors)
   core.fail('%s', yields and 'compile: a compiled step cannot yield' or recording.refused) -- the step caught the error
 end
 
+local function parameters_of(optimizers, list)
+  for _, optimizer in ipairs(optimizers) do
+    for _, group in ipairs(optimizer.param_groups) do
+      for _, p in ipairs(group.params) do list[#list + 1] = p end
+    end
+  end
+  return list
+end
+
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason; then what the
 --- step changed of what it captures.
 local function record(self, arguments)
@@ -182,7 +191,8 @@ local function record(self, arguments)
   if native.step_mode() ~= mode then
     why = why or 'it leaves another gradient mode, default dtype, device or precision behind'
   end
-  if why then native.step_drop(recording.handle) else step, why = native.step_finish(recording.handle, list) end
+  if why then native.step_drop(recording.handle)
+  else step, why = native.step_finish(recording.handle, list, parameters_of(recording.optimizers, {})) end
   if not step then take_back(inputs, tensors) end
   local now = native.step_on_arguments(list, inputs, tensors)
   for i, k in pairs(which) do out[i] = now[k] end
@@ -250,14 +260,6 @@ local function restore_states(all)
     end)
     optimizer:load_state_dict(saved.state)
   end
-end
-local function parameters_of(optimizers, list)
-  for _, optimizer in ipairs(optimizers) do
-    for _, group in ipairs(optimizer.param_groups) do
-      for _, p in ipairs(group.params) do list[#list + 1] = p end
-    end
-  end
-  return list
 end
 local function grads_of(leaves)
   local all = {}

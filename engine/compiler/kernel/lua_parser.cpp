@@ -261,7 +261,8 @@ class Parser {
     if (t.is("nil")) return ++at_, make(Expression::nil);
     if (t.is("...")) refuse("'...' is not supported in kernels; name the parameters");
     if (t.is("{"))
-      refuse("a table is not supported in kernels; use a local for each value, a tensor or shared(n)");
+      refuse(
+          "a table is not supported in kernels; use a local for each value, a tensor or shared(n)");
     refuse_function();
     return suffixed();
   }

@@ -226,9 +226,8 @@ TensorList StepReplay::results() {
 bool StepReplay::writes(const Tensor& x) const {
   for (const Change& c : changes_)
     if (c.now().impl()->storage == x.impl()->storage) return true;
-  if (parts() > 1)
-    for (const Guard& g : guards_)
-      if (g.wanted && g.storage() == x.impl()->storage) return true;
+  for (const Tensor& p : stepped_)
+    if (p.impl()->storage == x.impl()->storage) return true;
   return false;
 }
 

@@ -150,8 +150,9 @@ class StepReplay {
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
-  TensorList given_;  // the arguments of this replay
-  TensorList held_;   // gradients, as `guards_`
+  TensorList stepped_;  // parameters of the optimizers between the parts
+  TensorList given_;    // the arguments of this replay
+  TensorList held_;     // gradients, as `guards_`
   std::map<Storage*, uint32_t> held_versions_;
   size_t first_change_ = 0;         // the call that first changes something from before the step
   int threads_ = 0;                 // scratch is for so many
@@ -184,7 +185,8 @@ class StepRecorder : public StepListener, public Interceptor {
   void pause();
   void resume();
   /// Ends the recording. Null where the step cannot be replayed: why() says the reason.
-  std::unique_ptr<StepReplay> finish(const TensorList& results);
+  /// `stepped`: the parameters of the optimizers that step between the parts.
+  std::unique_ptr<StepReplay> finish(const TensorList& results, TensorList stepped);
   const std::string& why() const { return why_; }
   void on_allocate(Storage*) override;
   void on_free(Storage*) override;

@@ -416,7 +416,7 @@ void StepRecorder::put_calls(StepReplay& made) {
   }
 }
 
-std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
+std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results, TensorList stepped) {
   pause();
   remove_interceptor(*this);
   std::unique_ptr<StepReplay> made = std::move(replay_);
@@ -424,6 +424,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const TensorList& results) {
   check_generator(default_generator().counter());
   check_results(*made, results);
   check_flags(*made);
+  made->stepped_ = std::move(stepped);
   made->draws_ = default_generator().counter() - begun_;
   make_guards(*made);
   if (!why_.empty()) return nullptr;
