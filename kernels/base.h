@@ -1,4 +1,4 @@
-// base.h -- what every kernel header stands on: dtypes, macros, the instruction set's namespace
+// base.h -- what all kernel headers include: dtypes, macros, the namespace of the instruction set
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <cstddef>
@@ -7,18 +7,18 @@
 
 #include "kernels/math/half.h"
 
-/// Code instantiated once per instruction set lives in `inline namespace MT_ISA`, so that the
-/// linker never merges an AVX-512 copy of a function into the baseline. The build sets it;
-/// everybody else gets `generic`.
+/// Code that is compiled once per instruction set is in `inline namespace MT_ISA`, so that the
+/// linker never merges the AVX-512 copy of a function with the baseline copy. The build defines the
+/// macro for those files; all other files use `generic`.
 #ifndef MT_ISA
 #define MT_ISA generic
 #endif
 
 namespace mt {
 
-/// Every element type: its name here, its C++ type, its name for users, the type it is calculated in. First
-/// those that kernels calculate in, in the order of promotion, then those that are only stored: converted
-/// where they are read and written.
+/// Every element type: its enumerator, its C++ type, its name for users, and the dtype it is
+/// computed in. The dtypes that kernels compute in are first, in the order of type promotion; the
+/// others are for storage only, and are converted when they are read and written.
 // clang-format off
 #define MT_DTYPES(V)                \
   V(b8, bool, "bool", b8)           \
@@ -38,7 +38,7 @@ namespace mt {
 enum class Dtype : uint8_t { MT_DTYPES(MT_NAME) none };
 #undef MT_NAME
 constexpr int kDtypes = static_cast<int>(Dtype::none);
-/// How many of them loops are compiled for.
+/// The number of dtypes that loops are compiled for: the first ones of the list.
 constexpr int kLoopDtypes = 6;
 
 /// The largest number of dimensions a tensor can have.
@@ -53,15 +53,15 @@ MT_DTYPES(MT_CTYPE)
 template <Dtype D> using ctype = typename CType<D>::type;
 
 MT_HD constexpr bool is_float(Dtype d) { return d >= Dtype::f32 && d <= Dtype::bf16; }
-/// Whether it is one of the 16-bit floats.
+/// Whether it is a 16-bit float.
 MT_HD constexpr bool is_half(Dtype d) { return d == Dtype::f16 || d == Dtype::bf16; }
-/// What elements of a dtype are calculated in.
+/// The dtype that elements of a dtype are computed in.
 MT_HD constexpr Dtype compute_dtype(Dtype d) {
 #define MT_WIDE(name, T, text, calculated) | uint64_t(Dtype::calculated) << 4 * int(Dtype::name)
   return static_cast<Dtype>((0 MT_DTYPES(MT_WIDE)) >> 4 * int(d) & 15);
 #undef MT_WIDE
 }
-/// Whether elements are only stored in it.
+/// Whether the dtype is for storage only.
 MT_HD constexpr bool is_storage_only(Dtype d) { return d >= Dtype::f16; }
 /// Bytes per element.
 MT_HD constexpr int64_t item_size(Dtype d) {

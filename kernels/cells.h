@@ -1,7 +1,7 @@
-// cells.h -- the recurrent cells: what a step makes of its sums of products, and the way back
+// cells.h -- the recurrent cells: the function of one step after the matrix products, and its gradient
 //
-// A formula is a template over T, as in ops.h: the loops of the CPU and of CUDA, and recorded
-// operations (T = mt::Tensor), which make gradients of gradients.
+// Each formula is a template over T, as in ops.h, and is used by the loops of the CPU and of CUDA
+// and with recorded operations (T = mt::Tensor) for gradients of gradients.
 #pragma once
 #include "kernels/device.h"
 #include "kernels/ops.h"
@@ -9,15 +9,15 @@
 namespace mt::cells {
 inline namespace MT_ISA {
 
-/// One element of a step. g: what comes to each gate, afterwards what the way back needs; s: what
-/// comes from the state, where the cell adds it late; h, c: the state before, afterwards the new one.
+/// One element of a step. g: the input of each gate, replaced by what backward needs; s: the products
+/// with the state, for cells that add them late; h, c: the state before, replaced by the new one.
 template <class T> struct Step { T g[4], s[3], h, c; };
-/// The way back: g as kept; h and c before the step; `next` is c after it. dh and dc are the gradients
-/// of the new state, afterwards those of the one before (dh: where it goes by another way than the
-/// products); dg those of the gates' sums.
+/// The backward pass: g as forward kept it; h and c before the step; `next` is c after it. dh and
+/// dc are the gradients of the new state, replaced by those of the state before (dh: without the
+/// part that goes through the products); dg are the gradients of the gates' sums.
 template <class T> struct StepGradient { T g[4], dg[4], h, c, next, dh, dc; };
 
-/// h = f(x's products + the state's), Elman (1990).
+/// h = f(products with x + products with the state), Elman (1990).
 template <class Op> struct Rnn {
   static constexpr int kept = 1, gates = 1, late = 0;
   static constexpr bool has_c = false, passes_h = false;
@@ -45,9 +45,9 @@ struct Lstm {
   }
 };
 
-/// Gates in PyTorch's order: reset, update, new, where reset scales the state's product. Kept and
-/// differentiated are reset, update, the state's part of new, new: the first three are the sums that
-/// the state's products enter. Cho (2014).
+/// Gates in PyTorch's order: reset, update, new; reset scales the product with the state. The
+/// values kept and differentiated are reset, update, the state's part of new, and new: the first
+/// three are the sums that include products with the state. Cho (2014).
 struct Gru {
   static constexpr int kept = 4, gates = 3, late = 3;
   static constexpr bool has_c = false, passes_h = true;
@@ -76,7 +76,7 @@ template <class F> MT_HD auto of_kind(CellKind kind, const F& f) {
   }
 }
 
-/// One row of a step, as the loops of a device see it.
+/// One row of a step, as the loops of a device process it.
 template <class C, class T> struct Row {
   int64_t n;
   T* g;
@@ -99,7 +99,7 @@ template <class C, class T> struct Row {
         dh_before(at(k.h_before_grad, row)),
         dc_before(at(k.c_before_grad, row)) {}
 
-  /// Of element j, or with V = simd::Pack of a register of elements from j on.
+  /// Computes element j, or with V = simd::Pack one register of elements from j on.
   template <class V = T> MT_HD void forward(int64_t j) const {
     Step<V> e{};
     for (int k = 0; k < C::gates; ++k) e.g[k] = read<V>(g + k * n + j);

@@ -1,12 +1,12 @@
-// device.h -- what a device can do: the table of verbs that a backend fills, and their arguments
+// device.h -- the interface of a device: the table of verbs that a backend fills in, and their arguments
 //
-// Strides count elements. Positions are 0-based. Every argument has been checked by the engine:
-// verbs do not fail. Outputs never overlap inputs, except that an elementwise `out` may be exactly
-// one of the inputs (in place).
+// Strides count elements. Positions are 0-based. The engine has checked every argument, so verbs do
+// not fail. Outputs never overlap inputs, except that the output of an elementwise operation may be
+// exactly one of its inputs (in place).
 //
-// Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
-// that sets, reduce of a CPU, matmul, conv and flash_attention of a GPU. For all others the engine
-// converts (engine/core/upcast.h).
+// A verb gets 16-bit floats only where its struct allows it: map, copy, gather, compress, scatter
+// with `set`, reduce on a CPU, and matmul, conv and flash_attention on a GPU. For all other verbs
+// the engine converts them to float32 (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"
@@ -19,12 +19,12 @@ constexpr uint32_t kDeviceAbi = 12;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
-/// formula, part k its derivative by input k, which reads the incoming gradient first and then what
-/// the operation saves.
+/// formula, part k its derivative by input k; a derivative reads first the incoming gradient, then
+/// the saved tensors.
 struct Map {
   int op, part;
-  Dtype dtype;     // of the operands, except a mask (bool) and the answer of a comparison (bool)
-  unsigned plain;  // bit k: of 16-bit floats, operand k is a float32: a number that was not rounded
+  Dtype dtype;     // of the operands, except a mask (bool) and the result of a comparison (bool)
+  unsigned plain;  // bit k: next to 16-bit floats operand k is float32, an unrounded number
   int inputs;
   int ndim;
   int64_t size[kMaxDims];
@@ -41,15 +41,15 @@ struct Copy {
   void* out;
   const void* in;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims];
-  bool streams = false;  // write past the caches: `out` lies in a large storage
+  bool streams = false;  // write with non-temporal stores: `out` is in a large storage
 };
 
 /// out[kept] = a reduction of op::Reductions over the reduced dimensions of in[kept, reduced]; its
-/// struct says the result's dtype. Positions are counted through the reduced dimensions in order.
+/// struct defines the result's dtype. Positions count through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;       // storage-only on the CPU alone; results are then of compute_dtype(dtype)
-  void *out, *out2;  // out2: the second result, with strides of out, in `dtype`. Each may be null
+  Dtype dtype;       // storage-only just on the CPU, where results then have compute_dtype(dtype)
+  void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Each may be null
   const void* in;
   double param[4];
   int kept, reduced;  // numbers of dimensions
@@ -57,11 +57,11 @@ struct Reduce {
   int64_t reduced_size[kMaxDims], reduced_stride[kMaxDims];
 };
 
-/// Scatter: what becomes of values that meet. `set`: the last one wins.
+/// How scatter combines values for the same position. `set`: the last one is kept.
 enum class ScatterReduce : int { set, add, mul, max, min };
 
-/// The lines of a tensor along one dimension: n elements, `step` apart; the other dimensions say
-/// where they begin.
+/// The lines of a tensor along one dimension: n elements with a stride of `step`; the other
+/// dimensions define where the lines begin.
 struct AlongDim {
   int ndim;
   int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims];
@@ -73,14 +73,14 @@ struct Scan {
   int op;
   Dtype dtype;
   void* out;
-  int64_t* index;  // the second result of some, with out's strides
+  int64_t* index;  // the second result of some scans, with out's strides
   const void* in;
   double param[4];
   AlongDim lines;
 };
 
-/// The elements first, .., first + keep - 1 of each line in sorted order, and their positions;
-/// equal elements stay in their order, NaN is the largest.
+/// The elements first, .., first + keep - 1 of each line in sorted order, and their positions; the
+/// sort is stable, and NaN is the largest.
 struct Sort {
   Dtype dtype;
   bool descending;
@@ -89,16 +89,16 @@ struct Sort {
   const void* in;
   AlongDim lines;  // along memory: in_step is 1
   int64_t first, keep;
-  void* scratch;  // sort_scratch() bytes for each thread that may run, once for long lines
+  void* scratch;  // sort_scratch() bytes for each thread that may run, just once for long lines
 };
-constexpr int64_t kLongLine = 1 << 16;  // from here on the threads of a CPU share each line
-/// For lines of n elements of so many bytes.
+constexpr int64_t kLongLine = 1 << 16;  // the threads of a CPU share a line of this size or more
+/// For lines of n elements of `element` bytes.
 MT_HD constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
 
-/// Along the middle dimension of contiguous [outer, n, inner]: softmax of `in`, its logarithm, or
-/// the gradients of the two, for which `in` is the result and `grad` what came in.
+/// Along the middle dimension of contiguous [outer, n, inner]: the softmax or log-softmax of `in`,
+/// or one of their gradients: then `in` is the result and `grad` the incoming gradient.
 enum class SoftmaxPart : int { softmax, log_softmax, softmax_gradient, log_softmax_gradient };
 struct Softmax {
   SoftmaxPart part;
@@ -108,17 +108,17 @@ struct Softmax {
   int64_t outer, n, inner;
 };
 
-/// A [batch x heads x rows x features] side of attention: features lie side by side, every row begins at
-/// 16 bytes.
+/// One operand of attention, [batch x heads x rows x features]: the features are contiguous, and
+/// every row is aligned to 16 bytes.
 struct AttentionSide {
   void* data;
   int64_t batch, head, row;  // strides
 };
-/// out = softmax(scale q k^T) v of 16-bit floats for each head of each batch, scale > 0, and the way
-/// back: of `grad`, the gradient of out, to those of q, k and v. `causal`: query i sees the keys 0 .. i.
-/// Heads of q in a row share one of k and v. `log_sums` and `delta` are [batch x heads x
-/// attention_rows(queries)]: the first is made forwards (base 2, of scaled scores) and read backwards,
-/// the second is room for the way back. Features are multiples of 8, at most kAttentionFeatures.
+/// out = softmax(scale q k^T) v of 16-bit floats for each head of each batch, with scale > 0, and its backward
+/// pass: from `grad`, the gradient of out, to the gradients of q, k and v. `causal`: query i attends to the
+/// keys 0 .. i. Consecutive heads of q share one head of k and v. `log_sums` and `delta` are [batch x heads x
+/// attention_rows(queries)]: forward writes the first (base 2, of scaled scores) and backward reads it; the
+/// second is scratch for backward. Features are multiples of 8, at most kAttentionFeatures.
 struct FlashAttention {
   Dtype dtype;
   bool causal, backward;
@@ -131,15 +131,15 @@ struct FlashAttention {
 constexpr int kAttentionFeatures = 128;
 MT_HD constexpr int64_t attention_rows(int64_t queries) { return (queries + 127) / 128 * 128; }
 
-/// x seen as contiguous [outer, batch, groups, channels_per_group, spatial], with a mean and a biased
-/// variance for each row [batch, groups]: out = (x - mean) * rate * weight + bias, where weight and
-/// bias (or null) are [groups, channels_per_group] and rate = 1 / sqrt(variance + eps). batch_norm is
-/// [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW]; spatial is 1 only
-/// where outer is. With `grad`, the gradient of out, the verb goes back: `out` is the gradient of x,
-/// and those of weight and bias (or null), which begin as zeros, come as parts to be added up,
-/// normalize_parts() of them. Where the statistics are `given`, those of each channel
-/// [groups, channels_per_group], there is no way back; out = (x - mean) * (rate * weight) + bias, and
-/// `rate` is room for a number of each channel.
+/// x viewed as contiguous [outer, batch, groups, channels_per_group, spatial], with a mean and a
+/// biased variance for each row [batch, groups]: out = (x - mean) * rate * weight + bias, where
+/// weight and bias (or null) are [groups, channels_per_group] and rate = 1 / sqrt(variance + eps).
+/// batch_norm is [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW];
+/// spatial is 1 only where outer is 1. With `grad`, the gradient of out, the verb runs backward:
+/// `out` is the gradient of x; those of weight and bias (or null) are initialised with zeros and
+/// written as normalize_parts() partial sums. Where the statistics are `given`, for each channel
+/// [groups, channels_per_group], there is no backward; out = (x - mean) * (rate * weight) + bias,
+/// and `rate` is scratch for one number per channel.
 struct Normalize {
   Dtype dtype;
   bool centred;  // false: the mean is taken to be 0
@@ -151,7 +151,7 @@ struct Normalize {
   const void* grad;
   void *weight_grad, *bias_grad;
 };
-/// How many of the batch share one part of the weight's gradient.
+/// The number of batch indices that share one partial sum of the weight's gradient.
 MT_HD constexpr int64_t normalize_batch_per_part(const Normalize& c) {
   const int64_t most = 65536 / (c.groups * c.channels_per_group);
   return c.spatial > 1 ? 1 : most < 1 ? 1 : most > 512 ? 512 : most;
@@ -161,8 +161,8 @@ constexpr int64_t normalize_parts(const Normalize& c) {
 }
 
 /// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`
-/// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are joined, in
-/// order.
+/// is `step`. Scatter: the same with `in` and `out` exchanged; values for the same position are
+/// combined in order.
 struct Gather {
   Dtype dtype;
   int ndim;
@@ -171,29 +171,29 @@ struct Gather {
   const void* in;
   const int64_t* index;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims],
-      index_stride[kMaxDims];  // 0 along the indexed dimension, on the side that it belongs to
+      index_stride[kMaxDims];  // 0 along the indexed dimension, for the tensor that has it
   int64_t step;
-  int64_t extent;  // positions go from `first` to `first + extent - 1`, extent > 0
+  int64_t extent;  // valid positions are `first` to `first + extent - 1`, extent > 0
   int64_t first;
-  int64_t back;  // what is added to a negative position; 0: there are none
+  int64_t back;  // added to a negative position; 0: negative positions are not valid
   ScatterReduce join;
 };
 
-/// Over contiguous x [batch, channels, size, inner], at and weight [batch, taps, places] and sums [batch, channels,
-/// places, inner]: sums[b, c, p, i] = sum over k of x[b, c, at[b, k, p], i] * weight[b, k, p], in the order of k; a
-/// negative `at` adds nothing. The other parts are its gradients: x from `sums`, and weight from both, where inner
-/// is 1.
+/// For contiguous x [batch, channels, size, inner], at and weight [batch, taps, places] and sums
+/// [batch, channels, places, inner]: sums[b, c, p, i] = sum over k of x[b, c, at[b, k, p], i] *
+/// weight[b, k, p], in the order of k; a negative `at` adds nothing. The other parts are the
+/// gradients: of x from `sums`, and of weight from x and `sums`, for inner == 1.
 enum class WeightedPart : int { sums, x, weight };
 struct WeightedGather {
   WeightedPart part;
   Dtype dtype;
   int64_t batch, channels, size, inner, taps, places;
-  void *x, *weight, *sums;  // that which `part` names is written
+  void *x, *weight, *sums;  // the one that `part` names is written
   const int64_t* at;
 };
 
-/// out[i] = index[i] * step, counted from 0 (`add`: is added to); a null `out` asks only whether
-/// every position is there.
+/// out[i] = index[i] * step, counted from 0 (`add`: added to out[i]); with a null `out` the verb
+/// only checks whether every position is valid.
 struct RavelIndex {
   int ndim;
   int64_t size[kMaxDims];
@@ -204,7 +204,7 @@ struct RavelIndex {
   bool add;
 };
 
-/// A mask, n long, and how many of its elements are set before each piece of `kMaskPiece`:
+/// A mask of n elements, and the number of elements that are set before each piece of `kMaskPiece`:
 /// `before` has an entry for each piece and one more for the total; `count_mask` fills it.
 constexpr int64_t kMaskPiece = 32768;
 struct Mask {
@@ -212,7 +212,7 @@ struct Mask {
   const bool* set;
   int64_t* before;
 };
-/// unpack false: packed[k] = whole[i] for the k-th i where the mask is set; true: the reverse.
+/// unpack false: packed[k] = whole[i] for the k-th i where the mask is set; true: the inverse.
 struct Compress {
   Mask mask;
   Dtype dtype;
@@ -227,8 +227,8 @@ struct Nonzero {
   int64_t* out;  // ndim rows, contiguous
   int64_t first;
 };
-/// out[r][i] = first + how many elements of sorted[r] come before value[r][i]; of equal ones none
-/// (`right`: all). A NaN comes last.
+/// As torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are before
+/// value[r][i], without equal elements (`right`: with them). NaN sorts last.
 struct Search {
   Dtype dtype;
   const void *sorted, *value;
@@ -252,54 +252,54 @@ struct Random {
 };
 
 constexpr int kMaxStates = 3, kMaxNumbers = 11;
-/// One parameter in a step of an optimizer: contiguous arrays, n long.
+/// One parameter in a step of an optimizer: contiguous arrays of n elements.
 struct OptimizeTensor {
-  int64_t n, before;  // before: elements of the parameters that come first
+  int64_t n, before;  // before: the number of elements of the parameters before it
   void* value;
   const void* grad;
-  void* state[kMaxStates];  // null: not there
+  void* state[kMaxStates];  // null: the parameter does not have this state
   int row;                  // of `numbers`
 };
-/// A step of optimizer `rule` (kernels/optimizers.h) for `count` parameters with n elements together,
-/// all with the same states.
+/// A step of optimizer `rule` (kernels/optimizers.h) for `count` parameters with n elements in
+/// total, all of which have the same states.
 struct Optimize {
   int rule;
-  unsigned states;  // bit k: state k is there
+  unsigned states;  // bit k: state k exists
   Dtype dtype;
   int count;
   int64_t n;
   const OptimizeTensor* tensors;
   const double* numbers;  // rows of kMaxNumbers
-  bool on_device;  // of a graph: the rows are in the GPU's memory, and written before each replay
+  bool on_device;         // in a graph: the rows are in GPU memory, written before each replay
 };
 
 /// What one step of a recurrent layer computes: kernels/cells.h.
 enum class CellKind : int { rnn_tanh, rnn_relu, lstm, gru };
-/// One step for `rows` sequences, or the way back through it. All rows are contiguous: of `hidden`
-/// elements, in `gates` and `gates_grad` of as many for each part that the cell keeps, in `state` for
-/// each that it adds late (GRU).
+/// One step for `rows` sequences, or its backward pass. All rows are contiguous and have `hidden`
+/// elements: in `gates` and `gates_grad` for each part that the cell keeps, in `state` for each
+/// part that it adds late (GRU).
 struct Cell {
   CellKind kind;
   Dtype dtype;
   bool backward;
   int64_t rows, hidden;
-  void* gates;        // forward: sums of products, replaced by what the way back needs
+  void* gates;        // forward: sums of products, replaced by what backward needs
   const void* state;  // GRU, forward: the products with the state
   const void *h_before, *c_before;
   void *h, *c;                          // forward: written
-  const void *h_grad, *c_grad;          // backward: what came in
+  const void *h_grad, *c_grad;          // backward: the incoming gradients
   void* gates_grad;                     // written
   void *h_before_grad, *c_before_grad;  // added to; of the state in GRU, of the cell in LSTM
 };
 
-/// A launch of a grid kernel that was written in Lua: kernels/grid.h.
+/// A launch of a grid kernel written in Lua: kernels/grid.h.
 struct Grid;
 
 /// Every verb: its result, its name, its argument. Each backend defines all of them; the fields of
 /// `Verbs`, the functions of `Device`, their declarations (kernels/verbs.h), the tables of the CPU
-/// and of the CUDA plug-in, and the profiler's rows come from this list. A bool is false where a
-/// position is not there: then `out` of gather and ravel_index holds anything, and scatter has
-/// passed it over.
+/// and of the CUDA plug-in, and the profiler's rows are generated from this list. A bool is false
+/// where an index is out of bounds: then `out` of gather and ravel_index is undefined, and scatter
+/// has skipped the index.
 // clang-format off
 #define MT_VERBS(V) \
   V(void, map, Map)                \
@@ -322,22 +322,22 @@ struct Grid;
   V(void, search, Search)          \
   V(void, random, Random)          \
   V(void, optimize, Optimize)
-/// Verbs that only the CPU has: null on a GPU, which runs programs as CUDA C (engine/compiler/cuda).
+/// Verbs of the CPU only: null on a GPU, which runs programs as CUDA C (engine/compiler/cuda).
 #define MT_CPU_VERBS(V)                       \
   V(void, run, Run)                           \
   V(void, weighted_gather, WeightedGather)    \
   V(void, launch_grid, Grid)
-/// Verbs of a GPU alone: null on the CPU, and on a GPU that has no units for it.
+/// Verbs of a GPU only: null on the CPU, and on a GPU whose hardware does not support them.
 #define MT_GPU_VERBS(V) V(void, flash_attention, FlashAttention)
 // clang-format on
 
-/// What a backend fills in: the functions behind those of Device.
+/// The functions that a backend fills in; those of Device call them.
 struct Verbs {
   void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
   void (*free)(void* data, size_t bytes);
   void (*sync)();
-  /// From and to the CPU's memory, null for the CPU. The source of `upload` may be changed at once;
-  /// `download` waits for all that was asked of the device before.
+  /// Copies from and to the CPU's memory; null for the CPU. The source of `upload` may be changed
+  /// after the call; `download` waits for all the work queued on the device before it.
   void (*upload)(void* to, const void* from, size_t bytes);
   void (*download)(void* to, const void* from, size_t bytes);
 #define MT_FIELD(result, verb, Argument) result (*verb)(const Argument&);
@@ -348,7 +348,7 @@ struct Verbs {
 };
 
 #define MT_ENUMERATOR(result, verb, Argument) verb,
-/// A function of Device, or of Gpu (the last three): interceptors are told which is called.
+/// A function of Device, or of Gpu (the last three), as passed to interceptors.
 enum class Verb : uint8_t {
   MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) MT_GPU_VERBS(MT_ENUMERATOR) alloc,
   free,
@@ -360,7 +360,7 @@ enum class Verb : uint8_t {
   upload_later
 };
 #undef MT_ENUMERATOR
-/// The arguments of verbs that have no struct in the list.
+/// The arguments of verbs that are not in the list.
 struct Allocation {
   void** data;  // alloc: written; free: the block
   size_t bytes;
@@ -370,14 +370,14 @@ struct Move {
   const void* from;
   size_t bytes;
 };
-/// A GPU's map with operands in the CPU's memory: bit k of `numbers`.
+/// A GPU's map in which some operands are in the CPU's memory: bit k of `numbers`.
 struct MapNumbers : Map {
   unsigned numbers;
 };
 
 struct Device;
-/// How many interceptors there are (engine/core/interceptor.h). While there is one, calls go through `intercept`,
-/// which returns what the verb does, or true.
+/// The number of interceptors (engine/core/interceptor.h). If it is not 0, calls go through
+/// `intercept`, which returns the verb's result, or true.
 extern int interceptors;
 bool intercept(const Device&, Verb, const void* argument);
 inline bool intercepted() { return __atomic_load_n(&interceptors, __ATOMIC_RELAXED) != 0; }
@@ -386,8 +386,8 @@ inline bool intercepted() { return __atomic_load_n(&interceptors, __ATOMIC_RELAX
 struct Device {
   uint32_t abi;
   const char* name;   // "cpu", "cuda:0"
-  const char* model;  // what it is sold as; null for the CPU
-  /// What went wrong since this was asked last, or null: to be asked after waiting.
+  const char* model;  // the model name of the hardware; null for the CPU
+  /// The error since the last call, or null; call it after a synchronisation.
   const char* (*take_error)();
   Verbs verbs;
 
@@ -436,8 +436,8 @@ struct Device {
 
 extern const Device* the_cpu;
 const Device& start_cpu();
-/// The CPU, with the kernels of the best instruction set this machine has
-/// (`MTORCH_ISA=base|avx2|avx512` overrides).
+/// The CPU, with the kernels of the best instruction set of this machine
+/// (`MTORCH_ISA=base|avx2|avx512` selects another one).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
 /// Which instruction set that is: "base", "avx2" or "avx512".
 const char* cpu_isa();

@@ -1,26 +1,26 @@
-// gpu.h -- what a GPU can do beside the verbs: operands by value, errors that come late, memory,
+// gpu.h -- the interface of a GPU besides the verbs: operands by value, asynchronous errors, memory,
 // events, graphs
 //
-// Every device that is not the CPU is a `Gpu`; the plug-in fills it. Work is queued and done later:
-// errors are asynchronous: reported at the next synchronisation (Device::take_error, Gpu::take_bad_index).
+// Every device except the CPU is a `Gpu`, which the plug-in fills in. Work is queued and runs later, so errors
+// are asynchronous: they are reported at the next synchronisation (Device::take_error, Gpu::take_bad_index).
 #pragma once
 #include "kernels/device.h"
 
 namespace mt {
 
-/// What the engine and the plug-in must agree about.
+/// The version of the interface, which must be the same in the engine and the plug-in.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
-constexpr int kMaxGpus = 16;  // of a machine
+constexpr int kMaxGpus = 16;  // in one machine
 
-/// Bytes, except `allocations` and what follows, which count since the start.
+/// In bytes, except `allocations` and the fields after it, which count since the start.
 struct GpuUse {
   int64_t allocated, peak;  // in tensors
-  int64_t reserved;         // taken from the driver, in use or kept for reuse
+  int64_t reserved;         // allocated by the driver, in use or cached for reuse
   int64_t free, total;      // of the GPU
   int64_t allocations, launches, copies, waits;
 };
 
-/// What the driver says of a GPU. Memory in bytes.
+/// The properties of a GPU that the driver reports. Memory is in bytes.
 struct GpuProperties {
   int major, minor;  // compute capability
   int multi_processor_count, warp_size, max_threads_per_block, max_threads_per_multi_processor,
@@ -28,27 +28,27 @@ struct GpuProperties {
   int64_t total_memory, shared_memory_per_block, l2_cache_size;
 };
 
-/// The first verb that met a position which is not there, by its number, and the smallest and the
-/// largest of its wrong positions.
+/// The first verb with an index out of bounds, by its number, and the smallest and the largest of
+/// its invalid indices.
 struct BadIndex {
-  uint64_t check;  // 0: none
+  uint64_t check;  // 0: there was no bad index
   int64_t low, high;
 };
 
-/// What a replay of a graph does not share with the run that was captured: the place in the stream
-/// of random numbers, from where the captured offsets began.
+/// The values that differ between a replay of a graph and the captured run: the place in the stream
+/// of random numbers at which the captured offsets start.
 struct Replay {
   uint64_t seed, offset;
 };
 
 /// The functions behind those of Gpu with the same names.
 struct GpuVerbs {
-  /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
-  /// been read when the call returns.
+  /// As `map`; where bit k of `numbers` is set, data[k] is one element in the CPU's memory, which
+  /// has been read when the call returns.
   void (*map_numbers)(const Map&, unsigned numbers);
-  /// As `copy` of one such element, of the same dtype, to all of `out`.
+  /// As `copy` of one such element to all of `out`, of the same dtype.
   void (*fill)(const Copy&);
-  /// As `upload` from page-locked memory, which must not be changed before somebody waits.
+  /// As `upload` from page-locked memory, which must not be changed before a synchronisation.
   void (*upload_later)(void* to, const void* from, size_t bytes);
 };
 
@@ -72,9 +72,9 @@ struct Gpu : Device {
     else gpu_verbs.upload_later(to, from, bytes);
   }
 
-  bool synchronous;                 // MTORCH_CUDA_SYNC: every verb is waited for
-  const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
-  /// Why the GPU cannot be used any more, or null: its verbs do nothing then.
+  bool synchronous;                 // MTORCH_CUDA_SYNC: the host waits for every verb
+  const int64_t *started, *waited;  // kernels and copies: those queued, and those waited for
+  /// Why the GPU is not usable any more, or null; if it is lost, its verbs do nothing.
   const char* (*lost)();
   /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
   /// ravel_index return true, and read 0 (scatter: skip) where an index is out of bounds.
@@ -84,37 +84,37 @@ struct Gpu : Device {
 
   GpuProperties (*properties)();
   GpuUse (*use)();
-  /// What large products run on: the library and its file, or why there is none. `open`: looks now.
+  /// The library for large products and its file, or why there is none. `open`: loads it now.
   const char* (*products)(bool open);
-  /// The same of convolutions (MTORCH_CUDNN).
+  /// The same for convolutions (MTORCH_CUDNN).
   const char* (*convolutions)(bool open);
   void (*reset_peak)();
-  void (*trim)();  // waits, and gives what is kept for reuse back to the driver
-  /// Page-locked memory of the CPU. Null when there is none. What is freed is kept
-  /// for the next of its size.
+  void (*trim)();  // waits, and returns cached memory to the driver
+  /// Allocates page-locked memory of the CPU; null when there is none. Freed blocks are cached for
+  /// the next allocation of their size.
   void* (*pin)(size_t bytes);
   void (*unpin)(void*);
 
-  /// Marks in the order of work; null when there is no memory.
+  /// Events in the stream; null when there is no memory.
   void* (*event)();
   void (*event_drop)(void*);
   void (*event_record)(void*);
   void (*event_wait)(void*);
   bool (*event_done)(void*);
-  float (*event_ms)(void* first, void* second);  // both done; negative: cannot be said
+  float (*event_ms)(void* first, void* second);  // both are done; negative: not known
 
-  /// From `capture` on verbs are not done but recorded; memory comes from an arena, what is freed
-  /// stays until it is known whether the graph uses it. Until then waiting and `upload` are not allowed.
+  /// From `capture` on verbs are recorded and not run; memory is allocated from an arena, and freed blocks
+  /// stay until it is known whether the graph uses them. Until then waiting and `upload` are not allowed.
   bool (*capture)();
-  /// Ends that. Null where nothing was to be kept, or something went wrong.
+  /// Ends the capture and returns the graph. Null if `keep` is false or there was an error.
   void* (*captured)(bool keep);
-  /// Memory for n numbers that a replay needs before it begins; nothing else of the graph that is
-  /// captured uses it, and it stays as long as the graph. Null where there is none, which is noted.
+  /// Allocates n numbers that a replay reads; nothing else in the captured graph uses this memory,
+  /// which lives as long as the graph. If there is no memory: null, and the error is recorded.
   double* (*graph_numbers)(int64_t n);
-  /// Writes n numbers, as arguments of kernels: it never waits, and the source may be changed at once.
+  /// Writes n numbers as kernel arguments: it never waits, and the source may be changed after the call.
   void (*write_numbers)(double* to, const double* from, int64_t n);
   void (*replay)(void* graph, const Replay&);
-  /// Its arena goes when the last tensor in it does.
+  /// The graph's arena is freed with the last tensor in it.
   void (*drop_graph)(void* graph);
 };
 

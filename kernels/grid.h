@@ -1,9 +1,9 @@
-// grid.h -- a grid kernel as a device's interpreter runs it: typed instructions, and one launch of them
+// grid.h -- a grid kernel in the form that a device's interpreter runs: typed instructions, and one launch
 //
-// A value has one of three types: whole numbers (int64), bools, and `real`, the kernel's float dtype. It
-// lives in one of three files. A scalar is the same in all lanes of a tile. An affine whole number is
-// base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A vector has an element
-// for each lane. Control flow is structured: an instruction that has a body is followed by it.
+// A value has one of three types: integer (int64), bool, and `real`, the kernel's float dtype. It
+// is stored in one of three register files. A scalar is the same in all lanes of a tile. An affine
+// integer is base + step[0] * l0 + step[1] * l1 + step[2] * l2 for the lane (l0, l1, l2). A vector
+// has an element for each lane. Control flow is structured: the body of an instruction follows it.
 #pragma once
 #include "kernels/base.h"
 
@@ -11,7 +11,7 @@ namespace mt {
 
 enum class GridType : uint8_t { none, boolean, integer, real };
 
-/// What is calculated, and with how many operands.
+/// The operations, and their numbers of operands.
 // clang-format off
 #define MT_GRID_OPS(V) \
   V(neg, 1) V(abs, 1) V(sqrt, 1) V(exp, 1) V(log, 1) V(log10, 1) V(sin, 1) V(cos, 1) V(tan, 1) V(asin, 1) \
@@ -34,7 +34,7 @@ union GridScalar {
   bool truth;
 };
 
-/// The tensors of a launch, then the shared arrays of a block, whose `data` the device sets.
+/// The tensors of a launch, then the shared arrays of a block, for which the device sets `data`.
 struct GridTensor {
   void* data;
   Dtype dtype;
@@ -51,19 +51,19 @@ enum class GridCode : uint8_t {
   load_scalar,  // dst = tensor[indices], all scalars
   load,         // vector dst = tensor[indices]
   store,        // tensor[indices] = a, as in `vector`
-  atomic_add,   // the same, += in thread order; vector dst (or -1) is what was there
-  branch,       // if a: the body up to `other`, else the rest up to `end`
+  atomic_add,   // the same, += in thread order; vector dst (or -1) is the old value
+  branch,       // if a: the body up to `other`, otherwise the body up to `end`
   count,        // for scalar dst = a, b, c (a step), scalars
   count_lanes,  // for dst (affine where a is one, as in `affine`; `flag`: a vector) = a, b, c
-  loop,         // the body again and again
-  scope,        // the body once
-  block,  // a basic block: what follows up to `end` has no control flow, and may run as machine code
-  leave,     // of the loop or scope that begins at instruction a
-  leave_if,  // .. where b
+  loop,         // repeats the body
+  scope,        // runs the body once
+  block,        // a basic block: it has no control flow up to `end`, and may run as machine code
+  leave,        // of the loop or scope that begins at instruction a
+  leave_if,     // the same, where b is true
   barrier,
   warp,    // vector dst = GridWarp `flag` of a; b: the distance or mask
-  print,   // a: first of `list`, b: how many
-  assert_  // fault: a is false, a scalar or vector; `flag` is the GridFault's kind
+  print,   // a: index of the first entry in `list`, b: their number
+  assert_  // fault if a is false, a scalar or vector; `flag` is the GridFault's kind
 };
 enum class GridWarp : uint8_t { sum, max, min, shuffle_down, shuffle_xor };
 
@@ -73,23 +73,23 @@ struct GridInstruction {
   GridType
       type;  // of the operands; of `to_real` integer, of `floor` real, of `select` that of b and c
   uint8_t flag;
-  bool masked;         // lanes that are not active keep what dst was
-  bool adds_products;  // of `count`: the body does nothing else
+  bool masked;         // lanes that are not active keep their old dst
+  bool adds_products;  // for `count`: the body does nothing else
   int line;
   int dst, a, b, c;
   int tensor, index, indices;  // the indices are `indices` entries of the list, from `index` on
-  int other, end;              // of bodies
+  int other, end;              // ends of bodies
 };
 
-/// An entry of a program's list: an index, or a thing to print.
+/// An entry of a program's list: an index, or a value to print.
 struct GridItem {
   enum Kind : uint8_t { scalar, affine, vector, text } kind;
   GridType type;
   int at;
 };
 
-/// What a program finds in its first scalars and affines: x, y, z of the block's position, the first
-/// thread's place in the grid, and the thread's position in its block and in the grid; all from 1.
+/// The contents of a program's first scalars and affines: x, y, z of the block's position, the position of
+/// the first thread in the grid, and the thread's positions in its block and in the grid; all from 1.
 constexpr int kGridBlock = 0, kGridFirst = 3, kGridThread = 0, kGridPlace = 3;
 
 struct GridProgram {
@@ -101,12 +101,12 @@ struct GridProgram {
   Dtype real;  // f32 or f64
   int scalars, affines, vectors;
   const GridType* vector_type;
-  int variables;        // vectors below it are the kernel's variables, others last for a statement
-  int64_t number;       // of this program in the process, from 1
-  int levels;           // of control flow, one in another
+  int variables;        // vectors before it are kernel variables; others live for a statement
+  int64_t number;       // the number of this program in the process, from 1
+  int levels;           // the depth of nested control flow
   int tensors, shared;  // tensors of a launch; shared arrays, which follow them
   int64_t shared_bytes;
-  bool in_order;  // blocks run one after the other: what they do to the same elements depends on it
+  bool in_order;  // blocks run one after the other, because the order of their updates matters
 };
 
 enum class GridFaultKind : int {
@@ -118,30 +118,30 @@ enum class GridFaultKind : int {
   uninitialised,
   no_memory
 };
-/// What went wrong first, in the order of blocks; positions count from 1.
+/// The first fault in the order of blocks; positions count from 1.
 struct GridFault {
   GridFaultKind kind;
   int line, tensor, dim;
   int64_t index, tile;
   int64_t thread[3];  // in the grid
-  int64_t other[3];   // of a race: the thread that was there before
+  int64_t other[3];   // of a race: the thread of the earlier access
   bool writes, other_writes;
 };
 
-/// total = blocks x threads in x, y, z, cut into tiles that run in lockstep: blocks, where threads work
-/// together, else any. Lanes of a tile are numbered along axes[0] first.
+/// total = blocks x threads in x, y, z, divided into tiles that run in lockstep: a tile is a block where
+/// threads cooperate, and any set of threads otherwise. Lanes of a tile count along axes[0] first.
 struct Grid {
   const GridProgram* program;
   const GridScalar* scalars;  // as many as the program has; the first are set by the device
   const GridTensor* tensors;
   int64_t total[3], tile[3];
   int axes[3];
-  bool check;   // stop at the first fault, look for races
-  bool spread;  // worth more than one thread
+  bool check;   // stop at the first fault, and detect races
+  bool spread;  // large enough for more than one thread
   GridFault* fault;
   MT_HD int64_t tiles(int axis) const { return (total[axis] + tile[axis] - 1) / tile[axis]; }
 };
-constexpr int kGridLanes = 1024;           // of a tile, at most
+constexpr int kGridLanes = 1024;           // the most lanes of a tile
 constexpr int64_t kGridShared = 48 << 10;  // bytes of shared memory
 
 }  // namespace mt

@@ -1,10 +1,10 @@
-// interrupt.h -- the word that Ctrl-C sets and every long loop reads
+// interrupt.h -- the flag that Ctrl-C sets and every long loop reads
 #pragma once
 
 namespace mt {
 
-/// An int that a signal handler and all threads may read and write. Always inlined: else each
-/// instruction set's objects would define these functions without its namespace.
+/// An int that a signal handler and all threads may read and write. Always inlined; otherwise the
+/// objects of each instruction set would define these functions outside its namespace.
 struct AtomicInt {
   int word;
   [[gnu::always_inline]] operator int() const { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
@@ -15,12 +15,12 @@ struct AtomicInt {
 
 }  // namespace mt
 
-/// Set by Ctrl-C: loops skip what has not begun; the caller throws the half-done result away.
+/// Set by Ctrl-C: loops skip the work that has not begun; the caller discards the partial result.
 extern "C" mt::AtomicInt mt_interrupted;
 
 namespace mt {
 
-/// Defers interrupts while it lives: they are delivered by its destructor.
+/// Defers interrupts during its lifetime: its destructor delivers them.
 class InterruptGuard {
  public:
   InterruptGuard() { active = 1; }
@@ -32,7 +32,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   static AtomicInt active, pending;
 };
-/// For the handler of Ctrl-C: sets the flag of the loops, or defers it. False where one is set or pending.
+/// For the Ctrl-C handler: sets the loops' flag, or defers it. False if a flag is already set or pending.
 inline bool interrupt() {
   if (mt_interrupted || InterruptGuard::pending) return false;
   (InterruptGuard::active ? InterruptGuard::pending : mt_interrupted) = 1;

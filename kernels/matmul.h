@@ -1,12 +1,12 @@
-// matmul.h -- what a matrix product is asked to do, on every device
+// matmul.h -- the arguments of a matrix product, on every device
 #pragma once
 #include "kernels/base.h"
 
 namespace mt {
 
 /// c = a . b (+ c when `accumulate`), for each index of the batch. Strides count elements and may
-/// be anything; in a and b a stride of 0 broadcasts. c overlaps neither a nor b, and no two of its
-/// elements share a place.
+/// have any value; in a and b a stride of 0 broadcasts. c overlaps neither a nor b, and its
+/// elements do not overlap one another.
 struct Matmul {
   Dtype dtype;      // of all three: a float or an integer, not bool
   int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; k == 0 gives zeros

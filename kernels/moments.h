@@ -1,4 +1,4 @@
-// moments.h -- mean and variance of elements whose mean was rounded
+// moments.h -- mean and variance of elements when the mean was rounded
 #pragma once
 #include <type_traits>
 
@@ -10,8 +10,8 @@ inline namespace MT_ISA {
 /// Whether a mean that was summed in double is rounded more than elements T are.
 template <class T> constexpr bool kRoundedMean = std::is_same_v<T, double>;
 
-/// Of n elements whose deviations from the mean, and their squares, have these sums. What a rounded mean
-/// lacks is taken out: equal elements have that mean, and variance 0.
+/// The moments of n elements, from the sums of their deviations from `mean` and of the squares of these.
+/// The rounding error of the mean is corrected: equal elements have their value as mean, and variance 0.
 template <class T> MT_HD Moments moments(double n, double mean, double sum, double squares) {
   const double lack = sum / n;
   if (!kRoundedMean<T> || !(math::fabs(lack) < math::kInfinity)) return {n, mean, squares};

@@ -1,7 +1,7 @@
 // ops.h -- every elementwise operation: formula, derivatives, help, test points in one struct
 //
-// A formula is a template over T and is written with `select`, never with `?:` or `if`. So the same
-// line serves
+// A formula is a template over T that uses `select` and never `?:` or `if`. So the same line is
+// compiled for
 //   float, double, integers   the loops of the CPU and CUDA kernels,
 //   mt::Tensor                recorded operations, which makes gradients of gradients,
 //   a symbolic value          fused kernels.
@@ -21,33 +21,33 @@ inline namespace MT_ISA {
 
 // ---- what an operation declares -----------------------------------------------------------------
 
-/// Which element types the formula takes; others are converted first.
+/// The element types that the formula takes; others are converted first.
 enum class Accepts : uint8_t {
-  any,      // as they are, bool too
+  any,      // all dtypes unchanged, including bool
   number,   // bool becomes int64
   real,     // bool and integers become the default float
-  integer,  // bool and integers as they are; floats are refused
+  integer,  // bool and integers unchanged; floats are refused
 };
 
-/// What a derivative needs besides the incoming gradient; the arguments arrive in the order a, b,
-/// c, output.
+/// The tensors that a derivative needs besides the incoming gradient; they are passed in the order
+/// a, b, c, output.
 enum Saves : uint8_t { nothing = 0, a = 1, b = 2, c = 4, output = 8 };
 
-/// What the parameter is unless given: `value`, or a limit of the input's dtype.
+/// The default of a parameter: `value`, or a limit of the input's dtype.
 enum class Default : uint8_t { value, largest, lowest };
 
-/// A number given with the call, not a tensor. Without a default (`required`) the value is where
-/// tests sample.
+/// A number argument of the call, not a tensor. If it has no default (`required`), tests sample
+/// with the value.
 struct Param {
   const char* name = nullptr;
-  double value = 0;  // kNil, of which the formula makes the limit, for a default that is one
+  double value = 0;  // kNil, which the formula replaces by the limit, if the default is a limit
   bool required = false;
   Default is = Default::value;
 };
 
 constexpr int kMaxInputs = 3, kMaxParams = 4, kPoints = 3;
 
-/// Where tests sample the inputs, and inputs for which the results are known.
+/// The range from which tests sample the inputs, and inputs with known results.
 template <int Points, int Numbers> struct Domain {
   double lo, hi, in[Points][Numbers];
   constexpr Domain within(double least, double most) const {
@@ -58,27 +58,27 @@ template <int Points, int Numbers> struct Domain {
 };
 using Inputs = Domain<kPoints, kMaxInputs>;
 
-/// What the second input may hold, of integers: for the others there is no integer result.
+/// The valid integer values of the second input: for others there is no integer result.
 enum class Divisor : uint8_t { any, nonzero, nonnegative };
 
-/// Inputs for which a formula has a shorter way with the same bits, which the loops of a CPU look for
-/// (kernels/cpu/simd/fast_path.h): angles that are reduced by subtraction, quotients below 2^28, numbers
-/// above 0.
+/// Inputs for which a formula has a faster path with the same bits, which the loops of a CPU check
+/// for (kernels/cpu/simd/fast_path.h): angles that are reduced by subtraction, quotients below
+/// 2^28, positive numbers.
 enum class Shortcut : uint8_t { none, angle, quotient, positive };
 
-/// What few operations say, by name after the parameters.
+/// Properties that only a few operations set, by name after the parameters.
 struct Facts {
-  /// Why bool tensors are refused and what to use; null: they are not.
+  /// Why bool tensors are refused, and what to use instead; null: they are accepted.
   const char* refuses_bool = nullptr;
-  /// The same of floats, for Accepts::integer.
+  /// The same for floats, with Accepts::integer.
   const char* refuses_float =
       "have no bits to work on; use bool or integer tensors, as from :long()";
   Divisor divisor = Divisor::any;
-  /// The inputs that stay float32 beside 16-bit floats where they are plain numbers.
+  /// The inputs that stay float32 next to 16-bit floats when they are plain numbers.
   uint8_t wide_numbers = nothing;
-  Shortcut shortcut[1 + kMaxInputs] = {};  // of the formula, of its derivatives
-  bool autocast_float32 = false;           // while autocasting 16-bit floats become float32
-  bool logical = false;  // asks whether elements are 0: bool tensors beside numbers stay bool
+  Shortcut shortcut[1 + kMaxInputs] = {};  // of the formula, then of its derivatives
+  bool autocast_float32 = false;           // under autocast 16-bit floats become float32
+  bool logical = false;  // tests whether elements are 0: bool tensors with numbers stay bool
 };
 
 struct Info {
@@ -87,14 +87,14 @@ struct Info {
   Accepts accepts;
   uint8_t saves[kMaxInputs];  // a mask for each derivative
   Inputs domain;
-  /// Of domain.in, computed with mpmath, so that a wrong formula cannot test itself.
+  /// Results for domain.in, computed with mpmath, so that a wrong formula cannot pass its own test.
   double results[kPoints];
   Param params[kMaxParams] = {};
   Facts facts = {};
 };
 
-/// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of
-/// that type's namespace.
+/// Makes an operation callable by name: on numbers it computes the formula, on other types it calls
+/// `apply` of that type's namespace.
 template <class Op> struct Function {
   template <class T, class... U>
   MT_HD constexpr auto operator()(const T& x, const U&... more) const {
@@ -103,8 +103,8 @@ template <class Op> struct Function {
   }
 };
 
-/// The name of an operation, as an object, apart from the structs: the engine shows these alone as
-/// mt::relu and so on. nvcc wants those that kernels call to be on the device.
+/// The function object of an operation, in a namespace apart from the structs: the engine exports
+/// only these, as mt::relu and so on. nvcc requires that those used in kernels are on the device.
 #ifdef __CUDACC__
 #define MT_FUNCTION(Op, name)                    \
   inline namespace functions {                   \
@@ -118,7 +118,7 @@ template <class Op> struct Function {
 #endif
 
 using math::select;
-/// A zero of the same shape: the derivative of what is flat.
+/// A zero of the same shape: the derivative of a constant function.
 template <class T> MT_HD constexpr auto zero(const T& x) {
   if constexpr (math::is_number<T>) return T(0);
   else return zeros_like(x);
@@ -131,8 +131,8 @@ constexpr Inputs kReals{-4, 4, {{-1.25}, {0.5}, {2.75}}},
     kQuotients{0.3, 4, {{7.5, 2}, {-7.5, 2}, {7.5, -2}}}, kBits{0, 9, {{12, 10}, {7, 0}, {6, 9}}},
     kTriples{-4, 4, {{1, 3, 0.25}, {-2, 2.5, 0.5}, {0.5, 0.5, 2}}};
 
-/// A formula that is a function of kernels/math, of one input or of two. `opaque`: it cannot be written in
-/// other operations; neither can a formula that asks what kind of number T is.
+/// A formula that calls a function of kernels/math with one input or with two. `opaque`: it cannot
+/// be expressed in other operations; the same holds for a formula that branches on the type T.
 #define MT_MATH(name)                  \
   static constexpr bool opaque = true; \
   template <class T> MT_HD static T f(T x) { return math::name(x); }
@@ -277,7 +277,7 @@ struct Clamp {
     T raised = select(x < lo, lo, x);
     return select(raised > hi, hi, raised);
   }
-  // an end that is NaN is none
+  // a bound that is NaN is ignored
   template <class T> MT_HD static T df(T g, T x, T lo, T hi) {
     T under = select(x < hi, g, select(hi != hi, g, zero(g)));
     return select(x > lo, under, select(lo != lo, under, zero(g)));
@@ -377,7 +377,7 @@ struct Log10 {
 MT_FUNCTION(Log10, log10)
 
 
-struct Cos;  // the derivative of sin names it
+struct Cos;  // the derivative of sin uses it
 
 struct Sin {
   static constexpr Info info{"sin", "sine, x in radians",
@@ -411,7 +411,7 @@ struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
     Accepts::real, {a}, kReals, {-0.18006326323142121, 0.63661977236758134, 0.081846937832464188}};
   MT_MATH(sinc)
-  // pi (z cos z - sin z) / z^2 with z = pi x; where that cancels, its series
+  // pi (z cos z - sin z) / z^2 with z = pi x; a series where the difference cancels
   template <class T> MT_HD static T df(T g, T x) {
     T z = x * T(3.14159265358979324), w = z * z, far = select(abs(z) < T(1), zero(z) + T(1), z);
     T series = T(-1. / 840) + w * (T(1. / 45360) + w * (T(-1. / 3991680) +
@@ -449,7 +449,7 @@ struct Atan {
 };
 MT_FUNCTION(Atan, atan)
 
-struct Cosh;  // the derivative of sinh names it
+struct Cosh;  // the derivative of sinh uses it
 
 struct Sinh {
   static constexpr Info info{"sinh", "hyperbolic sine",
@@ -561,7 +561,7 @@ struct Entr {
 };
 MT_FUNCTION(Entr, entr)
 
-struct I1;  // the derivative of i0 names it
+struct I1;  // the derivative of i0 uses it
 
 struct I0 {
   static constexpr Info info{"i0", "the modified Bessel function of the first kind of order 0",
@@ -652,7 +652,7 @@ struct Logit {
   template <class T> MT_HD static T f(T x, T eps) {
     return math::logit(select(x < eps, eps, select(x > T(1) - eps, T(1) - eps, x)));
   }
-  // flat where x is held; NaN outside 0..1; nothing infinite in an arm that is not taken
+  // 0 where x is clamped; NaN outside 0..1; the branch that is not selected stays finite
   template <class T> MT_HD static T df(T g, T x, T eps) {
     T p = x * (T(1) - x), one = zero(x) + T(1);
     T free = select(x < eps, zero(x), select(T(1) - x < eps, zero(x), one));
@@ -773,7 +773,7 @@ struct Elu {
   template <class T> MT_HD static T f(T x, T alpha) {
     return select(x < T(0), (alpha + alpha) * half_expm1(x), x);
   }
-  // exp of what is held below 0 never overflows
+  // clamped to at most 0, so that exp never overflows
   template <class T> MT_HD static T df(T g, T x, T alpha) {
     return select(x > T(0), g, g * alpha * exp(clamp(x, T(-math::kInfinity), T(0))));
   }
@@ -831,7 +831,7 @@ struct GeluTanh {
   template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
     return x * sigmoid(x * (T(k1) + T(k3) * (x * x)));
   }
-  template <class T> MT_HD static T df(T g, T x) {  // beyond 25 all is 0 or 1
+  template <class T> MT_HD static T df(T g, T x) {  // above 25 every value is 0 or 1
     T y = clamp(x, T(-25), T(25)), s = sigmoid(y * (T(k1) + T(k3) * (y * y)));
     return g * (s + y * s * (T(1) - s) * (T(k1) + T(3 * k3) * (y * y)));
   }
@@ -879,7 +879,7 @@ MT_FUNCTION(Logsigmoid, logsigmoid)
 struct Mish {
   static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
     Accepts::real, {a}, kReals, {-0.30841396114152768, 0.3752452113048951, 2.7302142043358296}};
-  // tanh(softplus(x)) in e = exp(-|x|): sums of positive numbers, nothing overflows
+  // tanh(softplus(x)) with e = exp(-|x|): sums of positive numbers that do not overflow
   template <class T> MT_HD static T f(T x) {
     T e = exp_minus(x), up = T(1) + e + e, down = e * (e + T(2));
     return x * (select(x < T(0), down, up) / select(x < T(0), down + T(2), up + T(2) * e * e));
@@ -1038,11 +1038,11 @@ struct Pow {
     {1.9881768219176267, 1.3217140793007051, 0.088388347648318441}, {},
     {.divisor = Divisor::nonnegative, .autocast_float32 = true}};
   MT_MATH_OF_TWO(pow)
-  template <class T> MT_HD static T da(T g, T x, T y) {  // g * y may overflow beside a power of 0
+  template <class T> MT_HD static T da(T g, T x, T y) {  // g * y may overflow where the power is 0
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
     return select(y == T(0), zero(g), g * Function<Pow>{}(x, less) * y);
   }
-  // 0 to a power: the power does not matter, unless it is negative
+  // base 0: the derivative does not depend on the exponent, unless that is negative
   template <class T> MT_HD static T db(T g, T x, T power) {
     T one = zero(x) + T(1), whole = select(abs(power) < T(math::kInfinity), one, zero(x));
     T flat = select(x == T(0), whole, zero(x));
@@ -1051,7 +1051,7 @@ struct Pow {
 };
 MT_FUNCTION(Pow, pow)
 
-/// NaN wins.
+/// NaN is propagated.
 template <bool Larger> struct Extremum {
   template <class T> MT_HD static auto wins(T x, T y) {
     if constexpr (Larger) return x > y;
@@ -1063,7 +1063,7 @@ template <bool Larger> struct Extremum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-/// Beside NaN the other.
+/// If one input is NaN the result is the other.
 template <bool Larger> struct ExtremumOfNumbers {
   template <class T> MT_HD static auto holds(T x, T y) {
     if constexpr (Larger) return x >= y;
@@ -1137,7 +1137,7 @@ struct Copysign {
     {-2.5, 1.25, -0.5}};
   MT_MATH_OF_TWO(copysign)
   template <class T> MT_HD static T da(T g, T x, T y) {
-    T slope = select(x == x, sign(x), x);  // of NaN NaN
+    T slope = select(x == x, sign(x), x);  // NaN for NaN
     return g * slope * Function<Copysign>{}(zero(y) + T(1), y);
   }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -1258,7 +1258,7 @@ MT_FUNCTION(Prelu, prelu)
 
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
-/// An operation of two inputs that is an expression in x and y, without a gradient.
+/// An operation of two inputs, defined by an expression in x and y, without a gradient.
 #define MT_EXPRESSION(Op, name, doc, accepts, domain, expression, ...)                        \
   struct Op {                                                                                 \
     static constexpr Info info{#name, doc, Accepts::accepts, {}, domain, {__VA_ARGS__}};      \

@@ -1,9 +1,9 @@
 // optimizers.h -- every optimizer: its options, its state, its step, help and test points in one struct
 //
-// `prepare` gives the numbers of a step that all elements of a parameter share, in double; `step`
-// changes one element w by its gradient g and its state. Before `step`, for all optimizers: g is
-// negated where `maximize` says so, and `weight_decay` is added to it, or acts on w itself
-// (`decoupled_weight_decay`, or a struct that is always `decoupled`).
+// `prepare` computes, in double, the numbers of a step that all elements of a parameter share;
+// `step` updates one element w from its gradient g and its state. Before `step`, for all
+// optimizers: g is negated if `maximize` is set, and `weight_decay` is added to g or applied to w
+// itself (`decoupled_weight_decay`, or a struct that is always `decoupled`).
 // To add an optimizer: write its options, its struct, and its entry in the list at the end of the file.
 #pragma once
 #include <utility>
@@ -17,15 +17,15 @@ inline namespace MT_ISA {
 
 // ---- what an optimizer declares -----------------------------------------------------------------
 
-/// An option that is true or false, of a double's size.
+/// A boolean option, stored as a double.
 struct Flag {
   double on = 0;
   constexpr Flag(bool value = false) : on(value) {}
   constexpr operator bool() const { return on != 0; }
 };
 
-/// An option's name and range; `below`: without its end. Neighbours of one name are a list in Lua
-/// (betas).
+/// An option's name and range; `below`: the upper limit is excluded. Consecutive options with the
+/// same name are a list in Lua (betas).
 struct Option {
   const char* name = nullptr;
   double least = 0, most = math::kInfinity;
@@ -33,11 +33,11 @@ struct Option {
 };
 constexpr Option flag(const char* name) { return {name, 0, 1, false, true}; }
 constexpr Option kBeta{"betas", 0, 1, true};
-/// Of every optimizer: 16-bit parameters have a float32 copy, which is what steps change.
+/// An option of every optimizer: 16-bit parameters get a float32 copy, which the steps update.
 constexpr Option kMaster = flag("master_weights");
 
-/// A tensor beside each parameter: the option without which it is not there, and the one that it
-/// starts with instead of 0.
+/// A tensor that is kept for each parameter: the option that enables it (`when`), and the option
+/// for its initial value instead of 0 (`start`).
 struct State {
   const char* name = nullptr;
   const char* when = nullptr;
@@ -46,7 +46,7 @@ struct State {
 
 constexpr int kMaxOptions = 9, kMaxRunning = 2;
 
-/// `options` in the order of the struct's Options; `running` numbers of each parameter start as 1.
+/// `options` in the order of the struct's Options; `running` numbers per parameter, initially 1.
 struct Info {
   const char* name;
   const char* doc;
@@ -55,25 +55,25 @@ struct Info {
   const char* running[kMaxRunning] = {};
 };
 
-/// How far a parameter has come: steps, this one too; the running numbers; whether a state is new.
+/// The progress of a parameter: steps including this one; running numbers; whether a state is new.
 struct Progress {
   double step = 0, running[kMaxRunning] = {1, 1};
   bool first = false;
 };
 
-/// w = 1 after 1, 2 and 9 steps with the gradients 0.5, -1.25, 2, 0.5, ..: computed by torch.optim.
+/// w, initially 1, after 1, 2 and 9 steps with gradients 0.5, -1.25, 2, 0.5, ..; of torch.optim.
 template <class Options> struct Point {
   Options options;
   double value[3];
 };
 
-/// Whether state k is there.
+/// Whether state k exists.
 constexpr bool has(unsigned states, int k) { return states >> k & 1; }
 
 inline double pow(double x, double y) { return __builtin_pow(x, y); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
 
-/// Adam's running means of the gradient and of its square, stored and returned.
+/// Adam's running means of the gradient and of its square, which are stored and returned.
 template <class T> struct Moments { T mean, square; };
 template <class K, class T> MT_HD Moments<T> move_moments(const K& k, T g, T& mean, T& square) {
   const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
@@ -330,7 +330,7 @@ struct RAdam {
   template <class T> struct Terms { T beta1, beta2, rest1, rest2, rate, eps, scaled; };
   static Terms<double> prepare(const Options& o, const Progress& p) {
     const double power = pow(o.beta2, p.step), rest = 1 - power, most = 2 / (1 - o.beta2) - 1,
-                 length = most - 2 * p.step * power / rest;  // how many gradients the mean has seen
+                 length = most - 2 * p.step * power / rest;  // the number of gradients in the mean
     const bool scaled = length > 5;
     const double rectified =
       scaled ? sqrt(rest * (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)) : 1;
@@ -354,7 +354,7 @@ struct Lion {
   static constexpr Info info{"Lion", "Steps of equal size by the sign of a running mean of gradients (Chen 2023).",
     {{"lr"}, kBeta, kBeta, {"weight_decay"}, flag("maximize"), kMaster},
     {{"exp_avg"}}};
-  static constexpr Point<Options> points[] = {  // by the paper's formula; PyTorch has no Lion
+  static constexpr Point<Options> points[] = {  // from the paper's formula; PyTorch has no Lion
     {{}, {0.9999, 1, 0.9997}},
     {{.lr = .1, .beta1 = .7, .beta2 = .8, .weight_decay = .1, .maximize = true},
      {1.09, 0.9791, 1.20181250106583}}};
@@ -390,23 +390,23 @@ template <class Row, int N> constexpr int count_names(const Row (&rows)[N]) {
   return n;
 }
 template <class O> constexpr int states = count_names(O::info.states);
-/// Whether a parameter may have these states, and no others.
+/// Whether a parameter may have exactly these states.
 template <class O> constexpr bool possible(unsigned mask) {
   for (int k = 0; k < states<O>; ++k)
     if (!O::info.states[k].when && !has(mask, k)) return false;
   return mask >> states<O> == 0;
 }
 
-/// Whether its weight decay may act on the parameter itself.
+/// Whether its weight decay may be applied to the parameter itself.
 template <class O> constexpr bool may_decouple = requires { O::decoupled; }
 || requires(typename O::Options o) { o.decoupled_weight_decay; };
 
-/// The numbers of a step in T: those of all optimizers, and the optimizer's own.
+/// The numbers of a step in T: those that all optimizers have, and the optimizer's own.
 template <class O, class T> struct Numbers {
   T sign, decay, shrink;  // sign: of the gradient
   typename O::template Terms<T> own;
 };
-/// From a row of Optimize::numbers.
+/// Reads them from a row of Optimize::numbers.
 template <class O, class T> MT_HD Numbers<O, T> numbers_in(const double* row) {
   Numbers<O, T> k;
   static_assert(sizeof k <= kMaxNumbers * sizeof(T));
@@ -417,12 +417,12 @@ template <class O, class T> MT_HD Numbers<O, T> numbers_in(const double* row) {
   return k;
 }
 
-/// State k of an element; what is not there is `none`.
+/// State k of an element; `none` stands for a state that does not exist.
 template <unsigned States, int K, class T> MT_HD T& state_at(T* const* state, int64_t i, T& none) {
   if constexpr (has(States, K)) return state[K][i];
   else return none;
 }
-/// One step of the i-th element by its gradient.
+/// Updates the i-th element by one step with its gradient.
 template <class O, unsigned States, class T>
 MT_HD void update(const Numbers<O, T>& k, T* w, T grad, T* const* state, int64_t i) {
   T none = 0, v = w[i];
@@ -437,7 +437,7 @@ MT_HD void update(const Numbers<O, T>& k, T* w, T grad, T* const* state, int64_t
 }
 
 /// Functions of one kind for each rule, state mask and dtype: `Kind<O, States, T>::run`, or null
-/// where states are not possible.
+/// where the states are not possible.
 template <template <class, unsigned, class> class Kind, class Function> struct Table {
   static constexpr int kMasks = 1 << kMaxStates;
   template <class O, unsigned States, class T> static constexpr Function entry() {

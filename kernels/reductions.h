@@ -1,7 +1,7 @@
 // reductions.h -- every reduction in one struct: state, result, derivative, help, test points
 //
-// `enter` makes a state of one element, `combine` joins two states in any order, `finish` makes the
-// result. Which states meet depends on the shape alone (kernels/cpu/verbs/reduce.cpp, kernels/cuda/reduce.cu).
+// `enter` makes a state from one element, `combine` joins two states in any order, `finish` computes the result.
+// The order of combining depends only on the shape (kernels/cpu/verbs/reduce.cpp, kernels/cuda/reduce.cu).
 // To add a reduction: write its struct, its function, and its entry in the list at the end of the
 // file. A scan (scans.h) can be its running form.
 #pragma once
@@ -12,37 +12,37 @@ inline namespace MT_ISA {
 
 // ---- what a reduction declares ------------------------------------------------------------------
 
-/// Which tensors a reduction takes.
+/// The tensors that a reduction takes.
 enum class Takes : uint8_t {
-  any,     // as they are
+  any,     // all dtypes unchanged
   real,    // bool and integers become the default float
   floats,  // others are refused
-  bools,   // others are asked first whether they are nonzero
+  bools,   // others are first compared with 0
 };
 
 /// The dtype of the result.
 enum class Result : uint8_t {
   same,     // the input's
-  wide,     // the input's; of integers and bools int64
+  wide,     // the input's; int64 for integers and bools
   integer,  // int64
   boolean,  // bool
 };
 
-/// Whether no elements have a result.
+/// Whether the reduction of no elements has a result.
 enum class Empty : uint8_t { has_result, refused };
 
-/// What `df` reads besides the incoming gradient.
+/// The tensors that `df` reads besides the incoming gradient.
 enum Reads : uint8_t { reads_nothing = 0, reads_x = 1, reads_result = 2, reads_second = 4 };
 
-/// In which float type a function of Lua computes (bindings/core/autocast.h).
+/// The float type in which a function of Lua computes under autocast (bindings/core/autocast.h).
 enum class Autocast : uint8_t { none, float32, float32_round };
 
-/// Where tests sample, and elements of which the results are known.
+/// The range from which tests sample, and elements with known results.
 using Lines = Domain<2, 4>;
 constexpr Lines kFour{-4, 4, {{1.5, -2.25, 3, 0.5}, {-1, 0.25, 2, 2}}},
     kWithZero{-4, 4, {{1.5, -2.25, 3, 0.5}, {-1, 0, 2, 2}}};
 
-/// Of a reduction or scan. Without `doc` it is a part of a function, and has none of its own.
+/// Describes a reduction or scan. Without `doc` it is part of a function and has no documentation.
 struct ReduceInfo {
   const char* name;
   const char* doc;
@@ -51,26 +51,26 @@ struct ReduceInfo {
   Empty empty;
   uint8_t reads;
   Lines domain;
-  double results[2][4];  // of domain.in, computed elsewhere; of a scan all of them
+  double results[2][4];  // for domain.in, computed elsewhere; a scan has all of them
   Param params[kMaxParams - 1] = {};
   Autocast autocast = Autocast::none;
 };
 
-/// What is known when a reduction ends: how many elements each result is made of, and the parameters.
+/// The information at the end of a reduction: the number of elements per result, and the parameters.
 struct ReduceCall {
   double count;
   const double* param;
 };
 
-/// The same for `df`, on numbers or tensors. `second`: the second result; of a struct whose ties share
-/// the gradient, how many elements tie.
+/// The same for `df`, on numbers or tensors. `second`: the second result; for a struct whose ties
+/// share the gradient, the number of elements that tie.
 template <class V> struct ReduceContext {
   double count;
   double param[kMaxParams - 1];
   V second;
 };
 
-/// What structs have that declare nothing else.
+/// The defaults of the properties of a reduction.
 ///   maps         the state is a number, `enter` is `premap` of the element converted, and both it and
 ///                `combine` take vectors of floats too
 ///   hands_on     `df` is g: no kernel runs
@@ -87,8 +87,8 @@ struct Reduction {
   template <class T, class S> MT_HD static S finish(const S& s, const ReduceCall&) { return s; }
 };
 
-/// The name of a reduction, as an object: `sum(x, dims, keepdim)` calls `reduce` of x's namespace,
-/// which also says what dims are.
+/// The function object of a reduction: `sum(x, dims, keepdim)` calls `reduce` of x's namespace,
+/// which also defines the type of dims.
 template <class Op, class X> struct DimsOf;
 template <class Op> struct ReduceFunction {
   template <class X, class... P>
@@ -108,7 +108,7 @@ template <class Op> struct ReduceFunction {
 
 // ---- states that are one number -------------------------------------------------------------------
 
-/// What elements of type T are added and multiplied in: floats and small integers in something wider.
+/// The type in which elements of type T are added and multiplied: wider for floats and small integers.
 template <class T> struct WideOf { using type = int64_t; };
 template <> struct WideOf<float> { using type = double; };
 template <> struct WideOf<double> { using type = double; };
@@ -126,7 +126,7 @@ struct Multiplies : Reduction {
   template <class S> MT_HD static S identity() { return S(1); }
   template <class S> MT_HD static S combine(S x, S y) { return x * y; }
 };
-/// A NaN wins.
+/// NaN is propagated.
 template <bool Largest> struct Extreme : Reduction {
   static constexpr bool maps = true, ties_share = true;
   static constexpr int extreme = Largest ? 1 : -1;
@@ -233,7 +233,7 @@ template <class T> struct LogSumExpState {
   double sum;
 };
 template <class T> MT_HD T offset_for(T most) {
-  return most - most == T(0) ? most : T(0);  // infinities and NaN are met unshifted
+  return most - most == T(0) ? most : T(0);  // infinities and NaN are compared unshifted
 }
 
 struct LogSumExp : Reduction {
@@ -256,7 +256,7 @@ struct LogSumExp : Reduction {
   template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
     return T(double(s.offset) + math::log(s.sum));
   }
-  /// A row of -infinity alone has the gradient 0: its sum of exp does not feel any element.
+  /// A row of only -infinity has the gradient 0: its sum of exp does not depend on any element.
   template <class V>
   MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>&) {
     return g * exp(x - select(y == V(-math::kInfinity), zero(y), y));
@@ -264,12 +264,12 @@ struct LogSumExp : Reduction {
 };
 MT_REDUCTION(LogSumExp, logsumexp)
 
-/// An element and its position; -1: nothing yet.
+/// An element and its position; -1: no element yet.
 template <class T> struct ArgState {
   T value;
   int64_t at;
 };
-/// Whether x takes the place of the extreme so far; a NaN counts as the extreme.
+/// Whether x replaces the extreme so far; a NaN counts as the extreme.
 template <class Op, class T> MT_HD bool is_better(T x, T best) {
   const bool further = Op::extreme > 0 ? x > best : x < best;
   return further | ((x != x) & (best == best));
@@ -278,7 +278,7 @@ template <class Op, class T> MT_HD bool is_better(T x, T best) {
 template <bool Largest> struct ArgExtreme : Reduction {
   static constexpr bool two_results = true, needs_index = true;
   static constexpr int extreme = Largest ? 1 : -1;
-  using Value = Extreme<Largest>;  // the reduction that finds the element alone
+  using Value = Extreme<Largest>;  // the reduction that returns only the element
   template <class T> using State = ArgState<T>;
   template <class S> MT_HD static S identity() { return {0, -1}; }
   template <class S, class T> MT_HD static S enter(T x, int64_t i, const double*) { return {x, i}; }
@@ -333,7 +333,7 @@ struct Var : Reduction {
   template <class S> MT_HD static S identity() { return {0, 0, 0}; }
   template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) { return {1, double(x), 0}; }
   template <class S> MT_HD static S combine(const S& a, const S& b) { return op::combine(a, b); }
-  /// Over nothing where the correction leaves nothing.
+  /// The divisor; 0 where the correction leaves no elements.
   MT_HD static double left(double count, double correction) {
     return count > correction ? count - correction : 0;
   }
@@ -343,7 +343,7 @@ struct Var : Reduction {
   template <class T, class S> MT_HD static T second(const S& s) {
     return T(s.n > 0 ? s.mean : 0.0 / s.n);
   }
-  /// The mean where gradients of gradients are wanted: `reduced` gives other reductions of x.
+  /// The mean, for gradients of gradients: `reduced` computes other reductions of x.
   template <class F> static auto second_of(const F& reduced, double count) {
     return reduced(Sum{}) / count;
   }
@@ -405,7 +405,7 @@ struct Norm2 : Adds {
     kFour, {{4.0697051490249266}, {3.0103986446980739}}};
   template <class A> MT_HD static A premap(A a) { return a * a; }
   template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
-    return T(math::sqrt(s));  // of a double: the squares of float32 would overflow
+    return T(math::sqrt(s));  // of a double, because the squares of float32 would overflow
   }
   template <class V>
   MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>&) {
@@ -434,10 +434,10 @@ using Reductions = List<Sum, NanSum, Prod, Amax, Amin, All, Any, CountNonzero, L
 
 // ---- what loops ask ---------------------------------------------------------------------------------
 
-/// What elements of type T are joined in.
+/// The state type for elements of type T.
 template <class Op, class T> using StateOf = typename Op::template State<T>;
 
-/// Element i as a state.
+/// Converts element i to a state.
 template <class Op, class S, class T> MT_HD S enter(T x, int64_t i, const double* param) {
   if constexpr (Op::maps) return Op::premap(math::convert<S>(x));
   else return Op::template enter<S>(x, i, param);

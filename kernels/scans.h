@@ -1,8 +1,8 @@
 // scans.h -- every scan in one struct: the running form of a reduction, or a state of its own
 //
-// A scan has the members of a reduction (reductions.h): `enter`, `combine`, and `finish`, which makes
-// each result of all elements so far. Its gradient is a scan from the end of each line. `Result::wide`:
-// integers are converted first, and the function has a form in place.
+// A scan has the members of a reduction (reductions.h): `enter`, `combine`, and `finish`, which
+// computes each result from all elements so far. Its gradient is a scan from the end of each line.
+// `Result::wide`: integers are converted first, and the function has an in-place form.
 // To add a scan: write its struct, its function, and its entry in the list at the end of the file.
 #pragma once
 #include "kernels/reductions.h"
@@ -10,17 +10,17 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
-/// What structs have that declare nothing else.
+/// The defaults of the properties of a scan.
 ///   reverse_scan        the gradient is this scan of the incoming one, from the end
 ///   weigh, unweigh      the gradient is unweigh(that scan of weigh(g, x, y), x, y); `by_sign`: of g
 ///                       where it is positive, less that of -g where it is negative
 ///   needs_index         the second result is where the elements stand, to which the gradient goes
 struct Scanning : Reduction {
   static constexpr bool reverse_scan = false, by_sign = false;
-  static constexpr bool lines_apart = false;  // on a GPU faster over lines side by side in memory
+  static constexpr bool lines_apart = false;  // faster on a GPU for lines adjacent in memory
 };
 
-/// The name of a scan, as an object: `cumsum(x, dim)` calls `scan` of x's namespace.
+/// The function object of a scan: `cumsum(x, dim)` calls `scan` of x's namespace.
 template <class Op> struct ScanFunction {
   template <class X, class... P>
   auto operator()(const X& x, int64_t dim, const P&... params) const {
@@ -84,7 +84,7 @@ struct Logcumsumexp : Scanning {
     const S known = a == b ? a : most;  // an infinity
     return most - most == S(0) ? both : (a != a ? a : b != b ? b : known);
   }
-  /// The sum over later i of g[i] exp(x - y[i]), in logarithms.
+  /// The sum over later i of g[i] exp(x - y[i]), computed with logarithms.
   template <class V> static V weigh(const V& g, const V&, const V& y) {
     const V none(-math::kInfinity);
     return select(g > V(0), log(select(g > V(0), g, V(1))) - select(y == none, zero(y), y), none);
@@ -129,10 +129,10 @@ struct Cummin : RunningExtreme<false> {
 MT_SCAN(Cummin, cummin)
 
 struct DiscountedState {
-  double sum, factor;  // factor: of what came before
+  double sum, factor;  // factor: the weight of the earlier elements
 };
 
-/// y[i] = x[i] + discount * y[i - 1]: a recursive filter, of which the gradient is its reverse.
+/// y[i] = x[i] + discount * y[i - 1]: a recursive filter; its gradient is the filter in reverse.
 struct DiscountedCumsum : Scanning {
   static constexpr bool reverse_scan = true;
   static constexpr ReduceInfo info{"discounted_cumsum",

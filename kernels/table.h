@@ -1,4 +1,4 @@
-// table.h -- folds the lists of operations into numbers: ids, arities, declarations
+// table.h -- computes from the lists of operations: ids, arities, declarations
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -16,7 +16,7 @@ template <class Op, class... All> constexpr int index_in(List<All...>) {
   (void)((!__is_same(Op, All) && ++i) && ...);
   return i;
 }
-/// The number by which devices and bindings know an elementwise operation.
+/// The number of an elementwise operation for devices and bindings.
 template <class Op> constexpr int id = index_in<Op>(Elementwise{});
 /// The numbers of a reduction and of a scan.
 template <class Op> constexpr int reduction_id = index_in<Op>(Reductions{});
@@ -34,7 +34,7 @@ template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))
 
 template <class Op, class = void> constexpr bool opaque = false;
 template <class Op> constexpr bool opaque<Op, decltype(void(Op::opaque))> = true;
-/// Whether the formula can be written in other operations: with bits none can.
+/// Whether the formula can be expressed in other operations, which no bitwise operation can.
 template <class Op> constexpr bool traceable = !opaque<Op> && Op::info.accepts != Accepts::integer;
 
 template <class AnyInfo> constexpr int count_params(const AnyInfo& info) {
@@ -45,7 +45,7 @@ template <class AnyInfo> constexpr int count_params(const AnyInfo& info) {
 
 template <class R, class... A> constexpr int count_arguments(R (*)(A...)) { return sizeof...(A); }
 
-/// How many tensors an operation takes: its formula's arguments less its parameters.
+/// The number of tensors an operation takes: its formula's arguments minus its parameters.
 template <class Op> constexpr int count_inputs() {
   if constexpr (mask_first<Op>)
     return count_arguments(&Op::template f<bool, double>) - count_params(Op::info);
@@ -55,7 +55,7 @@ template <class Op> constexpr int inputs = count_inputs<Op>();
 
 template <class T> constexpr bool is_bool = static_cast<T>(2) == static_cast<T>(1);
 template <class R, class... A> constexpr bool returns_bool(R (*)(A...)) { return is_bool<R>; }
-/// Whether the operation asks a question, so that its answer is bool whatever the inputs are.
+/// Whether the operation is a test, so that its result is bool for all inputs.
 template <class Op> constexpr bool asks() {
   if constexpr (mask_first<Op>) return false;
   else return returns_bool(&Op::template f<double>);
@@ -83,12 +83,12 @@ template <class Op> struct Formula<Op, 1> {
 constexpr int count_saved(int mask) {
   return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
 }
-/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it
-/// saved.
+/// The number of tensors that the formula of a part reads: the inputs, or the incoming gradient and
+/// the saved tensors.
 template <class Op, int Part>
 constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
 
-/// A part of an operation on values, given as lists of its operands and parameters.
+/// Calls a part of an operation on values, with arrays of its operands and parameters.
 template <class Op, int Part, class Value, class Param = double>
 Value call_formula(const Value* operand, [[maybe_unused]] const Param* params) {
   const auto call = [&]<int... I, int... S>(std::integer_sequence<int, I...>,
@@ -99,8 +99,8 @@ Value call_formula(const Value* operand, [[maybe_unused]] const Param* params) {
               std::make_integer_sequence<int, count_params(Op::info)>{});
 }
 
-// Not `requires { &Op::template df<double>; }`, which nvcc's front end answers with false: it does not
-// compile the kernels, and g++ takes the addresses of kernels that are not there.
+// Not `requires { &Op::template df<double>; }`: nvcc's front end evaluates that as false, does not
+// compile the kernels, and g++ then takes the addresses of kernels that do not exist.
 template <class Op> constexpr bool has_df = requires { count_arguments(&Op::template df<double>); };
 template <class Op> constexpr bool has_da = requires { count_arguments(&Op::template da<double>); };
 template <class Op> constexpr bool has_db = requires { count_arguments(&Op::template db<double>); }
@@ -115,7 +115,7 @@ constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>
                                 : Part == 2 ? has_db<Op>
                                             : has_dc<Op>;
 
-/// Whether element type T reaches the formula (otherwise the engine has converted it before).
+/// Whether element type T reaches the formula (otherwise the engine converts it first).
 template <class T> constexpr bool accepts(Accepts what) {
   return what == Accepts::any       ? true
          : what == Accepts::number  ? !is_bool<T>
@@ -136,11 +136,11 @@ using Out = typename BoolOr<Part == 0 && answers_bool<Op>, T>::type;
 
 // ---- reductions and scans -------------------------------------------------------------------------
 
-/// Whether element type T reaches the loops of a reduction (otherwise the engine has converted it).
+/// Whether element type T reaches the loops of a reduction (otherwise the engine converts it).
 template <class T> constexpr bool accepts(Takes what) {
   return what == Takes::any ? true : what == Takes::bools ? is_bool<T> : math::is_floating<T>;
 }
-/// The same of a scan.
+/// The same for a scan.
 template <class Op, class T>
 constexpr bool scans = accepts<T>(Op::info.takes) &&
                        (Op::info.result != Result::wide || !math::is_integer<T> || sizeof(T) == 8);
@@ -152,7 +152,7 @@ using ResultType = std::conditional_t<
                            (Op::info.result == Result::wide && math::is_integer<T>),
                        int64_t, T>>;
 
-/// Of a table with a row for each entry of a list and a column for each dtype: `Loops` has
+/// An entry of a table with a row for each entry of a list and a column for each dtype: `Loops` has
 /// `of<Op, T>()`, which is null where T does not reach the loops.
 template <class Loops, class... Op> auto loop_of(int op, Dtype dtype, List<Op...>) {
   using Loop = typename Loops::Loop;
@@ -163,8 +163,8 @@ template <class Loops, class... Op> auto loop_of(int op, Dtype dtype, List<Op...
   return loops[op][static_cast<int>(dtype)];
 }
 
-/// The derivative of a reduction as an elementwise operation: of the incoming gradient and what df
-/// reads, seen in the input's shape; its parameters are the count and the reduction's own.
+/// The derivative of a reduction as an elementwise operation on the incoming gradient and what df
+/// reads, expanded to the input's shape; its parameters are the count and the reduction's own.
 template <class Op> struct GradientOf {
   // clang-format off
   static constexpr Info info{Op::info.name, "", Accepts::real, {nothing}, {}, {},
@@ -184,7 +184,7 @@ template <class Op> struct GradientOf {
 template <class Op> constexpr int inputs<GradientOf<Op>> = GradientOf<Op>::inputs;
 template <class Op> constexpr bool answers_bool<GradientOf<Op>> = false;
 
-/// Whether a kernel computes the gradient of a reduction.
+/// Whether the gradient of a reduction is computed by a kernel.
 template <class Op> constexpr bool has_gradient_kernel = has_df<Op> && !Op::hands_on;
 
 template <class... A, class... B> List<A..., B...> operator+(List<A...>, List<B...>);

@@ -1,4 +1,4 @@
-// verbs.h -- the verbs that each backend defines (an instruction set of the CPU, CUDA), and what they begin with
+// verbs.h -- the verbs that each backend defines (an instruction set of the CPU, CUDA), and helpers for them
 #pragma once
 #include "kernels/device.h"
 #include "kernels/view.h"
@@ -11,7 +11,7 @@ MT_VERBS(MT_DECLARE)
 MT_CPU_VERBS(MT_DECLARE)
 #undef MT_DECLARE
 
-/// f(T()) for an integer of the dtype's size: for elements that are only moved.
+/// f(T()) for an unsigned integer of the dtype's size: for elements that are only moved.
 template <class F> auto with_item(Dtype dtype, const F& f) {
   switch (item_size(dtype)) {
     case 1: return f(uint8_t());
@@ -20,7 +20,7 @@ template <class F> auto with_item(Dtype dtype, const F& f) {
     default: return f(uint64_t());
   }
 }
-/// f(T()) for the dtype's type, for bool uint8_t.
+/// f(T()) for the dtype's type; for bool it is uint8_t.
 template <class F> auto with_number(Dtype dtype, const F& f) {
   switch (dtype) {
     case Dtype::i32: return f(int32_t());
@@ -31,7 +31,7 @@ template <class F> auto with_number(Dtype dtype, const F& f) {
   }
 }
 
-/// The lines, or the reduction, with their dimensions joined where they can be.
+/// The lines, or the reduction, with adjacent dimensions merged where possible.
 inline AlongDim collapsed(AlongDim l) {
   int64_t* const stride[] = {l.out_stride, l.in_stride};
   l.ndim = collapse(l.ndim, l.size, stride);
@@ -44,7 +44,7 @@ inline Reduce collapsed(Reduce r) {
   return r;
 }
 
-/// The taps [begin, end) of a pooling's window at position p of an axis that lie inside.
+/// The taps [begin, end) of a pooling window at position p of an axis that are in bounds.
 struct WindowTaps {
   int64_t start, begin, end;
   MT_HD WindowTaps(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {

@@ -1,4 +1,4 @@
-// view.h -- walking strided data: merging dimensions and finding where element i lies
+// view.h -- iterating over strided data: merging dimensions and computing the offset of element i
 #pragma once
 #include "kernels/base.h"
 
@@ -17,8 +17,8 @@ MT_HD int64_t count(int ndim, const int64_t* size) {
   return n;
 }
 
-/// Drops dimensions of size 1 and joins neighbours that every operand walks as one; returns the new
-/// number of dimensions. `stride[k]` are operand k's strides; all arrays are changed in place.
+/// Drops dimensions of size 1 and merges adjacent ones that are contiguous in all operands; returns
+/// the new number of dimensions. `stride[k]` are operand k's strides; arrays change in place.
 template <int Operands>
 MT_HD int collapse(int ndim, int64_t* size, int64_t* const (&stride)[Operands],
                    int operands = Operands) {
