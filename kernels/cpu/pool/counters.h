@@ -1,17 +1,17 @@
-// counters.h -- counts of what the CPU has done, from which mt.explain says how a verb was computed
+// counters.h -- counters of the CPU's work, from which mt.explain reports how a verb was computed
 #pragma once
 #include <cstdint>
 
 namespace mt {
 
-/// Counts since the program began; `threads` since the latest call of cpu_counters().
+/// Counts since the start of the process; `threads` since the last call of cpu_counters().
 struct CpuCounters {
-  int64_t loops;     // that were spread over the pool's threads
-  int64_t pieces;    // of these
-  int64_t products;  // of matrices, or of panels of them, by OpenBLAS
+  int64_t loops;     // loops that ran on several threads of the pool
+  int64_t pieces;    // the pieces of these loops
+  int64_t products;  // calls of OpenBLAS for matrix products or panels of them
   int64_t onednn;    // calls of oneDNN for such products, and for convolutions
-  int64_t elements;  // by the machine code of expression programs
-  int threads;       // that computed pieces
+  int64_t elements;  // elements computed by the machine code of expression programs
+  int threads;       // the number of threads that computed pieces
 };
 CpuCounters cpu_counters();
 

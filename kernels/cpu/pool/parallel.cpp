@@ -50,7 +50,7 @@ void pause() {
   _mm_pause();
 #endif
 }
-/// Whether `done()` came true within the time of spinning.
+/// Spins for at most kSpin; returns whether `done()` became true.
 bool spin(bool worth_it, const auto& done) {
   if (done()) return true;
   if (!worth_it) return false;
@@ -66,7 +66,7 @@ bool spin(bool worth_it, const auto& done) {
 // ---- floating-point modes ------------------------------------------------------------------------
 
 #if defined(__SSE2__)
-constexpr unsigned kControl = 0xffc0, kNoDenormals = 0x8040;  // the others record what happened
+constexpr unsigned kControl = 0xffc0, kNoDenormals = 0x8040;  // the other bits are status flags
 unsigned float_mode() { return _mm_getcsr() & kControl; }
 void set_float_mode(unsigned mode) {
   if (const unsigned now = _mm_getcsr(); (now & kControl) != mode)
@@ -85,15 +85,15 @@ constexpr int64_t kMaxGroups = 1 << 30;
 constexpr uint32_t kMaxSections = 16;
 constexpr uint64_t at(uint32_t job, uint32_t group) { return uint64_t(job) << 32 | group; }
 
-/// Groups [next, end) of a job are claimed in their order.
+/// Threads claim the groups [next, end) of a job in order.
 struct alignas(64) Section {
   std::atomic<uint64_t> claim{kClosed};  // the job's number, and the next group
   Word end{0};
 };
 
-/// One job at a time. A worker reads the job's fields, then claims by exchanging a word that holds
-/// the job's number: where that succeeds the fields were this job's. The words are closed before
-/// the fields change.
+/// The pool runs one job at a time. A worker reads the job's fields, then claims by a
+/// compare-and-exchange of a word that holds the job's number: if that succeeds the fields belonged
+/// to this job. The words are closed before the fields change.
 struct Pool {
   Section section[kMaxSections];
   alignas(64) Word posted{0};  // changes with every job
@@ -103,16 +103,16 @@ struct Pool {
 
   alignas(64) std::atomic<Piece> piece{nullptr};
   std::atomic<const void*> body{nullptr};
-  std::atomic<int64_t> pieces{0}, together{1};  // a group is so many pieces
+  std::atomic<int64_t> pieces{0}, together{1};  // pieces per group
   Word sections{0};
   std::atomic<unsigned> mode{0};
 
   std::atomic<bool> busy{false};
   Word stopping{0};
   std::atomic<int> wanted{0};
-  int size = 0;  // of the region that is open
+  int size = 0;  // the number of threads of the open region
   std::atomic<bool> may_spin{false};
-  std::atomic<int> processor{-1};  // the caller's
+  std::atomic<int> processor{-1};  // the processor of the caller
   pthread_t host{};
 
   ~Pool();
@@ -123,12 +123,12 @@ constinit thread_local int number = 0;
 
 struct Counts {
   std::atomic<int64_t> loops{0}, pieces{0}, products{0}, onednn{0};
-  std::atomic<uint64_t> workers{0};  // as bits
+  std::atomic<uint64_t> workers{0};  // a bit set of workers
 };
 constinit Counts counts;
 
-/// Elements by worker, each in a cache line that only it writes: this is counted for each row, where
-/// a locked addition would wait for all stores before it (a quarter of the time of layer norm).
+/// Element counts by worker, each in a cache line that only this worker writes: they change for every row,
+/// where a locked addition would wait for all earlier stores (a quarter of the time of layer norm).
 struct alignas(64) Elements {
   std::atomic<int64_t> n{0};
 };
@@ -143,12 +143,12 @@ bool take(Section& section, uint32_t job, uint32_t& group) {
   return false;
 }
 
-/// Two at a time, and each of those two more: no thread wakes a whole machine by itself.
+/// Wakes two threads, each of which wakes two more, so that no thread wakes all the others itself.
 void rouse() {
   if (pool.sleeping.load() > 0) wake(pool.posted, 2);
 }
 
-/// Computes groups of a job until none is left; how many. `finished` is told of each.
+/// Computes groups of a job until none is left, calls `finished` for each; returns their number.
 uint32_t work(uint32_t job, const auto& finished) noexcept {
   const Piece piece = pool.piece.load(std::memory_order_acquire);
   const void* const body = pool.body.load(std::memory_order_acquire);
@@ -178,7 +178,7 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
 void serve() {
   for (uint32_t job = 0; !pool.stopping.load();) {
     const auto called = [&] { return pool.posted.load(std::memory_order_acquire) != job; };
-    // Where another program has the other processors, spinning here would keep the caller waiting.
+    // If another program uses the other processors, spinning here would delay the caller.
     if (!spin(pool.may_spin && sched_getcpu() != pool.processor, called)) {
       ++pool.sleeping;
       while (pool.posted.load() == job) sleep_while(pool.posted, job);
@@ -192,7 +192,7 @@ void serve() {
   }
 }
 
-/// The thread that opens the region.
+/// The body of the thread that opens the region.
 void* open_region(void*) {
 #pragma omp parallel num_threads(pool.size)
   {
@@ -219,7 +219,7 @@ Pool::~Pool() {  // at the program's end, or before the module's code is unmappe
   close_region();
 }
 
-/// The region did not come along; nothing that its threads held is theirs any more.
+/// Resets the pool in a forked child: the region's threads do not exist there.
 void forget_region() {
   pool.size = 0;
   pool.sleeping = 0;
@@ -235,7 +235,7 @@ bool have_region(int size) {
   pool.may_spin = size <= omp_get_num_procs() && !(policy && strcasecmp(policy, "passive") == 0);
   pool.stopping = 0;
   pool.size = size;
-  sigset_t blocked, before;  // Ctrl-C and timers are the program's; faults stay where they are
+  sigset_t blocked, before;  // blocks Ctrl-C and timers, but not faults
   sigfillset(&blocked);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
   pthread_sigmask(SIG_BLOCK, &blocked, &before);
@@ -268,7 +268,7 @@ void post(int64_t pieces, Piece piece, const void* body) {
   pool.posted = job;
 }
 
-/// Nobody claims more of a job; how many groups were claimed.
+/// Closes a job, so that no more of it is claimed; returns the number of groups claimed.
 uint32_t close(uint32_t job) {
   uint32_t claimed = 0;
   for (uint32_t s = 0, begin = 0; s < pool.sections; ++s) {
@@ -280,7 +280,7 @@ uint32_t close(uint32_t job) {
   return claimed;
 }
 
-/// Until workers have finished the groups that they claimed.
+/// Waits until workers have finished the groups that they claimed.
 void await(uint32_t claimed) {
   const auto finished = [&] { return pool.done.load(std::memory_order_acquire) == claimed; };
   if (spin(pool.may_spin, finished)) return;
@@ -290,7 +290,7 @@ void await(uint32_t claimed) {
 }
 
 #ifdef KMP_VERSION_MAJOR
-/// Numbers with commas between them: threads of each level of regions.
+/// Whether the text is a comma-separated list of numbers: threads for each level of nesting.
 bool is_list_of_numbers(const char* text) {
   for (;; ++text) {
     text += std::strspn(text, " \t");
@@ -299,7 +299,7 @@ bool is_list_of_numbers(const char* text) {
     if (digits == 0 || *text != ',') return digits > 0 && *text == 0;
   }
 }
-/// LLVM's runtime reads the variable at its first call, and crashes where it is anything else.
+/// LLVM's runtime reads the variable in its first call, and crashes if it has another format.
 [[gnu::constructor]] void check_threads_asked() {
   const char* asked = std::getenv("OMP_NUM_THREADS");
   if (!asked || is_list_of_numbers(asked)) return;
@@ -316,7 +316,7 @@ int threads_at_start() {
   std::fprintf(stderr,
                "mtorch: OMP_NUM_THREADS=%u is too much for %d processors: %d threads are used\n",
                unsigned(asked), omp_get_num_procs(), most);
-  omp_set_num_threads(most);  // libraries ask OpenMP
+  omp_set_num_threads(most);  // because libraries ask OpenMP for the number
   return most;
 }
 

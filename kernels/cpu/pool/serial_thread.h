@@ -3,7 +3,7 @@
 
 namespace mt {
 
-/// From now on loops of the calling thread run on that thread only.
+/// After this call loops of the calling thread run only on that thread.
 void disable_pool_on_this_thread();
 
 }  // namespace mt

@@ -1,10 +1,10 @@
-// blocks.h -- lets a plain contiguous loop run over operands of any strides, block by block
+// blocks.h -- runs a loop for contiguous data over operands with any strides, block by block
 //
-// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is cut
-// into blocks; an operand that lies contiguous in a block is handed over as it is, any other is
-// gathered into a small buffer first (and an output scattered after). Elements then cost one extra
-// trip through the first-level cache, and an operation costs one loop instead of one for each
-// combination of strides.
+// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is
+// divided into blocks; an operand that is contiguous in a block is passed directly, any other is
+// first gathered into a small buffer (an output is scattered afterwards). The cost is one more pass
+// through the L1 cache, but an operation needs only one loop, not one for each combination of
+// strides.
 #pragma once
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/simd/row_walk.h"
@@ -15,8 +15,8 @@ namespace mt {
 inline namespace MT_ISA {
 
 constexpr int64_t kBufferBytes = 4096;
-constexpr int64_t kShortRow = 64;  // inner dimensions shorter than this are gathered across rows
-constexpr int64_t kRepeat = 64;    // copies of an element that a row repeats
+constexpr int64_t kShortRow = 64;  // shorter inner dimensions are gathered across rows
+constexpr int64_t kRepeat = 64;    // copies of an element that is repeated in a row
 
 using Two [[gnu::may_alias]] = uint16_t;  // an element of any type of this size
 using Four [[gnu::may_alias]] = uint32_t;
@@ -52,15 +52,15 @@ inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_
   });
 }
 
-/// One operand of a blocked loop.
+/// An operand of a blocked loop.
 struct Operand {
   char* data;
   int64_t item;  // bytes of an element
   int ndim;
   const int64_t *size, *stride;  // strides in elements
   bool flat;                     // contiguous through all dimensions
-  int64_t period;                // elements after which they repeat: 1 of a scalar, 0 if never
-  int64_t copied;                // elements of repetitions in the buffer
+  int64_t period;                // elements after which they repeat: 1 for a scalar, 0 if never
+  int64_t copied;                // elements of the repetitions in the buffer
   alignas(64) char buffer[kBufferBytes];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
@@ -76,10 +76,10 @@ struct Operand {
     }
     copied = 0;
   }
-  /// Whether the buffer holds repetitions for all blocks.
+  /// Whether the buffer contains repetitions that serve all blocks.
   bool periodic(bool one_row) const { return period == 1 || (!one_row && repeats_often()); }
   bool repeats_often() const { return period > 0 && 4 * period * item <= kBufferBytes; }
-  /// Whether blocks that end where a row ends are better.
+  /// Whether blocks should end at the end of a row.
   bool by_rows(bool takes_one) const {
     return !flat && (!repeats_often() || (takes_one && period == 1));
   }
@@ -89,7 +89,7 @@ struct Operand {
     const int64_t all = kBufferBytes / item;
     return periodic(one_row) ? (all - period + 1) / 16 * 16 : all;
   }
-  /// Whether the block need not pass through the buffer.
+  /// Whether the block is read or written without the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
   bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
 
@@ -145,8 +145,8 @@ struct Operand {
       move_run(buffer + i * item, 1, data + offset * item, step, length, item);
     });
   }
-  /// The address where the block's results may be written contiguously; `store` then brings them
-  /// home.
+  /// The address to which the block's results may be written contiguously; `store` then scatters
+  /// them to their positions.
   char* target(int64_t at, bool one_row) {
     if (flat) return data + at * item;
     return direct(one_row) ? data + offset_of(at, ndim, size, stride) * item : buffer;
@@ -167,8 +167,8 @@ struct Operand {
   }
 };
 
-/// Runs `loop` over n elements of a row from `data` on, where every operand is contiguous or one element
-/// repeated; one such is left as it is for a loop that `takes_one`, of others a few copies are made.
+/// Runs `loop` over n elements of a row from `data` on, where every operand is contiguous or one repeated
+/// element; one of the latter is passed unchanged to a loop that `takes_one`, the others become a few copies.
 template <int Operands, class Loop>
 void run_row(Operand* operand, int used, char* (&data)[Operands], int64_t n, bool takes_one,
              const Loop& loop) {
@@ -202,9 +202,9 @@ inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* i
     move_run(out, to, in, from, n, item);
 }
 
-/// A walk in tiles, where some operands are contiguous along the last dimension and some along another one.
-/// The loop runs `along` the dimension that is contiguous in most of them, row after row `across` the tile;
-/// the other operands pass through buffers, transposed.
+/// Iterates in tiles if some operands are contiguous along the last dimension and others along
+/// another one. The loop runs `along` the dimension in which most operands are contiguous, row by
+/// row `across` the tile; the other operands are transposed through buffers.
 template <int Operands> struct Tiles {
   static constexpr int64_t kRow = 256, kRows = kGrain / kRow, kTileBytes = 16384;
 
@@ -214,7 +214,7 @@ template <int Operands> struct Tiles {
   int along = -1, across = -1, one = -1;
   int64_t high = kRows;  // rows of a tile
 
-  /// How many operands are contiguous along a dimension, times how many elements the loop would take.
+  /// The number of operands that are contiguous along a dimension, times the loop's row length.
   int64_t gain(int dim) const {
     int64_t n = 0;
     for (int k = 0; k < used; ++k)
@@ -240,13 +240,13 @@ template <int Operands> struct Tiles {
     }
   }
   explicit operator bool() const { return along >= 0; }
-  /// In whole cache lines of what is transposed.
+  /// A whole number of cache lines of the transposed operands.
   int64_t rows_in_buffer(int64_t item) const {
     const int64_t line = 64 / item;
     return kTileBytes / item / smaller(kRow, size[along]) / line * line;
   }
 
-  /// Groups of tiles side by side across the dimension.
+  /// The number of groups of adjacent tiles across the dimension.
   int64_t pieces() const {
     return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow) *
            ceil_div(size[across], kRows);
@@ -277,7 +277,7 @@ template <int Operands> struct Tiles {
     alignas(64) char buffer[Operands][kTileBytes];
     char* data[Operands] = {};
     int64_t next[Operands] = {};  // bytes to the next row
-    bool one_row = true;          // where rows lie one behind the other, they are one
+    bool one_row = true;          // contiguous rows are processed as one
     for (int k = 0; k < used; ++k) {
       const Operand& o = operand[k];
       const int64_t step = o.stride[along], row = o.stride[across];
@@ -300,9 +300,9 @@ template <int Operands> struct Tiles {
   }
 };
 
-/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the input, from 0, that points to
-/// one element for all of the block, or -1. `prepare(operands)` sets `operands[0]`, the output, and
-/// the inputs.
+/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the index of the input, from 0,
+/// that is one element for the whole block, or -1. `prepare(operands)` sets `operands[0]`, the
+/// output, and the inputs.
 template <int Operands, class Prepare, class Loop>
 void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
                 const Prepare& prepare, const Loop& loop) {

@@ -1,11 +1,11 @@
-// exp_underflow.h -- powers that underflow to 0: a product that does takes processors some 150 cycles
+// exp_underflow.h -- powers that underflow to 0, without products that underflow (about 150 cycles each)
 #pragma once
 #include "kernels/math/math.h"
 
 namespace mt::math::core {
 
-/// What exp and similar functions hold small arguments to, and the n of Exp below which 2^k (1 + q), and 2^k y for |y|
-/// up to 2^7, is 0.
+/// The limits to which exp and similar functions clamp small arguments, and the n of Exp below
+/// which 2^k (1 + q), and 2^k y for |y| up to 2^7, is 0.
 template <class T> struct ExpLimits;
 template <> struct ExpLimits<float> : Real<float> {
   static constexpr float exp_max = 110, exp2_max = 159, underflow = round + 254 - 158;
@@ -14,7 +14,7 @@ template <> struct ExpLimits<double> : Real<double> {
   static constexpr double underflow = round - 1075;
 };
 
-/// y, or 0 where nothing is left of 2^k y.
+/// y, or 0 where 2^k y underflows to 0.
 template <class T> MT_HD T flush_underflow(T n, T y) {
   return select(n < T(Real<T>::underflow), T(0), y);
 }

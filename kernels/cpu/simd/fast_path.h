@@ -1,8 +1,8 @@
-// fast_path.h -- operations with a short way for most numbers, and how a loop sees that it may go it
+// fast_path.h -- operations with a faster path for most numbers, and the test for whether a loop may use it
 //
-// The short way gives the same bits where it is allowed, so that an element's result does not
-// depend on its neighbours. A loop looks at kProbe elements, which then are in the first-level
-// cache, and calls the formula with Reduced numbers or with plain ones.
+// The fast path gives the same bits where it is allowed, so that an element's result does not
+// depend on its neighbours. A loop tests kProbe elements, which are then in the L1 cache, and calls
+// the formula with Reduced numbers or with plain ones.
 #pragma once
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/ops.h"
@@ -21,7 +21,7 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
-/// In double a quotient needs an fma that rounds once. Quotients of integers are computed as floats.
+/// For double a quotient needs a fused fma. Quotients of integers are computed as floats.
 template <class Op, int Part, class T>
 constexpr bool has_shortcut =
     math::is_floating<T>
@@ -31,7 +31,7 @@ constexpr bool has_shortcut =
 
 /// Whether all of x[0, n) are angles that are reduced by subtraction.
 template <class T> bool all_near(int64_t n, const T* x) {
-  const auto size = [](T y) {  // of a double the upper half
+  const auto size = [](T y) {  // for a double the upper half
     return uint32_t(math::core::to_bits(y) >> (8 * sizeof(T) - 32)) & 0x7fffffffu;
   };
   uint32_t most = 0;
@@ -39,13 +39,13 @@ template <class T> bool all_near(int64_t n, const T* x) {
   return most < size(math::core::Real<T>::near);
 }
 template <class T> bool all_positive(int64_t n, const T* x) {
-  constexpr int64_t kFirst = 64;  // seldom are all of these positive where not all others are
+  constexpr int64_t kFirst = 64;  // a quick test: if these are positive, the others mostly are
   if (n > kFirst && !all_positive(kFirst, x)) return false;
   int others = 0;
   for (int64_t i = 0; i < n; ++i) others |= x[i] > T(0) ? 0 : 1;
   return others == 0;
 }
-/// Whether all |x / y| are below 2^28, and y neither 0 nor infinite; of integers, whether all are below 2^52.
+/// Whether all |x / y| are below 2^28, and y is neither 0 nor infinite; for integers, whether all are below 2^52.
 template <class T> bool all_moderate(int64_t n, const T* x, const T* y) {
   if constexpr (math::is_integer<T>) {
     uint64_t bits = 0;

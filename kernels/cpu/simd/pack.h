@@ -1,8 +1,8 @@
-// pack.h -- a register of floats as a symbolic number of the formulas in kernels/math/ and ops.h
+// pack.h -- a register of floats as a symbolic number for the formulas in kernels/math/ and ops.h
 //
-// A formula called with Packs computes all elements of a register at once, by the instructions that
-// are named here: g++ would choose others and more of them for a loop of floats. The bits are those of
-// the formula called with a float. Only where there are FMA and AVX2 (has_packs).
+// A formula called with Packs computes all elements of a register at once, with the instructions
+// that are named here: g++ would choose different and more instructions for a loop of floats. The
+// bits equal those of the formula called with a float. Needs FMA and AVX2 (has_packs).
 #pragma once
 #include "kernels/cpu/simd/exp_underflow.h"
 #include "kernels/cpu/simd/simd.h"
@@ -146,7 +146,7 @@ MT_SIMD Pack copysign(Pack a, Pack b) {
 MT_SIMD Pack rint(Pack a) { return _mm256_round_ps(a.v, 8); }
 #endif
 
-// What math.h has of several operations; the instructions return b beside NaN.
+// The compound functions of math.h; these instructions return b if an operand is NaN.
 MT_SIMD Pack at_most(Pack x, Pack most) { return MT_MM(min_ps)(most.v, x.v); }
 MT_SIMD Pack at_least(Pack x, Pack least) { return MT_MM(max_ps)(least.v, x.v); }
 MT_SIMD Pack lesser(Pack n, Pack most) { return MT_MM(min_ps)(n.v, most.v); }
@@ -161,7 +161,7 @@ MT_SIMD Pack if_minus(Pack x, Pack yes, Pack no) { return _mm256_blendv_ps(no.v,
 #endif
 
 MT_SIMD Pack zeros_like(Pack) { return Pack(0); }
-/// What formulas find when they call one another by name.
+/// The function that formulas call by the names of other operations.
 template <class Op, class... U> MT_SIMD auto apply(Op, const Pack& x, const U&... more) {
   return Op::f(x, Pack(more)...);
 }
@@ -177,7 +177,7 @@ namespace simd {
 using math::core::Real;
 
 #ifdef __AVX512F__
-// The same bits by fewer instructions.
+// The same bits with fewer instructions.
 MT_SIMD Pack scaled_by(Pack y, Pack n, Pack) {
   const PackMask some = !(n < Pack(Real<Pack>::underflow));
   return _mm512_maskz_scalef_ps(some.m, y.v, (n - Pack(Real<float>::round + 254)).v);
@@ -187,12 +187,12 @@ MT_SIMD math::core::Split<Pack> split_any(Pack x) {
   const Pack m = _mm512_getmant_ps(x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
   return {Pack(_mm512_getexp_ps(x.v)) - Pack(_mm512_getexp_ps(m.v)), m, Pack(0)};
 }
-/// |x|, or the other one where x is NaN or greater.
+/// |x|, or 14.5 where x is NaN or |x| is greater.
 MT_SIMD Pack normal_size(Pack x) { return _mm512_range_ps(x.v, Pack(14.5f).v, 0xa); }
-/// split_any has made what a logarithm of 0, infinity, NaN and negative numbers is.
+/// split_any has already handled the logarithms of 0, infinity, NaN and negative numbers.
 MT_SIMD Pack split_special(Pack, Pack y) { return y; }
 #else
-MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // with q = -1 it is 0 before it is scaled
+MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // with q = -1 it is 0 before the scaling
   return math::core::scaled<Pack>({e.n, select(e.n < Pack(Real<Pack>::underflow), Pack(-1), e.q)},
                                   x);
 }
@@ -201,7 +201,7 @@ MT_SIMD Pack scaled_by(Pack y, Pack n, Pack x) {
 }
 #endif
 
-/// |x| <= Real<float>::near: the loop has looked (kernels/cpu/simd/fast_path.h).
+/// |x| <= Real<float>::near: the loop has tested that (kernels/cpu/simd/fast_path.h).
 MT_SIMD Pack sin(Pack x) { return math::core::near_sin(x); }
 MT_SIMD Pack cos(Pack x) { return math::core::near_cos(x); }
 MT_SIMD Pack tan(Pack x) { return math::core::near_tan(x); }

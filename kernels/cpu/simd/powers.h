@@ -1,7 +1,7 @@
-// powers.h -- the loops of pow: products, roots and quotients where the exponent is one of a few
+// powers.h -- the loops of pow: products, roots and quotients for a few common exponents
 //
-// An element's result follows from its base and its exponent alone. Loops whose elements share an exponent
-// are compiled with it as a constant, which leaves of the formula one product or so.
+// An element's result depends only on its base and its exponent. Loops whose elements have the same
+// exponent are compiled with it as a constant, which reduces the formula to about one product.
 #pragma once
 #include <type_traits>
 
@@ -13,12 +13,12 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// The exponents, times two, that have a way of their own. Builder::power (engine/compiler/program/builder.cpp) writes
-/// the same for programs.
+/// The exponents, times two, that have a special path. Builder::power
+/// (engine/compiler/program/builder.cpp) generates the same code for programs.
 template <int... Twice> struct HalfPowers {};
 using ShortPowers = HalfPowers<2, 4, 6, 8, -2, -4, 1, -1>;
 
-/// x to the power Twice / 2, with what C99 Annex F asks of pow.
+/// x to the power Twice / 2, with the special cases of pow in C99 Annex F.
 template <int Twice, class T> MT_SIMD T half_power(T x) {
   constexpr T infinity = T(math::kInfinity);
   if constexpr (Twice == 2) return x;
@@ -37,7 +37,7 @@ template <class T, int... Twice> MT_SIMD T power_of(T x, T y, HalfPowers<Twice..
   return r;
 }
 
-/// op::Pow and its slope by x, with these ways; Short: whether `y` (the slope: `y` - 1) may be one of them.
+/// op::Pow and its derivative by x, with these paths; Short: whether `y` (the slope: `y` - 1) may be a short one.
 template <bool Short, class T> MT_SIMD T power(T x, T y) {
   return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
 }
@@ -50,8 +50,8 @@ bool with_short_power(T y, HalfPowers<Twice...>, const Loop& loop) {
   return ((y == T(Twice) / 2 && (loop(std::integral_constant<int, Twice>{}), true)) || ...);
 }
 
-/// What a block's exponents y[i] - less have in common. A short one is one of 15 halves at most, or minus
-/// one: of its mantissa only the three highest bits are not 0.
+/// What a block's exponents y[i] - less have in common. A short one is one of 15 halves at most, or
+/// minus one: only the three highest bits of its mantissa can be set.
 enum class Exponents { equal, long_ones, mixed };
 template <class T> Exponents common(int64_t n, const T* y, T less) {
   using Bits = math::core::bits_of<T>;
@@ -64,7 +64,7 @@ template <class T> Exponents common(int64_t n, const T* y, T less) {
   }
   return differs == 0 ? Exponents::equal : least ? Exponents::long_ones : Exponents::mixed;
 }
-/// loop(whether an exponent may be short).
+/// Calls loop with whether an exponent may be short.
 template <class Loop> MT_SIMD void with_any_short(Exponents kind, const Loop& loop) {
   kind == Exponents::long_ones ? loop(std::false_type{}) : loop(std::true_type{});
 }
@@ -113,7 +113,7 @@ template <class T> void some_slopes(int64_t n, T* out, const T* g, const T* x, c
   for (int64_t i = 0; i < n; ++i) out[i] = g[i] * math::pow(x[i], less) * exponent;
 }
 
-/// data: the result, x and y. `one`: the input, from 0, that is one element for all; -1 for none.
+/// data: the result, x and y. `one`: the index of the input, from 0, that is one element; -1: none.
 template <class T> void run_power(char* const* data, int64_t n, int one) {
   T* const out = reinterpret_cast<T*>(data[0]);
   const T* const x = reinterpret_cast<const T*>(data[1]);

@@ -1,12 +1,12 @@
-// row_walk.h -- where operands of any strides are, position after position
+// row_walk.h -- offsets of operands with any strides, position after position
 #pragma once
 #include "kernels/cpu/verbs/copy_bytes.h"
 
 namespace mt {
 inline namespace MT_ISA {
 
-/// Walks positions of some operands in row-major order without a division for each: `offset[k]` is
-/// where operand k is.
+/// Iterates over positions of some operands in row-major order without a division for each:
+/// `offset[k]` is the offset of operand k.
 template <int Operands> struct RowWalk {
   int ndim, used;
   const int64_t *size, *stride[Operands];
@@ -32,8 +32,8 @@ template <int Operands> struct RowWalk {
   }
 };
 
-/// `rows` short rows of n elements; those of a row are `to` and `from` apart. `Fetches`: lines are asked for
-/// some way before they are written, as by copy_bytes.
+/// Copies `rows` short rows of n elements with strides `to` and `from`. `Fetches`: cache lines are
+/// prefetched some distance before they are written, as in copy_bytes.
 template <bool Fetches = false, class U>
 inline void move_rows(U* out, int64_t out_step, int64_t to, const U* in, int64_t in_step,
                       int64_t from, int64_t rows, int64_t n) {
@@ -58,8 +58,8 @@ inline void move_rows(U* out, int64_t out_step, int64_t to, const U* in, int64_t
     for (int64_t k = 0; k < n; ++k) out[k * to] = in[k * from];
 }
 
-/// The rows [first, end) of operands of at least two dimensions, in groups that lie evenly apart: calls
-/// `run(the offsets of the group's first row, how many rows)`; the next is stride[ndim - 2] further.
+/// Iterates over the rows [first, end) of operands of at least two dimensions, in groups of evenly spaced rows:
+/// calls `run(the offsets of the group's first row, number of rows)`; the row stride is stride[ndim - 2].
 template <int Operands>
 void each_group(int64_t first, int64_t end, int ndim, const int64_t* size,
                 const int64_t* const (&stride)[Operands], const auto& run) {

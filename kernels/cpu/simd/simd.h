@@ -1,14 +1,14 @@
 // simd.h -- one vector register of floats or doubles, as wide as the instruction set allows
 #pragma once
 #ifndef __clang__
-#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
+#pragma GCC diagnostic push  // for a warning in g++ 12's own header: bug 105593
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #ifdef __AVX2__
 #include <immintrin.h>
 #else
-#include <emmintrin.h>  // a tenth of what all instruction sets have
+#include <emmintrin.h>  // a tenth of the size of the header for all instruction sets
 #endif
 #ifndef __clang__
 #pragma GCC diagnostic pop
@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-// The intrinsics of the three widths differ in their prefix only.
+// The intrinsics of the three widths differ only in their prefix.
 #if defined(__AVX512F__)
 #define MT_MM(op) _mm512_##op
 #elif defined(__AVX2__)
@@ -44,24 +44,24 @@ using F64s = __m128d;
 template <class T> struct VectorOf;
 template <> struct VectorOf<float> { using type = F32s; };
 template <> struct VectorOf<double> { using type = F64s; };
-/// The register type for elements T, and how many it holds.
+/// The register type for elements T, and the number of elements in it.
 template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> constexpr int kWidth = int(sizeof(F32s) / sizeof(T));
-/// A register is made of lanes of 16 bytes, which shuffles do not cross; the elements in each.
+/// A register consists of lanes of 16 bytes, which shuffles do not cross; elements in each lane.
 template <class T> constexpr int kLane = int(16 / sizeof(T));
 
 MT_SIMD F32s load(const float* p) { return MT_MM(loadu_ps)(p); }
 MT_SIMD F64s load(const double* p) { return MT_MM(loadu_pd)(p); }
 MT_SIMD void store(float* p, F32s v) { MT_MM(storeu_ps)(p, v); }
 MT_SIMD void store(double* p, F64s v) { MT_MM(storeu_pd)(p, v); }
-/// Past the caches, to a multiple of the register's size.
+/// A non-temporal store, to an address that is a multiple of the register's size.
 MT_SIMD void stream(float* p, F32s v) { MT_MM(stream_ps)(p, v); }
 MT_SIMD F32s broadcast(float x) { return MT_MM(set1_ps)(x); }
 MT_SIMD F64s broadcast(double x) { return MT_MM(set1_pd)(x); }
 MT_SIMD F32s add(F32s a, F32s b) { return MT_MM(add_ps)(a, b); }
 MT_SIMD F64s add(F64s a, F64s b) { return MT_MM(add_pd)(a, b); }
 
-/// a * b + c: rounded once where the instruction set has it, twice elsewhere.
+/// a * b + c: rounded once if the instruction set has FMA, otherwise twice.
 #if defined(__FMA__) || defined(__AVX512F__)
 MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return MT_MM(fmadd_ps)(a, b, c); }
 MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return MT_MM(fmadd_pd)(a, b, c); }
@@ -70,7 +70,7 @@ MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return add(MT_MM(mul_ps)(a, b), c); }
 MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return add(MT_MM(mul_pd)(a, b), c); }
 #endif
 
-/// The first `count` elements, 1 to all. Memory of the others is not touched; they load as zero.
+/// The first `count` elements, 1 to all. Memory after them is not accessed; they load as zero.
 #if defined(__AVX512F__)
 MT_SIMD F32s load_first(const float* p, int count) {
   return _mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
@@ -93,7 +93,7 @@ MT_SIMD __m256i first64(int count) {
 }
 MT_SIMD F32s load_first(const float* p, int n) { return _mm256_maskload_ps(p, first32(n)); }
 MT_SIMD F64s load_first(const double* p, int n) { return _mm256_maskload_pd(p, first64(n)); }
-// In powers of two: a masked store costs 12 cycles or more on AMD's Zen.
+// Stores in powers of two: a masked store costs 12 cycles or more on AMD's Zen.
 MT_SIMD void store_first(float* p, F32s v, int count) {
   __m128 x = _mm256_castps256_ps128(v);
   if (count & 4) _mm_storeu_ps(p, x), p += 4, x = _mm256_extractf128_ps(v, 1);
@@ -140,7 +140,7 @@ MT_SIMD F32s even_elements(F32s a, F32s b) { return _mm_shuffle_ps(a, b, 0x88); 
 MT_SIMD F64s even_elements(F64s a, F64s b) { return _mm_unpacklo_pd(a, b); }
 #endif
 
-/// One lane from each of p, p + stride, p + 2 stride, ...
+/// Loads one lane from each of p, p + stride, p + 2 stride, ...
 #if defined(__AVX512F__)
 MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
   F32s v = _mm512_castps128_ps512(_mm_loadu_ps(p));
@@ -166,7 +166,7 @@ MT_SIMD F32s load_lanes(const float* p, int64_t) { return load(p); }
 MT_SIMD F64s load_lanes(const double* p, int64_t) { return load(p); }
 #endif
 
-/// Within every lane, transposes a square: element j of register i becomes element i of register j.
+/// Transposes a square in every lane: element j of register i becomes element i of register j.
 MT_SIMD void transpose_lanes(F32s (&r)[4]) {
   const auto pairs = [](F32s v) { return MT_MM(castps_pd)(v); };
   const auto floats = [](F64s v) { return MT_MM(castpd_ps)(v); };
@@ -181,7 +181,7 @@ MT_SIMD void transpose_lanes(F64s (&r)[2]) {
   r[0] = low;
 }
 
-/// Adds the lanes of v together and stores the one that is left.
+/// Adds the lanes of v together and stores the sum, which is one lane.
 #if defined(__AVX512F__)
 MT_SIMD void store_lane_sum(float* p, F32s v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

@@ -1,4 +1,4 @@
-// simd_reduce.h -- joins contiguous elements in many partial results at once, in an order that n decides
+// simd_reduce.h -- reduces contiguous elements in several partial results, in an order that depends on n
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -12,7 +12,7 @@ namespace mt {
 inline namespace MT_ISA {
 
 constexpr int kPackBytes = int(sizeof(simd::F32s));
-/// As many elements as one register holds; + * < and ?: work element by element.
+/// The elements of one register; + * < and ?: work elementwise.
 template <class T, int Bytes = kPackBytes> struct PackOf {
   typedef T type __attribute__((vector_size(Bytes)));
 };
@@ -20,23 +20,23 @@ template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes
 
 using op::StateOf;
 
-/// Whether a reduction's elements can be joined pack by pack.
+/// Whether a reduction can combine whole packs.
 template <class Op, class A, class T>
 constexpr bool kPacks = Op::maps&& math::is_floating<T>&& math::is_floating<A>;
 
-/// Which extreme is right where neither is NaN.
+/// Combines two packs; for an extreme neither operand is NaN.
 template <class Op, class V> MT_HD V join_packs(V x, V y) {
   if constexpr (Op::extreme > 0) return x > y ? x : y;
   else if constexpr (Op::extreme < 0) return x < y ? x : y;
   else return Op::combine(x, y);
 }
 
-/// How many elements of T a lane of A takes at a time. Of floats to be added sixteen, in two halves
-/// of which eight are joined before they are widened: a conversion costs as much as four additions
-/// do, and an error of an ulp of eight elements is small beside what rounding them lost before.
+/// The number of elements of T that a lane of A takes at a time. For sums of floats: sixteen, in
+/// two halves of eight that are added before they are widened: a conversion costs as much as four
+/// additions, and an error of an ulp of eight elements is small beside their rounding errors.
 template <class Op, class T> constexpr int kFold = Op::folds&& std::is_same_v<T, float> ? 16 : 1;
 
-/// Elements of type T, as many as a pack of A holds.
+/// As many elements of type T as there are in a pack of A.
 template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
 
 template <class A, class T> MT_HD Part<A, T> load_part(const T* x) {
@@ -44,8 +44,8 @@ template <class A, class T> MT_HD Part<A, T> load_part(const T* x) {
   __builtin_memcpy(&v, x, sizeof v);
   return v;
 }
-/// The part converted. (g++ 12 makes four instructions of __builtin_convertvector where one widens
-/// floats.)
+/// Converts the part. (g++ 12 compiles __builtin_convertvector to four instructions where one would
+/// widen floats.)
 template <class A, class T> MT_HD Pack<A> widen(Part<A, T> v) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm512_cvtps_pd((__m256)v);
@@ -54,7 +54,7 @@ template <class A, class T> MT_HD Pack<A> widen(Part<A, T> v) {
 #endif
   return __builtin_convertvector(v, Pack<A>);
 }
-/// The upper half of the floats added to the lower, in double.
+/// The upper half of the floats plus the lower half, in double.
 MT_HD Pack<double> widen_halves(Pack<float> v) {
 #if defined(__AVX512F__)
   return widen<double, float>((Part<double, float>)_mm512_castps512_ps256((__m512)v)) +
@@ -71,7 +71,7 @@ template <class A, class T> MT_HD Pack<A> widened(const T* x) {
   return widen<A, T>(load_part<A>(x));
 }
 
-/// Elements of type T as a pack of A, each mapped; every one joins Fold of them.
+/// Loads elements of type T as a pack of A and maps them; each lane combines Fold of them.
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
   if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
@@ -90,7 +90,7 @@ template <class V, int... L> MT_HD auto upper_half(V v, std::integer_sequence<in
 template <class V, int... L> MT_HD auto lower_half(V v, std::integer_sequence<int, L...>) {
   return __builtin_shufflevector(v, v, L...);
 }
-/// The lanes of a pack joined pairwise: those of its halves, then those of the halves of that.
+/// Combines the lanes of a pack pairwise: the two halves, then the halves of the result, and so on.
 template <class Op, class A, int Bytes = kPackBytes> MT_HD A join_lanes(Pack<A, Bytes> part) {
   if constexpr (Bytes > 16) {
     constexpr std::make_integer_sequence<int, Bytes / 2 / int(sizeof(A))> half{};
@@ -110,7 +110,7 @@ template <class Mask> bool any_lane(Mask mask) {
   for (int i = 0; i < words; ++i) all |= word[i];
   return all != 0;
 }
-/// The extreme of the whole packs from `i` on, which moves behind them.
+/// The extreme of the whole packs from `i` on; advances `i` past them.
 template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, int64_t n) {
   constexpr int width = kPackBytes / int(sizeof(A));
   if (n - i < width) return Op::template identity<A>();
@@ -124,7 +124,7 @@ template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, in
   return any_lane(nan) ? A(__builtin_nan("")) : join_lanes<Op, A>(part);
 }
 
-/// The whole blocks of integers from `i` on, which moves behind them.
+/// The result of the whole blocks of integers from `i` on; advances `i` past them.
 template <class Op, int Lanes, class T>
 StateOf<Op, T> join_blocks(const T* x, int64_t& i, int64_t n) {
   using A = StateOf<Op, T>;
@@ -139,13 +139,13 @@ StateOf<Op, T> join_blocks(const T* x, int64_t& i, int64_t n) {
   return lane[0];
 }
 
-/// Whether a reduction adds its elements, which are bytes, as they are.
+/// Whether a reduction adds elements that are bytes without a conversion.
 template <class Op, class T>
 constexpr bool kAddsBytes = sizeof(T) == 1 &&
                             (std::is_same_v<Op, op::Sum> ||
                              (std::is_base_of_v<op::Adds, Op> && std::is_same_v<T, bool>));
 
-/// The sum of n bytes, of which an instruction adds eight.
+/// The sum of n bytes; one instruction adds eight of them.
 inline int64_t sum_bytes(const uint8_t* x, int64_t n) {
   Pack<int64_t, 16> sums = {}, v;
   int64_t i = 0, rest = 0;
@@ -157,8 +157,8 @@ inline int64_t sum_bytes(const uint8_t* x, int64_t n) {
   return rest + sums[0] + sums[1];
 }
 
-/// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
-/// elements pairwise, then single packs in the same way, then the rest. With Fold 1 each element is widened.
+/// Reduces `n` contiguous elements: packs of partial results, then the packs pairwise, then their elements
+/// pairwise, then single packs in the same way, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
 __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
   using A = StateOf<Op, T>;
@@ -171,7 +171,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     if (n >= parts * step) {
       Pack<A> part[parts];
       for (Pack<A>& p : part) p = Pack<A>{} + total;
-      auto nan = part[0] != part[0];  // noted apart: it costs less than extremes that keep it
+      auto nan = part[0] != part[0];  // separate, which costs less than extremes that propagate NaN
       for (; i + parts * step <= n; i += parts * step)
 #pragma GCC unroll 8
         for (int k = 0; k < parts; ++k) {
@@ -181,7 +181,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
         }
       for (int half = parts / 2; half > 0; half /= 2)
         for (int k = 0; k < half; ++k) part[k] = join_packs<Op>(part[k], part[k + half]);
-      A lane[width];  // not join_lanes: with a second call g++ makes short lines 1.7 times slower
+      A lane[width];  // not join_lanes: a second call makes g++'s short lines 1.7 times slower
       __builtin_memcpy(lane, &part[0], sizeof lane);
       for (int half = width / 2; half > 0; half /= 2)
         for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
@@ -193,7 +193,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     if constexpr (Op::extreme != 0 && Fold == 1)
       total = Op::combine(total, short_extreme<Op, A>(x, i, n));
     if constexpr (Op::extreme == 0 && Fold == 1)
-      if (i + width <= n) {  // one after the other they would take most of the time of short rows
+      if (i + width <= n) {  // one after the other would take most of the time for short rows
         Pack<A> part = load(i);
         for (i += width; i + width <= n; i += width) part = Op::combine(part, load(i));
         total = Op::combine(total, join_lanes<Op, A>(part));
@@ -205,7 +205,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
     return Op::combine(total, rest);
   } else if constexpr (kAddsBytes<Op, T>) {
     return sum_bytes(reinterpret_cast<const uint8_t*>(x), n);
-  } else if constexpr (std::is_same_v<T, uint8_t>) {  // g++ makes partial results itself
+  } else if constexpr (std::is_same_v<T, uint8_t>) {  // g++ generates the partial results
     for (; i < n; ++i) total = Op::combine(total, op::enter<Op, A>(x[i], 0, nullptr));
     return total;
   } else {

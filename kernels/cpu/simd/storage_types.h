@@ -1,4 +1,4 @@
-// storage_types.h -- contiguous elements of storage-only dtypes, converted to the dtype of computation and back
+// storage_types.h -- converts contiguous elements of storage-only dtypes to the compute dtype and back
 #pragma once
 #include "kernels/base.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -7,8 +7,8 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// How many elements, from the first, the machine's own conversion of float16 has done: cpu.cpp asks
-/// for it wherever it takes AVX2.
+/// Converts leading elements with F16C instructions and returns their number; cpu.cpp requires F16C
+/// wherever it selects AVX2.
 #ifdef __AVX2__
 #ifdef __AVX512F__
 using F16s = __m256i;
@@ -43,7 +43,7 @@ template <class To, class From> void cast_run(To* out, const From* in, int64_t n
   MT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i]);
 }
-/// From a dtype that is only stored to compute_dtype(from), float32 or int32.
+/// Converts from a storage-only dtype to compute_dtype(from), float32 or int32.
 inline void load_converted(Dtype from, void* out, const void* in, int64_t n) {
   const uint16_t* const h = static_cast<const uint16_t*>(in);
   float* const f = static_cast<float*>(out);
@@ -59,7 +59,7 @@ inline void load_converted(Dtype from, void* out, const void* in, int64_t n) {
     cast_run(static_cast<int32_t*>(out), static_cast<const int16_t*>(in), n);
   }
 }
-/// From compute_dtype(to) back; integers lose their upper bits.
+/// Converts from compute_dtype(to); integers lose their upper bits.
 inline void store_converted(Dtype to, void* out, const void* in, int64_t n) {
   uint16_t* const h = static_cast<uint16_t*>(out);
   const float* const f = static_cast<const float*>(in);

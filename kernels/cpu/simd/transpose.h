@@ -1,4 +1,4 @@
-// transpose.h -- a matrix written to memory as its transpose, in squares of cache lines
+// transpose.h -- writes the transpose of a matrix, in squares of cache lines
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -12,8 +12,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Rows of 16 bytes transposed: each of the upper half is interleaved with one of the lower half, until all have
-/// met (element j of row i becomes element i of row j).
+/// Transposes rows of 16 bytes: each row of the upper half is interleaved with one of the lower
+/// half, until all have been combined (element j of row i becomes element i of row j).
 template <class V, int N, int... K>
 void interleave_rows(V (&row)[N], std::integer_sequence<int, K...>) {
 #pragma GCC unroll 4
@@ -40,8 +40,8 @@ template <class T> void transpose_lane(T* out, int64_t out_row, const T* in, int
   for (int k = 0; k < lane; ++k) __builtin_memcpy(out + k * out_row, &r[k], sizeof r[k]);
 }
 
-/// out[i, j] = in[j, i] for a square of cache lines. It goes through a buffer: where rows lie a
-/// power of two apart, the lines of a square fall into one set of the cache and push each other out.
+/// out[i, j] = in[j, i] for a square of cache lines. It uses a buffer: if the row stride is a power
+/// of two, the lines of a square map to one set of the cache and evict one another.
 template <class T> void transpose_square(T* out, int64_t out_row, const T* in, int64_t in_row) {
   constexpr int line = 64 / int(sizeof(T));
   alignas(64) T square[line * line];
@@ -64,7 +64,7 @@ template <class T> void transpose_square(T* out, int64_t out_row, const T* in, i
   }
 }
 
-/// out[i, j] = in[j, i] for less than a square of cache lines; the last rows and columns are written again.
+/// out[i, j] = in[j, i] for less than a square of cache lines; the last rows and columns are written twice.
 template <class T>
 void transpose_rest(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
                     int64_t columns) {
