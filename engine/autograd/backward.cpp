@@ -1,10 +1,10 @@
 // backward.cpp -- the backward pass through the graph of gradients
 //
-// A node is visited when all that used its result have been: its gradient is whole then. Gradients of
-// views come as parts (view_gradients.h). They are added up in one buffer of the tensor's size that the pass
-// owns; where the tensor is itself a view, a few small ones travel on to its own tensor instead, so
-// that a chain of views makes no buffer either. While gradients are recorded all wait for the node's
-// turn, and are joined by one operation.
+// A node is visited after all nodes that used its result, when its gradient is complete. Gradients
+// of views are parts (view_gradients.h). They are added up in one buffer of the tensor's size that
+// the pass owns; if the tensor is itself a view, a few small parts are passed on to its base
+// instead, so that a chain of views does not allocate a buffer either. While gradients are recorded
+// (create_graph) all parts wait for the node's turn, and one operation adds them up.
 #include <algorithm>
 #include <unordered_set>
 
@@ -18,19 +18,19 @@ namespace mt {
 
 namespace {
 
-/// Whether its elements have no other owner, and they fill memory without gaps.
+/// Whether nothing else owns its elements, and they fill memory without gaps.
 bool is_owned(const Tensor& x) {
   return x.unique() && x.impl()->storage->refs == 1 && x.is_contiguous();
 }
 
-/// Adds a gradient to the sum so far, in place where the sum has no other owner.
+/// Adds a gradient to the sum so far, in place if the sum has no other owner.
 void accumulate(Tensor& sum, Tensor more) {
   if (!sum.defined()) sum = std::move(more);
   else if (!grad_enabled() && is_owned(sum) && sum.dtype() == more.dtype()) sum += more;
   else sum = add(sum, more);
 }
 
-/// The sum so far, of tensors of the shape, and the part.
+/// The sum so far, for tensors of this shape, plus the part.
 Tensor with_part(Tensor sum, const Shape& shape, const ViewGradient& part) {
   if (!sum.defined()) sum = zeros(shape, part.gradient);
   else if (!is_owned(sum)) sum = clone(sum);
@@ -38,9 +38,9 @@ Tensor with_part(Tensor sum, const Shape& shape, const ViewGradient& part) {
   return sum;
 }
 
-/// Parts that wait for a node or a leaf, in a list or in one buffer.
+/// Parts that wait for a node or a leaf, in a list or added up in one buffer.
 struct Parts {
-  Shape shape;  // of its tensor
+  Shape shape;  // of the tensor
   std::vector<ViewGradient> list;
   int64_t elements = 0;  // in the list
   PartSum sum;
@@ -54,20 +54,20 @@ struct Parts {
     for (const ViewGradient& part : list) sum.add(part);
     list.clear();
   }
-  /// Whether a buffer would cost more than a few times what they hold.
+  /// Whether a buffer would have more than a few times the elements of the parts.
   bool few() const { return elements <= product(shape) / 8; }
 };
 
-/// A node that has a gradient. Its number lies beside it: to compare those of nodes would be to read each.
+/// A node that has a gradient. Its number is stored here so that comparisons do not access the nodes.
 struct Ready {
   uint64_t sequence;
   Node* node;
   bool operator<(const Ready& other) const { return sequence < other.sequence; }
 };
 
-constinit thread_local bool ending = false;  // of this thread: a destructor may still run a pass
+constinit thread_local bool ending = false;  // the thread ends; a destructor may still run a pass
 
-/// The memory of the last pass's lists, for the next.
+/// The memory of the last pass's lists, which the next pass reuses.
 struct PassBuffers {
   std::vector<Ready> ready;
   std::vector<Ref<TensorImpl>> leaves;
@@ -75,7 +75,7 @@ struct PassBuffers {
 };
 thread_local PassBuffers pass_buffers;
 
-/// The gradient after the hooks have seen it.
+/// The gradient after the hooks have run.
 Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
   const std::vector<std::shared_ptr<Hook>> now = hooks;  // a hook may remove itself
   for (const auto& hook : now) {
@@ -97,12 +97,12 @@ Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
       who, node);
 }
 
-/// What `grad` is asked for: only nodes on the way to these are visited.
+/// The targets of `grad`: only nodes on the way to these are visited.
 struct Targets {
-  std::unordered_map<const Node*, Tensor> nodes;  // and their gradients, once known
+  std::unordered_map<const Node*, Tensor> nodes;  // and their gradients, once computed
   std::unordered_map<const TensorImpl*, Tensor> leaves;
   std::unordered_set<const Node*> needed;
-  const char* used_up = nullptr;  // the name of a node on the way whose past is gone
+  const char* used_up = nullptr;  // the name of a node on the way whose graph was freed
 
   void add(const Tensor& x) {
     if (x.impl()->node) nodes[x.impl()->node];
@@ -112,7 +112,7 @@ struct Targets {
   bool leads(Edge& edge) const {
     return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
   }
-  /// Finds the nodes between the roots and the targets: inputs are older than what is made of them.
+  /// Finds the nodes between the roots and the targets: inputs are older than results.
   void find(const TensorList& roots) {
     std::vector<Node*> all;
     std::unordered_set<Node*> seen;
@@ -136,7 +136,7 @@ struct Targets {
   }
 };
 
-/// One backward pass. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
+/// One backward pass. Leaves accumulate in `pending` and are committed at the end, or not at all.
 class BackwardPass : public Walk {
  public:
   BackwardPass(bool retain, bool create, Targets* targets = nullptr)
@@ -156,7 +156,7 @@ class BackwardPass : public Walk {
     if (outer_) outer_->take_back();
   }
 
-  /// A hook that starts a pass to the tensor that it hangs on would never end.
+  /// Guards against a hook that starts a pass to its own tensor, which would never end.
   static void check_depth(const char* who) {
     int depth = 0;
     for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
@@ -175,7 +175,7 @@ class BackwardPass : public Walk {
     put(*edge.leaf, std::move(sum));
   }
 
-  /// The gradient of a view of the edge's tensor, which has this shape.
+  /// Sends the gradient of a view of the edge's tensor, which has this shape.
   void send(Edge& given, Shape shape, ViewGradient part) {
     Edge* edge = &given;
     for (;; edge = &edge->node->input(0)) {  // through views of all the same elements
@@ -205,7 +205,7 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Adds up what waits for leaves, and shows it to their hooks.
+  /// Adds up the parts that wait for leaves, and calls the leaves' hooks.
   void call_leaf_hooks() {
     if (parts_)
       for (auto& leaf : leaves_) put(*leaf, joined(leaf.get(), take(*leaf)));
@@ -217,7 +217,7 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Shows the leaves' gradients to the groups that they belong to.
+  /// Calls the groups of the leaves with the leaves' gradients.
   void call_group_hooks() {
     std::vector<std::shared_ptr<GradientGroup>> groups;
     for (const auto& leaf : leaves_)
@@ -243,14 +243,14 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Hands the leaves' gradients to the targets instead of `.grad`.
+  /// Moves the leaves' gradients to the targets instead of `.grad`.
   void collect_targets() {
     for (auto& leaf : leaves_) targets_->leaves[leaf.get()] = take(*leaf);
     leaves_.clear();
   }
 
-  /// Adds what was collected to `.grad`. A gradient without another owner is taken as it is, others
-  /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
+  /// Adds the accumulated gradients to `.grad`. A gradient without another owner is moved, others are
+  /// copied; an existing `.grad` changes in place, as in PyTorch. Steps that may fail are done first.
   void accumulate_grads() {
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
@@ -281,7 +281,7 @@ class BackwardPass : public Walk {
     if (!ending) ready_.swap(pass_buffers.ready), leaves_.swap(pass_buffers.leaves);
   }
 
-  // ---- what has come to a node or a leaf
+  // ---- the gradients so far of a node or a leaf
   static const void* key(Edge& edge) {
     return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
   }
@@ -297,7 +297,7 @@ class BackwardPass : public Walk {
     else put(*edge.leaf, std::move(sum));
   }
   bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
-  /// At its first gradient a node or a leaf takes its place in the lists; whether this is the first.
+  /// Adds a node or a leaf to the lists at its first gradient; returns whether this is the first.
   bool await(Edge& edge) {
     if (edge.leaf) {
       if (edge.leaf->pending || waits(edge.leaf.get())) return false;
@@ -316,7 +316,7 @@ class BackwardPass : public Walk {
       fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since", shape,
            dtype, Shape(leaf.size, leaf.ndim), leaf.dtype);
   }
-  /// The sum with the parts that wait there.
+  /// The sum plus the parts that wait at the key.
   Tensor joined(const void* key, Tensor sum) {
     if (!waits(key)) return sum;
     Parts waiting = std::move((*parts_)[key]);
@@ -329,7 +329,7 @@ class BackwardPass : public Walk {
   }
 
   /// A hook or a function's backward may run a pass of its own, through the same nodes and leaves:
-  /// what has come to them in this pass waits meanwhile.
+  /// the gradients of this pass are set aside meanwhile.
   void set_aside() {
     for (const Ready& ready : ready_) {
       aside_.push_back(std::exchange(ready.node->pending, {}));
@@ -347,7 +347,7 @@ class BackwardPass : public Walk {
     aside_.clear();
   }
 
-  /// The latest of the nodes that have a gradient: all that used its result have been visited.
+  /// The latest node that has a gradient: all nodes that used its result have been visited.
   Ref<Node> next() {
     std::pop_heap(ready_.begin(), ready_.end());
     Ref<Node> node = Ref<Node>::adopt(ready_.back().node);
@@ -360,7 +360,7 @@ class BackwardPass : public Walk {
     if (parts_ && waits(&node) && pass_on(node)) return;
     Tensor g = std::move(node.pending);
     if (parts_) g = joined(&node, std::move(g));
-    if (g.defined()) {  // else all went on
+    if (g.defined()) {  // otherwise all parts were passed on
       if (node.extra) call_hooks(node, g);
       if (targets_ && node_is_target(node, g)) return;
       if (node.consumed) used_up("backward", node.type->name);
@@ -388,7 +388,7 @@ class BackwardPass : public Walk {
             [&] { return std::string(node.type->name) + " backward"; }};
   }
 
-  /// A view's gradient is a part of its input's. Not sent, and false, where it is more than `most` of it.
+  /// Sends a view's gradient as a part of its input's gradient, unless it is more than `most` of it (false).
   bool send_through(Node& node, const Tensor& g, double most = 1) {
     ViewGradient part{all_of(g.shape()), g};
     Shape input;
@@ -399,21 +399,21 @@ class BackwardPass : public Walk {
     return true;
   }
 
-  /// Whether gradients may go on through a view before its turn: its own gradient is not read.
+  /// Whether gradients may pass through a view before its turn: its own gradient is not needed.
   bool open(const Node& node) const {
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
                       (targets_ && targets_->nodes.count(&node) > 0);
     return node.type->through && !node.consumed && !node.pending.defined() && !seen;
   }
 
-  /// Sends the first gradient of a view on at once, while it is in the cache: what unbind gives is
-  /// older than all that is done with it, and the gradients of all would wait together. Further ones
-  /// are added up until the node's turn.
+  /// Passes the first gradient of a view on at once, while it is in the cache: the results of
+  /// unbind are older than all nodes that use them, so all their gradients would wait together.
+  /// Further ones are accumulated until the node's turn.
   bool goes_on(Node& node, const Tensor& g) {
     return !grad_enabled() && !node.type->backward && open(node) && send_through(node, g, 0.5);
   }
 
-  /// Whether the node is a view of the same elements in the same order; then the shape is its input's.
+  /// Whether the node is a view of the same elements in the same order; then sets the input's shape.
   bool reshapes(Node& node, Shape& shape, const TensorGeometry& at) const {
     if (grad_enabled() || !open(node)) return false;
     TensorGeometry there = at;
@@ -425,8 +425,8 @@ class BackwardPass : public Walk {
     return true;
   }
 
-  /// Hands the parts that wait for a view on to its input; false where they are not few, where
-  /// somebody looks at the view's own gradient, or where the input has no such regions.
+  /// Passes the parts that wait for a view on to its input; false if they are not few, if the
+  /// view's own gradient is used, or if no strides describe these regions in the input.
   bool pass_on(Node& node) {
     const Parts& waiting = (*parts_)[&node];
     if (!open(node) || waiting.sum.defined() || !waiting.few()) return false;
@@ -445,7 +445,7 @@ class BackwardPass : public Walk {
     node.type->backward(node, g, dx);
   }
 
-  /// Hooks see the gradient, retain_grad keeps it.
+  /// Calls the hooks with the gradient, and stores it for retain_grad.
   void call_hooks(Node& node, Tensor& g) {
     if (!node.extra->hooks.empty()) g = hooked(node.extra->hooks, std::move(g));
     if (node.extra->retained && !targets_) {
@@ -455,7 +455,7 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Takes the gradient of a target; true where nothing behind it is asked for.
+  /// Stores the gradient of a target; true if no other target is behind it.
   bool node_is_target(Node& node, const Tensor& g) {
     const auto at = targets_->nodes.find(&node);
     if (at == targets_->nodes.end()) return false;
@@ -481,7 +481,7 @@ class BackwardPass : public Walk {
   TensorList aside_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
   std::unique_ptr<Waiting> parts_;
-  std::vector<Ready> ready_;  // a heap, each counted
+  std::vector<Ready> ready_;  // a heap; each entry owns a reference
   std::vector<Ref<TensorImpl>> leaves_;
 };
 

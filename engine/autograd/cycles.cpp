@@ -1,7 +1,7 @@
-// cycles.cpp -- reference cycles of tensors and nodes, which reference counts alone never free
+// cycles.cpp -- reference cycles of tensors and nodes, which reference counting never frees
 //
-// A tensor owns its gradient, and a gradient that was recorded owns the graph that leads back to the
-// tensor. As in CPython's collector: what cannot be reached from outside is garbage.
+// A tensor owns its gradient, and a recorded gradient owns the graph that leads back to the tensor.
+// As in CPython's collector, objects that are not reachable from outside are garbage.
 #include "engine/autograd/cycles.h"
 
 #include <mutex>
@@ -29,7 +29,7 @@ bool OwnerGraph::all_known(const Vertex& t) {
   return owners == t.known;
 }
 
-/// Calls `see` with each vertex that this one owns.
+/// Calls `see` with each vertex that this vertex owns.
 void OwnerGraph::each(const Vertex& t, const auto& see) {
   const auto see_tensor = [&](TensorImpl* x) {
     Vertex next;

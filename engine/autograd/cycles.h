@@ -1,4 +1,4 @@
-// cycles.h -- reference cycles of tensors and nodes, which reference counts alone never free
+// cycles.h -- reference cycles of tensors and nodes, which reference counting never frees
 #pragma once
 #include <atomic>
 #include <unordered_map>
@@ -8,21 +8,21 @@
 
 namespace mt {
 
-/// The tensors, nodes and checkpoints that can be reached from some tensors, and how many of the references
-/// to each come from among them.
+/// The tensors, nodes and checkpoints that are reachable from some tensors, and the number of
+/// references to each of them from within this set.
 class OwnerGraph {
  public:
-  /// Starts at a tensor of which `owners` owners are known.
+  /// Starts at a tensor with `owners` known owners.
   void start(TensorImpl*, int owners);
-  /// Visits so many vertices, breadth first; whether that was all of them.
+  /// Visits at most `most` vertices, breadth first; returns whether these were all.
   bool walk(size_t most = SIZE_MAX);
-  /// Whether no reference from outside keeps `thing`, a node or checkpoint that was reached, alive, directly or
-  /// through others. Lists the nodes and tensors that lead to it.
+  /// Whether no reference from outside keeps `thing`, a node or checkpoint that was reached, alive,
+  /// directly or indirectly. Lists the nodes and tensors that lead to it.
   bool owned_within(const void* thing, std::vector<Node*>& nodes,
                     std::vector<TensorImpl*>& tensors);
-  /// Whether nothing from outside leads to the tensor; after find_alive().
+  /// Whether the tensor is not reachable from outside; call it after find_alive().
   bool unreachable(const TensorImpl* t) const { return !vertices_.at(t).alive; }
-  /// Marks what is referenced from outside, and all that can be reached from there.
+  /// Marks all vertices that are referenced from outside, and all that are reachable from these.
   void find_alive();
 
  private:
@@ -40,12 +40,12 @@ class OwnerGraph {
   std::vector<const void*> order_;
 };
 
-/// A tensor whose gradient may lead back to it.
+/// Registers a tensor whose gradient may lead back to it.
 void suspect(TensorImpl*);
 void unsuspect(TensorImpl*);
-extern std::atomic<int> suspected;  // how many there are
+extern std::atomic<int> suspected;  // the number of suspects
 inline bool any_suspects() { return suspected.load(std::memory_order_relaxed) > 0; }
-/// Drops the gradients of suspects that only reference cycles through gradients keep alive.
+/// Drops the gradients of suspects that are alive only through reference cycles of gradients.
 void collect_cycles();
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// describe.cpp -- the graph of gradients as a list, for drawings
+// describe.cpp -- lists the graph of gradients, for drawings
 #include "engine/autograd/describe.h"
 
 #include <unordered_map>
@@ -9,13 +9,13 @@
 namespace mt {
 namespace {
 
-/// The entries so far, and where each node and leaf stands. A queue instead of recursion: a graph can
-/// be a chain of millions.
+/// The entries so far, and the index of each node and leaf. A queue instead of recursion, because a
+/// graph can be a chain of millions.
 struct Description {
   const char* operation;
   size_t most;
   std::vector<GraphEntry> entries;
-  std::vector<Node*> nodes;  // of entry i, null for a leaf
+  std::vector<Node*> nodes;  // the node of entry i, null for a leaf
   std::unordered_map<const void*, int> place;
 
   int add(const void* key, GraphEntry entry, Node* node) {
@@ -41,7 +41,7 @@ struct Description {
           operation, node.type->name);
     GraphEntry entry;
     entry.name = node.extra && node.extra->custom ? node.extra->custom->name : node.type->name;
-    const int op = node.type->op;  // of reductions too, from 0
+    const int op = node.type->op;  // reductions have ids from 0 too
     entry.elementwise = op >= 0 && op_named(node.type->name) == op;
     return add(&node, std::move(entry), &node);
   }
@@ -54,7 +54,7 @@ struct Description {
     if (at >= 0 && !entries[at].shape) entries[at].shape = x.shape();
   }
 
-  /// The inputs of an entry, and what its operation saved of them and of its result.
+  /// Adds the inputs of an entry, and the shapes of what its operation saved.
   void follow(size_t at) {
     Node* node = nodes[at];
     if (!node) return;

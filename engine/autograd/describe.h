@@ -1,4 +1,4 @@
-// describe.h -- the graph of gradients as a list, for drawings: names, inputs, shapes
+// describe.h -- lists the graph of gradients, for drawings: names, inputs, shapes
 #pragma once
 #include <optional>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace mt {
 
-/// An operation or a leaf. Shapes are those that the graph knows: of leaves, of what operations
-/// saved, and of the root.
+/// An operation or a leaf. The graph has only some shapes: of leaves, of saved tensors, and of the
+/// root.
 struct GraphEntry {
   std::string name;            // of the operation; empty for a leaf
   Tensor leaf;                 // undefined for an operation
@@ -18,9 +18,9 @@ struct GraphEntry {
   std::vector<int> inputs;   // positions in the list; -1: an input without a gradient
 };
 
-/// What led to `root`, the root first; an input stands behind what uses it or is named by its
-/// position. Throws where root has no graph, where a backward has used it up, and for more than
-/// `most` entries. `operation` begins the messages.
+/// The graph of `root`, the root first; an input follows the entry that uses it, or is given by its
+/// index. Throws if root has no graph, if a backward has freed it, and for more than `most`
+/// entries. Messages begin with `operation`.
 std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most);
 
 }  // namespace mt

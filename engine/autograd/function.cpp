@@ -1,4 +1,4 @@
-// function.cpp -- functions whose gradient the user wrote, and gradient checkpointing
+// function.cpp -- functions with user-defined gradients, and gradient checkpointing
 #include "engine/autograd/function.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
 }
 const NodeType kFunction{"mt.Function", function_backward};
 
-/// Stores the gradient for the inner node, and schedules that with a dummy gradient.
+/// Stores the gradient for the inner node, and schedules that node with a dummy gradient.
 void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
@@ -60,7 +60,7 @@ void record_result(const std::shared_ptr<CustomFunction>& c, const Tensor& inner
   Node& node = record(kResult, y, {&inner});
   node.keep(k);
   c->results[k].node = &node;
-  // The inner node must not hold the result's, which holds it; it forgets it in time.
+  // The inner node must not own the result's node, which owns it: its pointer is reset at the end.
   const std::weak_ptr<CustomFunction> held = c;
   node.ensure_extra().custom =
       std::shared_ptr<CustomFunction>(nullptr, [held, k, &node](CustomFunction*) {
@@ -69,7 +69,7 @@ void record_result(const std::shared_ptr<CustomFunction>& c, const Tensor& inner
       });
 }
 
-/// A saved tensor in the graph again: the argument or the result that it is.
+/// A saved tensor, connected to the graph again as the argument or the result that it is.
 Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
                  const CustomFunction::Saved& s) {
   if (s.input >= 0 && node.wants(s.input)) {
@@ -78,7 +78,7 @@ Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
   }
   if (s.result < 0 || !c->results[s.result].device) return s.tensor;
   if (Node* result = c->results[s.result].node) return reattach(s.tensor, Ref<Node>::share(result));
-  // Nobody holds that result any more, but its gradient's gradient still leads here.
+  // The result has no owner any more, but its second-order gradient still leads here.
   Tensor y = s.tensor.detach();
   record_result(c, reattach(scalar(0, Dtype::f32), Ref<Node>::share(&node)), s.result, y);
   return y;
@@ -106,7 +106,7 @@ TensorList record_function(std::string name, const TensorList& inputs, const Ten
   record(kFunction, inner, inputs).ensure_extra().custom = c;
   TensorList results;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    // With an input or another result: a change of one would go unseen by the other's graph.
+    // Shared storage with an input or a result: the other's graph would not see changes in place.
     const auto same = [&](const Tensor& x) {
       return x.defined() && x.impl()->storage == outputs[k].impl()->storage;
     };
@@ -141,7 +141,7 @@ TensorList saved_tensors() {
 
 TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>& f,
                               const TensorList& inputs, const TensorList& gradients) {
-  // Nodes of their own, so that an input which another was computed from is not reached through that.
+  // Clones have separate nodes, so that an input is not reached through another one computed from it.
   TensorList copies, wanted;
   for (const Tensor& x : inputs) {
     copies.push_back(wants_grad(x) ? clone(x) : x);
@@ -169,8 +169,8 @@ uint64_t mix(uint64_t x) {  // splitmix64's
   return x ^ x >> 31;
 }
 
-/// A number in which every bit of `n` bytes counts, and its place: in eight lanes the words' sum and
-/// the sum of the sums (Fletcher 1982), at the speed of memory.
+/// A digest that depends on every bit of `n` bytes and on its position: in eight lanes the sum of
+/// the words and the sum of the sums (Fletcher 1982), at the speed of memory.
 uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
   using Lanes = uint64_t __attribute__((vector_size(64)));
   Lanes sum{}, sums{};
@@ -178,7 +178,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
     Lanes word{};
     if (n >= int64_t(sizeof word)) std::memcpy(&word, bytes, sizeof word);
     else std::memcpy(&word, bytes, n);
-    word ^= word >> 32;  // plain numbers have zeros below
+    word ^= word >> 32;  // numbers have zeros in the low bits
     sum += word;
     sums += sum;
   }
@@ -186,9 +186,9 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
   return seed;
 }
 
-/// Of a tensor's shape, type and bits. Elements that share a place count once.
+/// The digest of a tensor's shape, type and bits. Overlapping elements count once.
 uint64_t digest_of(const Tensor& t) {
-  constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
+  constexpr int64_t kPiece = 1 << 18;  // bytes; the sums do not depend on the order of threads
   const SaveAndRestore no_debugging(thread_state.debugging, false);
   Shape size = t.shape();
   std::vector<int64_t> head{int64_t(t.dtype())};
@@ -243,7 +243,7 @@ void checkpoint_restore(Node& node, int slot) {
   if (place < 0 || node.saved[slot]) return;
   const std::shared_ptr<Checkpoint> s = node.extra->checkpoint;
   if (s->values.empty()) {
-    const auto second = std::make_shared<Checkpoint>();  // s has its values all or not at all
+    const auto second = std::make_shared<Checkpoint>();  // s gets all its values or none
     second->digests = s->digests;
     const NoGrad on(true);
     const CheckpointScope scope(second, true);

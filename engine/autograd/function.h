@@ -10,62 +10,62 @@ namespace mt {
 
 // ---- a function with its own gradient -----------------------------------------------------------
 
-/// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
-/// backward pass and leads to the inner one; that runs when all have come.
+/// The state in its inner node. Each result has a separate node, which stores its gradient in the
+/// backward pass and leads to the inner node; that runs when all gradients are there.
 struct CustomFunction {
-  /// From the results' gradients (undefined for results without one) to those of the inputs
-  /// (undefined for none).
+  /// Maps the results' gradients (undefined for results without one) to those of the inputs
+  /// (undefined if there is none).
   using Backward = std::function<TensorList(const TensorList&)>;
   struct Result {
     Shape size;
     Dtype dtype = Dtype::none;
     const Device* device = nullptr;  // null: without a gradient
-    Node* node = nullptr;            // the result's node while it lives, not counted
+    Node* node = nullptr;            // the result's node while it exists; not an owner
   };
   struct Saved {
-    Tensor tensor;  // without a past
+    Tensor tensor;  // without a graph
     uint32_t version = 0;
-    int input = -1, result = -1;  // which it is, if one of them
+    int input = -1, result = -1;  // the argument or result that it is, if any
   };
   std::string name;
   Backward backward;
-  TensorList inputs;  // their shapes, without data
+  TensorList inputs;  // only their shapes, without data
   std::vector<Result> results;
   std::vector<Saved> saved;
 };
 
-/// `outputs`, which were computed without recording, as results of a function of `inputs`: those of
-/// float type get a node, unless plain[k]. `save` are tensors for the way back. Inputs and what is
-/// saved may be undefined.
+/// Makes `outputs`, computed without recording, results of a function of `inputs`: those of float
+/// type get a node, unless plain[k]. `save` are tensors for backward. Inputs and saved tensors may
+/// be undefined.
 TensorList record_function(std::string name, const TensorList& inputs, const TensorList& outputs,
                            const std::vector<bool>& plain, const TensorList& save,
                            CustomFunction::Backward);
-/// What the function saved whose backward is running on this thread: checked against changes in
-/// place, part of the graph while gradients are recorded.
+/// The saved tensors of the function whose backward is running on this thread: checked for changes
+/// in place, and connected to the graph while gradients are recorded.
 TensorList saved_tensors();
 
-/// The gradients of f(inputs), whose results have these gradients, by operations that are recorded:
-/// what a backward that is itself differentiated gives. Undefined inputs have none.
+/// The gradients of f(inputs), given the gradients of its results, computed by recorded operations:
+/// the result of a backward that is itself differentiated. Undefined inputs have none.
 TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>& f,
                               const TensorList& inputs, const TensorList& gradients);
 
 // ---- gradient checkpointing (Chen 2016, "sublinear memory cost") ---------------------------------
 
-/// Operations in its region save nothing; what backward needs comes from running the region again.
-/// Of what the first run would have saved it keeps a digest of the bits: the second run must make
-/// the same, or the gradient would belong to another function.
+/// Operations in its region save nothing; the region runs again to compute what backward needs. The
+/// first run stores only a digest of the bits of each tensor that it would have saved: the second
+/// run must give the same, otherwise the gradient would belong to another function.
 struct Checkpoint {
   struct Value {
     Tensor tensor;
     uint32_t version = 0;
-    const Node* node = nullptr;  // of the second run, to compare with only
+    const Node* node = nullptr;  // of the second run, only for comparison
   };
   std::function<void()> again;    // runs the same operations
-  std::vector<uint64_t> digests;  // of what the first run would have saved, in order
-  std::vector<Value> values;      // what the second run saved
-  std::string different;          // its first operation that did so with other bits
+  std::vector<uint64_t> digests;  // of the tensors that the first run would have saved, in order
+  std::vector<Value> values;      // the tensors saved by the second run
+  std::string different;          // its first operation that saved different bits
 };
-/// While one lives, what operations on this thread would save is left to the checkpoint.
+/// During its lifetime, operations on this thread leave the saving of tensors to the checkpoint.
 struct CheckpointScope {
   CheckpointScope(std::shared_ptr<Checkpoint> s, bool second)
       : checkpoint(std::move(s)),
@@ -79,7 +79,7 @@ struct CheckpointScope {
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 void checkpoint_save(Node&, int slot, const Tensor&, int from);
-/// Before the storage changes in place: what the node saved of it in this region is copied.
+/// Call it before the storage changes in place: copies what the node saved of it in this region.
 void checkpoint_keep(const Node&, const Storage*);
 void checkpoint_restore(Node&, int slot);
 

@@ -18,14 +18,14 @@ std::vector<double> values_of(const Tensor& x) {
   return v;
 }
 
-/// Writes element i of a float64 tensor, unseen by its version.
+/// Writes element i of a float64 tensor without changing its version.
 void set_element(const Tensor& x, int64_t i, double value) {
   double* const at = x.data_as<double>() + offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   if (is_cpu(x.device())) *at = value;
   else x.device().upload(at, &value, sizeof value);
 }
 
-/// Moves one element of an input aside, and back at the end, whatever happens. The storage is held.
+/// Changes one element of an input, and restores it in any case. Keeps the storage alive.
 class Nudge {
  public:
   Nudge(const Tensor& x, int64_t i) : held_(x.detach()), i_(i), before_(held_.at(i)) {}
@@ -50,8 +50,8 @@ void check_inputs(const char* name, const TensorList& inputs) {
   if (!any) fail("{}: no input requires a gradient", name);
 }
 
-/// The gradient of output element o by input `x`, from one pass. No `.grad` changes, nor that of what
-/// the function captures.
+/// The gradient of output element o by input `x`, from one pass. Neither `.grad` nor that of
+/// captured tensors changes.
 std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
   const Tensor seed = zeros_like(out);
   set_element(seed, o, 1);
@@ -59,13 +59,13 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
   return g.defined() ? values_of(g) : std::vector<double>(x.numel(), 0.0);
 }
 
-/// The row of the Jacobian, which two backwards must agree upon.
+/// The row of the Jacobian, which must be the same in two backward passes.
 std::vector<double> steady(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
                            double tolerance) {
   const std::vector<double> first = analytic(out, o, inputs[k]),
                             second = analytic(out, o, inputs[k]);
   for (size_t j = 0; j < first.size(); ++j)
-    if (!(std::fabs(first[j] - second[j]) <= tolerance) &&  // two infinities are one
+    if (!(std::fabs(first[j] - second[j]) <= tolerance) &&  // equal infinities are equal
         first[j] != second[j] && !(std::isnan(first[j]) && std::isnan(second[j])))
       fail(
           "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
@@ -74,8 +74,8 @@ std::vector<double> steady(const Tensor& out, int64_t o, const TensorList& input
   return first;
 }
 
-/// A gradient outside the graph claims to be the same everywhere: so it must be, at inputs a little
-/// aside.
+/// A gradient without a graph must be constant: checks that it is the same at inputs with a small
+/// offset.
 void check_constant(const TensorFunction& gradient, const TensorList& inputs,
                     const std::vector<double>& here, const GradcheckOptions& o) {
   NoGrad off;

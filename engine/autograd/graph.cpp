@@ -24,9 +24,9 @@ Ref<Node> new_node(const NodeType& type, size_t inputs) {
   return Ref<Node>::adopt(node);
 }
 
-/// Numbers a node whose edges exist and makes `out` its result. Connecting an input may renew a view,
-/// which makes a node too: nodes get their number here and nowhere else, so that every node that an
-/// edge leads to has a smaller one.
+/// Numbers a node whose edges exist and makes `out` its result. Connecting an input may regenerate
+/// a view's node; nodes get their number only here, so that every node that an edge leads to has a
+/// smaller number.
 Node& conclude(Ref<Node> made, const Tensor& out) {
   Node& node = *made;
   node.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
@@ -50,8 +50,8 @@ std::string changed_at(const Storage*);
 }  // namespace
 
 void Node::destroy(Node* node) {
-  // Freeing one may free the next: a list instead of recursion, because a graph can be a chain of
-  // millions.
+  // Freeing one node may free the next: a list instead of recursion, because a graph can be a chain
+  // of millions.
   ThreadState& t = thread_state;
   node->next = std::exchange(t.unused, node);
   if (t.freeing) return;
@@ -71,7 +71,7 @@ NodeExtra& Node::ensure_extra() {
 Node& Node::save(int slot, const Tensor& t, int from) {
   if (!t.defined()) return *this;
   if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from), *this;
-  Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
+  Tensor held = t.detach();  // a plain view: it has no node, and keeps its storage
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
   source[slot] = int8_t(from);
@@ -170,7 +170,7 @@ void register_group_hook(const TensorList& leaves, std::function<void(TensorList
 
 namespace {
 
-std::unordered_map<const Storage*, std::string> changes;  // where each was last changed
+std::unordered_map<const Storage*, std::string> changes;  // the line of the last change of each
 std::mutex changes_guard;
 
 std::string changed_at(const Storage* s) {

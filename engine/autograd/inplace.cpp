@@ -1,11 +1,11 @@
-// inplace.cpp -- changes in place, and how they enter the graph of gradients
+// inplace.cpp -- changes in place, and how they are recorded in the graph of gradients
 //
-// A view knows its base, the whole tensor it was taken from. A recorded write into a view makes a
-// new node of the *base*, over the base's old node and the value: the gradient of the region goes to
-// the value, the rest to what was there before. The base counts such writes; a view whose count is
-// behind (the one written through, and any other of the same base) gets a new node when it is next
-// used: "the elements of the base at these sizes, strides and offset". So all views of one base
-// see its latest history, in whatever order they were taken, and no node holds a tensor.
+// A view has a base, the whole tensor that it was taken from. A recorded write into a view makes a
+// new node of the *base*, over the base's old node and the value: the gradient of the region goes
+// to the value, the rest to the old node. The base counts such writes; a view whose count is behind
+// (the target of the write, and any other view of the same base) gets a new node when it is next
+// used: "the elements of the base at these sizes, strides and offset". So all views of a base have
+// its latest history, in whatever order they were taken, and no node owns a tensor.
 
 #include "engine/autograd/function.h"
 #include "engine/autograd/view_gradients.h"
@@ -21,18 +21,18 @@ const NodeType kCopy{"copy_", [](Node& node, const Tensor& g, Tensor* dx) {
 
 // ---- where a view lies in its base --------------------------------------------------------------
 
-/// A write into a view: the base, and the view counted from where the base begins.
+/// A write into a view: the base, and the view relative to the start of the base.
 struct ViewWrite {
   TensorGeometry base, view;
   bool contiguous;  // the base
 };
 
-/// The same place in other memory.
+/// The same region in other memory.
 Tensor place_in(const Tensor& whole, const TensorGeometry& place) {
   return view_of(whole, place.size, place.stride, place.offset);
 }
 
-/// Memory of the extent of a base, seen as the base is.
+/// Memory for all elements of a base, viewed with the base's sizes and strides.
 Tensor laid_out_as(const TensorGeometry& base, Dtype dtype, const Device& device, double filled) {
   int64_t extent = checked_count("copy_", base.size) > 0;
   for (int d = 0; d < base.size.size() && extent; ++d)
@@ -40,7 +40,7 @@ Tensor laid_out_as(const TensorGeometry& base, Dtype dtype, const Device& device
   return view_of(full({extent}, filled, dtype, device), base.size, base.stride, 0);
 }
 
-/// Which elements of the base, counted in row-major order, the view shows.
+/// The row-major indices of the view's elements in the base.
 Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, const Device& device) {
   const Tensor whole = laid_out_as(base, Dtype::i64, device, 0);
   const Tensor numbers = range(0, double(whole.numel()) - 1, 1, Dtype::i64, device);
@@ -50,8 +50,8 @@ Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, con
 
 const NodeType kView = view_type("view");
 
-/// The gradient of a write into a view of the base: the region's to the value, the rest to what was
-/// there before.
+/// The gradient of a write into a view of the base: the region goes to the value, the rest to the
+/// old base.
 void write_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [base, place, contiguous] = node.kept<ViewWrite>();
   if (grad_enabled()) {
@@ -64,7 +64,7 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
     return;
   }
-  // Many writes into one tensor hand the same memory on, where it has no other owner.
+  // Many writes into one tensor reuse the same memory if it has no other owner.
   const bool mine = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
                     g.impl()->storage->refs == 1;
   const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
@@ -79,7 +79,7 @@ const NodeType kWrite{"copy_ into a view", write_backward};
 
 // ---- history ------------------------------------------------------------------------------------
 
-/// Takes a tensor's history away, as a tensor of its own, so that a new node can follow it.
+/// Moves a tensor's history into a separate tensor, so that a new node can follow it.
 Tensor history(const Tensor& x) {
   Tensor old = x.detach();
   old.impl()->requires_grad = x.requires_grad();
@@ -94,8 +94,8 @@ bool retains(const Tensor& x) {
   return node && node->extra && node->extra->retained;
 }
 
-/// What retain_grad asked of the old tensor its new node does: `.grad` is that of the latest values.
-/// Hooks stay with the values that they were hung on. As in PyTorch.
+/// After retain_grad on the old tensor, the new node retains the gradient: `.grad` is that of the
+/// latest values. Hooks stay with the values for which they were registered. As in PyTorch.
 void keep_retaining(const Tensor& old, const Tensor& x) {
   if (retains(old) && x.impl()->node)
     x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
@@ -103,7 +103,7 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
 
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
-/// For a write while gradients are recorded into a view that was made while they were not.
+/// For a write, while gradients are recorded, into a view that was made under no_grad.
 [[noreturn]] void fail_quiet(const char* operation) {
   fail(
       "{}: this view was made while nothing was recorded, and is changed while gradients are; "
@@ -111,7 +111,7 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
       operation);
 }
 
-/// What a recorded write needs to know before anything is changed.
+/// The checks of a recorded write, before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
   if (t.made_in_no_grad || whole.made_in_no_grad) fail_quiet(operation);
@@ -167,7 +167,7 @@ void check_writable(const char* operation, const Tensor& target) {
 
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& given) {
   check_writable(operation, target);
-  // One number of the CPU's goes with the call, anything else is moved first.
+  // A number on the CPU is passed by value, anything else is moved to the device first.
   const bool stays = &given.device() == &target.device() ||
                      (given.dim() == 0 && is_cpu(given.device()) && !wants_grad(given));
   const Tensor source = stays ? given : to(given, target.device());
@@ -175,7 +175,7 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
       broadcast(operation, target.shape(), source.shape()) != target.shape())
     fail("{}: the source {} does not fit into {}", operation, source.shape(), target.shape());
   Tensor value = expand(source, target.shape());
-  if (value.impl() == target.impl()) return target;  // into itself
+  if (value.impl() == target.impl()) return target;  // a copy onto itself
   TensorImpl* base = target.impl()->base;
   const bool wants =
       grad_enabled() && is_float(target.dtype()) &&
@@ -229,7 +229,7 @@ const Tensor& fill_(const Tensor& target, const Tensor& value) {
 
 void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
   check_writable("assignment", x);
-  if (region.impl() != x.impl()) {  // also where it was made without recording
+  if (region.impl() != x.impl()) {  // also if it was made without recording
     TensorImpl &r = *region.impl(), &base = x.impl()->base ? *x.impl()->base : *x.impl();
     if (!r.base) {
       r.base = Ref<TensorImpl>::share(&base).release();

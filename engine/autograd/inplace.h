@@ -4,18 +4,18 @@
 
 namespace mt {
 
-/// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies
-/// upon itself.
+/// Refuses tensors that must not be changed in place: leaves that require a gradient, and memory in
+/// which elements overlap.
 void check_writable(const char* operation, const Tensor& target);
-/// Writes `source`, broadcast and converted, into `target`; `operation` is who asks, for messages.
+/// Writes `source`, broadcast and converted, into `target`; messages begin with `operation`.
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
-/// Before `result` is written into `target`: what its node saved of the target's memory is copied.
+/// Copies what result's node saved of target's memory, before `result` is written into `target`.
 void keep_saved(const Tensor& result, const Tensor& target);
-/// The elements of `source`, broadcast and converted; recorded. Returns target, as all of these do.
+/// Copies the elements of `source`, broadcast and converted; recorded. All of these return target.
 const Tensor& copy_(const Tensor& target, const Tensor& source);
-/// Every element the number; one that the dtype cannot hold is an Error.
+/// Sets every element to the number; one that the dtype cannot represent is an Error.
 const Tensor& fill_(const Tensor& target, double value);
-/// With a 0-d tensor, whose gradient is the sum of the target's.
+/// The same with a 0-d tensor, whose gradient is the sum of the target's.
 const Tensor& fill_(const Tensor& target, const Tensor& value);
 /// x[region] = value: `region` is a view of x, made with or without recording; the value broadcasts
 /// to it.

@@ -1,4 +1,4 @@
-// view_gradients.cpp -- where views lie in their tensors, and gradients that come in such parts
+// view_gradients.cpp -- regions of views in their tensors, and gradients of such parts
 #include "engine/autograd/view_gradients.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace mt {
 namespace {
 
-/// Dimensions of more than one element, the widest stride first.
+/// Dimensions with more than one element, the largest stride first.
 int by_stride(const Shape& size, const Shape& stride, int* order) {
   int n = 0;
   for (int d = 0; d < size.size(); ++d)
@@ -17,7 +17,7 @@ int by_stride(const Shape& size, const Shape& stride, int* order) {
   return n;
 }
 
-/// Of two dimensions whose extents overlap the shorter one, or -1.
+/// The shorter one of two dimensions whose extents overlap, or -1.
 int overlapping_dim(const TensorGeometry& r) {
   int order[kMaxDims];
   const int n = by_stride(r.size, r.stride, order);
@@ -33,8 +33,8 @@ int overlapping_dim(const TensorGeometry& r) {
   return -1;
 }
 
-/// Whether the region is the columns [first, first + n) of every row, where a tensor of so many elements
-/// is cut into rows of some width.
+/// Whether the region is the columns [first, first + n) of every row, if a tensor of `elements`
+/// elements is divided into rows of some width.
 bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64_t& first,
                 int64_t& n) {
   int order[kMaxDims];
@@ -48,7 +48,7 @@ bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64
   return i < 0 && rows * width == elements && first + n <= width;
 }
 
-/// The part of x, recorded.
+/// The part of x, as a recorded view.
 Tensor part_of(const Tensor& x, const TensorGeometry& r) {
   static const NodeType type = view_type("view");
   TensorGeometry there;
@@ -116,7 +116,7 @@ bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const
   int order[kMaxDims];
   const int n = by_stride(shape, from, order);
   int64_t last[kMaxDims] = {};  // the last position in each dimension
-  // Positions by division: the widest stride first. What is left over lies between the elements.
+  // Positions by division, the largest stride first. A remainder is between the elements.
   const auto move = [&](int64_t distance, int64_t times, int64_t& moved) {
     moved = 0;
     if (distance < 0) return false;
@@ -141,12 +141,12 @@ bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const
   out.offset += to.offset;
   for (int k = 0; k < r.size.size(); ++k)
     if (r.size[k] > 1 && !move(r.stride[k], r.size[k] - 1, out.stride[k])) return false;
-  for (int d = 0; d < shape.size(); ++d)  // what runs on into the next row has no stride
+  for (int d = 0; d < shape.size(); ++d)  // a region that wraps into the next row has no strides
     if (last[d] >= shape[d]) return false;
   return true;
 }
 
-// A view's node keeps numbers: the input's dimensions, the offset in it, its shape, the strides in it.
+// A view's node stores numbers: the input's dimensions, the offset in it, its shape, the strides in it.
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x) {
   const size_t n = 2 + x.dim() + in_x.stride.size();
@@ -172,7 +172,7 @@ void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
     view_of(whole, r.size, r.stride, whole.offset() + r.offset) += part.gradient;
     return;
   }
-  for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet
+  for (int64_t i = 0; i < r.size[d]; ++i)  // one by one if elements overlap
     add_view_gradient(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
 }
 
@@ -184,7 +184,7 @@ PartSum::PartSum(const Shape& shape, const Tensor& like)
 
 void PartSum::add(const ViewGradient& part) {
   if (part.gradient.numel() == 0) return;
-  constexpr int64_t kWide = 64;  // to fill what is left of shorter rows would cost more than a row
+  constexpr int64_t kWide = 64;  // filling the rest of shorter rows would cost more than a row
   const TensorGeometry& r = part.at;
   int64_t width, first, n;
   const bool some = from_ < to_;
@@ -194,7 +194,7 @@ void PartSum::add(const ViewGradient& part) {
     width_ = width;
     from_ = some ? std::min(from_, first) : first;
     to_ = some ? std::max(to_, first + n) : first + n;
-    constexpr int64_t kUncached = 48 << 20;  // bytes: early parts would leave the caches anyway
+    constexpr int64_t kUncached = 48 << 20;  // bytes: the caches would evict early parts anyway
     copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient,
                   whole_.numel() * item_size(whole_.dtype()) >= kUncached);
     return;

@@ -193,7 +193,7 @@ void run_row(Operand* operand, int used, char* (&data)[Operands], int64_t n, boo
   }
 }
 
-/// A rectangle of elements of `item` bytes: out[r * out_row + i * to] = in[r * in_row + i * from].
+/// Copies a rectangle: out[r * out_row + i * to] = in[r * in_row + i * from], `item` bytes each.
 inline void move_rectangle(char* out, int64_t out_row, int64_t to, const char* in, int64_t in_row,
                            int64_t from, int64_t rows, int64_t n, int64_t item) {
   if (to == 1 && in_row == 1) return transpose_items(out, out_row, in, from, rows, n, item);
