@@ -1,4 +1,4 @@
-// async_errors.cpp -- errors that a GPU reports after the call: positions out of bounds, failed kernels
+// async_errors.cpp -- errors that a GPU reports after the call: indices out of bounds, failed kernels
 #include "engine/core/async_errors.h"
 
 #include <map>
@@ -13,7 +13,7 @@ Capture* current_capture = nullptr;
 
 namespace {
 
-// The checks launched since the last synchronisation, the latest of each GPU.
+// The checks launched since the last synchronisation, the latest ones of each GPU.
 constexpr uint64_t kRing = 256;
 struct LaunchedCheck {
   uint64_t check = 0;
@@ -25,7 +25,7 @@ struct Ring {
 };
 std::map<const Gpu*, Ring> rings;
 
-// The user's calls, the latest.
+// The latest of the user's calls.
 constexpr int64_t kCalls = 32;
 GpuCall calls[kCalls];
 int64_t called = 0, started_before = 0;
@@ -68,7 +68,7 @@ GpuCall* new_gpu_call() {
 
 bool reports_synchronously(const Device& d) {
   if (step_recorder)
-    return false;  // a replay cannot look at values: the verbs say what is not there
+    return false;  // a replay cannot read values: the verbs report indices out of bounds
   return is_cpu(d) || (gpu_of(d).synchronous && !capturing);
 }
 
@@ -100,7 +100,7 @@ void defer_again(const Device& d, const IndexBound& e) {
   const LaunchedCheck asked{gpu.last_check(), e};
   if (current_capture) return current_capture->bounds.emplace_back(asked.check, asked.what), void();
   Ring& ring = rings[&gpu];
-  if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first is forgotten
+  if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first entry is lost
   ring.asked[ring.next++ % kRing] = asked;
 }
 
@@ -130,7 +130,7 @@ std::vector<Waiting>& waiting = *new std::vector<Waiting>;  // it outlives the G
 void when_done(const Gpu& gpu, std::function<void()> look) {
   waiting.push_back({&gpu, *gpu.started, std::move(look)});
 }
-/// Calls those whose work was waited for.
+/// Runs the checks whose work has been synchronised.
 static void look_at_done(const Gpu& gpu) {
   for (size_t k = 0; k < waiting.size();) {
     if (waiting[k].gpu != &gpu || waiting[k].started > *gpu.waited || capturing) {
@@ -148,7 +148,7 @@ void check_alive(const Device& d) {
   const char* const what = gpu_of(d).lost();
   if (!what) return;
   const char* const first = d.take_error();
-  if (first)  // with all that is known
+  if (first)  // the error, with all the context
     fail("{}: {}{}", d.name, first, gpu_of(d).synchronous ? "" : calls_not_done(gpu_of(d)));
   fail("{}: {}", d.name, what);
 }

@@ -1,4 +1,4 @@
-// async_errors.h -- errors that a GPU reports after the call: positions out of bounds, failed kernels
+// async_errors.h -- errors that a GPU reports after the call: indices out of bounds, failed kernels
 #pragma once
 #include <functional>
 #include <string>
@@ -10,53 +10,53 @@
 
 namespace mt {
 
-/// The bounds of positions that a GPU's verb checks, for the message about one outside: `first` to
-/// `last` as the user counts them, `shift` more than the kernel does.
+/// The bounds of indices that a GPU's verb checks, for the error message: `first` to `last` as the
+/// user counts them, `shift` more than in the kernel.
 struct IndexBound {
   enum Kind { position, label, id };
   Kind kind;
   const char* name;
   int64_t first, last, shift;
-  int dim;      // of a position: where in
-  Shape shape;  // this
+  int dim;      // of a position: its dimension in
+  Shape shape;  // this shape
 };
 
-/// After such a verb was launched on a GPU: keeps its bounds until a synchronisation has read
-/// whether they held. With MTORCH_CUDA_SYNC the verb has reported already.
+/// Call it after such a verb was launched on a GPU: keeps the bounds until a synchronisation has
+/// read whether an index was out of bounds. With MTORCH_CUDA_SYNC the verb has already reported it.
 void defer_check(const Device&, IndexBound);
-/// The same at a replay of what was recorded then.
+/// The same at a replay of the recorded verb.
 void defer_again(const Device&, const IndexBound&);
-/// Calls `look`, which may throw, once somebody has waited for what the GPU was given until now.
+/// Calls `look`, which may throw, once the work that is now queued on the GPU was waited for.
 void when_done(const Gpu&, std::function<void()> look);
 /// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"
 std::string describe_violation(const IndexBound&, int64_t value);
-/// Whether a verb that checks positions reports a wrong one when it is called.
+/// Whether a verb that checks indices reports an invalid one in the call itself.
 bool reports_synchronously(const Device&);
 
-/// What a CUDA graph keeps of its recording beside the work itself (mt::Graph). Lives as long as
-/// the graph, so that errors of its replays find their bounds.
+/// The data of a CUDA graph's recording besides its work (mt::Graph). It lives as long as the
+/// graph, so that errors in replays find their bounds.
 struct Capture {
   explicit Capture(const Gpu&);
   Capture(const Capture&) = delete;
   ~Capture();
   const Gpu& gpu;
   std::vector<std::pair<uint64_t, IndexBound>> bounds;  // by the number of the check
-  /// What a replay does first, in order: all of them with `false`, which may throw and changes
-  /// nothing, then with `true`.
+  /// Functions that a replay runs first, in order: all of them with `false`, which may throw and
+  /// changes nothing, then all with `true`.
   std::vector<std::function<void(bool commit)>> before_replay;
-  Capture* next;  // of all that live
+  Capture* next;  // a list of all captures
 };
-/// The capture of this moment, or null; `capturing` is its GPU.
+/// The current capture, or null; `capturing` is its GPU.
 extern Capture* current_capture;
 void set_current_capture(Capture*);
 
-/// A call of the user's that launched work on a GPU.
+/// A call by the user that launched work on a GPU.
 struct GpuCall {
   const char* function;
   char where[64];  // "train.lua:12"
   int64_t started = 0;
 };
-/// The entry for this call if GPUs were given work since the last one was asked for; else null.
+/// The entry for this call if work was launched on GPUs since the last one; otherwise null.
 GpuCall* new_gpu_call();
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// checks.cpp -- what operations refuse in the tensors that they are given
+// checks.cpp -- checks of the tensors that operations get
 #include "engine/core/checks.h"
 
 namespace mt {

@@ -8,8 +8,8 @@
 
 namespace mt {
 
-/// The tensor that `write(T* to)` fills. What it writes may depend on shapes and options, on elements of
-/// tensors only where those were asked for by `item`: a recorded step keeps the numbers.
+/// The tensor that `write(T* to)` fills. Its values may depend on shapes and options, and on
+/// elements of tensors only if those were read by `item`: a recorded step keeps the numbers.
 template <class T> Tensor constants(const Shape& shape, const auto& write) {
   const Tensor x = empty(shape, dtype_of<T>);
   write(x.argument_as<T>());
@@ -17,7 +17,7 @@ template <class T> Tensor constants(const Shape& shape, const auto& write) {
   return x;
 }
 
-/// The numbers of a list, as one dimension.
+/// The numbers of a list, as a 1-d tensor.
 template <class T> Tensor constants(const std::vector<T>& list) {
   return constants<T>({int64_t(list.size())}, [&](T* to) { std::ranges::copy(list, to); });
 }

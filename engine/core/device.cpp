@@ -1,4 +1,4 @@
-// device.cpp -- finding devices by name; the CUDA plug-in, opened when it is first asked for
+// device.cpp -- finding devices by name; the CUDA plug-in, which is opened on first use
 #include "engine/core/device.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ namespace {
 
 void* plugin_library = nullptr;
 
-/// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
+/// libmtorch_cuda.so: next to the program, in its ../lib/mtorch, or at MTORCH_CUDA_PLUGIN.
 struct Plugin {
   using Count = int (*)(char* why, size_t room);
   using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
@@ -69,7 +69,7 @@ struct Plugin {
     Dl_info info{};
     if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
     const std::string path = info.dli_fname;
-    if (path.find('/') == std::string::npos) {  // the program, found through PATH
+    if (path.find('/') == std::string::npos) {  // the program was found through PATH
       char* full = realpath("/proc/self/exe", nullptr);
       std::string found = full ? full : "./mtorch";
       std::free(full);
@@ -108,13 +108,13 @@ int local_rank() {
   return 0;
 }
 
-/// Whether the text is a whole number from 0, then in `n`.
+/// Whether the text is an integer >= 0, which is then stored in `n`.
 bool read_number(std::string_view text, int& n) {
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, n);
   return error == std::errc() && at == end && n >= 0;
 }
-/// The GPU that 'cuda' is: MTORCH_DEVICE_INDEX, or that of the local rank, modulo their number.
+/// The GPU for 'cuda': MTORCH_DEVICE_INDEX, otherwise the local rank, modulo their number.
 int own_gpu() {
   const char* const wish = std::getenv("MTORCH_DEVICE_INDEX");
   if (!wish || !*wish) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;

@@ -31,7 +31,7 @@ Dtype dtype_named(std::string_view name) {
 Dtype promote(Dtype a, Dtype b) {
   if (a == Dtype::none || a == b) return b;
   if (b == Dtype::none) return a;
-  // Wider than the two where neither holds the other: int16 of uint8 and int8, float32 of the 16-bit floats.
+  // A wider dtype if neither holds the other: int16 for uint8 and int8, float32 for the 16-bit floats.
   const auto rank = [](Dtype d) {
     constexpr Dtype order[] = {Dtype::b8,  Dtype::u8,  Dtype::i8,   Dtype::i16, Dtype::i32,
                                Dtype::i64, Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
@@ -44,7 +44,7 @@ Dtype promote(Dtype a, Dtype b) {
 
 void check_value(const char* operation, double v, Dtype dtype) {
   if (is_float(dtype)) return;
-  // The end beyond the largest, as 2^63 for int64, which as a double is not its largest.
+  // The upper limit plus one, as 2^63 for int64, whose largest value is not a double.
   const auto holds = [&]<class T>(T) {
     if constexpr (math::is_integer<T>)
       return v >= double(math::lowest<T>()) && v < double(math::highest<T>() / 2 + 1) * 2;

@@ -7,29 +7,29 @@
 
 namespace mt {
 
-/// The dtype whose elements have this C++ type: Dtype::f32 of float; Dtype::none of other types.
+/// The dtype whose elements have this C++ type: Dtype::f32 for float; Dtype::none for other types.
 template <class T> inline constexpr Dtype dtype_of = Dtype::none;
 #define MT_DTYPE_OF(name, T, ...) template <> inline constexpr Dtype dtype_of<T> = Dtype::name;
 MT_DTYPES(MT_DTYPE_OF)
 #undef MT_DTYPE_OF
-/// 'float32', 'int64', ..; messages take a Dtype as it is.
+/// 'float32', 'int64', ..; messages can format a Dtype directly.
 const char* dtype_name(Dtype);
 /// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.
 const char* dtype_ctype(Dtype);
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
-/// Whether it has whole numbers, bool apart.
+/// Whether it is an integer dtype; bool is not one.
 constexpr bool is_integer(Dtype d) { return !is_float(d) && d != Dtype::b8; }
-/// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then
-/// the wider one; uint8 and int8 make int16, float16 and bfloat16 float32.
+/// The smallest dtype that holds both, as in PyTorch: float wins over integer, integer over bool,
+/// then the wider one; uint8 and int8 give int16, float16 and bfloat16 give float32.
 Dtype promote(Dtype, Dtype);
-/// Refuses a number that a dtype cannot hold: 300 in uint8, 2.5 in int64.
+/// Refuses a number that a dtype cannot represent: 300 in uint8, 2.5 in int64.
 void check_value(const char* operation, double value, Dtype);
-/// Whether results of one type may be written into another in place: floats never into integers.
+/// Whether results of one dtype may be written in place into another: floats never into integers.
 bool can_hold(Dtype target, Dtype result);
-/// Of this thread: float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
+/// The default of this thread: float32, or the argument of `set_default_dtype`. Numbers without a dtype get it.
 inline Dtype default_dtype() { return thread_state.dtype; }
-/// Throws Error for dtypes that are no floats.
+/// Throws an Error for dtypes that are not floats.
 void set_default_dtype(Dtype);
 
 /// Calls `body(T{})` with the C++ type of a dtype.

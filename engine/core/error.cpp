@@ -1,4 +1,4 @@
-// error.cpp -- makes the text of an error and throws it
+// error.cpp -- formats the text of an error and throws it
 #include "engine/core/error.h"
 
 namespace mt {

@@ -1,4 +1,4 @@
-// error.h -- the one exception of the engine: a sentence that says operation, values, cure
+// error.h -- the only exception type of the engine: a sentence with operation, values and advice
 #pragma once
 #include <fmt/core.h>
 
@@ -9,31 +9,31 @@
 
 namespace mt {
 
-/// What went wrong with a call. The text starts with the operation: `matmul: inner sizes differ: (2
-/// x 3) and (4 x 5)`.
+/// The error of a call. The text starts with the operation: `matmul: inner sizes differ: (2 x 3)
+/// and (4 x 5)`.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Throws an Error; arguments as fmt::format's.
+/// Throws an Error; the arguments are those of fmt::format.
 [[noreturn]] void fail_with(fmt::string_view text, fmt::format_args values);
 template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&... values) {
   fail_with(text, fmt::make_format_args(values...));
 }
 
-/// Of types that messages take as they are, by `{}` alone.
+/// For types that messages format only with `{}`.
 struct PlainFormat {
   constexpr auto parse(fmt::format_parse_context& text) { return text.begin(); }
 };
 
 constexpr const char kInterrupted[] = "interrupted!";
-/// Throws Error where Ctrl-C came: what was computed since may be half done.
+/// Throws an Error after Ctrl-C: results computed since then may be incomplete.
 inline void check_interrupt() {
   if (mt_interrupted) [[unlikely]]
     throw Error(kInterrupted);
 }
 
-/// A number as messages show it (fmt would write -nan).
+/// A number in the format of messages (fmt would write -nan).
 std::string show(double x);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// file.cpp -- writing files: what stood there stays whole until the new text is, or is left alone
+// file.cpp -- writing files: an existing file stays whole until the new one is complete, or is not changed
 #include "engine/core/file.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 namespace mt {
 namespace {
 
-/// While it lives, a closed pipe and a limit on the size of files are errors of write, no signals.
+/// During its lifetime, a closed pipe and the file size limit are errors of write, not signals.
 class BlockedWriteSignals {
  public:
   BlockedWriteSignals() {
@@ -29,7 +29,7 @@ class BlockedWriteSignals {
     sigset_t pending;
     sigpending(&pending);
     for (const int s : {SIGPIPE, SIGXFSZ})
-      if (sigismember(&pending, s)) sigdelset(&ours_, s);  // somebody else's: it stays
+      if (sigismember(&pending, s)) sigdelset(&ours_, s);  // pending before: left pending
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
   BlockedWriteSignals(const BlockedWriteSignals&) = delete;
@@ -45,14 +45,14 @@ class BlockedWriteSignals {
   sigset_t ours_, before_;
 };
 
-/// The folder of a path, "." where it names none.
+/// The directory of a path, "." if it has none.
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// The number in /dev/stdout, /dev/fd/3 or /proc/self/fd/3, or -1: opening these again would begin
-/// at the front of a file that the process is writing.
+/// The number in /dev/stdout, /dev/fd/3 or /proc/self/fd/3, or -1: opening these again would start
+/// at the beginning of a file that the process is writing.
 int own_descriptor(const std::string& path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -66,14 +66,14 @@ int own_descriptor(const std::string& path) {
   return -1;
 }
 
-/// Follows the symbolic links that a path ends in, also to a file that is not there. Empty, with
-/// errno, where there are too many.
+/// Follows the symbolic links at the end of a path, also to a file that does not exist. Empty, with
+/// errno set, if there are too many.
 std::string follow(std::string path) {
   char to[PATH_MAX];
   for (int links = 0; links < 40; ++links) {
     if (own_descriptor(path) >= 0) return path;
     const ssize_t n = readlink(path.c_str(), to, sizeof to);
-    if (n < 0) return path;  // no link, or nothing at all
+    if (n < 0) return path;  // not a link, or it does not exist
     const std::string next(to, n);
     path = next[0] == '/' ? next : folder_of(path) + "/" + next;
   }
@@ -81,7 +81,7 @@ std::string follow(std::string path) {
   return "";
 }
 
-/// Root may write read-only files; a file that was made read-only is meant to stay.
+/// Root may write read-only files, but a file that was made read-only should stay unchanged.
 bool may_write(const std::string& path, mode_t mode) {
   if (!(mode & 0222)) return errno = EACCES, false;
   return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
@@ -93,12 +93,12 @@ bool may_write(const std::string& path, mode_t mode) {
   fail("{}: cannot write '{}': {}", operation, path, reason);
 }
 
-/// What is to be written, and how.
+/// The destination of a write, and how it is written.
 struct Destination {
-  std::string path;         // links followed
-  int own = -1;             // a descriptor of the process
+  std::string path;         // with links followed
+  int own = -1;             // a descriptor that the process has open
   bool through = false;     // a device or a FIFO
-  struct stat replaced {};  // st_nlink is 0 where nothing is
+  struct stat replaced {};  // st_nlink is 0 if no file is replaced
 };
 
 Destination find_place(const std::string& op, const std::string& path) {
@@ -135,22 +135,22 @@ Destination find_place(const std::string& op, const std::string& path) {
   return p;
 }
 
-/// A name beside the file that will be replaced, another one each time.
+/// A new name in the directory of the file that will be replaced; unique for each call.
 std::string name_beside(const std::string& path) {
   static std::atomic<unsigned> count{0};
   return fmt::format("{}/.mtorch-{}-{}", folder_of(path), getpid(), ++count);
 }
-/// How the kernel names an open file.
+/// The kernel's path of an open file.
 std::string name_of(const File& file) { return fmt::format("/proc/self/fd/{}", file.fd()); }
 
-/// A new file beside the one it will replace, with its mode and owner. It has no name until it is whole,
-/// so that nothing stays where the process is killed; where the file system has no such files its name
-/// goes to `name`.
+/// A new file in the directory of the one it will replace, with its mode and owner. It has no name
+/// until it is complete, so that a killed process leaves no file; if the file system has no unnamed
+/// files its name is stored in `name`.
 File open_beside(const Destination& p, std::string& name) {
   const struct stat& old = p.replaced;
-  const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // less the umask
+  const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // minus the umask
   File file(open(folder_of(p.path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
-  if (file && access(name_of(file).c_str(), F_OK) != 0) file.close();  // it could get none
+  if (file && access(name_of(file).c_str(), F_OK) != 0) file.close();  // it could not be linked
   if (!file) {
     do {
       name = name_beside(p.path);
@@ -159,14 +159,14 @@ File open_beside(const Destination& p, std::string& name) {
   }
   if (!file) return name.clear(), std::move(file);
   if (!old.st_nlink) return file;
-  // Only root may give a file away; others may choose among their groups.
+  // Only root may change the owner; other users may choose among their groups.
   const bool owned = fchown(file.fd(), old.st_uid, old.st_gid) == 0;
   if (!owned && fchown(file.fd(), uid_t(-1), old.st_gid) != 0) errno = 0;
   if (fchmod(file.fd(), old.st_mode & (owned ? 07777 : 0777)) != 0) errno = 0;  // FAT has no modes
   return file;
 }
 
-/// A FIFO waits here for a reader; Ctrl-C ends that.
+/// Opening a FIFO waits here for a reader; Ctrl-C ends the wait.
 File open_through(const std::string& path) {
   File file;
   do file = File(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
@@ -195,7 +195,7 @@ bool File::read(void* to, size_t n) const {
 }
 
 bool File::write(std::string_view bytes) const {
-  constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+  constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
   const BlockedWriteSignals blocked;
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd_, bytes.data(), bytes.size() < kPiece ? bytes.size() : kPiece);
@@ -215,7 +215,7 @@ FileWriter::FileWriter(const char* operation, std::string path)
     : operation_(operation),
       path_(std::move(path)) {
   Destination p = find_place(operation_, path_);
-  if (p.own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
+  if (p.own == STDOUT_FILENO) std::fflush(stdout);  // so that earlier output comes first
   if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));
   else file_ = p.through ? open_through(p.path) : open_beside(p, temporary_);
   if (!file_) refuse();
@@ -250,7 +250,7 @@ void FileWriter::replace() {
   if (!file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0) refuse();
   temporary_.clear();
   const File folder(open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder) on_disk(folder.fd());  // a folder that may not be read cannot be waited for
+  if (folder) on_disk(folder.fd());  // a directory that is not readable cannot be synchronised
 }
 
 void write_file(const char* operation, const std::string& path, std::string_view bytes) {
@@ -261,7 +261,7 @@ void write_file(const char* operation, const std::string& path, std::string_view
 
 void check_writable(const char* operation, const std::string& path) {
   const Destination p = find_place(operation, path);
-  if (p.own < 0 && !p.through) FileWriter(operation, path);  // it can be made beside
+  if (p.own < 0 && !p.through) FileWriter(operation, path);  // a new file can be made there
 }
 
 }  // namespace mt

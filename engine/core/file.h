@@ -1,4 +1,4 @@
-// file.h -- writing files: what stood there stays whole until the new text is, or is left alone
+// file.h -- writing files: an existing file stays whole until the new one is complete, or is not changed
 #pragma once
 #include <sys/types.h>
 
@@ -18,10 +18,10 @@ class File {
   ~File() { close(); }
   explicit operator bool() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  /// Exactly n bytes; false where there are fewer.
+  /// Reads exactly n bytes; false if there are fewer.
   bool read(void* to, size_t n) const;
-  /// All of them; false with errno where that fails. A closed pipe and a limit on the size of files
-  /// are such failures, no signals.
+  /// Writes all of them; false with errno set if that fails. A closed pipe and the file size limit
+  /// are such failures, not signals.
   bool write(std::string_view bytes) const;
   bool close();
 
@@ -29,36 +29,35 @@ class File {
   int fd_;
 };
 
-/// One file being written. A regular file, or one that is not there yet, is written as another one in
-/// its folder and takes its place at `commit`, with the mode and, where that is allowed, the owner of
-/// what it replaces; without a commit nothing has changed, and a process that is killed leaves nothing
-/// behind (where the file system has files without a name). Symbolic links are followed. A
-/// device, a FIFO and one of the process's own descriptors (/dev/stdout, /dev/fd/3) are written
-/// through. What is read-only by its mode, or lies in a folder that is, is refused, for root too.
-/// Every failure is an mt::Error that begins with the operation and names the path.
+/// One file that is being written. A regular file, or one that does not exist yet, is written as
+/// another file in its directory, which replaces it in `commit`, with the mode and, if that is
+/// allowed, the owner of the replaced file; without a commit nothing has changed, and a killed
+/// process leaves no file (if the file system supports unnamed files). Symbolic links are followed.
+/// A device, a FIFO and one of the process's own descriptors (/dev/stdout, /dev/fd/3) are written
+/// directly. A file that is read-only by its mode, or in a read-only directory, is refused, even
+/// for root. Every failure is an mt::Error that begins with the operation and contains the path.
 class FileWriter {
  public:
   FileWriter(const char* operation, std::string path);
   FileWriter(const FileWriter&) = delete;
   ~FileWriter();
   void write(std::string_view bytes);
-  /// Waits until the disk has it.
+  /// Returns when the data is on the disk.
   void commit();
 
  private:
   void replace();
   [[noreturn]] void refuse() const;
 
-  std::string operation_, path_;    // as the user said them
-  std::string target_, temporary_;  // links followed; empty while the file beside has no name
+  std::string operation_, path_;    // as the user gave them
+  std::string target_, temporary_;  // links followed; empty while the temporary file has no name
   File file_;
-  bool replaces_ = false;  // what stands there; else it is written through
+  bool replaces_ = false;  // whether it replaces a file; otherwise it is written directly
 };
 
-/// Writes a whole file as FileWriter does.
+/// Writes a whole file with a FileWriter.
 void write_file(const char* operation, const std::string& path, std::string_view bytes);
-/// Throws what write_file would throw before it has written anything, and leaves everything as it
-/// is.
+/// Throws the errors that write_file would throw before writing, and changes nothing.
 void check_writable(const char* operation, const std::string& path);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// host.h -- hooks that the host program provides, set once
+// host.h -- hooks that the host program sets once
 #pragma once
 #include <string>
 
@@ -6,21 +6,21 @@
 
 namespace mt {
 
-/// Set before the first call; the Lua bindings do (open_lua). Without them messages name no place.
+/// Set before the first call, by open_lua for the Lua bindings. Without them messages have no line.
 struct Host {
-  int (*calls_under_way)() = nullptr;   // how many from Lua, on this thread
-  bool (*collect_garbage)() = nullptr;  // before "out of memory"; whether to try again
-  std::string (*where)() = nullptr;     // the script's line under way, "train.lua:12"
-  const char* (*function)() = nullptr;  // the function of it that is running, or null
-  void (*on_cuda_open)() = nullptr;     // a GPU comes into use
+  int (*calls_under_way)() = nullptr;   // the number of calls from Lua on this thread
+  bool (*collect_garbage)() = nullptr;  // before "out of memory"; returns whether to try again
+  std::string (*where)() = nullptr;     // the current line of the script, "train.lua:12"
+  const char* (*function)() = nullptr;  // its function that is running, or null
+  void (*on_cuda_open)() = nullptr;     // called when a GPU is first used
   bool (*run_on_gpu)(const Run&,
                      const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
   bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;
 
-/// From which labels, ids and indices in tensors count, and positions in messages: 1 in a call from
-/// Lua, else 0. A program may do both.
+/// The first value of labels, ids and indices in tensors, and of positions in messages: 1 in a call
+/// from Lua, otherwise 0. A program may use both.
 inline int index_base() { return host.calls_under_way && host.calls_under_way() > 0; }
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// interceptor.cpp -- a call of a verb through the interceptors of the thread and of the process, to the device
+// interceptor.cpp -- passes a call of a verb through the interceptors of the thread and of the process to the device
 #include "engine/core/interceptor.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// interceptor.h -- who sees the calls of devices' verbs: the recorder of steps, the profiler, the log of verbs
+// interceptor.h -- intercepts calls of devices' verbs: for the recorder of steps, the profiler, the log of verbs
 #pragma once
 #include "kernels/gpu.h"
 
@@ -6,7 +6,7 @@ namespace mt {
 
 class Interceptor;
 
-/// A call of a verb on its way to the device.
+/// A call of a verb that is being passed to the device.
 class InterceptedCall {
  public:
   const Device& device;
@@ -18,8 +18,8 @@ class InterceptedCall {
         verb(v),
         argument(a),
         next_(first) {}
-  /// Passes it on: to the next interceptor, in the end to the device. False where a position is not there, or the
-  /// device cannot run the program.
+  /// Passes the call on: to the next interceptor, and finally to the device. False if an index is
+  /// out of bounds, or the device cannot run the program.
   bool next();
 
  private:
@@ -28,7 +28,7 @@ class InterceptedCall {
 
 class Interceptor {
  public:
-  /// Does the call by call.next(), and says what that says.
+  /// Makes the call with call.next(), and returns its result.
   virtual bool around(InterceptedCall& call) = 0;
 
  protected:
@@ -41,21 +41,21 @@ class Interceptor {
   Interceptor* outer_ = nullptr;
 };
 
-/// Adds one that sees this thread's calls before all others, and takes it away.
+/// Adds an interceptor that gets this thread's calls before all others, or removes it.
 void add_interceptor(Interceptor&);
 void remove_interceptor(Interceptor&);
-/// Sets the one that sees the calls of all threads after those; null: none.
+/// Sets the interceptor that gets the calls of all threads after those; null: none.
 void set_process_interceptor(Interceptor*);
 
-/// Calls the verb of the device itself, what a program runs on included.
+/// Calls the verb of the device itself, including the way in which it runs a program.
 bool call_verb(const Device&, Verb, const void* argument);
-/// The same through the interceptors.
+/// The same through the interceptors, if there are any.
 inline bool run_verb(const Device& d, Verb verb, const void* argument) {
   return intercepted() ? intercept(d, verb, argument) : call_verb(d, verb, argument);
 }
 
-/// f(the argument, as what it is): the struct that MT_VERBS names, Allocation, Move, Copy, MapNumbers or, of `sync`, a
-/// null pointer.
+/// Calls f(the argument with its type): the struct that MT_VERBS names, Allocation, Move, Copy,
+/// MapNumbers or, for `sync`, a null pointer.
 template <class F> decltype(auto) with_argument(Verb verb, const void* argument, F&& f) {
   switch (verb) {
 #define MT_CASE(result, verb, Argument) \

@@ -9,23 +9,23 @@ namespace mt {
 
 struct Reducing;  // ops/reduce_common.h
 
-/// While one is set on a thread, elementwise operations and reductions ask it first.
+/// While one is set on a thread, elementwise operations and reductions call it first.
 struct LazyScope {
-  /// A tensor without data yet; undefined where it does not take the operation, and then the data of
-  /// all inputs is there.
+  /// Returns a tensor without data yet, or an undefined one if it does not accept the operation;
+  /// then all inputs have their data.
   virtual Tensor elementwise(int op, const Tensor* const* inputs, const double* params) = 0;
   virtual Tensor reduce(const Reducing&, const Tensor&) = 0;
-  /// The positions that belong to such a reduction of x, computed when they are needed.
+  /// The positions that belong to such a reduction of x; they are computed on demand.
   virtual Tensor positions(const Reducing&, const Tensor& x) = 0;
-  /// Computes all that waits: something is about to be changed in place.
+  /// Computes all deferred tensors, before something is changed in place.
   virtual void evaluate_all() = 0;
-  /// The function asks for a number, of what may not be computed yet.
+  /// Refuses to read a number of a tensor that may not be computed yet.
   [[noreturn]] void refuse_number() {
     asked_ = true;
     check_asked();
     __builtin_unreachable();
   }
-  /// It is an error also where the function caught it.
+  /// It is an error even if the function caught it.
   void check_asked() const {
     if (asked_) fail("a fused function cannot ask for numbers; return the tensor and ask outside");
   }
@@ -34,7 +34,7 @@ struct LazyScope {
   bool asked_ = false;
 };
 
-/// Operations are computed at once while this lives.
+/// During its lifetime operations are computed at once.
 struct EagerScope : SaveAndRestore<LazyScope*> {
   EagerScope() : SaveAndRestore(thread_state.lazy, nullptr) {}
 };

@@ -1,5 +1,5 @@
-// memory.cpp -- where tensors' bytes come from: reference-counted storage, free lists, and the
-// count of what lives
+// memory.cpp -- the memory of tensors: reference-counted storage, free lists, and the
+// count of live bytes
 #include "engine/core/memory.h"
 
 #include <bit>
@@ -27,13 +27,13 @@ int64_t live() {
   return host_live.load(std::memory_order_relaxed) + gpu_live.load(std::memory_order_relaxed);
 }
 
-// A host storage is one block: the header, then the data on its own cache line. From kHuge bytes the
-// data is a block of its own, so that a power of two fills whole huge pages.
+// A host storage is one block: the header, then the data, on a cache line of its own. From kHuge
+// bytes on the data is a separate block, so that a power of two fills whole huge pages.
 constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
-constexpr size_t kAround = 512;  // bytes of a tensor, and of its node, around its storage
+constexpr size_t kAround = 512;  // bytes of a tensor and of its node besides the storage
 static_assert(sizeof(Storage) <= kHeader);
 
-/// What the machine has, less a sixteenth for other things. The system promises more, and kills who takes it.
+/// The machine's memory less a sixteenth. The system overcommits, and kills processes that use too much.
 int64_t machine_memory() {
 #if defined(__linux__)
   struct sysinfo all;
@@ -43,13 +43,13 @@ int64_t machine_memory() {
   return int64_t(1) << 46;
 }
 
-/// Memory of the system's. Huge pages where they fit: -x of 4 MiB is then a quarter faster, because
-/// the addresses of small pages do not fit into the processor's tables.
+/// Allocates memory of the system, on huge pages if possible: -x of 4 MiB is then a quarter faster,
+/// because small pages overflow the TLB.
 void* fresh(size_t bytes) {
   if (bytes < kHuge) return std::aligned_alloc(64, bytes);
   static const int64_t most = machine_memory();
   if (host_live.load(std::memory_order_relaxed) + int64_t(bytes) > most) return nullptr;
-  void* block = nullptr;  // aligned_alloc would want whole pages
+  void* block = nullptr;  // aligned_alloc would require whole pages
   if (posix_memalign(&block, kHuge, bytes)) return nullptr;
 #if defined(MADV_HUGEPAGE)
   madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
@@ -57,16 +57,16 @@ void* fresh(size_t bytes) {
   return block;
 }
 
-// Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a
-// fifth is unused.
+// Size classes: steps of 64 bytes to 1 KiB, then four per power of two, so that at most a fifth is
+// unused.
 constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
 #if defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kMaxCached = 0;  // so that the sanitizer sees every use after free
+constexpr int64_t kMaxCached = 0;  // so that the sanitizer detects every use after free
 #else
 constexpr int64_t kMaxCached = 48 << 20;
 #endif
 
-/// What blocks of a class have.
+/// The block size of a class.
 size_t bytes_of(int index) {
   if (index <= kLinear) return 64 * size_t(index);
   const int quarter = index - kLinear - 1;
@@ -90,12 +90,12 @@ SizeClass class_of(size_t bytes) {
 
 }  // namespace
 
-// So many blocks of a class more than a thread took may it keep: those that came from other threads, as a loader's
-// batches do, would fill its lists, and their own threads find nothing in theirs.
+// A thread may keep at most this many blocks of a class more than it took: blocks from other threads,
+// such as a loader's batches, would fill its lists, and their own threads would find none in theirs.
 constexpr int64_t kForeign = 16;
 
-/// Freed blocks of this thread, by size class. Those below kHuge and the others have kMaxCached each,
-/// so that a large tensor that was freed does not send every small one to the system's allocator.
+/// Freed blocks of this thread, by size class. Blocks below kHuge and larger blocks have kMaxCached
+/// each, so that freeing a large tensor does not return every small block to the system's allocator.
 struct FreeList {
   struct Link {
     Link* next;
@@ -104,14 +104,14 @@ struct FreeList {
     Link* head[kClasses + 1] = {};
     Link *batch[kClasses + 1] = {}, *batch_end[kClasses + 1] = {};  // in the order of being freed
     int64_t taken[kClasses + 1] = {};  // `allocated` when a block was last taken
-    int64_t out[kClasses + 1] = {};  // blocks that were taken here, less those that were kept here
+    int64_t out[kClasses + 1] = {};    // blocks that were taken here, minus those kept here
   };
   static const Lists none;
-  // Not in the thread's own memory, of which a library that is opened late (mtorch.so) gets little:
+  // Not in thread-local memory, which is scarce for a library that is opened late (mtorch.so):
   // glibc has 1664 bytes for all such libraries together.
   Lists* lists = const_cast<Lists*>(&none);
   bool batching = false;
-  int64_t cached[2] = {};  // bytes below kHuge, and from there on
+  int64_t cached[2] = {};  // bytes of blocks below kHuge, and of the others
   int64_t allocated = 0, count = 0;
   bool closed = false;  // the thread is ending
 
@@ -135,17 +135,17 @@ struct FreeList {
       ++lists->out[c.index];
       Link* const block = lists->head[c.index];
       lists->head[c.index] = block->next;
-      for (int line = 0; line < 5; ++line)  // of the block for the next call
+      for (int line = 0; line < 5; ++line)  // prefetches the block for the next call
         __builtin_prefetch(reinterpret_cast<const char*>(block->next) + 64 * line, 1);
       return block;
     }
     if (c.index <= kClasses && lists != &none) ++lists->out[c.index];
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// Whether a freed block stays here where kMaxCached is reached. Small ones do in the place of those of
-  /// the sizes that were not asked for the longest: a program may come to others. Large ones do while no
-  /// more is held than lived at once before, as in every step of a training loop: the system would fill
-  /// them with zeros again. It may have them when it is short of memory.
+  /// Whether a freed block is kept when kMaxCached is reached. A small block is, and replaces blocks of
+  /// the sizes that were not requested for the longest time, as a program may change its sizes. A large
+  /// one is kept while the total does not exceed the earlier peak, as in every step of a training loop:
+  /// the system would zero it again, but may take it when it is short of memory.
   [[gnu::noinline]] bool keeps_more(void* block, SizeClass c, int64_t more) {
     if (c.bytes < kHuge) {
       const int large = class_of(kHuge).index;
@@ -214,7 +214,7 @@ bool fits(size_t bytes) {
   return bytes <= size_t(most) && live() + int64_t(bytes) <= most;
 }
 
-/// Whether the header stands before the data.
+/// Whether the header precedes the data in one block.
 bool in_one_block(const Device& device, size_t bytes) { return is_cpu(device) && bytes < kHuge; }
 
 void* try_allocate(const Device& device, size_t bytes) {
@@ -229,7 +229,7 @@ std::string size_of(int64_t bytes) {
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
-/// Given back before an error is put into words, which need memory too.
+/// Freed before an error message is formatted, which needs memory too.
 std::atomic<void*> spare{std::malloc(64 << 10)};
 
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
@@ -249,7 +249,7 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
       size_of(int64_t(bytes)), device.name, size_of(host_live), size_of(host_peak));
 }
 
-/// Makes room: what is kept for reuse goes back, the bindings collect what is garbage. Whether trying
+/// Frees memory: cached blocks are returned, the bindings collect garbage. Returns whether trying
 /// again makes sense.
 bool make_room() {
   free_list.clear();
@@ -276,7 +276,7 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   s->pinned = pinned;
   s->data = one ? static_cast<char*>(block) + kHeader : block;
   s->bytes = bytes;
-  // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
+  // A GPU has more memory and no caches to keep warm: its bytes count less for the collector.
   free_list.allocated += int64_t((is_cpu(device) ? bytes : bytes / 32) + kAround);
   if (step_recorder) [[unlikely]]
     step_recorder->on_allocate(s);

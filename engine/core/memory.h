@@ -1,4 +1,4 @@
-// memory.h -- where tensors' bytes come from: counted storage, free lists, what lives
+// memory.h -- the memory of tensors: reference-counted storage, free lists, counts
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace mt {
 
-/// A counted pointer to a T that has `std::atomic<int> refs` and a `static void destroy(T*)`.
+/// A counted pointer to a T that has `std::atomic<int> refs` and `static void destroy(T*)`.
 template <class T> class Ref {
  public:
   Ref() = default;
-  /// Takes over one count.
+  /// Takes over one reference.
   static Ref adopt(T* p) {
     Ref r;
     r.p_ = p;
@@ -50,23 +50,23 @@ template <class T> class Ref {
   T* p_ = nullptr;
 };
 
-/// A buffer on a device. `version` counts the changes in place, so that backward can tell that a
+/// A buffer on a device. `version` counts the changes in place, so that backward detects that a
 /// saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
   uint32_t version = 0;  // changes in place
   const struct Gpu* pinned =
-      nullptr;  // page-locked memory of the CPU, which this GPU's driver gave
+      nullptr;  // page-locked memory of the CPU, allocated by this GPU's driver
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;
   static void destroy(Storage*);
 };
 
-/// Uninitialised memory, 64-byte aligned. Throws Error with the sizes when there is none, and after
-/// an interrupt: no operation goes on then.
+/// Uninitialised memory, 64-byte aligned. Throws an Error with the sizes if there is none, and also
+/// after an interrupt, so that no operation continues.
 Ref<Storage> allocate(const Device& device, size_t bytes);
-/// Page-locked memory of the CPU, from which copies to the GPU need not wait.
+/// Page-locked memory of the CPU, from which copies to the GPU are asynchronous.
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 
 /// Fixed-size blocks for tensors and graph nodes.
@@ -75,19 +75,19 @@ void pool_free(void* block, size_t bytes);
 
 struct MemoryUse {
   int64_t live;         // bytes of all storages
-  int64_t host, peak;   // of those of the CPU, now and at most so far
+  int64_t host, peak;   // bytes of the CPU's storages, now and at the peak
   int64_t cached;       // bytes in this thread's free list
-  int64_t allocations;  // storages of the CPU that this thread has made
+  int64_t allocations;  // CPU storages that this thread has allocated
 };
 MemoryUse memory_use();
-/// Storages may hold this many bytes together; what would exceed it is "out of memory".
+/// Limits the total bytes of all storages; an allocation that would exceed it is "out of memory".
 void set_memory_limit(int64_t bytes);
-/// Bytes that this thread has asked for since it began, those of a GPU at 1/32: the collector's
-/// measure of garbage.
+/// The bytes that this thread has allocated since its start, with those of a GPU at 1/32: the
+/// collector's measure of garbage.
 int64_t bytes_allocated();
 
-/// While it lives, what this thread frees is kept for afterwards, to be reused in the order of being
-/// freed: the collector frees the newest results first, whose memory is the warmest.
+/// During its lifetime, blocks that this thread frees are kept, to be reused afterwards in the order of
+/// being freed: the collector frees the newest results first, which are most likely in the cache.
 class FreeBatch {
  public:
   FreeBatch();

@@ -1,24 +1,24 @@
-// profile_scope.h -- what the profiler times: a scope around each operation, gradient, kernel, launch
+// profile_scope.h -- the scopes that the profiler times: operations, gradients, kernels, launches
 //
-// Off, it costs one branch where a call of Lua's enters and one where a gradient is taken.
+// When it is off, it costs one branch per call from Lua and one per gradient.
 #pragma once
 #include <cstdint>
 #include <string_view>
 
 namespace mt::profile {
 
-/// operation: a function that Lua calls. backward: the gradient of one. kernel: a verb of the CPU,
-/// or what a GPU ran. launch: a verb that queued work on a GPU. collector: Lua's.
+/// operation: a function called from Lua. backward: the gradient of one. kernel: a verb of the CPU,
+/// or a kernel of a GPU. launch: a verb that queued work on a GPU. collector: Lua's.
 enum class Kind : uint8_t { operation, backward, kernel, launch, collector };
 const char* kind_name(Kind);
 
-extern constinit bool on;  // some recording is under way
+extern constinit bool on;  // whether a recording is active
 
 struct Log;
 struct Path;
 
-/// One thing that takes time, on this thread. `key` tells it from others at this place, and `name()`
-/// is asked the first time.
+/// A timed scope on this thread. `key` distinguishes it from others at this place; `name()` is
+/// called the first time.
 class Scope {
  public:
   Scope(Kind kind, uint64_t key, const auto& name) {
@@ -40,7 +40,7 @@ class Scope {
   Path* path_ = nullptr;
   uint64_t recording_ = 0;
   int64_t began_ = 0, inner_ = 0;
-  int64_t* outer_ = nullptr;  // the `inner_` of the scope around
+  int64_t* outer_ = nullptr;  // the `inner_` of the enclosing scope
 };
 
 }  // namespace mt::profile

@@ -31,7 +31,7 @@ int64_t checked_count(const char* operation, const Shape& shape) {
     if (size < 0) fail("{}: size {} is negative in {}", operation, size, shape);
     empty |= size == 0;
   }
-  for (int64_t size : shape)  // the sizes beside a 0 make strides, which must fit too
+  for (int64_t size : shape)  // sizes next to a 0 define strides, which must not overflow either
     if (size > 0 && (__builtin_mul_overflow(n, size, &n) || n > (int64_t(1) << 46)))
       fail("{}: {} has more elements than memory can hold", operation, shape);
   return empty ? 0 : n;

@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// Up to kMaxDims sizes (or strides), without memory of their own.
+/// Up to kMaxDims sizes (or strides), without heap memory.
 class Shape {
  public:
   Shape() = default;
@@ -27,7 +27,7 @@ class Shape {
     if (n_ == kMaxDims) too_many(n_ + 1);
     v_[n_++] = size;
   }
-  /// The first n; those from number n on.
+  /// The first n; those from index n on.
   Shape first(int n) const { return Shape(v_, n); }
   Shape from(int n) const { return Shape(v_ + n, n_ - n); }
   void insert(int at, int64_t size);
@@ -45,13 +45,13 @@ class Shape {
   int64_t v_[kMaxDims];
 };
 
-/// A place in a dimension or among classes, 0-based; where it may be negative, -1 is the last. Lua counts
-/// from 1, and the bindings convert what has this type.
+/// An index in a dimension or among classes, 0-based; if it may be negative, -1 is the last. Lua
+/// counts from 1, and the bindings convert arguments of this type.
 struct Position {
   int64_t at;
-  constexpr Position(int64_t position) : at(position) {}  // NOLINT: a number is one
+  constexpr Position(int64_t position) : at(position) {}  // NOLINT: implicit from a number
   constexpr operator int64_t() const { return at; }
-  /// Among n, with negative ones from the end.
+  /// The index among n, with negative ones counted from the end.
   constexpr int64_t among(int64_t n) const { return at < 0 ? at + n : at; }
 };
 /// A dimension, in the same way.
@@ -61,34 +61,34 @@ struct Dim : Position {
 /// Several dimensions.
 struct Dims : Shape {
   using Shape::Shape;
-  Dims(const Shape& dims) : Shape(dims) {}  // NOLINT: a list of numbers is one
+  Dims(const Shape& dims) : Shape(dims) {}  // NOLINT: implicit from a list of numbers
 };
 
-/// `(2 x 3)`; `()` for 0-d. Messages take a Shape as it is.
+/// `(2 x 3)`; `()` for 0-d. Messages can format a Shape directly.
 std::string to_string(const Shape&);
 
-/// The sizes of both.
+/// The concatenation of the sizes.
 inline Shape joined(Shape a, const Shape& b) {
   for (int64_t size : b) a.push(size);
   return a;
 }
-/// The number of elements, of sizes that were checked; of none 1.
+/// The number of elements, for sizes that were checked; 1 for no sizes.
 inline int64_t product(const Shape& shape) {
   int64_t n = 1;
   for (int64_t size : shape) n *= size;
   return n;
 }
-/// The number of elements. Throws when a size is negative or the product does not fit.
+/// The number of elements. Throws if a size is negative or the product overflows.
 int64_t checked_count(const char* operation, const Shape&);
 /// Row-major strides.
 Shape contiguous_strides(const Shape&);
-/// The shape both broadcast to; throws naming both shapes and the dimension that differs.
+/// The shape to which both broadcast; the error has both shapes and the dimension that differs.
 Shape broadcast(const char* operation, const Shape&, const Shape&);
 /// Resolves one -1 in `wanted` so that it holds `elements`.
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);
 /// A dimension from -rank .. rank-1 as 0 .. rank-1. Messages count from 1, as Lua does.
 int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result = false);
-/// Several of them, each named at most once.
+/// Several dimensions, each at most once.
 Shape wrap_dims(const char* operation, const Shape& dims, int rank);
 
 }  // namespace mt

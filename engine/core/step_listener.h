@@ -1,4 +1,4 @@
-// step_listener.h -- what memory and tensors report to the recorder of a step (engine/compiler/record/replay.h)
+// step_listener.h -- the events of memory and tensors for the recorder of a step (engine/compiler/record/replay.h)
 #pragma once
 #include <string>
 
@@ -8,26 +8,26 @@ struct IndexBound;
 struct Storage;
 class Tensor;
 
-/// Is called for the storages of this thread, and for decisions by values.
+/// Called for the storages of this thread, and when a result depends on values.
 struct StepListener {
   virtual void on_allocate(Storage*) = 0;
-  /// Its memory stays with the recording.
+  /// The memory stays with the recording.
   virtual void on_free(Storage*) = 0;
-  /// Numbers were written into it that no tensor gave: they are the same at each replay.
+  /// Numbers that do not depend on a tensor were written to it: they are the same at each replay.
   virtual void on_constant(Storage*) = 0;
-  /// Numbers are computed from tensors without a verb, or elements decide what an operation does:
-  /// there is nothing that a replay could repeat.
+  /// Numbers are computed from tensors without a verb, or elements decide what an operation does: a
+  /// replay could not repeat that.
   virtual void on_untraced_computation() = 0;
-  /// A function reads or changes something that is no tensor.
+  /// A function reads or changes something other than tensors.
   virtual void on_external_effect() = 0;
-  /// Its flag is about to be another.
+  /// The tensor's requires_grad is about to change.
   virtual void on_requires_grad_change(const Tensor&) = 0;
-  /// The last verb looks on a GPU whether positions are there.
+  /// The last verb checks on a GPU whether indices are in bounds.
   virtual void on_index_check(const IndexBound&) = 0;
-  /// An element is read, and what comes next may depend on it. Throws where the step itself
-  /// does; where a file of the library does (`by`), the step will run as it is.
+  /// An element is read, and the next operations may depend on it. Throws if the step itself reads
+  /// it; if a file of the library does (`by`), the step will run eagerly.
   virtual void on_element_read(const std::string& by) = 0;
-  /// The step was given this tensor, or reads one of its fields.
+  /// The step got this tensor as an argument, or reads one of its fields.
   virtual void on_use(const Tensor&) = 0;
   /// The step reads its .grad.
   virtual void on_grad_read(const Tensor&) = 0;
@@ -37,9 +37,9 @@ struct StepListener {
 };
 extern constinit thread_local StepListener* step_recorder [[gnu::tls_model("initial-exec")]];
 
-/// To be called after numbers that depend on no tensor were written into x without a verb.
+/// Call it after numbers that do not depend on a tensor were written into x without a verb.
 void mark_constant(const Tensor& x);
-/// To be called where tensors are computed from others without a verb, or elements are read.
+/// Call it where tensors are computed from others without a verb, or elements are read.
 inline void mark_untraceable() {
   if (step_recorder) [[unlikely]]
     step_recorder->on_untraced_computation();

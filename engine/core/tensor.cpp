@@ -1,4 +1,4 @@
-// tensor.cpp -- a tensor: a view of storage, and its place in the graph of gradients
+// tensor.cpp -- a tensor: a view of storage, and its position in the graph of gradients
 #include "engine/core/tensor.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ bool row_major(const TensorImpl& t) {
 TensorImpl* TensorImpl::create() { return new (pool_alloc(sizeof(TensorImpl))) TensorImpl; }
 
 void TensorImpl::destroy(TensorImpl* t) {
-  while (t) {  // a gradient may have a gradient, and so on: no recursion
+  while (t) {  // a gradient may have a gradient, and so on: a loop, no recursion
     if (t->suspected) [[unlikely]]
       unsuspect(t);
     Ref<Storage>::adopt(t->storage);
@@ -97,7 +97,7 @@ Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
 
 namespace {
 
-/// The same storage seen with other sizes and strides, as a tensor without a past.
+/// The same storage with other sizes and strides, as a tensor without a graph.
 Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   Tensor t = make(size, x.dtype());
   TensorImpl& v = *t.impl();
@@ -139,7 +139,7 @@ Tensor scalar(double value, Dtype dtype, const Device& device) {
   mark_constant(t);
   if (is_cpu(device)) return t;
   const Tensor out = empty({}, dtype, device);
-  copy_elements(out, t);  // the number goes with the call
+  copy_elements(out, t);  // the number is passed by value
   return out;
 }
 
@@ -158,7 +158,7 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
 
 namespace {
 
-/// The tensor that holds x's gradient: x itself, or what its node keeps for retain_grad.
+/// The tensor that holds x's gradient: x itself, or the leaf of its node for retain_grad.
 TensorImpl& grad_holder(const TensorImpl& x) {
   Node* node = x.node;
   return node && node->extra && node->extra->retained ? *node->extra->retained
@@ -192,7 +192,7 @@ namespace {
 
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
-  check_interrupt();  // decisions are not taken by what is half done
+  check_interrupt();  // no decisions from incomplete results
   if (i < 0 || x.numel() <= i)
     fail("at: position {} is outside 0..{}, the tensor is {}", i, x.numel() - 1, x.shape());
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);

@@ -1,4 +1,4 @@
-// tensor.h -- a tensor: a view of storage, and its place in the graph of gradients
+// tensor.h -- a tensor: a view of storage, and its position in the graph of gradients
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,36 +14,36 @@ struct Node;
 struct Hook;
 class Tensor;
 
-/// The data of a tensor that is computed when it is needed: a value of a fused function. Until then the
-/// tensor has a shape and a dtype, and no storage. Bindings compute what they are given.
+/// The data of a tensor that is computed on demand: a value of a fused function. Until then the
+/// tensor has a shape and a dtype, and no storage. Bindings evaluate their arguments.
 struct Deferred {
   virtual ~Deferred() = default;
   /// Gives x its storage and its place in the graph of gradients.
   virtual void evaluate(const Tensor& x) = 0;
-  /// Adds to the elements to come; false where it cannot.
+  /// Adds a number to the elements to be computed; false if it cannot.
   virtual bool add(double) { return false; }
 };
 
-/// What a Tensor points to. Sizes, strides and the offset count elements.
+/// The object that a Tensor points to. Sizes, strides and the offset count elements.
 struct TensorImpl {
   std::atomic<int> refs{1};
   Dtype dtype = Dtype::f32;
   uint8_t ndim = 0;
   bool contiguous = true;        // row-major without gaps
-  bool requires_grad = false;    // a leaf that asked for it, or computed from one
+  bool requires_grad = false;    // a leaf with requires_grad_(), or computed from one
   bool number = false;           // made from a plain number: adopts the other operand's dtype
   bool made_in_no_grad = false;  // a view created under no_grad
   bool aliases_graph =
-      false;  // .. of a tensor in the graph: recorded writes to it are refused (inplace.cpp)
+      false;  // the same of a tensor in the graph: recorded writes to it are refused (inplace.cpp)
   bool suspected = false;  // its gradient may lead back to it: see cycles.h
   uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
   int64_t offset = 0;
   int64_t numel = 1;
   Storage* storage = nullptr;     // counted; null for a shape without data
   Node* node = nullptr;           // counted: the operation that computed it; null for a leaf
-  TensorImpl* base = nullptr;     // counted: of a view the whole tensor, which is no view; or null
+  TensorImpl* base = nullptr;     // counted: of a view the whole tensor, never a view; or null
   TensorImpl* grad = nullptr;     // counted
-  TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
+  TensorImpl* pending = nullptr;  // counted: the gradient of a running backward
   std::vector<std::shared_ptr<Hook>>* hooks = nullptr;  // owned: called with a leaf's gradient
   Deferred* deferred = nullptr;                         // owned: computes the data
   int64_t size[kMaxDims], stride[kMaxDims];
@@ -52,20 +52,20 @@ struct TensorImpl {
   static void destroy(TensorImpl*);
 };
 
-/// A handle; copies share the tensor, as in PyTorch, so that `const` guards the handle alone. Handles may be
-/// used by several threads, a tensor while it is not changed. The default one is undefined: it stands
-/// for "no tensor" where that is allowed, elsewhere it is an Error.
+/// A handle; copies share the tensor, as in PyTorch, so that `const` protects only the handle.
+/// Handles may be used by several threads, a tensor while it is not changed. The default one is
+/// undefined: it means "no tensor" where that is allowed; elsewhere it is an Error.
 class Tensor {
  public:
   Tensor() = default;
-  /// 0-d; takes the dtype and device of what it stands beside: `x * 2`.
+  /// 0-d; takes the dtype and device of the other operand: `x * 2`.
   Tensor(double number);  // NOLINT: formulas write T(0.5)
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
 
-  /// Whether there is a tensor; of `grad()`, whether a gradient has come.
+  /// Whether there is a tensor; for `grad()`, whether there is a gradient.
   bool defined() const { return bool(impl_); }
   TensorImpl* impl() const { return impl_.get(); }
-  /// The same; throws Error where this is undefined.
+  /// The same; throws an Error if this is undefined.
   TensorImpl* given() const {
     if (!impl_) [[unlikely]]
       undefined();
@@ -75,14 +75,14 @@ class Tensor {
   bool unique() const { return impl_.unique(); }
   void reset() { impl_.reset(); }
 
-  /// How many dimensions; 0 of a number.
+  /// The number of dimensions; 0 for a scalar.
   int dim() const { return given()->ndim; }
-  /// Of dimension d, from -dim() (-1 is the last) to dim() - 1, which is not checked.
+  /// The size of dimension d, from -dim() (-1 is the last) to dim() - 1, which is not checked.
   int64_t size(int d) const {
     const TensorImpl& t = *given();
     return t.size[d < 0 ? d + t.ndim : d];
   }
-  /// How many elements apart neighbours along d lie in memory.
+  /// The distance in memory, in elements, between neighbours along d.
   int64_t stride(int d) const {
     const TensorImpl& t = *given();
     return t.stride[d < 0 ? d + t.ndim : d];
@@ -95,27 +95,27 @@ class Tensor {
     const TensorImpl& t = *given();
     return Shape(t.stride, t.ndim);
   }
-  /// How many elements.
+  /// The number of elements.
   int64_t numel() const { return given()->numel; }
-  /// Of the first element in its storage, in elements.
+  /// The offset of the first element in its storage, in elements.
   int64_t offset() const { return given()->offset; }
   Dtype dtype() const { return given()->dtype; }
   const Device& device() const { return *given()->storage->device; }
-  /// Whether the elements lie in row-major order without gaps.
+  /// Whether the elements are in row-major order without gaps.
   bool is_contiguous() const { return given()->contiguous; }
   /// The first element, in the memory of device(); element (i, j) is stride(0) i + stride(1) j further. 64-byte
-  /// aligned where the offset is 0. Valid while a handle lives. What is written there gradients do not see.
+  /// aligned if the offset is 0. Valid while a handle exists. Gradients do not take writes to it into account.
   void* data() const {
     const TensorImpl& t = *given();
     return static_cast<char*>(t.storage->data) + t.offset * item_size(t.dtype);
   }
-  /// The same as T, which must be the C++ type of dtype(): float of f32. Not checked. A compiled step that asks for it
-  /// runs eagerly, since no replay could repeat what is done to elements beside the verbs of a device.
+  /// The same as T, which must be the C++ type of dtype(): float for f32. Not checked. A compiled step that
+  /// calls it runs eagerly, since a replay could not repeat changes that are not made by a device's verbs.
   template <class T> T* data_as() const {
     mark_untraceable();
     return argument_as<T>();
   }
-  /// The same for the argument of a verb, which alone looks at what is there.
+  /// The same for the argument of a verb, if only the verb accesses the elements.
   template <class T> T* argument_as() const { return static_cast<T*>(data()); }
 
   bool requires_grad() const {
@@ -127,33 +127,33 @@ class Tensor {
     sync_with_base();
     return !impl_->node;
   }
-  /// Gives a view its base's new history, where that changed since the view's was made.
+  /// Regenerates a view's node if its base's history changed since that was made.
   void sync_with_base() const {
     if (given()->base && impl_->recorded != impl_->base->recorded) regenerate_node();
   }
-  /// Asks for a gradient; only leaves of float type can.
+  /// Enables gradients; only leaves of float type can require them.
   const Tensor& requires_grad_(bool wanted = true) const;
-  /// What backward passes have added up so far, of this shape and dtype; undefined before the first.
+  /// The gradient that backward passes have accumulated, of this shape and dtype; undefined before the first.
   Tensor grad() const;
-  /// Puts another in its place; an undefined one drops it, as an optimizer's zero_grad() does.
+  /// Replaces it; an undefined tensor drops it, as an optimizer's zero_grad() does.
   void set_grad(const Tensor&) const;
-  /// Keeps the gradient of a tensor that was computed, as leaves do.
+  /// Keeps the gradient of a computed tensor in `grad()`, as for leaves.
   void retain_grad() const;
-  /// Adds to `grad()` of the leaves that this was computed from: see mt::backward. `gradient` has this shape; without
-  /// it the tensor must hold one element. The graph is used up unless `retain_graph`.
+  /// Adds to `grad()` of the leaves from which this was computed: see mt::backward. `gradient` has this
+  /// shape; if it is undefined the tensor must have one element. The graph is freed unless `retain_graph`.
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
 
   /// The same data, outside the graph.
   Tensor detach() const;
-  /// The number in a tensor of one element; throws Error for others. Waits for a GPU.
+  /// The number in a tensor of one element; throws an Error for others. Waits for a GPU.
   double item() const;
-  /// Element by 0-based position, counted in row-major order; throws Error for others.
+  /// The element at a 0-based position, counted in row-major order; throws an Error for others.
   double at(int64_t i) const;
   /// The same for integer dtypes, exact beyond 2^53.
   int64_t at_integer(int64_t i) const;
 
-  Tensor sum() const;  // the most common ends of a chain; everything else is in ops.h
+  Tensor sum() const;  // the most common ends of a chain; all other operations are in ops.h
   Tensor t() const;
 
  private:
@@ -163,33 +163,33 @@ class Tensor {
 };
 using TensorList = std::vector<Tensor>;
 
-/// A tensor without data, which `deferred` will compute.
+/// A tensor without data, which `deferred` will compute on demand.
 Tensor deferred_tensor(const Shape&, Dtype, bool requires_grad, std::unique_ptr<Deferred>);
-/// Computes the data of x, if that waits.
+/// Computes the data of x, if it is deferred.
 inline void evaluate(const Tensor& x) {
   if (x.impl()->deferred) [[unlikely]]
     x.impl()->deferred->evaluate(x);
 }
-/// Makes x, which waited, the tensor that was computed.
+/// Makes the deferred tensor x the tensor that was computed.
 void set_evaluated(const Tensor& x, const Tensor& computed);
 
 /// An uninitialised contiguous tensor.
 Tensor empty(const Shape&, Dtype, const Device& = cpu_device());
-/// Of the dtype and on the device of another.
+/// With the dtype and device of another tensor.
 inline Tensor empty(const Shape& shape, const Tensor& like) {
   return empty(shape, like.dtype(), like.device());
 }
-/// A view: the same storage seen with other sizes and strides. Without a node; while gradients are
-/// recorded it knows its base, whose recorded changes it follows.
+/// A view: the same storage with other sizes and strides. It has no node; while gradients are
+/// recorded it has a base, whose recorded changes it follows.
 Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);
-/// A copy of the shape without the data, for gradients that need only that.
+/// A tensor of this shape without data, for gradients that need only that.
 Tensor shape_of(const Tensor&);
 /// A 0-d tensor.
 Tensor scalar(double value, Dtype, const Device& = cpu_device());
-/// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity
-/// stay.
+/// Replaces the data of x by that of y, in place: storage, shape and dtype. x keeps its gradient
+/// and its identity.
 void replace_data(const Tensor& x, const Tensor& y);
-/// Remembers where a storage was changed, while debugging.
+/// Stores the line at which a storage was changed, while debugging.
 void note_change(const Storage*);
 /// Counts a change in place.
 inline void bump(const Tensor& t) {

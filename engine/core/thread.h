@@ -1,4 +1,4 @@
-// thread.h -- what operations depend on beside their arguments: one state for each thread
+// thread.h -- the state, besides their arguments, on which operations depend: one for each thread
 #pragma once
 #include <array>
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// Gives a variable another value while it lives.
+/// Sets a variable to another value during its lifetime.
 template <class T> class SaveAndRestore {
  public:
   SaveAndRestore(T& variable, std::type_identity_t<T> value)
@@ -29,51 +29,51 @@ struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
 
-/// While fn of mt.autocast runs: the 16-bit floats of the devices, or none.
+/// While fn of mt.autocast runs: the 16-bit float of each device type, or none.
 struct Autocast {
   Dtype cpu = Dtype::none, cuda = Dtype::none;
   bool on() const { return cpu != Dtype::none || cuda != Dtype::none; }
 };
 
-/// How products of float32 are calculated: as they are, or with factors that a GPU rounds to TF32's 11 bits.
+/// How products of float32 are computed: exactly as float32, or with factors that a GPU rounds to TF32's 11 bits.
 enum class MatmulPrecision { highest, high, medium };
 constexpr std::array<const char*, 3> names_of(MatmulPrecision) {
   return {"highest", "high", "medium"};
 }
 
-/// What a thread hands on to those that it starts (`inheriting`). Other threads start with these.
+/// The state that a thread passes on to those it starts (`inheriting`). Others start with this.
 struct ThreadDefaults {
   Dtype dtype = Dtype::f32;  // default_dtype()
   bool grad_enabled = true;  // operations are recorded
-  bool debugging = false;    // .. remember their lines, and stop at the first NaN
+  bool debugging = false;    // operations store their lines, and stop at the first NaN
   Autocast autocast;
   MatmulPrecision matmul_precision = MatmulPrecision::highest;
   const Device* device = nullptr;  // default_device(); null: the CPU
 };
 
-/// Constants at first and nothing to destroy: a use is one read, without a check or a call.
+/// Constant-initialised and trivially destructible: an access is one read without a check.
 struct ThreadState : ThreadDefaults {
-  const Tensor* out = nullptr;            // where the next result goes (Into)
+  const Tensor* out = nullptr;            // the destination of the next result (Into)
   Walk* walk = nullptr;                   // the innermost backward pass
   Node* function = nullptr;               // the mt.Function whose backward is running
-  CheckpointScope* checkpoint = nullptr;  // the innermost
+  CheckpointScope* checkpoint = nullptr;  // the innermost one
   Node* unused = nullptr;                 // nodes to be freed, a list
-  bool freeing = false;                   // .. which is being done
+  bool freeing = false;                   // whether that is being done
   bool is_worker = false;     // of a DataLoader: on the CPU, as a GPU's memory is for one thread
   LazyScope* lazy = nullptr;  // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 
-/// How many threads loops run on, of the whole process: at first OMP_NUM_THREADS or a thread for each processor.
-/// Results do not depend on it. Loops of a second thread run on it alone while the others are busy.
+/// The number of threads of loops, for the whole process: initially OMP_NUM_THREADS or one per processor.
+/// Results do not depend on it. Loops of a second thread run only on that thread while the pool is busy.
 int get_num_threads();
 /// Throws Error outside 1 .. the larger of 16 and 4 times the processors.
 void set_num_threads(int64_t n);
 
-/// The memory of this thread's stack, from its lowest address to its highest; {} where that is not known.
+/// The memory of this thread's stack, from its lowest address to its highest; {} if that is not known.
 const std::pair<const char*, const char*>& stack_bounds();
 
-/// f as the body of a new thread that starts with this one's defaults.
+/// f as the body of a new thread that starts with this thread's defaults.
 auto inheriting(auto f) {
   return [given = ThreadDefaults(thread_state), f = std::move(f)]() mutable {
     static_cast<ThreadDefaults&>(thread_state) = given;

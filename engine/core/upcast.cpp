@@ -1,4 +1,4 @@
-// upcast.cpp -- 16-bit floats where a verb calculates: the conversions
+// upcast.cpp -- 16-bit floats for verbs that compute: the conversions
 #include "engine/core/upcast.h"
 
 #include "engine/autograd/graph.h"
