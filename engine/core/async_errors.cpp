@@ -124,7 +124,7 @@ struct Waiting {
   int64_t started;
   std::function<void()> look;
 };
-std::vector<Waiting>& waiting = *new std::vector<Waiting>;  // it outlives the GPU's memory
+std::vector<Waiting>& waiting = *new std::vector<Waiting>;  // not destroyed: outlives GPU memory
 }  // namespace
 
 void when_done(const Gpu& gpu, std::function<void()> look) {

@@ -15,7 +15,7 @@
 namespace mt::ir {
 namespace {
 
-/// Whether integers of a dtype can be x.
+/// Whether a dtype can represent the integer x.
 bool holds(Dtype dtype, double x) {
   return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
            return double(math::convert<decltype(zero)>(x)) == x;
@@ -47,7 +47,7 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
 
 namespace {
 
-/// Of every value, the instruction that reads it last.
+/// The last instruction that reads each value.
 std::vector<int> last_reads(const Program& p) {
   std::vector<int> last(p.count, -1);
   for (int i = 0; i < p.count; ++i)
@@ -57,7 +57,7 @@ std::vector<int> last_reads(const Program& p) {
   return last;
 }
 
-/// The operations one by one: where a device has no kernel of the program, or it is too large for one.
+/// Runs the operations one by one, if a device has no kernel for the program or it is too large for one.
 std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
                             Dtype dtype, const Device& device) {
   const Program& p = e.program();
@@ -85,7 +85,7 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
   return results;
 }
 
-/// Runs the program over operands of the shape of `space`, all of its dtype, or of one element a row.
+/// Runs the program over operands of its dtype with the shape of `space`, or with one element per row.
 bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
          const Tensor* const* in, const double* numbers, const Device& device) {
   const Program& p = e.program();
@@ -116,7 +116,7 @@ bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
   return run_verb(device, Verb::run, &r);
 }
 
-/// The tensors of a run in a dtype.
+/// The tensors of a run, converted to a dtype.
 struct Operands {
   std::vector<Tensor> results, converted;
   const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
@@ -138,8 +138,8 @@ struct Operands {
   }
 };
 
-/// The results, without a gradient, of inputs of one shape and dtype. Kernels of a GPU read and write 16-bit
-/// floats as they are, and calculate in float32; what else calculates gets float32.
+/// The results, without a gradient, for inputs of one shape and dtype. Kernels of a GPU read and write
+/// 16-bit floats directly, and compute in float32; for all others they are converted to float32.
 std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
                             const Shape& space, const Device& device, const double* numbers,
                             const Tensor* target) {
@@ -167,10 +167,10 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
 
 // ---- the recorded gradient --------------------------------------------------------------------------
 
-/// What the node of a program keeps, followed by its numbers.
+/// The data in the node of a program; its numbers follow.
 struct SavedProgram {
   const Expression::Gradient* gradient;
-  int8_t slot[kMaxProgramOperands];  // of a gradient's operands: where the node saved it; -1: g
+  int8_t slot[kMaxProgramOperands];  // of a gradient's operands: their slot in the node; -1: g
 };
 constexpr size_t kKeptDoubles = (sizeof(SavedProgram) + sizeof(double) - 1) / sizeof(double);
 
@@ -193,8 +193,8 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kProgram{"map", program_backward};
 
-/// Records a program of one result whose gradient reads at most kMaxSaved inputs; false where it
-/// reads more.
+/// Records a program of one result whose gradient reads at most kMaxSaved inputs; false if it reads
+/// more.
 bool record_small(const Expression& e, const Expression::Gradient& d,
                   const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
   SavedProgram kept{&d, {}};
@@ -211,7 +211,7 @@ bool record_small(const Expression& e, const Expression::Gradient& d,
   return true;
 }
 
-/// A gradient in the shape of its input: one element a row for all of it.
+/// A gradient in the shape of its input: one element per row is expanded.
 Tensor in_shape(const Tensor& g, const Shape& shape) {
   return g.shape() == shape ? g : expand(g, shape);
 }
@@ -222,7 +222,7 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
                                  const std::vector<Tensor>& outputs, const double* numbers) {
   const int results = e.program().outputs;
   std::vector<Tensor> save;
-  std::vector<int> place;  // of an operand: in `save`, or -1 - result
+  std::vector<int> place;  // of an operand: index in `save`, or -1 - result
   for (int k : d.operands) {
     place.push_back(k < results ? -1 - k : int(save.size()));
     if (k >= results) save.push_back(inputs[k - results]);
@@ -263,13 +263,13 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
   return record_large(e, d, name, space, inputs, outputs, numbers);
 }
 
-/// Whether all are of one float dtype.
+/// Whether all have the same float dtype.
 bool one_float(const std::vector<Tensor>& given) {
   bool same = is_float(given[0].dtype());
   for (const Tensor& x : given) same &= x.dtype() == given[0].dtype();
   return same;
 }
-/// The result of a program that is one operation, of tensors that broadcast.
+/// The result of a program that is one operation, for tensors that broadcast.
 Tensor alone(const Expression& e, const std::vector<Tensor>& given) {
   const Tensor* all[kMaxProgramInputs];
   for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k];

@@ -7,24 +7,24 @@
 
 namespace mt::ir {
 
-/// The dtype that numbers are calculated in, of inputs and parameters. A 0-d tensor ranks below others, as in
-/// PyTorch.
+/// The dtype in which a program computes its numbers, from inputs and parameters. A 0-d tensor
+/// ranks below others, as in PyTorch.
 Dtype computing_dtype(const Expression&, const std::vector<Tensor>& inputs, const double* numbers);
 
-/// Every result of the program for inputs of any shapes that broadcast together, on one device. Their
-/// dtype is the inputs' promoted one, the default float for integers unless the program stays in
-/// integers; bools are bool. `numbers` are its parameters. Gradients of every order are recorded.
+/// Every result of the program for inputs, on one device, of any shapes that broadcast together. Their
+/// dtype is the promoted one of the inputs, or the default float for integers unless the program has
+/// only integers; bools are bool. `numbers` are its parameters. Gradients of every order are recorded.
 std::vector<Tensor> apply(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                           const double* numbers);
 
-/// The same for inputs that have the shape of `space`, or of one element a row of it (its last dimension 1),
-/// in `dtype`. Results that are the same in a row have one element a row.
+/// The same for inputs in `dtype` that have the shape of `space`, or one element per row of it
+/// (last dimension 1). Results that are the same in a row have one element per row.
 std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                              Dtype dtype, const Shape& space, const Device& device,
                              const double* numbers);
 
-/// The same, an operation after the other, each with a gradient of its own: for a program that is too large
-/// for devices, or has too large a gradient.
+/// The same, one operation after the other, each with its own gradient: for a program that is too
+/// large for devices, or whose gradient is.
 std::vector<Tensor> apply_each(const Expression&, const std::vector<Tensor>& inputs, Dtype dtype,
                                const Shape& space, const double* numbers);
 

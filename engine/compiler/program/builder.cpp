@@ -1,4 +1,4 @@
-// builder.cpp -- expression programs: constants folded, equal values shared, dead code dropped
+// builder.cpp -- expression programs: constant folding, common subexpressions, dead code elimination
 #include "engine/compiler/program/builder.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ uint64_t mix(uint64_t h, uint64_t x) {
 
 template <class Op> bool is(int op) { return op == op::id<Op>; }
 
-/// Whether the operation gives a bool of numbers.
+/// Whether the operation gives a bool for numbers.
 bool answers_bool(int op) { return op_row(op).answers_bool; }
 
 template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
@@ -86,7 +86,7 @@ int Builder::as_number(int value) {
   return add(op::id<op::Where>, in);
 }
 
-/// The value of an operation of constants, by the kernels of the CPU in float64.
+/// The value of an operation on constants, computed by the kernels of the CPU in float64.
 int Builder::folded(int op, const int* in, int n, const double* params) {
   Map m{};
   double number[3], answer = 0;
@@ -108,8 +108,8 @@ int Builder::folded(int op, const int* in, int n, const double* params) {
   return gives_bool ? constant_bool(answered) : constant(answer);
 }
 
-/// x to a constant power where the loops of pow have a short way (kernels/cpu/simd/powers.h), by the same
-/// operations; -1: it has to be computed.
+/// x to a constant power for which the loops of pow have a fast path (kernels/cpu/simd/powers.h),
+/// with the same operations; -1 if there is none.
 int Builder::power(int x, double exponent) {
   const auto of = [&](int op, auto... in) {
     const int inputs[] = {in...};
@@ -130,7 +130,7 @@ int Builder::power(int x, double exponent) {
                       : of(op::id<op::Where>, below, constant(0), inverse(root));
 }
 
-/// What an operation is without computing: x * 1, select(c, x, x); -1 where there is no such value.
+/// The existing value that an operation equals: x * 1, select(c, x, x); -1 if there is none.
 int Builder::simplified(int op, const int* in, int n) {
   const auto constant = [&](int k, double x) {
     const auto c = k < n ? constant_of(in[k]) : std::nullopt;
@@ -225,7 +225,7 @@ namespace {
 
 bool computes(const Instruction& c) { return c.op >= 0 || c.op == kReduce; }
 
-/// The end of the elementwise part of a program by rows that begins at i; of others i + 1.
+/// The end of the elementwise part of a program by rows that begins at i; otherwise i + 1.
 int part_end(const std::vector<Instruction>& code, int i) {
   const auto is_part = [&](int k) { return code[k].op >= 0 && !code[k].is_row; };
   int end = i + 1;
@@ -233,16 +233,16 @@ int part_end(const std::vector<Instruction>& code, int i) {
   return end;
 }
 
-/// Gives each value a buffer from the part that computes it to the last that reads it: an instruction, or of
-/// a program by rows what part_end says, which runs as one. Numbers and constants keep theirs. Returns how
-/// many there are.
+/// Assigns each value a buffer from the part that computes it to the last part that reads it: a
+/// part is an instruction, or in a program by rows the range of part_end, which runs as one.
+/// Numbers and constants keep their buffers. Returns the number of buffers.
 int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
                  bool by_rows) {
   const int n = int(code.size());
   const auto each_part = [&](const auto& f) {
     for (int i = 0, end; i < n; i = end) f(i, end = by_rows ? part_end(code, i) : i + 1);
   };
-  std::vector<int> last(n, -1);  // the end of the last part that reads it
+  std::vector<int> last(n, -1);  // the end of the last part that reads each value
   each_part([&](int i, int end) {
     for (; i < end; ++i)
       for (int v : code[i].in)
@@ -264,7 +264,7 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
     for (int i = begin; i < end; ++i) {
       Instruction& c = code[i];
       if (!computes(c)) continue;
-      if (!by_rows) release(c, true);  // the result may take an operand's place
+      if (!by_rows) release(c, true);  // the result may overwrite an operand
       c.slot = int16_t(unused.empty() ? slots++ : unused.back());
       if (!unused.empty()) unused.pop_back();
     }
@@ -275,7 +275,7 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
 
 struct Interned {
   std::mutex lock;
-  std::map<std::vector<uint64_t>, std::unique_ptr<Expression>> all;  // by all that they consist of
+  std::map<std::vector<uint64_t>, std::unique_ptr<Expression>> all;  // by their complete contents
 };
 Interned& interned() {
   static auto* const kept = new Interned;  // programs are never freed
@@ -303,7 +303,7 @@ Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
   return f;
 }
 
-/// All that a program consists of.
+/// The complete contents of a program as words.
 std::vector<uint64_t> Builder::words_of(const Finished& f, int inputs, int numbers) const {
   std::vector<uint64_t> words{uint64_t(inputs), uint64_t(numbers), f.outputs.size()};
   for (int v : f.outputs) words.push_back(uint64_t(v));
@@ -390,7 +390,7 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
   if (by_rows) find_segments();
 }
 
-/// Rows' values, then elements, then reductions of them, level by level.
+/// Sorts into values per row, then elements, then reductions of them, level by level.
 void Expression::sort_by_rows() {
   const size_t n = code_.size();
   std::vector<int> order(n), key(n, -1), level(n, 0);

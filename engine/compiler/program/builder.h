@@ -1,4 +1,4 @@
-// builder.h -- makes expression programs: folds constants, shares equal values, drops dead code
+// builder.h -- builds expression programs: constant folding, common subexpressions, dead code elimination
 #pragma once
 #include <deque>
 #include <map>
@@ -16,28 +16,28 @@ namespace mt::ir {
 
 class Expression;
 
-/// A program that is larger than devices take.
+/// A program that exceeds the limits of devices.
 struct TooLarge : Error {
   using Error::Error;
 };
 
-/// An expression program under construction. Values are numbered from 0 in the order they come up.
+/// An expression program under construction. Values are numbered from 0 in the order of creation.
 class Builder {
  public:
   Builder() = default;
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  int input(int which, bool is_row = false);  // an element of tensor `which`; one for a whole row
+  int input(int which, bool is_row = false);  // an element of tensor `which`; or one per row
   int number(int which);                      // parameter `which`
   int constant(double);
   int constant_bool(bool);
-  /// Operation `op` of values; bools become 0 and 1 where it calculates.
+  /// Operation `op` on values; bools become 0 and 1 if it computes with them.
   int add(int op, const int* in, const double* params = nullptr);
-  /// A reduction of kernels/reductions.h along the row, with its first parameter; one of what is the
-  /// same in a row is -1.
+  /// A reduction of kernels/reductions.h along the row, with its first parameter; -1 if the value
+  /// is the same in a whole row.
   int reduce(int reduction, int value, double param = 0);
-  /// The values of another program's outputs, for these values of its inputs and numbers.
+  /// The values of another program's outputs, with these values as its inputs and numbers.
   std::vector<int> add(const Expression&, const std::vector<int>& inputs);
 
   bool is_bool(int value) const { return code_[value].is_bool; }
@@ -47,21 +47,21 @@ class Builder {
   const Instruction& instruction(int value) const { return code_[value]; }
   const double* params_of(int value) const;
   int count() const { return int(code_.size()); }
-  /// What did not become an instruction: operations of constants, of values known already, and those
-  /// that are one of their operands, such as x * 1.
+  /// Operations that did not become an instruction: on constants, equal to an existing value, or
+  /// equal to one of their operands, such as x * 1.
   struct Saved {
     int folded = 0, shared = 0, simplified = 0;
   };
   const Saved& saved() const { return saved_; }
-  /// What comes next belongs to this line of the Lua source.
+  /// The following instructions get this line of the Lua source.
   void set_line(int line) { line_ = line; }
   int line() const { return line_; }
 
   /// The program that computes these values; equal programs are one object, which is never freed.
-  /// Throws TooLarge where it has too many inputs or outputs.
+  /// Throws TooLarge if it has too many inputs or outputs.
   const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
-  /// The same with those inputs, and numbers where a list is given, alone that it reads: in the order of
-  /// the lists.
+  /// The same with only those inputs, and if a list is given only those numbers, that it reads: in
+  /// the order of the lists.
   const Expression& finish(const std::vector<int>& outputs, std::vector<int>& inputs,
                            std::vector<int>* numbers = nullptr) const;
 
@@ -94,39 +94,39 @@ class Builder {
   Saved saved_;
 };
 
-/// Part k of operation `op` as the map verb has it: its derivative by input k, of the incoming gradient
-/// and what the operation saves. -1: it has none.
+/// Part k of operation `op` as in the map verb: its derivative by input k, from the incoming
+/// gradient and the saved tensors. -1: it has none.
 int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
 
-/// An operation's own formula as a program of other operations, for these parameters; those in `unknown`
-/// (bits) are its numbers. Null where the formula is a function of kernels/math, or the operation itself.
+/// An operation's formula as a program of other operations, for these parameters; those in `unknown` (bits)
+/// become its numbers. Null if the formula is a function of kernels/math, or the operation itself.
 const Expression* formula_of(int op, const double* params, unsigned unknown = 0);
 
-/// A finished program and what was derived from it.
+/// A finished program and the data derived from it.
 class Expression {
  public:
   const Program& program() const { return program_; }
-  /// Whether it has a result in integers: it only adds, subtracts, multiplies, compares, selects.
+  /// Whether it has results in integers: it only adds, subtracts, multiplies, compares, selects.
   bool is_whole() const { return whole_; }
-  /// The operation that all of it is, of its inputs in their order; else -1.
+  /// The operation, if the program is one operation on its inputs in their order; otherwise -1.
   int alone() const { return alone_; }
   bool is_bool(int output) const { return program_.code[program_.output[output]].is_bool; }
   bool is_row(int output) const { return program_.code[program_.output[output]].is_row; }
 
-  /// The program of gradients: its results are those of the inputs in `wanted` (bits), in their order;
-  /// its inputs are `operands`: k < outputs() the gradient of result k, else input k - outputs().
+  /// The program of gradients: its results are those of the inputs in `wanted` (bits), in their order; its
+  /// inputs are `operands`: k < outputs() is the gradient of result k, otherwise input k - outputs().
   struct Gradient {
     const Expression* expression = nullptr;  // null: all others are zero
     std::vector<int> operands;
     std::vector<int>
-        inputs;  // which inputs' gradients they are: those that are not zero everywhere
+        inputs;  // the inputs whose gradients are the results: those that are not always zero
     struct Passed {
       int input, result;
     };
-    std::vector<Passed> passed;  // inputs whose gradient is a result's as it is; no results of it
+    std::vector<Passed> passed;  // inputs whose gradient equals a result's; not among its results
     bool too_large = false;
   };
-  /// `row`: of a program by rows, how many elements a row has.
+  /// `row`: the number of elements in a row, for a program by rows.
   const Gradient& gradient(unsigned wanted, int64_t row = 0) const;
 
   Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
@@ -154,7 +154,7 @@ class Expression {
   mutable std::map<std::pair<unsigned, int64_t>, std::unique_ptr<Gradient>> gradients_;
 };
 
-/// The program as text, an instruction a line: `%3 = mul %1, %2   ; line 12`.
+/// The program as text, one instruction per line: `%3 = mul %1, %2   ; line 12`.
 std::string text_of(const Program&);
 
 }  // namespace mt::ir

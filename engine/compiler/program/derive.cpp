@@ -1,9 +1,9 @@
 // derive.cpp -- derivatives of expression programs, and programs of operations: the formulas of kernels/ops.h on
 // symbolic values
 //
-// In forward mode, by one input after the other: a `select` takes one of two slopes, so the slope of
-// the branch that was not taken (log of a negative number) does no harm, as 0 times it would. Values
-// that several derivatives need are computed once. Programs by rows go backwards, as a graph does.
+// In forward mode, for one input after the other: a `select` selects one of two slopes, so the slope of
+// the branch that was not selected (log of a negative number) does no harm, unlike 0 times it. Values
+// that several derivatives need are computed once. Programs by rows use reverse mode, as a graph does.
 #include <algorithm>
 
 #include "engine/compiler/program/value.h"
@@ -32,7 +32,7 @@ constinit const auto formulas = table_of(op::Elementwise{}, [](auto of) {
              {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}};
 });
 
-/// a + b, where -1 is 0.
+/// a + b, where -1 means 0.
 int sum_of(Builder& b, int x, int y) {
   const int in[] = {x, y};
   return x < 0 ? y : b.add(op::id<op::Add>, in);
@@ -66,7 +66,7 @@ const Expression* formula_of(int op, const double* params, unsigned unknown) {
 
 namespace {
 
-/// The derivative of `value`, instruction c, by its operand k, times g; -1: it has none.
+/// The derivative of `value`, instruction c, by its operand k, times g; -1 if it has none.
 int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
   const Formula f = formulas[c.op].by[k];
   if (!f) return -1;
@@ -79,7 +79,7 @@ int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
   return f(operand.data(), params).id;
 }
 
-/// The derivative of value i by an input, given those of its operands (-1: 0), or -1.
+/// The derivative of value i by an input, given those of its operands (-1: 0); -1 if it is 0.
 int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>& slope) {
   const OpRow& row = op_row(c.op);
   if (row.answers_bool || c.is_bool) return -1;
@@ -150,11 +150,11 @@ template <class Op> constexpr ReduceFormula reduce_formula() {
 constinit const auto reduce_formulas =
     table_of(op::Reductions{}, [](auto op) { return reduce_formula<decltype(op)>(); });
 
-/// Walks a program by rows backwards.
+/// Processes a program by rows in reverse.
 struct Adjoints {
   Builder& b;
   const int64_t row;
-  const int forward;        // values of the program itself come before
+  const int forward;        // the first values are those of the program itself
   std::vector<int> of;      // a value's adjoint; -1: 0
   std::vector<int> levels;  // of the values so far
 
@@ -162,7 +162,7 @@ struct Adjoints {
     const int in[] = {x, y, -1};
     return b.add(op, in);
   }
-  /// How many sums along the row lie one after the other before a value is known.
+  /// The number of sums along the row that must be computed one after the other for a value.
   int level(int value) {
     for (int i = int(levels.size()); i <= value; ++i) {
       const Instruction c = b.instruction(i);
@@ -173,12 +173,12 @@ struct Adjoints {
     }
     return levels[value];
   }
-  /// The sum along the row, made of sums of parts of a level below `limit`: what is the same in the row
-  /// is taken out, a sum of terms is summed term by term. -1: there is no such way.
+  /// The sum along the row, built from sums of parts of a level below `limit`: a factor that is the
+  /// same in the row is taken out, a sum of terms is summed term by term. -1 if that is not possible.
   int sum_below(int limit, int part, int depth = 0) {
     const Instruction c = b.instruction(part);
     if (b.is_row(part)) return make(op::id<op::Mul>, part, b.constant(double(row)));
-    const auto splits = [&](int v) {  // x - mean is summed as it is: its parts may be much larger
+    const auto splits = [&](int v) {  // x - mean is summed as a whole: its terms may be much larger
       const int16_t op = b.instruction(v).op;
       return v >= forward && (op == op::id<op::Add> || op == op::id<op::Sub>);
     };
@@ -214,8 +214,8 @@ struct Adjoints {
     }
     return -1;
   }
-  /// The sum along the row: of parts that are known early, so that rows are passed over once for several
-  /// sums, else of what does not stand for the whole row.
+  /// The sum along the row: if possible, of parts of a low level, so that one pass over the row
+  /// computes several sums; otherwise of parts that are not the same in the whole row.
   int row_sum(int part) {
     const int early = sum_below(level(part), part);
     return early >= 0 ? early : sum_below(level(part) + 1, part);
@@ -268,13 +268,13 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
   for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);
-  const size_t number =  // the first result that is no bool
+  const size_t number =  // the first result that is not bool
       size_t(std::ranges::find_if(outputs, [](int id) { return id >= 0; }) - outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
     int id = p.by_rows ? adjoint.of[inputs[k]] : gradient_by(b, k, outputs, g, inputs, forward);
     if (id < 0 && number >= outputs.size()) continue;
-    if (id < 0) {  // the results are steps of it: 0, in its shape
+    if (id < 0) {  // the results are step functions of it: 0, in its shape
       const int factors[] = {g[number], b.constant(0)};
       id = b.add(op::id<op::Mul>, factors);
       if (p.by_rows) adjoint.add(inputs[k], id, !b.is_row(id));

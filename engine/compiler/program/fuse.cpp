@@ -1,4 +1,4 @@
-// fuse.cpp -- fused functions: elementwise operations and reductions of rows wait, and run as one program
+// fuse.cpp -- fused functions: elementwise operations and reductions of rows are deferred, and run as one program
 #include "engine/compiler/program/fuse.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ Shape row_shape(Shape space) {
   return space;
 }
 
-/// Where a shape lies in the space [.., n]: a value for each element; one for each row, [.., 1]; the same
+/// The position of a shape in the space [.., n]: a value per element; one per row, [.., 1]; the same
 /// without the last dimension, [..]. A squeezed operand is broadcast among rows, the others among elements.
 enum class Place { elements, rows, squeezed, none };
 Place place_in(const Shape& space, const Shape& s) {
@@ -69,7 +69,7 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
     const std::shared_ptr<Fusion> fusion;
     const int id;
   };
-  /// The value that x waits for here, or null.
+  /// The value of this space for which x is deferred, or null.
   const Value* value_of(const Tensor& x) const {
     const auto* v = dynamic_cast<const Value*>(x.impl()->deferred);
     return v && v->fusion.get() == this ? v : nullptr;
@@ -79,13 +79,13 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   bool has_room() const {
     return builder.count() < 16000 && inputs.size() + 3 <= kMaxProgramInputs;
   }
-  /// Whether x can be an operand of results there. A value of this space must lie as they do.
+  /// Whether x can be an operand of such results. A value of this space must have their position.
   bool takes(const Tensor& x, Place result) const {
     return !value_of(x) ||
            (place_in(space, x.shape()) == Place::squeezed) == (result == Place::squeezed);
   }
 
-  /// A tensor or a number as an operand of results there. One that waits elsewhere is computed.
+  /// A tensor or a number as an operand of such results. If deferred elsewhere, it is computed.
   int operand(const Tensor& x, Place result, bool literal) {
     if (x.impl()->number) return number(x.at(0), literal);
     if (const Value* v = value_of(x)) return v->id;
@@ -128,7 +128,7 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   std::vector<double> numbers;
 };
 
-/// An input in the space's shape, or in that of one element a row.
+/// An input in the space's shape, or in that with one element per row.
 Tensor Fusion::prepared(const Input& in) const {
   if (in.x.impl()->storage->version != in.version)
     fail("fuse: a tensor {} was changed in place after the function read it; clone() it first",
@@ -171,7 +171,7 @@ void Fusion::compute(const std::vector<Tensor>& list) {
 
 namespace {
 
-/// The positions of a reduction.
+/// The positions of a reduction, deferred.
 struct Positions : Deferred {
   Positions(const Reducing& h, Tensor t) : how(h), x(std::move(t)) {}
   void evaluate(const Tensor& y) override {
@@ -201,14 +201,14 @@ Fuser::~Fuser() { thread_state.lazy = before_; }
 
 namespace {
 
-/// The device of a tensor, also of one that waits.
+/// The device of a tensor, even if it is deferred.
 const Device* device_of(const Tensor& x) {
   if (!x.impl()->deferred) return &x.device();
   const auto* v = dynamic_cast<const Fusion::Value*>(x.impl()->deferred);
   return v ? &v->fusion->device : nullptr;
 }
 
-/// Why an operation does not wait.
+/// Notes why an operation is not deferred.
 template <class... A> bool refused(fmt::format_string<A...> why, A&&... values) {
   if (Fuser::notes) note(fmt::vformat(why, fmt::make_format_args(values...)));
   return false;
@@ -272,7 +272,7 @@ bool Fuser::can_wait(const Reducing& how, const Tensor& x, IterationSpace& at) {
   return true;
 }
 
-/// The space where operands meet, if one of them waits in one; else a new one.
+/// The space of the operands, if one of them is deferred in one; otherwise a new one.
 std::shared_ptr<Fusion> Fuser::fusion_of(const IterationSpace& at, const Tensor* const* inputs,
                                          int n) {
   for (const std::shared_ptr<Fusion>& f : open_) {
@@ -292,7 +292,7 @@ std::shared_ptr<Fusion> Fuser::fusion_of(const IterationSpace& at, const Tensor*
 
 namespace {
 
-/// Computes what an operation that does not wait reads.
+/// Computes the operands of an operation that is not deferred.
 void evaluate_operands(const Tensor* const* inputs, int n) {
   const SaveAndRestore said(Fuser::notes, nullptr);
   for (int k = 0; k < n; ++k) evaluate(*inputs[k]);

@@ -1,8 +1,8 @@
-// fuse.h -- fused functions: elementwise operations and reductions of rows wait, and run as one program
+// fuse.h -- fused functions: elementwise operations and reductions of rows are deferred, and run as one program
 //
-// While a fused function runs, an operation adds its value to the program of its iteration space (the
-// shape of its elements) and gives a tensor without data (Deferred). A tensor that something else
-// needs, or that the function returns, is computed by the part of the program that leads to it.
+// While a fused function runs, an operation adds its value to the program of its iteration space
+// (the shape of its elements) and returns a tensor without data (Deferred). A tensor that is needed
+// elsewhere, or that the function returns, is computed by the part of the program that leads to it.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -18,21 +18,21 @@ struct OpRow;  // engine/ops/ops.h
 
 namespace mt::ir {
 
-/// Whether programs by rows have the reduction.
+/// Whether programs by rows support the reduction.
 bool fuses_rows(int reduction);
 inline Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1); }
 
 class Fusion;  // one iteration space and its program
 
-/// The iteration space of an operation: what its operands are broadcast to.
+/// The iteration space of an operation: the broadcast shape of its operands.
 struct IterationSpace {
-  Shape result;  // at first that of the first operand
+  Shape result;  // initially that of the first operand
   Dtype dtype = Dtype::none;
   const Device* device = nullptr;
-  bool wants = false;  // a gradient
+  bool wants = false;  // whether a gradient is needed
 };
 
-/// Takes over the operations of this thread while it lives.
+/// Intercepts the operations of this thread during its lifetime.
 class Fuser : public LazyScope {
  public:
   Fuser();
@@ -42,12 +42,12 @@ class Fuser : public LazyScope {
   Tensor reduce(const Reducing&, const Tensor&) override;
   Tensor positions(const Reducing&, const Tensor&) override;
   void evaluate_all() override;
-  /// Operations on fewer elements are computed at once, in a function of rows those on fewer than 16
-  /// times as many: a program would take longer.
+  /// Operations on fewer elements are computed at once, in a function of rows those on fewer than
+  /// 16 times as many: a program would be slower.
   static inline std::atomic<int64_t> smallest = 2048;
-  /// Where this thread notes what does not wait: its line, and why (mt.explain).
+  /// This thread's list of operations that are not deferred: line and reason (mt.explain).
   static inline thread_local std::vector<std::string>* notes = nullptr;
-  /// Computes these tensors, those of one space together.
+  /// Computes these tensors; those of one space are computed together.
   static void evaluate_together(const std::vector<Tensor>&);
 
  private:

@@ -1,4 +1,4 @@
-// tree.cpp -- reductions by a function of two numbers: in blocks, pass after pass, or level after level
+// tree.cpp -- reductions by a function of two numbers: in blocks, pass by pass, or level by level
 #include "engine/compiler/program/tree.h"
 
 #include <mutex>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kName = "reduce";
 
-/// Pairs of neighbours of x [outer, n, inner] until at most `results` are left.
+/// Combines pairs of neighbours of x [outer, n, inner] until at most `results` are left.
 Tensor levels(const Pair& pair, Tensor x, int64_t results = 1) {
   while (x.size(1) > results) {
     const int64_t n = x.size(1), half = n / 2;
@@ -31,7 +31,7 @@ Pair applied(const Expression& pair, const std::vector<double>& numbers) {
   };
 }
 
-/// Two levels of pairs at once, f(f(a, b), f(c, d)); null: that is too large.
+/// Two levels of pairs at once, f(f(a, b), f(c, d)); null if that is too large.
 const Program* pair_of_pairs(const Expression& pair) {
   if (3 * pair.program().count > kMaxProgramSlots) return nullptr;
   static std::mutex lock;
@@ -50,7 +50,7 @@ Tree tree_of(const Expression& pair, const Tensor& x, const double* numbers, con
           x.size(2),       numbers,   {},
           x.data(),        nullptr,   out.data()};
 }
-/// Each line of x [outer, n, inner], contiguous, to one element.
+/// Reduces each line of x [outer, n, inner], contiguous, to one element.
 Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& numbers) {
   const int64_t results = tree_results(x.size(1), x.size(2));
   const Tensor y = empty({x.size(0), results, x.size(2)}, x.dtype());
@@ -74,7 +74,7 @@ Tensor pass(const Expression& pair, const Tensor& x, const std::vector<double>& 
   return record_function(kName, {x}, {y}, {false}, {x}, backward)[0];
 }
 
-/// `reduce` of x as [outer, n, inner] in what `dtype` is calculated in; a copy of a single element.
+/// `reduce` of x as [outer, n, inner] in the compute dtype of `dtype`; a copy of a single element.
 Tensor along(const Tensor& x, int dim, Dtype dtype, const auto& reduce) {
   Shape shape = x.shape(), lines{1, shape[dim], 1};
   for (int d = 0; d < shape.size(); ++d)

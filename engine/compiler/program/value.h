@@ -1,4 +1,4 @@
-// value.h -- formulas of kernels/ops.h at T = ir::Value: they add instructions to a program
+// value.h -- formulas of kernels/ops.h for T = ir::Value: they add instructions to a program
 #pragma once
 
 #include "engine/compiler/program/builder.h"
@@ -7,7 +7,7 @@
 
 namespace mt::ir {
 
-/// The program that values of this thread belong to, while one lives.
+/// During its lifetime, values of this thread belong to its program.
 class Building : SaveAndRestore<Builder*> {
  public:
   explicit Building(Builder& b) : SaveAndRestore(current_, &b) {}
@@ -28,7 +28,7 @@ struct Value {
   Value(double x) : id(Building::current().constant(x)) {}  // NOLINT: formulas write T(0.5)
 };
 
-/// An operation of values. Parameters of instructions are constants; of others the formula is written instead.
+/// An operation on values: an instruction if its parameters are constants, otherwise its formula.
 template <class Op, class... More> Value apply(Op, const Value& x, const More&... more) {
   constexpr int inputs = op::inputs<Op>;
   const Value all[] = {x, Value(more)...};

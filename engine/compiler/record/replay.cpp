@@ -1,4 +1,4 @@
-// replay.cpp -- repeating a recorded step: memory that callers see, what must not have changed
+// replay.cpp -- repeating a recorded step: memory that callers see, checks that its conditions still hold
 #include "engine/compiler/record/replay.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void StepReplay::EscapingBuffer::count_owners(const std::vector<Result>& list) {
   for (size_t k : results) add(list[k].tensor.impl(), nullptr);
 }
 
-/// Whether somebody beside the leaves has it.
+/// Whether anything besides the leaves owns it.
 bool StepReplay::EscapingBuffer::is_held() const {
   for (const GradOwner& o : owners)
     if (o.grad->refs != o.handles + (o.leaf && o.leaf->grad == o.grad)) return true;
@@ -204,7 +204,7 @@ TensorList StepReplay::finish() {
   return list;
 }
 
-/// Those that the step made, or copies of them; the others see what they saw in the step.
+/// The tensors that the step made, or copies; the others view the same memory as in the step.
 TensorList StepReplay::results() {
   TensorList list, own;
   for (const Result& r : results_)

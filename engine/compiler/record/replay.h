@@ -1,9 +1,9 @@
-// replay.h -- a step that was recorded: the verbs that it called, and the memory that they work on
+// replay.h -- a recorded step: the verbs that it called, and the memory that they use
 //
-// A StepRecorder intercepts the calls of verbs while a step runs, on the CPU and on the GPU that it works on, and
-// keeps each with its argument. The step's own memory is then planned once, so that
-// the calls can be repeated without Lua, without a graph, without allocation. A replay is right where
-// the step would call the same verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
+// A StepRecorder intercepts the calls of verbs while a step runs, on the CPU and on the GPU that it
+// uses, and keeps each call with its argument. The step's own memory is then planned once, so that the
+// calls can be repeated without Lua, without a graph, without allocation. A replay is correct if the
+// step would call the same verbs again: `fits` checks the cheap conditions, mt.compile tests the rest.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -24,33 +24,33 @@ class StepReplay {
   StepReplay(const StepReplay&) = delete;
   ~StepReplay();
 
-  /// Whether parameters, and gradients that are added to, still lie where they lay, and those that
-  /// required a gradient still do.
+  /// Whether parameters, and gradients that are accumulated, are still at the same address, and
+  /// those that required a gradient still do.
   bool fits() const;
-  /// The calls read these. Their dtypes and shapes must be those of the recording.
+  /// Sets the tensors that the calls read. Their dtypes and shapes must be those of the recording.
   void start(const TensorList& inputs);
   bool takes(size_t input, const Tensor&) const;
   size_t inputs() const { return inputs_.size(); }
-  /// The calls up to the next pause of the recording. False where a position is not there: what follows
-  /// has not been done.
+  /// Runs the calls up to the next pause of the recording. False if an index is out of bounds: then
+  /// the calls after it have not run.
   bool run(size_t part);
   size_t parts() const { return ends_.size(); }
-  /// After the last part: versions, the generator's place. The results.
+  /// To be called after the last part: updates versions and the generator; returns the results.
   TensorList finish();
-  /// Tensors from before the step that its verbs write to.
+  /// Tensors that existed before the step and that its verbs write to.
   TensorList changes() const;
-  /// The leaves that it was given, whose gradients are compared with the step's.
+  /// The leaves among its arguments, whose gradients are compared with those of the step.
   TensorList leaves() const;
-  /// Whether the step, or an optimizer between its parts, changes what this tensor sees.
+  /// Whether the step, or an optimizer between its parts, changes memory that this tensor views.
   bool writes(const Tensor&) const;
-  /// Keeps the gradients of now and the versions of tensors that change, and puts them back.
+  /// Saves the current gradients and the versions of tensors that change; restore() restores them.
   void hold(const TensorList& changed);
   void restore();
   struct Facts {
     size_t parts, calls;
-    size_t buffers, bytes;  // of the step's own memory, each buffer by itself
+    size_t buffers, bytes;  // of the step's own memory, the sum over the buffers
     size_t planned;         // the arena that they share
-    size_t graphs;          // of CUDA, that parts are
+    size_t graphs;          // CUDA graphs, each of which is a part
   };
   const std::vector<std::string>& fused() const { return fused_; }
   Facts facts() const {
@@ -70,19 +70,19 @@ class StepReplay {
   struct Grad {
     Tensor leaf, grad;
   };
-  enum class GradPrecondition { any, none, present, same };  // what .grad must be before the step
+  enum class GradPrecondition { any, none, present, same };  // .grad's condition before the step
   struct Guard {
     Tensor tensor;
-    Tensor like;  // the tensor of then
+    Tensor like;  // the tensor at the recording
     bool wanted;  // requires_grad
     GradPrecondition precondition;
     const Storage* grad =
-        nullptr;               // the same: verbs read or write it; this program does not keep it
-    const void* at = nullptr;  // where it lies, and how
+        nullptr;               // the same: verbs read or write it; this program does not own it
+    const void* at = nullptr;  // its address, and its layout
     int64_t offset = 0;
     size_t bytes = 0;
     bool contiguous = true;
-    bool moves = false;  // only backward adds to it: another one will do
+    bool moves = false;  // only backward adds to it: a different one may be used
     std::vector<BufferUse> uses = {};
     bool takes(const TensorImpl* grad) const;
     bool takes_layout() const;
@@ -90,25 +90,25 @@ class StepReplay {
   };
   struct Change {
     Tensor tensor;
-    uint32_t version;  // changes in place, of one run
+    uint32_t version;  // changes in place during one run
     bool of_grad;      // of the gradient of `tensor`
     Tensor now() const { return of_grad ? tensor.grad() : tensor; }
   };
   struct Input {
-    Tensor tensor;  // of the recording
+    Tensor tensor;  // from the recording
     std::vector<BufferUse> uses;
     const void* at;
   };
   struct Result {
     Tensor tensor;
-    bool own;        // else it sees memory from before the step, as `tensor` does
-    int input = -1;  // of this argument
-    int guard = -1;  // of the gradient that this leaf has before the step
+    bool own;        // otherwise it views memory from before the step, as `tensor` does
+    int input = -1;  // it views this argument
+    int guard = -1;  // it views the gradient that this leaf has before the step
     Tensor grad = {};
-    bool is_grad = false;  // it is one that the step made, or a view of it
+    bool is_grad = false;  // it is a gradient made by the step, or a view of one
   };
-  /// Memory that is seen after the step. Results get a new one at each call, gradients where somebody
-  /// other than the leaf still has the last one.
+  /// Memory that is visible after the step. Results get new memory at each call, gradients only if
+  /// something other than the leaf still owns the last one.
   struct EscapingBuffer {
     int buffer;
     size_t bytes;
@@ -116,7 +116,7 @@ class StepReplay {
     std::vector<BufferUse> uses;
     std::vector<size_t> results;
     std::vector<Grad*> grads;
-    std::vector<std::byte> numbers;  // what lies there at the start of each call
+    std::vector<std::byte> numbers;  // its contents at the start of each call
     struct GradOwner {
       TensorImpl *grad, *leaf;
       int handles;
@@ -127,7 +127,7 @@ class StepReplay {
   };
   StepReplay();
   static bool has_hooks(const TensorImpl&);
-  bool shares_gradients() const;  // two leaves one storage, among those whose gradient is kept
+  bool shares_gradients() const;  // two leaves share a storage, among those whose gradient is kept
   void set_grads(size_t part) const;
   TensorList results();
   bool call(const Call&) const;
@@ -150,42 +150,42 @@ class StepReplay {
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
-  TensorList stepped_;  // parameters of the optimizers between the parts
+  TensorList stepped_;  // parameters of the optimizers that step between the parts
   TensorList given_;    // the arguments of this replay
-  TensorList held_;     // gradients, as `guards_`
+  TensorList held_;     // gradients, in the order of `guards_`
   std::map<Storage*, uint32_t> held_versions_;
-  size_t first_change_ = 0;         // the call that first changes something from before the step
-  int threads_ = 0;                 // scratch is for so many
+  size_t first_change_ = 0;         // the first call that changes memory from before the step
+  int threads_ = 0;                 // the number of threads that scratch is allocated for
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
   size_t buffers_ = 0, bytes_ = 0, planned_ = 0;
   const Device* gpu_ = nullptr;
-  std::vector<bool> graph_parts_;  // whether they have calls of the GPU alone
+  std::vector<bool> graph_parts_;  // whether all their calls are on the GPU
   std::vector<std::unique_ptr<PartGraph>> graphs_;
   bool uses_graphs_ = false;  // in this replay
   int starts_ = 0, drops_ = 0;
 };
 
-/// Copies of tensors, without a past; those that share a storage share its copy.
+/// Copies of tensors, without a graph; copies of tensors that share a storage share one too.
 TensorList copies_of(const TensorList&);
 
-/// The results as views of the arguments where they are views of their copies, `inputs`.
+/// The results as views of `arguments` where they are views of `inputs`, the copies of these.
 TensorList on_arguments(TensorList results, const TensorList& inputs, const TensorList& arguments);
 
-/// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
+/// A tensor with the layout of `like` in another storage, at the offset of `like` plus `bytes`.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
-/// Records this thread's calls while it lives, on the CPU and one GPU.
+/// Records this thread's calls during its lifetime, on the CPU and one GPU.
 class StepRecorder : public StepListener, public Interceptor {
  public:
-  /// `inputs` are copies of the arguments, which stand for those of later calls.
+  /// `inputs` are copies of the arguments, which represent those of later calls.
   explicit StepRecorder(const TensorList& inputs);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
-  /// Between the two nothing is recorded: it is executed at each replay.
+  /// Between the two nothing is recorded; this work runs again at each replay.
   void pause();
   void resume();
-  /// Ends the recording. Null where the step cannot be replayed: why() says the reason.
-  /// `stepped`: the parameters of the optimizers that step between the parts.
+  /// Ends the recording. Null if the step cannot be replayed: why() is the reason. `stepped`: the
+  /// parameters of the optimizers that step between the parts.
   std::unique_ptr<StepReplay> finish(const TensorList& results, TensorList stepped);
   const std::string& why() const { return why_; }
   void on_allocate(Storage*) override;
@@ -205,8 +205,8 @@ class StepRecorder : public StepListener, public Interceptor {
     size_t bytes;
     Storage* storage;
     bool written, outside;          // outside: from before the step
-    int buffer;                     // its number
-    std::byte* constant = nullptr;  // a copy of what was written without a verb
+    int buffer;                     // the index of its buffer
+    std::byte* constant = nullptr;  // a copy of the data that was written without a verb
   };
   template <class A> void add(const InterceptedCall&, const A&);
   bool takes(const Device&);
@@ -234,21 +234,21 @@ class StepRecorder : public StepListener, public Interceptor {
   std::map<uintptr_t, Memory> memory_;  // by the first byte
   std::deque<std::vector<std::byte>> numbers_;
   struct Leaf {
-    Tensor tensor, grad;  // the gradient at first
-    bool set = false;     // a part of the step ended with another one
-    bool read = false;    // the step itself has asked for it
+    Tensor tensor, grad;  // grad: the gradient at the start
+    bool set = false;     // a part of the step ended with another gradient
+    bool read = false;    // the step itself has read it
   };
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<TensorImpl*, std::pair<Tensor, bool>>
-      flags_;  // requires_grad at first, where it changed
-  // With the version at first, in a pause how often it was changed before.
+      flags_;  // requires_grad at the start, where it changed
+  // With the version at the start; in a pause, with the number of changes before it.
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;
-  std::map<Storage*, bool> touched_;           // storages that verbs were given
-  bool asked_ = false;                         // for an element
-  const Device* gpu_ = nullptr;                // that the step works on
-  uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator: how far it came
+  std::map<Storage*, bool> touched_;           // storages that were passed to verbs
+  bool asked_ = false;                         // whether an element was read
+  const Device* gpu_ = nullptr;                // the GPU that the step uses
+  uint64_t seed_ = 0, begun_ = 0, drawn_ = 0;  // of the default generator, and its progress
   std::string why_;
-  std::vector<Ref<Storage>> paused_;  // what lives in a pause stays
+  std::vector<Ref<Storage>> paused_;  // storages that are live in a pause are kept
   bool active_ = false;
 };
 

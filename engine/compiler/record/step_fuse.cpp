@@ -1,11 +1,11 @@
-// step_fuse.cpp -- joins elementwise calls of a recorded step, and reductions of their rows, to programs
+// step_fuse.cpp -- fuses elementwise calls of a recorded step, and reductions of their rows, into programs
 //
-// On a GPU these are calls whose bits are those of a program there: no reductions, whose order is the
-// kernel's, and no functions of CUDA's library.
+// On a GPU only calls with the same bits as a program there are fused: no reductions, whose order
+// is the kernel's, and no functions of CUDA's library.
 //
-// Calls are taken in order into groups of one iteration space, which run where their last call stood.
-// A group ends at a call that reads what it writes in another way, or writes what it reads or writes. A
-// result that no later call reads, and that is not visible after the step, is not written.
+// Calls are added in order to groups with one iteration space, which run in the place of their last call. A
+// group ends at a call that reads its output with another layout, or writes a buffer that it reads or
+// writes. A result that no later call reads, and that is not visible after the step, is not written.
 #include "engine/compiler/record/step_fuse.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@ Shape with(Shape s, int64_t last) {
   return s;
 }
 
-/// The strides of an operand over `from` for the same elements counted over `to`; none where no strides
-/// say it.
+/// The strides of an operand over `from` for the same elements iterated over `to`; empty if no
+/// strides describe that.
 std::optional<Shape> restride(const Shape& from, const Shape& stride, const Shape& to) {
   Shape made = to;
   if (from.size() == 0) {
@@ -90,13 +90,13 @@ const BufferUse* use_at(const StepCall& c, const void* slot) {
   return nullptr;
 }
 
-/// gelu's slope has a formula for numbers, which is not that for tensors and programs: its bits are others.
+/// gelu's derivative has a special formula for numbers, with other bits than that for tensors and programs.
 bool has_own_slope(int op) { return op == op::id<op::Gelu>; }
 
-/// Of a part of an operation.
+/// The properties of a part of an operation.
 struct PartFacts {
-  int cost = kMaxDerivativeCost + 1;  // instructions of a derivative; operations themselves are one
-  bool arithmetic = false;  // steps that kernels of all devices round alike, and no others
+  int cost = kMaxDerivativeCost + 1;  // instructions of a derivative; an operation counts as one
+  bool arithmetic = false;  // only steps that kernels of all devices round in the same way
 };
 PartFacts facts_of(int op, int part) {
   using ir::LaneOp;
@@ -125,7 +125,7 @@ PartFacts facts_of(int op, int part) {
   return facts;
 }
 
-/// The map as work; none where a program cannot have it.
+/// The map as work; empty if it cannot be part of a program.
 std::optional<Work> work_of(const Map& m, const StepCall& c) {
   if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
   const OpRow& row = op_row(m.op);
@@ -158,7 +158,7 @@ std::optional<Work> work_of(const Map& m, const StepCall& c) {
   }
   return w;
 }
-/// A reduction along rows that lie in memory: of others the verb sums in another order.
+/// A reduction along contiguous rows; for others the verb sums in another order.
 std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
   if (!ir::fuses_rows(r.op) || !(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 ||
       r.reduced != 1 || !is_cpu(*c.device))
@@ -187,7 +187,7 @@ struct Group {
   const Device* device;
   Dtype dtype;
   Shape size;
-  bool rows = false;  // it reduces them
+  bool rows = false;  // whether it reduces rows
   Builder builder;
   std::vector<size_t> calls;
   std::vector<std::string> names;
@@ -196,7 +196,7 @@ struct Group {
     Operand at;
     int id;
   };
-  std::vector<Value> values;  // what lies in memory that the group writes
+  std::vector<Value> values;  // the values that the group writes to memory
   std::vector<double> numbers;
 
   bool reads(int buffer) const {
@@ -205,7 +205,7 @@ struct Group {
   bool writes(int buffer) const {
     return std::ranges::any_of(values, [&](const Value& v) { return v.at.use.buffer == buffer; });
   }
-  /// Whether a call has to come after this group's.
+  /// Whether a call must run after this group.
   bool stands_before(const StepCall& c) const {
     for (const BufferUse& u : c.uses)
       if (u.buffer >= 0 && (writes(u.buffer) || (u.out && reads(u.buffer)))) return true;
@@ -218,7 +218,7 @@ struct Group {
   bool add(const Work&);
 };
 
-/// Counts over another space of as many elements.
+/// Changes the iteration space to another one with as many elements.
 bool Group::move_to(const Shape& to) {
   if (to == size) return true;
   if (rows && to[to.size() - 1] != size[size.size() - 1]) return false;
@@ -239,7 +239,7 @@ bool Group::move_to(const Shape& to) {
   return true;
 }
 
-/// Brings the work and the group to one space. The work may be of one element for each row.
+/// Converts the work and the group to one space. The work may have one element per row.
 bool Group::fit(Work& w) {
   if (w.dtype != dtype || w.device != device) return false;
   const int64_t all = product(size), n = product(w.size), last = size[size.size() - 1];
@@ -275,15 +275,15 @@ bool Group::fit(Work& w) {
   return true;
 }
 
-/// Whether the work sees what the group writes as the group does, and writes nothing else that it
-/// reads.
+/// Whether the work accesses the group's outputs with the same layout, and writes nothing else that
+/// the group reads.
 bool Group::agrees(const Work& w) const {
   const auto conflicts = [](const Operand& a, const Operand& b) {
     return a.use.buffer >= 0 && a.use.buffer == b.use.buffer && !a.same(b);
   };
   for (const Value& v : values) {
     if (conflicts(v.at, w.out)) return false;
-    for (const Operand& o : w.in)  // one element a row may be seen by all of its row
+    for (const Operand& o : w.in)  // one element per row may be read by its whole row
       if (Operand row = o; row.row = v.at.row, conflicts(v.at, row)) return false;
   }
   for (const Operand& o : inputs)
@@ -309,7 +309,7 @@ int Group::value_of(const Operand& o) {
   return builder.input(int(inputs.size()) - 1, o.row);
 }
 
-/// False where the program would be too large, or needs a mask from elsewhere.
+/// False if the program would be too large, or needs a mask from outside.
 bool Group::add(const Work& w) {
   const int cost = w.map ? facts_of(w.map->op, w.map->part).cost : 1;
   if (builder.count() + cost > kMaxInstructions || inputs.size() + w.in.size() > kMaxFusedInputs)
@@ -342,7 +342,7 @@ struct StepFuser {
   std::vector<StepBuffer>& buffers;
   std::deque<std::vector<std::byte>>& kept;
   std::vector<std::unique_ptr<Group>> open = {};
-  std::map<size_t, StepCall> made = {};  // by the last call that they stand for
+  std::map<size_t, StepCall> made = {};  // by the last of the calls that they replace
   std::vector<bool> gone = {};
   std::vector<int> last_read = {};
   std::vector<std::string> groups = {};
@@ -358,7 +358,7 @@ struct StepFuser {
 
 std::optional<Work> StepFuser::work_at(size_t i) const {
   const StepCall& c = calls[i];
-  for (const BufferUse& u : c.uses)  // a number of the CPU that a GPU's call reads again
+  for (const BufferUse& u : c.uses)  // a number on the CPU, which a GPU's call reads again
     if (u.buffer >= 0 && buffers[u.buffer].device != c.device) return {};
   if (c.verb == Verb::map || c.verb == Verb::map_numbers)
     return work_of(*reinterpret_cast<const Map*>(c.argument), c);
@@ -377,7 +377,7 @@ std::string name_of(const Work& w) {
   return std::string(op_row(w.map->op).info->name) + (w.map->part ? " gradient" : "");
 }
 
-/// Takes the call into a group that has one of its operands.
+/// Adds the call to a group that has one of its operands.
 bool StepFuser::join(size_t i, Work& w) {
   for (size_t k = 0; k < open.size(); ++k) {
     Group& g = *open[k];
@@ -386,7 +386,7 @@ bool StepFuser::join(size_t i, Work& w) {
       shares |= o.use.buffer >= 0 && (g.writes(o.use.buffer) || g.reads(o.use.buffer));
     Work fitted = w;
     if (!shares || !g.fit(fitted) || !g.agrees(fitted)) continue;
-    for (size_t h = open.size(); h-- > 0;)  // the others that must come first
+    for (size_t h = open.size(); h-- > 0;)  // the other groups that must run first
       if (open[h].get() != &g && open[h]->stands_before(calls[i])) close(h);
     if (!g.add(fitted)) return false;
     g.calls.push_back(i);
@@ -424,7 +424,7 @@ std::string StepFuser::lines_of(const Group& g) const {
   return text;
 }
 
-/// The group as one call; false where it stays several.
+/// Emits the group as one call; false if it stays several calls.
 bool StepFuser::emit(Group& g) {
   const size_t last = g.calls.back();
   std::vector<int> ids, used, read;

@@ -1,4 +1,4 @@
-// step_fuse.h -- joins elementwise calls of a recorded step, and reductions of their rows, to programs
+// step_fuse.h -- fuses elementwise calls of a recorded step, and reductions of their rows, into programs
 #pragma once
 #include <deque>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace mt {
 
-/// Returns a line on each program, for mt.explain. `ends`: where the parts end, again for the new calls.
-/// Arguments and numbers of new calls are kept in `kept`.
+/// Returns a line for each program, for mt.explain. `ends`: the ends of the parts, updated for the
+/// new calls. Arguments and numbers of new calls are stored in `kept`.
 std::vector<std::string> fuse_calls(std::vector<StepCall>&, std::vector<size_t>& ends,
                                     std::vector<StepBuffer>&,
                                     std::deque<std::vector<std::byte>>& kept);

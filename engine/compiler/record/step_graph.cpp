@@ -1,4 +1,4 @@
-// step_graph.cpp -- parts of a recorded step as CUDA graphs: one launch instead of one for each call
+// step_graph.cpp -- parts of a recorded step as CUDA graphs: one launch per part instead of one per call
 #include <algorithm>
 
 #include "engine/compiler/record/replay.h"
@@ -9,9 +9,9 @@
 namespace mt {
 namespace {
 
-constexpr int kStartsBefore = 2;  // a program that is dropped soon is not worth a capture
-constexpr int kMaxDrops = 4;      // of a step whose pointers or numbers change again and again
-constexpr size_t kFewCalls = 4;   // are launched
+constexpr int kStartsBefore = 2;  // a capture is not worth it for a program that is dropped soon
+constexpr int kMaxDrops = 4;      // for a step whose pointers or numbers change repeatedly
+constexpr size_t kFewCalls = 4;   // so few are launched directly
 
 }  // namespace
 
@@ -31,7 +31,7 @@ struct StepReplay::PartGraph {
   }
   const Gpu& gpu;
   Capture capture;
-  const uint64_t begun;  // where the generator stood
+  const uint64_t begun;  // the position of the generator
   void* handle = nullptr;
 };
 
@@ -42,7 +42,7 @@ size_t StepReplay::graphs() const {
   return std::ranges::count_if(graphs_, [](const auto& g) { return !!g; });
 }
 
-/// A graph has fixed pointers and numbers: from now on arguments that move and results are copied.
+/// A graph has fixed pointers and numbers: with graphs, moving arguments and results are copied.
 void StepReplay::choose_graphs() {
   const bool may = gpu_ && !gpu_of(*gpu_).synchronous && drops_ < kMaxDrops;
   uses_graphs_ = may && starts_++ >= kStartsBefore;
@@ -53,7 +53,7 @@ void StepReplay::drop_graphs() {
   for (auto& g : graphs_) g.reset();
 }
 
-/// Captures the part. Null where that is not possible.
+/// Captures the part. Null if that is not possible.
 std::unique_ptr<StepReplay::PartGraph> StepReplay::capture(size_t part) {
   const Gpu& gpu = gpu_of(*gpu_);
   synchronize(gpu);

@@ -1,8 +1,8 @@
-// step_plan.cpp -- a recorded step's memory: places for its buffers in one arena, by their lifetimes
+// step_plan.cpp -- a recorded step's memory: offsets of its buffers in one arena, by their lifetimes
 //
-// The calls are walked in order, as an allocator would see them: at its first use a buffer gets the
-// smallest gap that holds it, after its last use it leaves one. Elementwise results are written over operands
-// that are needed no more.
+// The calls are processed in order, as by an allocator: at its first use a buffer gets the smallest
+// gap in which it fits, and after its last use it leaves a gap. Elementwise results overwrite
+// operands that are dead.
 #include <algorithm>
 #include <map>
 
@@ -12,18 +12,18 @@
 namespace mt {
 namespace {
 
-/// Places are those that eager memory has: a line of the CPU's cache, a block of a GPU's allocator.
+/// Sizes are rounded up as in eager memory: to a CPU's cache line, to a GPU allocator's block.
 size_t lines(const StepBuffer& b) {
   const size_t line = is_cpu(*b.device) ? 64 : 512;
   return b.bytes == 0 ? line : (b.bytes + line - 1) / line * line;
 }
-/// With a gap after large ones, so that not all begin at the same place of a page: the CPU's loads would
-/// wait for stores 4 KiB apart.
+/// Adds a gap after large buffers, so that they do not all begin at the same offset in a page: the
+/// CPU's loads would wait for stores at a distance of 4 KiB.
 size_t room(const StepBuffer& b) {
   return lines(b) + (b.bytes >= 4096 && is_cpu(*b.device) ? 5 * 64 : 0);
 }
 
-/// Gaps below `top`, by where they begin.
+/// The gaps below `top`, by their start.
 struct Arena {
   std::map<size_t, size_t> gaps;
   size_t top = 0;
@@ -60,7 +60,7 @@ struct Arena {
   }
 };
 
-/// Operands of an elementwise call: slots and strides, the results first.
+/// The operands of an elementwise call: slots and strides, the results first.
 struct Elementwise {
   int outputs = 0, operands = 0, ndim = 0;
   void* const* data = nullptr;

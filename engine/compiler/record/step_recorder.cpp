@@ -1,4 +1,4 @@
-// step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, what must not have changed
+// step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, its conditions
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -23,7 +23,7 @@ constexpr const char* kAsks =
     "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside";
 
 bool on_stack(const void* p) {
-#ifdef __SANITIZE_ADDRESS__  // which keeps locals of functions elsewhere
+#ifdef __SANITIZE_ADDRESS__  // it keeps locals of functions elsewhere
   if (__asan_addr_is_in_fake_stack(__asan_get_current_fake_stack(), const_cast<void*>(p), nullptr,
                                    nullptr))
     return true;
@@ -60,23 +60,23 @@ void StepRecorder::pause() {
   replay_->ends_.push_back(calls_.size());
   keep_grads();
 }
-/// What an optimizer will find, or the caller.
+/// Keeps the gradients that an optimizer, or the caller, will read.
 void StepRecorder::keep_grads() {
   std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
   for (auto& [impl, leaf] : leaves_) {
-    // A gradient that an earlier part set may have been taken away since.
+    // A gradient that an earlier part set may have been removed later.
     leaf.set |= impl->grad != leaf.grad.impl();
     if (leaf.set) grads.push_back({leaf.tensor, leaf.tensor.grad()});
   }
 }
 void StepRecorder::resume() {
   step_recorder = this, active_ = true;
-  // What is changed in the pause is changed, and counted, by each replay too.
+  // Changes in the pause are made, and counted, by each replay too.
   for (auto& [storage, seen] : outside_) seen.second = storage->version - seen.second;
   paused_.clear();
 }
 
-/// A replay goes on where the generator stands: back to a place in the step itself, but to no other.
+/// A replay continues from the generator's state: the step may return to a place in the step, but to no other.
 void StepRecorder::check_generator(uint64_t counter) {
   if (default_generator().initial_seed() != seed_ || counter < begun_ || counter > drawn_)
     refuse("set_rng_state goes to a place outside the step");
@@ -86,7 +86,7 @@ void StepRecorder::refuse(std::string why) {
   if (why_.empty()) why_ = std::move(why);
 }
 
-/// Whether the step may work on the device: on the CPU, and on one GPU.
+/// Whether the step may use the device: the CPU, and one GPU.
 bool StepRecorder::takes(const Device& d) {
   if (is_cpu(d) || &d == gpu_) return true;
   if (gpu_) return refuse(fmt::format("tensors lie on {} and {}", gpu_->name, d.name)), false;
@@ -160,7 +160,7 @@ StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
   return uintptr_t(p) <= at->first + at->second.bytes ? &at->second : nullptr;
 }
 
-/// Whether a verb's pointer is memory that will be the same at a replay. A number on the stack is copied.
+/// Whether a verb's pointer is memory that is the same at a replay. A number on the stack is copied.
 bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
   std::byte* pointer = nullptr;
   std::memcpy(&pointer, slot, sizeof pointer);
@@ -179,7 +179,7 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
     return true;
   }
   if (!out && !m->written) return false;
-  if (m->constant) {  // changed in place, from where it lies
+  if (m->constant) {  // changed in place, from its current memory
     m->constant = nullptr;
     return false;
   }
@@ -209,13 +209,13 @@ void StepRecorder::check_results(StepReplay& made, const TensorList& results) {
       for (const StepReplay::Grad& g : part)
         if (g.grad.defined() && g.grad.impl()->storage == made.inputs_[k].tensor.impl()->storage)
           refuse(fmt::format("argument {} becomes a gradient; set a clone of it", k + 1));
-  for (size_t k = 0; k < made.inputs_.size(); ++k)  // the caller's own would not be changed
+  for (size_t k = 0; k < made.inputs_.size(); ++k)  // the caller's argument would not be changed
     if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
         at != touched_.end() && at->second)
       refuse(fmt::format("argument {} is changed in place", k + 1));
 }
 
-/// A replay leaves requires_grad as it is, and arguments without a gradient.
+/// A replay changes neither requires_grad nor the gradients of arguments.
 void StepRecorder::check_flags(const StepReplay& made) {
   for (size_t k = 0; k < made.inputs_.size(); ++k)
     if (made.inputs_[k].tensor.requires_grad() || made.inputs_[k].tensor.grad().defined())
@@ -229,8 +229,8 @@ void StepRecorder::check_flags(const StepReplay& made) {
 
 void StepRecorder::make_guards(StepReplay& made) {
   std::map<const Storage*, Tensor>
-      gradients;                        // that a leaf has: another program may write there again
-  std::map<const Storage*, int> users;  // leaves, and those whose gradient it is
+      gradients;                        // owned by a leaf: another program may write there again
+  std::map<const Storage*, int> users;  // leaves, and those that own it as gradient
   for (const auto& [impl, leaf] : leaves_) {
     ++users[impl->storage];
     if (leaf.grad.defined()) ++users[leaf.grad.impl()->storage];
@@ -248,7 +248,7 @@ void StepRecorder::make_guards(StepReplay& made) {
       g.moves = impl->grad == first && users[first->storage] == 1;
       if (impl->grad == first) gradients.emplace(first->storage, x);
     }
-    // One that was made, or was not there to be zeroed.
+    // The step made the gradient, or found none that it could zero.
     if (!first) g.precondition = StepReplay::GradPrecondition::none;
     for (StepReplay::Result& r : made.results_)
       if (first && r.tensor.impl()->storage == first->storage) r.guard = int(made.guards_.size());
@@ -268,14 +268,14 @@ void StepRecorder::make_guards(StepReplay& made) {
   }
 }
 
-/// The step's own memory that a tensor lies in, or null.
+/// The memory of the step in which a tensor is, or null.
 StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
   if (!x.defined()) return nullptr;
   const auto at = memory_.find(uintptr_t(x.impl()->storage->data));
   return at == memory_.end() || at->second.outside ? nullptr : &at->second;
 }
 
-/// The memory of results and of the last gradients. That of earlier ones is needed by optimizers.
+/// Finds the memory of results and of the last gradients. Optimizers need that of earlier ones.
 void StepRecorder::find_escaping(StepReplay& made) {
   std::map<int, size_t> places;
   const auto add = [&](const Tensor& x) {
@@ -306,7 +306,7 @@ void StepRecorder::find_escaping(StepReplay& made) {
   }
 }
 
-/// Numbers in memory of a GPU that nothing else writes are uploaded now.
+/// Uploads numbers in a GPU's memory that nothing else writes.
 void StepRecorder::upload_constants(StepReplay& made) {
   std::map<int, int> writes;
   for (const StepCall& c : calls_)
@@ -328,7 +328,7 @@ void StepRecorder::upload_constants(StepReplay& made) {
       if (const auto at = places.find(u.buffer); at != places.end()) u.set(at->second);
 }
 
-/// By the buffer, where the calls that use it are listed: it may lie elsewhere in a replay.
+/// By buffer, the list for the calls that use it: its address may change between replays.
 std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made) {
   std::vector<std::vector<BufferUse>*> movable(buffers_.size());
   for (StepReplay::Input& in : made.inputs_) {
@@ -342,7 +342,7 @@ std::vector<std::vector<BufferUse>*> StepRecorder::find_movable(StepReplay& made
   return movable;
 }
 
-/// Gives the calls their memory.
+/// Assigns memory to the calls.
 void StepRecorder::plan(StepReplay& made) {
   for (size_t i = 0; i < calls_.size(); ++i)
     for (const BufferUse& u : calls_[i].uses)
@@ -395,9 +395,9 @@ void StepRecorder::plan(StepReplay& made) {
     }
 }
 
-/// What a replay calls, and which parts are the GPU's alone.
+/// Stores the calls of a replay, and which parts run only on the GPU.
 void StepRecorder::put_calls(StepReplay& made) {
-  std::vector<size_t> places = {0};  // of the calls, without those that are done
+  std::vector<size_t> places = {0};  // of the calls, without those that already ran
   for (const StepCall& c : calls_) {
     if (!c.done) made.calls_.push_back({c.device, c.verb, c.argument, c.random, c.place, c.bound});
     places.push_back(made.calls_.size());

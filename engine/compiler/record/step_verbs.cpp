@@ -1,4 +1,4 @@
-// step_verbs.cpp -- the recorder of steps as an interceptor: each call of a verb with its argument
+// step_verbs.cpp -- the recorder of steps as an interceptor: it keeps each call of a verb with its argument
 #include <algorithm>
 
 #include "engine/compiler/record/replay.h"
@@ -29,7 +29,7 @@ template <class A> void StepRecorder::add(const InterceptedCall& seen, const A& 
   } else {
     const auto* const bytes = reinterpret_cast<const std::byte*>(&given);
     std::byte* const kept = replay_->arguments_.emplace_back(bytes, bytes + sizeof given).data();
-    // A replay may change the memory that it uploads from at once.
+    // A replay may change the source of its upload right after the call.
     const Verb verb = seen.verb == Verb::upload_later ? Verb::upload : seen.verb;
     StepCall call{verb, &seen.device, kept, nullptr, 0, {}};
     A& a = *reinterpret_cast<A*>(kept);
@@ -64,7 +64,7 @@ bool StepRecorder::around(InterceptedCall& call) {
   if (step_recorder != this || call.verb == Verb::alloc || call.verb == Verb::free ||
       call.verb == Verb::sync)
     return call.next();
-  if (call.verb == Verb::run && !is_cpu(call.device)) {  // one call, whatever it asks of the device
+  if (call.verb == Verb::run && !is_cpu(call.device)) {  // one call, however the device runs it
     const auto run = [&] {
       const SaveAndRestore<StepListener*> pause(step_recorder, nullptr);
       return call.next();

@@ -1,14 +1,14 @@
 // verb_fields.h -- the pointers in verbs' arguments
 //
-// fields(argument, f) calls f.in(pointers..) and f.out(pointers..), or f.pointer(p, whether it is written to),
-// where a null pointer is none.
+// fields(argument, f) calls f.in(pointers..) and f.out(pointers..), or f.pointer(p, whether it is
+// written to); a null pointer is not used.
 #pragma once
 #include "engine/compiler/record/step_calls.h"
 #include "kernels/table.h"
 
 namespace mt {
 
-/// A visitor that looks at nothing; others hide what they look at.
+/// A visitor that ignores all fields; derived visitors hide the functions that they need.
 struct AnyField {
   template <class... T> void in(T*&...) {}
   template <class... T> void out(T*&...) {}
@@ -78,8 +78,8 @@ void fields(Run& r, auto& f) {
   for (int k = 0; k < p.outputs; ++k) f.out(r.data[k]);
   if (p.by_rows) f.out(r.scratch);
 }
-/// An argument with a new pointer has another size. The pointer belongs into fields() above, or a replay
-/// would use old memory; then the size is changed here.
+/// The size check finds an argument with a new pointer. Add the pointer to fields() above, as a
+/// replay would otherwise use old memory; then change the size here.
 static_assert(sizeof(Map) == 1000 && sizeof(MapNumbers) == 1008 && sizeof(Move) == 24 &&
                   sizeof(Copy) == 416 && sizeof(Reduce) == 712 && sizeof(WeightedGather) == 88 &&
                   sizeof(Scan) == 480 && sizeof(Sort) == 472 && sizeof(Softmax) == 56 &&
