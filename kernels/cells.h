@@ -99,7 +99,7 @@ template <class C, class T> struct Row {
         dh_before(at(k.h_before_grad, row)),
         dc_before(at(k.c_before_grad, row)) {}
 
-  /// Computes element j, or with V = simd::Pack one register of elements from j on.
+  /// Computes element j, or with V = simd::Pack a register of elements from j on.
   template <class V = T> MT_HD void forward(int64_t j) const {
     Step<V> e{};
     for (int k = 0; k < C::gates; ++k) e.g[k] = read<V>(g + k * n + j);

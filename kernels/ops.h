@@ -3,9 +3,9 @@
 // A formula is a template over T that uses `select` and never `?:` or `if`. So the same line is
 // compiled for
 //   float, double, integers   the loops of the CPU and CUDA kernels,
-//   mt::Tensor                recorded operations, which makes gradients of gradients,
+//   mt::Tensor                recorded operations, for gradients of gradients,
 //   a symbolic value          fused kernels.
-// Operations call one another by their names (`sigmoid(x)`), which works for each such T.
+// Operations call one another by name (`sigmoid(x)`), which works for each such T.
 // To add an operation: write its struct, its function, and its entry in the list at the end of the
 // file.
 #pragma once

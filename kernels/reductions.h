@@ -71,14 +71,14 @@ template <class V> struct ReduceContext {
 };
 
 /// The defaults of the properties of a reduction.
-///   maps         the state is a number, `enter` is `premap` of the element converted, and both it and
-///                `combine` take vectors of floats too
+///   maps         the state is a number, `enter` is `premap` of the converted element, and `premap` and
+///                `combine` accept vectors of floats too
 ///   hands_on     `df` is g: no kernel runs
-///   folds        floats may be mapped and joined by eights before they are widened
-///   extreme      1: the largest element is kept, -1: the smallest
-///   two_results  `second` is the other one
+///   folds        floats may be mapped and combined in groups of eight before they are widened
+///   extreme      1: the result is the largest element, -1: the smallest
+///   two_results  `second` computes the second result
 ///   ties_share   the elements for which `ties(x, y)` holds share the gradient
-///   needs_index  the result is a position, the second one the element there, which has the gradient
+///   needs_index  the result is a position, the second result its element, which has a gradient
 struct Reduction {
   static constexpr bool maps = false, hands_on = false, folds = false, two_results = false,
                         ties_share = false, needs_index = false;

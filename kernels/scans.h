@@ -11,10 +11,10 @@ namespace mt::op {
 inline namespace MT_ISA {
 
 /// The defaults of the properties of a scan.
-///   reverse_scan        the gradient is this scan of the incoming one, from the end
-///   weigh, unweigh      the gradient is unweigh(that scan of weigh(g, x, y), x, y); `by_sign`: of g
-///                       where it is positive, less that of -g where it is negative
-///   needs_index         the second result is where the elements stand, to which the gradient goes
+///   reverse_scan        the gradient is this scan of the incoming gradient, from the end
+///   weigh, unweigh      the gradient is unweigh(that scan of weigh(g, x, y), x, y); `by_sign`: for g
+///                       where it is positive, minus that for -g where it is negative
+///   needs_index         the second result is the positions of the elements, which get the gradient
 struct Scanning : Reduction {
   static constexpr bool reverse_scan = false, by_sign = false;
   static constexpr bool lines_apart = false;  // faster on a GPU for lines adjacent in memory

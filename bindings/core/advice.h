@@ -1,4 +1,4 @@
-// advice.h -- what errors say of a name that is not there
+// advice.h -- the advice of errors about an unknown name
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace mt::lua {
 
-/// "; here it is workers", " (did you mean 'lr'?)" or "", by bindings/lua/core/advice.lua. `owner` is what
-/// lacks the name ("DataLoader", "tensor"), `names` are those that it has.
+/// "; here it is workers", " (did you mean 'lr'?)" or "", from bindings/lua/core/advice.lua. `owner` is
+/// the object without that name ("DataLoader", "tensor"), `names` are the names that it has.
 std::string advice(lua_State* L, const std::string& owner, const std::string& name,
                    const std::vector<std::string>& names);
 

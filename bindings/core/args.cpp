@@ -1,4 +1,4 @@
-// args.cpp -- tensors as Lua values; the arguments of a call: put into their places, checked, converted
+// args.cpp -- tensors as Lua values; binding, checking and converting the arguments of a call
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +13,8 @@ namespace mt::lua {
 
 namespace {
 
-/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and
-/// scripts cannot make any.
+/// The contents of a tensor's userdata. No other userdata has this size and these first bytes, and
+/// scripts cannot make userdata.
 struct Box {
   uint64_t mark = kMark;
   Tensor tensor;
@@ -74,11 +74,11 @@ int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
 namespace {
 
-/// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
+/// The forms of a table argument without a metatable: f{a, b} has arguments, f{k = v} options.
 struct TableForm {
-  bool empty = false, first = false, named = false;  // nothing; something at [1]; string keys
+  bool empty = false, first = false, named = false;  // nothing; a value at [1]; string keys
 };
-/// Names are not looked for beside [1] unless `whole`.
+/// If there is a value at [1], names are searched for only with `whole`.
 TableForm classify(lua_State* L, int i, bool whole) {
   TableForm look;
   if (lua_type(L, i) != LUA_TTABLE) return look;
@@ -97,7 +97,7 @@ TableForm classify(lua_State* L, int i, bool whole) {
 
 }  // namespace
 
-/// The common case: nothing to move.
+/// Whether it is the common case: the arguments are in their places.
 bool Args::by_position(const Signature& s) const {
   const int n = lua_gettop(L);
   return n >= s.required && n <= int(s.params.size()) && !s.collects &&
@@ -112,34 +112,34 @@ void Args::bind_arguments() {
     check_stated();
 }
 
-/// Whether argument n is a table that must be given: it is no options, whatever its keys.
+/// Whether argument n is a required table: then it is not options, whatever its keys are.
 static bool takes_table(const Signature& s, int n) {
   if (n > int(s.params.size())) return false;
   const Param& p = s.params[n - 1];
   return !p.optional && (p.kinds & kind::table);
 }
 
-/// Without `spreads` a list is an argument, not a list of them.
+/// Without `spreads` a list is one argument, not a list of arguments.
 void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
   if (!spreads && by_position(s)) return lua_settop(L, params);
   auto param = [&](int i) -> const Param& { return s.params[i - 1]; };
-  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
-  // positional ones.
+  // A single table, f{...} or x:f{...}: named options, and a list part that is either the list
+  // argument or the positional arguments.
   const bool method =
       params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
   const int first = n == 2 && method ? 2 : 1;
   const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
   const TableForm last = n > 0 ? classify(L, n, only) : TableForm{};
-  const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
+  const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} as one argument
   if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named)
     return spread(n);
   const bool alone = !s.open && only && last.named;
   const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
   const bool options =
       alone || empty || (may && last.named && !last.first && (only || !takes_table(s, n)));
-  const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
+  const int base = options ? 1 : 0;  // options are at the bottom of the stack, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {
     const int length = int(lua_objlen(L, 1));
@@ -156,14 +156,14 @@ void Args::place(bool spreads) {
       if (as_list) lua_rawseti(L, -2, i);
     }
   }
-  int collected = 0;  // how many integers became the list that ends the signature
+  int collected = 0;  // the number of integers collected into the list at the end of the signature
   for (int i = 1; i <= std::min(params, 2); ++i) {
     if (!param(i).collect || lua_type(L, base + i) != LUA_TNUMBER) continue;
     collect(base + i);
     if (i == params) collected = int(lua_objlen(L, base + i));
   }
   const int positional = lua_gettop(L) - base;
-  if (positional > params && collected > 0)  // numbers, then something else
+  if (positional > params && collected > 0)  // numbers, then another type
     fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
          describe(L, base + params + 1));
   if (positional > params && !s.open)
@@ -181,7 +181,7 @@ void Args::place(bool spreads) {
   require_all();
 }
 
-/// Puts the entries of the list at the top, f{3, 4}, into its place.
+/// Spreads the entries of the list at the top, f{3, 4}, over the argument positions.
 void Args::spread(int at) {
   const Signature& s = signature_of(entry_);
   const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
@@ -209,7 +209,7 @@ void Args::require_all() const {
   }
 }
 
-/// The numbers from stack index `at` on become one list.
+/// Collects the numbers from stack index `at` on into one list.
 void Args::collect(int at) {
   int end = at;
   while (lua_type(L, end) == LUA_TNUMBER) ++end;
@@ -222,7 +222,7 @@ void Args::collect(int at) {
   for (int k = at; k < end; ++k) lua_remove(L, at + 1);
 }
 
-/// Moves the options at stack index 1 into the places of their names, which lie above.
+/// Moves the options at stack index 1 to the positions of their names, which are above them.
 void Args::bind_named() {
   const Signature& s = signature_of(entry_);
   each_named(L, 1, [&](const std::string& key) {
@@ -250,7 +250,7 @@ void Args::bind_named() {
   });
 }
 
-/// The default as the user would have given it.
+/// Pushes the default as the user would have passed it.
 static void push_default(lua_State* L, const Param& p) {
   const std::string& text = p.default_text;
   if (text[0] == '\'') {
@@ -281,7 +281,7 @@ void Args::wrong(int i, const std::string& expected) const {
            : "");
 }
 
-/// What the signature's type refuses, as a sentence.
+/// Throws an Error for an argument that does not have the signature's type.
 void Args::refuse(int i) const {
   const Param& p = param(i);
   const std::string& name = signature_of(entry_).name;
@@ -429,7 +429,7 @@ Shape Args::shape(int i) const {
   return numbers_of_dims(i, "asked for");
 }
 
-/// A list of whole numbers, one for each of some dimensions.
+/// A list of integers, one for each of some dimensions.
 Shape Args::numbers_of_dims(int i, const char* what) const {
   const std::vector<int64_t> list = integers(i);
   if (list.size() > kMaxDims)
@@ -506,7 +506,7 @@ const Device& Args::device(int i) const {
 void Args::function(int i) const {
   if (lua_type(L, i) == LUA_TFUNCTION) return;
   if (lua_type(L, i) != LUA_TTABLE || !luaL_getmetafield(L, i, "__call")) wrong(i, "a function");
-  lua_pop(L, 1);  // a module, for one
+  lua_pop(L, 1);  // for example a module
 }
 void Args::table(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");

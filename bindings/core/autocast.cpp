@@ -1,8 +1,8 @@
-// autocast.cpp -- in which float type a function of Lua calculates: 16-bit floats, and mt.autocast
+// autocast.cpp -- the float type in which a function of Lua computes: 16-bit floats, and mt.autocast
 //
-// Conversions are recorded, so gradients arrive in the arguments' own types. Operations that are not
-// listed take what they get: the engine promotes, and calculates 16-bit floats in float32, rounding
-// each result.
+// Conversions are recorded, so gradients have the arguments' own types. Operations that are not
+// listed get their arguments unchanged: the engine promotes, and computes 16-bit floats in float32,
+// rounding each result.
 #include "bindings/core/autocast.h"
 
 #include <string_view>
@@ -14,10 +14,10 @@ namespace {
 
 struct List {
   AutocastClass casting;
-  const char* names;  // between spaces
+  const char* names;  // separated by spaces
 };
-/// As torch.amp does, with one list for all devices; elementwise operations, reductions and scans say it in
-/// kernels/.
+/// As in torch.amp, with one list for all devices; elementwise operations, reductions and scans
+/// declare their class in kernels/.
 constexpr List kLists[] = {
     {AutocastClass::half,
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
@@ -36,13 +36,13 @@ constexpr List kLists[] = {
      "hinge_embedding_loss cosine_embedding_loss triplet_margin_loss "
      "gaussian_nll_loss poisson_nll_loss multi_margin_loss multilabel_margin_loss ctc_loss grid_sample "}};
 
-/// Whether the function writes into this argument: a converted copy would take the change.
+/// Whether the function writes to this argument: the change would be lost in a converted copy.
 bool is_written(const Entry& e, int i) {
   const auto& params = signature_of(e).params;
   return size_t(i) <= params.size() && params[i - 1].name.starts_with("running_");
 }
 
-/// The tensors among the arguments, in lists too: `f(tensor)` returns what takes their place.
+/// Calls `f(tensor)` for the tensors among the arguments, also in lists; its result replaces them.
 void each_tensor(lua_State* L, const Entry& e, int top, const auto& f) {
   for (int i = 1; i <= top; ++i) {
     if (is_written(e, i)) continue;
@@ -54,7 +54,7 @@ void each_tensor(lua_State* L, const Entry& e, int top, const auto& f) {
       continue;
     }
     if (lua_type(L, i) != LUA_TTABLE) continue;
-    bool copied = false;  // the script's list stays as it is
+    bool copied = false;  // the script's list does not change
     each_entry(L, i, [&](int k) {
       const Tensor* t = tensor_at(L, -1);
       const Tensor other = t ? f(*t) : Tensor();
@@ -75,7 +75,7 @@ void each_tensor(lua_State* L, const Entry& e, int top, const auto& f) {
   }
 }
 
-/// What a float tensor becomes while autocasting. float64 stays, as in PyTorch.
+/// Converts a float tensor for autocast. float64 does not change, as in PyTorch.
 Tensor lowered(const Tensor& x) {
   const Dtype to_dtype =
       is_cpu(x.device()) ? thread_state.autocast.cpu : thread_state.autocast.cuda;
@@ -84,7 +84,7 @@ Tensor lowered(const Tensor& x) {
 }
 Tensor half_to_float32(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
 
-/// Whether the call says itself which dtype the result has.
+/// Whether the call has an argument for the dtype of the result.
 bool names_dtype(const Args& a) {
   const auto& params = signature_of(a.entry()).params;
   for (size_t i = 0; i < params.size(); ++i)
@@ -92,7 +92,7 @@ bool names_dtype(const Args& a) {
   return false;
 }
 
-/// Whether the last values are tensors that wait for a fused program, which calculates in float32.
+/// Whether the last values are tensors deferred to a fused program, which computes in float32.
 bool all_wait(lua_State* L, int results) {
   bool wait = true;
   for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
@@ -135,7 +135,7 @@ int run_cast(Args& a, AutocastClass casting) {
     return a.entry().body(a);
   }
   bool any = false;
-  Dtype all = Dtype::none;  // what the float arguments promote to
+  Dtype all = Dtype::none;  // the promoted dtype of the float arguments
   each_tensor(L, a.entry(), top, [&](const Tensor& x) {
     if (is_float(x.dtype())) all = promote(all, x.dtype());
     any |= is_half(x.dtype());

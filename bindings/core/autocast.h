@@ -1,20 +1,20 @@
-// autocast.h -- in which float type a function of Lua calculates: 16-bit floats, and mt.autocast
+// autocast.h -- the float type in which a function of Lua computes: 16-bit floats, and mt.autocast
 #pragma once
 #include "bindings/core/lua.h"
 
 namespace mt::lua {
 
-/// What happens to the float arguments of a function, by its name (autocast.cpp has the list).
+/// The conversion of a function's float arguments, by its name (autocast.cpp has the list).
 enum class AutocastClass : uint8_t {
   unknown,
   none,
-  half,              // while autocasting they become the 16-bit float of their device
-  float32,           // while autocasting 16-bit floats become float32, and the result stays that
+  half,              // under autocast they become the 16-bit float of their device
+  float32,           // under autocast 16-bit floats become float32, as does the result
   internal_float32,  // 16-bit floats become float32, and the result is rounded
-  float32_round      // 16-bit floats become float32; the result is rounded except while autocasting
+  float32_round      // 16-bit floats become float32; the result is rounded except under autocast
 };
 AutocastClass autocast_class_of(const Entry&);
-/// The same, looked up once.
+/// The same, cached after the first call.
 inline AutocastClass autocast_class(const Entry& e) {
   const AutocastClass known = AutocastClass(e.autocast_class.load(std::memory_order_relaxed));
   return known == AutocastClass::unknown ? autocast_class_of(e) : known;

@@ -1,12 +1,12 @@
-// bind.h -- an entry's body from an engine function: arguments are converted by its parameters' types
+// bind.h -- makes an entry's body from an engine function: its parameter types convert the arguments
 //
 //   {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
 //   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
-// Parameter i of the function is argument i of the signature, which says the defaults. nil is an
-// undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device. Positions
-// are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const char* (the
-// name of the function) and InPlace are no arguments. A struct with a kShown is a userdata (userdata.h),
-// std::unique_ptr of it a new one; a tuple is several results.
+// Parameter i of the function is argument i of the signature, which has the defaults. nil becomes
+// an undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device.
+// Positions are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const
+// char* (the name of the function) and InPlace are not arguments. A struct with a kShown is a
+// userdata (userdata.h), a std::unique_ptr of it a new one; a tuple is several results.
 #pragma once
 #include <array>
 #include <optional>
@@ -26,7 +26,7 @@ struct Operand {
   Tensor value;
   operator const Tensor&() const { return value; }
 };
-/// Whole numbers: a tensor, or one of a list or a number.
+/// Integers: a tensor, or the tensor of a list or a number.
 struct WholeNumbers {
   Tensor value;
   operator const Tensor&() const { return value; }
@@ -35,15 +35,15 @@ struct WholeNumbers {
 struct OneOrMore {
   TensorList list;
 };
-/// Positions that are a result, 0-based: Lua gets them 1-based.
+/// Positions as a result, 0-based: Lua gets them 1-based.
 struct Positions {
   Tensor index;
 };
 
-/// The generator at argument i; null, the stream of manual_seed, where none is given.
+/// The generator at argument i; null, the stream of manual_seed, if none is given.
 Generator* generator_at(const Args&, int i);
 
-/// How an argument of a C++ type is read, and what its type is for the signature.
+/// How an argument of a C++ type is read, and the type that its signature has.
 template <class T> struct Arg;
 template <class T, T (Args::*read)(int) const, unsigned kinds, bool takes_nil = false>
 struct ArgBy {
@@ -110,12 +110,12 @@ template <> struct Arg<std::string_view> {
     return a.defaulted(i) ? a.param(i).text : a.characters(i);
   }
 };
-/// The name that the function was called by; no argument.
+/// The name of the called function; not an argument.
 template <> struct Arg<const char*> {
   static constexpr Type type{};
   static const char* get(const Args& a, int) { return signature_of(a.entry()).name.c_str(); }
 };
-/// Whether the entry is the form in place; no argument.
+/// Whether the entry is the in-place form; not an argument.
 template <> struct Arg<InPlace> {
   static constexpr Type type{};
   static InPlace get(const Args& a, int) { return {a.entry().in_place}; }
@@ -126,7 +126,7 @@ struct Arg<T> {
   static constexpr Type type{};
   static T& get(const Args& a, int i) { return Userdata<T>::at(a, i); }
 };
-/// An enum whose values are 0, 1, .. and whose names `names_of(E)` lists.
+/// An enum with the values 0, 1, .. and the names of `names_of(E)`.
 template <class E>
 requires std::is_enum_v<E>
 struct Arg<E> {
@@ -135,11 +135,11 @@ struct Arg<E> {
   static E get(const Args& a, int i) { return E(a.choice(i)); }
 };
 
-/// 0-based positions as the user counts them.
+/// Pushes 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
-/// A result, or in a form in place argument 1 with the result written into it.
+/// Pushes a result, or for an in-place form writes it into argument 1 and pushes that.
 int push_or_write(const Args&, const Tensor& result);
-/// Values and where they stood.
+/// Pushes values and their positions.
 int push_result(const Args&, ValuesIndices);
 template <class T> int push_result(const Args& a, std::unique_ptr<T> made) {
   return Userdata<T>::push(a.L, std::move(made)), 1;
@@ -148,7 +148,7 @@ template <class T> int push_result(const Args& a, std::unique_ptr<T> made) {
 template <class T> constexpr bool is_optional = false;
 template <class T> constexpr bool is_optional<std::optional<T>> = true;
 
-/// The results of an engine function, one after another; an optional one without a value is none.
+/// Pushes the results of an engine function; an optional one without a value is not a result.
 template <class R> int push_result(const Args& a, const R& result) {
   if constexpr (std::is_same_v<R, Tensor>)
     return a.entry().in_place ? push_or_write(a, result) : a.push(result);
@@ -174,7 +174,7 @@ template <class R> int push_result(const Args& a, const R& result) {
   }
 }
 
-/// What a function returns, in the words of signatures; "tensor?" may be left out.
+/// The type of a function's result in a signature; "tensor?" is optional.
 template <class R> constexpr const char* result_text() {
   if constexpr (std::is_void_v<R>) return "";
   else if constexpr (std::is_same_v<R, Tensor> || std::is_same_v<R, Positions>) return "tensor";
@@ -203,7 +203,7 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
     ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += is_argument<A>), ...);
     return list;
   }();
-  /// Which argument of the call parameter k is.
+  /// The argument of the call that is parameter k.
   static constexpr int place(size_t k) {
     constexpr bool from_call[] = {is_argument<A>..., false};
     int at = 1;
@@ -213,7 +213,7 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
 
   static constexpr const char* results = result_text<std::remove_cvref_t<R>>();
 
-  /// Braces around its arguments have them read from left to right: the first wrong one is reported.
+  /// Braces guarantee evaluation from left to right, so that the first wrong argument is reported.
   struct Call {
     int results;
     template <class... X> Call(Args& a, X&&... x) {
@@ -241,7 +241,7 @@ template <auto fn>
 constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count,
                     Bound<fn>::results};
 
-/// The types of a body that reads its arguments itself: takes<Tensor, std::optional<Dim>>(squeeze_body).
+/// The types of a body that reads its own arguments: takes<Tensor, std::optional<Dim>>(squeeze_body).
 template <class... A> Body takes(int (*body)(Args&), const char* results = "tensor") {
   static constexpr Type types[] = {Arg<A>::type...};
   return {body, types, int(sizeof...(A)), results};

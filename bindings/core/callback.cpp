@@ -1,4 +1,4 @@
-// callback.cpp -- Lua functions that the engine keeps: hooks, gradients that the user wrote
+// callback.cpp -- Lua functions that the engine keeps: hooks, user-defined gradients
 #include "bindings/core/callback.h"
 
 #include <algorithm>
@@ -9,24 +9,24 @@
 
 namespace mt::lua {
 
-/// Of a Lua state: whether it lives, a thread of ours, and what it keeps for computed tensors.
+/// Of a Lua state: whether it is open, a thread that we own, and the callbacks of computed tensors.
 ///
-/// The thread is there for its stack alone: the coroutine that asks first may be garbage later, and
-/// Lua 5.1 does not name the main thread.
+/// The thread is used only for its stack: the coroutine of the first call may be garbage later, and
+/// Lua 5.1 has no access to the main thread.
 struct Callback::State {
-  lua_State* L;  // in the registry as long as it is open
+  lua_State* L;  // in the registry while the state is open
   bool open = true;
   int next = 0;
-  int cycle = 0;  // of the collector
+  int cycle = 0;  // the number of collector cycles
   std::vector<Callback*> computed = {};
-  bool watched = false;  // the next cycle of the collector will look at them
+  bool watched = false;  // the next cycle of the collector will check them
 };
 
 namespace {
-// Registry keys; the mark of an environment of ours.
+// Registry keys; kOwned marks an environment of ours.
 const char kState = 0, kThread = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
 
-/// A table in the registry whose values are weak.
+/// Makes a table in the registry with weak values.
 void make_weak(lua_State* L, const char* key) {
   lua_newtable(L);
   lua_newtable(L);
@@ -42,7 +42,7 @@ void push_entry(lua_State* L, const char* key, int id) {
   lua_remove(L, -2);
 }
 
-/// Puts the value at `index` into a table of the registry.
+/// Stores the value at `index` in a table of the registry.
 void set_entry(lua_State* L, const char* key, int id, int index) {
   push_registered(L, key);
   lua_pushvalue(L, index);
@@ -60,7 +60,7 @@ bool push_own_environment(lua_State* L, int owner) {
   return own;
 }
 
-/// Pushes the userdata's environment, made ours on first use.
+/// Pushes the userdata's environment, which becomes ours on first use.
 void push_environment(lua_State* L, int owner) {
   if (push_own_environment(L, owner)) return;
   lua_newtable(L);
@@ -71,19 +71,19 @@ void push_environment(lua_State* L, int owner) {
   lua_setfenv(L, owner);
 }
 
-/// The tensor at a stack index; null where it was finalised already, as while a state is closed.
+/// The tensor at a stack index; null if it is already finalised, as while a state is being closed.
 const Tensor* tensor_left(lua_State* L, int i) {
   try {
     return tensor_at(L, i);
   } catch (const Error&) { return nullptr; }
 }
 
-/// Appends tensors that the value at `from` leads to (upvalues, fields, functions that tensors keep) to the
-/// table at `list`, the nearest first; only so many values are looked at.
+/// Appends tensors that are reachable from the value at `from` (upvalues, fields, functions that
+/// tensors keep) to the table at `list`, the nearest first; the number of values visited is limited.
 void register_tensors(lua_State* L, int from, int list) {
   constexpr int kMaxQueued = 400;
   std::unordered_set<const void*> met;
-  lua_newtable(L);  // what is to be looked at
+  lua_newtable(L);  // the queue of values
   const int queue = lua_gettop(L);
   int queued = 0;
   const auto meet = [&] {  // pops a value
@@ -131,7 +131,7 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   StatePtr* held =
       new (lua_newuserdata(L, sizeof(StatePtr))) StatePtr(std::make_shared<State>(State{thread}));
   lua_newtable(L);
-  lua_pushcfunction(L, [](lua_State* closing) {  // what is finalised later finds it empty
+  lua_pushcfunction(L, [](lua_State* closing) {  // later finalizers find it empty
     if (StatePtr* dying = static_cast<StatePtr*>(lua_touserdata(closing, 1)); dying && *dying) {
       (*dying)->open = false;
       dying->reset();
@@ -211,8 +211,8 @@ void Callback::hold() {
   watch(L);
 }
 
-/// Leaves the registry for the environments of all tensors that lead to the holder; false while not
-/// all that do are known.
+/// Moves the reference from the registry to the environments of all tensors that lead to the
+/// holder; false while not all of them are known.
 bool Callback::release_root() {
   lua_State* L = state_->L;
   const int top = lua_gettop(L), function = top + 1, list = top + 2;
@@ -223,15 +223,15 @@ bool Callback::release_root() {
   else lua_pop(L, 1);
   register_tensors(L, function, list);
   OwnerGraph graph;
-  std::unordered_set<const void*> met;  // the owner may be among those that the function leads to
+  std::unordered_set<const void*> met;  // the owner may be reachable from the function
   const int n = int(lua_objlen(L, list));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
     if (met.insert(lua_topointer(L, -1)).second) graph.start(tensor_left(L, -1)->impl(), 1);
     lua_pop(L, 1);
   }
-  // A circle through a long graph is found by a later, longer look, so that many functions in one
-  // graph do not make each cycle walk all of it for each of them.
+  // A cycle through a long graph is found by a later, longer search, so that with many functions in
+  // one graph not every collection walks the whole graph for each of them.
   if (!graph.walk(size_t(32) << scan_count_)) {
     next_scan_ = state_->cycle + (1 << scan_count_);
     scan_count_ = std::min(scan_count_ + 1, 24);
@@ -267,7 +267,7 @@ bool Callback::release_root() {
   return true;
 }
 
-/// Leaves garbage behind that calls `on_gc` when it is collected.
+/// Creates garbage that calls `on_gc` when it is collected.
 void Callback::watch(lua_State* L) {
   const std::shared_ptr<State> state = state_of(L);
   if (std::exchange(state->watched, true)) return;
@@ -279,8 +279,8 @@ void Callback::watch(lua_State* L) {
   lua_pop(L, 1);
 }
 
-/// In each cycle of the collector: functions that only their tensors need leave the registry, and
-/// circles of gradients are dropped.
+/// In each cycle of the collector: functions that only their tensors need are moved out of the
+/// registry, and reference cycles of gradients are dropped.
 int Callback::on_gc(lua_State* L) {
   push_registered(L, &kState);
   void* found = lua_touserdata(L, -1);

@@ -1,4 +1,4 @@
-// callback.h -- Lua functions that the engine keeps: hooks, gradients that the user wrote
+// callback.h -- Lua functions that the engine keeps: hooks, user-defined gradients
 #pragma once
 #include <memory>
 
@@ -7,31 +7,31 @@
 
 namespace mt::lua {
 
-/// A Lua function kept for later calls. It may outlive the Lua state; then it is no longer called.
+/// A Lua function kept for later calls. It may outlive the Lua state; then it is not called.
 ///
-/// A function may hold the tensor that it is kept for, or one computed from that, and Lua's collector
-/// cannot see the way through the graph that closes the circle. So the function of a leaf's hook lives
-/// in the environment of the tensor's userdata: where that is garbage, so is the function. What leads
-/// to a node can be more than userdata; therefore the registry holds the function too, until a cycle
-/// of the collector finds that all owners of all that leads to the node are userdata that the function
-/// itself leads to (and the tensor's own). From then on it lives in their environments alone, until
+/// A function may own the tensor that it is kept for, or one computed from that, and Lua's
+/// collector does not see the path through the graph that closes the cycle. So the function of a
+/// leaf's hook is kept in the environment of the tensor's userdata: both become garbage together. A
+/// node can have other owners than userdata; therefore the registry keeps its function too, until
+/// in a cycle of the collector all owners of everything that leads to the node are userdata that
+/// the function itself leads to (and the tensor's own). Then only their environments keep it, until
 /// one of those nodes gets another owner.
 class Callback : public std::enable_shared_from_this<Callback> {
  public:
   /// Keeps the function at a stack index alive.
   Callback(lua_State* L, int index);
-  /// Keeps it as long as the tensor at `owner` is reachable in Lua, and if that is no leaf, as long
-  /// as something else leads to its node.
+  /// Keeps it as long as the tensor at `owner` is reachable in Lua, and if that is not a leaf, as
+  /// long as something else leads to its node.
   Callback(lua_State* L, int index, int owner, bool leaf);
   Callback(const Callback&) = delete;
   ~Callback();
-  /// Pushes the function; false where it is gone.
+  /// Pushes the function; false if it no longer exists.
   bool push(lua_State* L) const;
-  /// From now on it is kept as long as something leads to this node or checkpoint, which owns it.
+  /// Keeps it from now on as long as something leads to this node or checkpoint, which owns it.
   void keep_for(const void* holder);
-  /// Keeps it in the registry: something else leads to its tensor's node.
+  /// Keeps it in the registry, because something else leads to its tensor's node.
   void hold();
-  /// Lets the collector's next cycle look for functions, and circles of gradients, that are garbage.
+  /// Makes the collector's next cycle check for functions, and cycles of gradients, that are garbage.
   static void watch(lua_State* L);
 
  private:
@@ -41,11 +41,11 @@ class Callback : public std::enable_shared_from_this<Callback> {
   bool release_root();
   std::shared_ptr<State> state_;
   std::shared_ptr<Hook> watcher_;  // of the nodes that lead to the holder
-  int ref_ = LUA_NOREF;            // in the registry, and
-  int id_ = 0;                     // in the weak tables and the environments
-  const void* holder_ = nullptr;   // to compare with only
+  int ref_ = LUA_NOREF;            // the key in the registry
+  int id_ = 0;                     // the key in the weak tables and the environments
+  const void* holder_ = nullptr;   // only for comparison
   int scan_count_ = 0,
-      next_scan_ = 0;  // how often the graph was too long to be walked; the cycle to look again
+      next_scan_ = 0;  // how often the graph was too long to be walked; the cycle of the next try
 };
 
 }  // namespace mt::lua

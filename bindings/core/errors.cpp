@@ -1,4 +1,4 @@
-// errors.cpp -- what errors say: where it was, what the value was, and no more than can be read
+// errors.cpp -- the text of errors: the line, the value, and a limit on the length
 
 #include <cctype>
 #include <cstring>
@@ -9,7 +9,7 @@ namespace mt::lua {
 
 namespace {
 
-/// The field `key` of the table at the top, without metamethods, in its place; false where it is no string.
+/// Replaces the table at the top by its field `key`, without metamethods; false if that is not a string.
 bool take_string(lua_State* L, const char* key, std::string& text) {
   lua_pushstring(L, key);
   lua_rawget(L, -2);
@@ -19,7 +19,7 @@ bool take_string(lua_State* L, const char* key, std::string& text) {
   return found;
 }
 
-/// "the module Linear", "the class Linear" (no object of it), "a DataLoader": what the library's tables are.
+/// "the module Linear", "the class Linear" (not an instance), "a DataLoader": kinds of library tables.
 std::string class_at(lua_State* L, int i) {
   const int top = lua_gettop(L);
   std::string name, text;
@@ -63,11 +63,11 @@ std::string describe(lua_State* L, int i) {
 
 std::string shortened(std::string text) {
   constexpr size_t kLongest = 800, kHead = 500, kTail = 200;  // of a line
-  constexpr size_t kMaxLength = 20000;  // of all lines: a compiler's log may be long
+  constexpr size_t kMaxLength = 20000;  // of the text: a compiler's log may be long
   const auto cut = [](std::string& s, size_t from, size_t to) {
     const auto inside = [&s](size_t i) {
       return (uint8_t(s[i]) & 0xc0) == 0x80;
-    };  // of a UTF-8 character
+    };  // a continuation byte of UTF-8
     while (from > 0 && inside(from)) --from;
     while (to < s.size() && inside(to)) ++to;
     s.replace(from, to - from, fmt::format(" .. ({} bytes) .. ", to - from));
@@ -87,7 +87,7 @@ std::string shortened(std::string text) {
 
 namespace {
 
-/// Puts the module of this frame on the stack, self, its first local; false where there is none.
+/// Pushes self, the first local of this frame, if it is a module; false if it is not.
 bool push_module(lua_State* L, lua_Debug& frame) {
   if (!lua_getlocal(L, &frame, 1)) return false;
   if (lua_istable(L, -1)) return true;
@@ -95,8 +95,8 @@ bool push_module(lua_State* L, lua_Debug& frame) {
   return false;
 }
 
-/// "Net.forward, net.lua:12-15" for a module, on top of the stack, whose own frame, and with it the line, a tail
-/// call erased.
+/// "Net.forward, net.lua:12-15" for a module on top of the stack whose frame, and its line, was
+/// removed by a tail call.
 std::string forward_of(lua_State* L) {
   const int top = lua_gettop(L);
   std::string text;
@@ -115,8 +115,8 @@ std::string forward_of(lua_State* L) {
   return text;
 }
 
-/// ".fc", "[2]": under which key the table at `parent` holds the one at `child`, the shortest of several; "" where
-/// it does not. A list of modules in between is passed, ".layers[1]".
+/// ".fc", "[2]": the shortest key under which the table at `parent` contains the one at `child`; ""
+/// if it does not. An intermediate list of modules is included, ".layers[1]".
 std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
   std::string found;
   const auto meet = [&](const std::string& key) {
@@ -138,8 +138,8 @@ std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
   return found;
 }
 
-/// "Sequential[2]", "TransformerEncoder.layers[1].linear1": the way through modules, which lie on the stack from
-/// `first` on, the innermost first. "" where it is one module alone, or not held by the one around it.
+/// "Sequential[2]", "TransformerEncoder.layers[1].linear1": the path through modules, which are on the stack
+/// from `first` on, the innermost first. "" for a single module, or one that the outer module does not contain.
 std::string way(lua_State* L, int first) {
   const int outermost = lua_gettop(L);
   std::string text;

@@ -41,7 +41,7 @@ At range_in(int64_t from, int64_t to, int64_t step, int64_t size, int dim, const
 
 namespace {
 
-/// One entry as it was written, before the sizes are known.
+/// An entry as written, before the sizes are known.
 struct Entry {
   enum Kind : uint8_t { number, keep, range, all, newaxis, ellipsis, tensor } kind;
   int64_t first, last, step;
@@ -50,7 +50,7 @@ struct Entry {
 
 constexpr int kMaxEntries = 2 * kMaxDims + 1;
 
-/// The entries of a key. Tensors are those of the Lua values, which the key holds.
+/// The entries of a key. Tensors belong to the Lua values, which the key keeps alive.
 struct Key {
   int n = 0;
   Entry entry[kMaxEntries];
@@ -73,13 +73,13 @@ bool is_marker(lua_State* L, int i, const char* name) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-/// Refuses other keys than 1..n. Only what is wrong is walked through.
+/// Refuses keys other than 1..n. Only a wrong list is walked.
 void check_list(lua_State* L, int index, int n, const char* what) {
   n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
   if (lua_next(L, index)) check_keys(L, index, n, "index", what);
 }
 
-/// {}, {first, last[, step]} or {k}.
+/// Reads {}, {first, last[, step]} or {k}.
 void read_range(lua_State* L, int item, Key& key) {
   const int n = int(lua_objlen(L, item));
   check_list(L, item, n, "the range");
@@ -105,14 +105,14 @@ void read_table(lua_State* L, int table, Key& key) {
     else if (is_marker(L, item, "ellipsis")) key.add(Entry::ellipsis);
     else if (const Tensor* t = tensor_at(L, item)) key.add_tensor(*t);
     else if (lua_isnil(L, item)) check_keys(L, table, n, "index", "the table");
-    else index_number(L, item);  // its sentence
+    else index_number(L, item);  // throws its error
   });
 }
 
 // ---- strings ------------------------------------------------------------------------------------
 
-/// Reads '1:3, :, -1': entries between commas, each a number, a range first:last[:step] with open
-/// ends, '...', 'None' or 'newaxis'.
+/// Parses '1:3, :, -1': entries between commas, each a number, a range first:last[:step] with
+/// optional ends, '...', 'None' or 'newaxis'.
 class Text {
  public:
   Text(std::string_view text, Key& key)
@@ -127,12 +127,12 @@ class Text {
       if (next() == '\0') return;
       if (*at_ != ',') syntax_error();
       ++at_;
-      if (next() == '\0') return;  // a comma at the end, as in Python
+      if (next() == '\0') return;  // a trailing comma, as in Python
     }
   }
 
  private:
-  /// The next character that is no blank; '\0' at the end.
+  /// The next character that is not a blank; '\0' at the end.
   char next() {
     while (at_ < end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\n')) ++at_;
     return at_ < end_ ? *at_ : '\0';
@@ -207,13 +207,13 @@ void read_key(lua_State* L, int i, Key& key) {
 
 // ---- from what was written to what is meant -----------------------------------------------------
 
-/// Dimensions that an entry takes.
+/// The number of dimensions that an entry indexes.
 int taken(const Entry& e) {
   if (e.kind == Entry::newaxis || e.kind == Entry::ellipsis) return 0;
   return e.kind == Entry::tensor && e.at->dtype() == Dtype::b8 ? e.at->dim() : 1;
 }
 
-/// The engine's entries for x; returns how many.
+/// Converts the key to the engine's entries for x; returns their number.
 int resolve(const Key& key, const Tensor& x, At* at) {
   int consumed = 0, ellipses = 0, n = 0, dim = 0;
   for (int k = 0; k < key.n; ++k) {
@@ -261,7 +261,7 @@ bool is_index(lua_State* L, int key) {
 
 namespace {
 
-/// Where in its storage x[{i, j, ..}] lies, one position for each dimension; nothing for other keys.
+/// The offset of x[{i, j, ..}] in its storage, for one position per dimension; empty for other keys.
 std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
   const int n = x.dim();
   if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};
@@ -278,7 +278,7 @@ std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
   return at;
 }
 
-/// Whether writing `value` into a part of x is left to the graph of gradients.
+/// Whether writing `value` into a part of x must be recorded in the graph of gradients.
 bool is_recorded(const Tensor& x, const Tensor* value) {
   const TensorImpl* base = x.impl()->base;
   return grad_enabled() &&

@@ -1,4 +1,4 @@
-// lua.cpp -- the guard of every call: errors at the user's line, pressure on the collector
+// lua.cpp -- the wrapper of every call: errors at the user's line, pressure on the garbage collector
 #include "bindings/core/lua.h"
 
 #include <algorithm>
@@ -25,28 +25,28 @@ const char kModuleCall = 0;
 namespace {
 
 constexpr int64_t kSlack = 1 << 20, kFirst = 512 * kSlack;
-/// Of this thread's calls.
+/// The state of this thread's calls.
 struct CallState {
-  lua_State* collectable = nullptr;  // of the call under way: another may be closed
-  const Entry* entry = nullptr;      // .. and its function
-  int depth = 0;                     // calls of ours inside one another
-  int64_t gc_charged = 0;            // bytes whose garbage the collector has been asked to look for
-  int64_t gc_storages = 0;           // .. and storages
+  lua_State* collectable = nullptr;  // of the current call: another one may be closed
+  const Entry* entry = nullptr;      // the function of the current call
+  int depth = 0;                     // the depth of nested calls
+  int64_t gc_charged = 0;            // bytes for which the collector has already been run
+  int64_t gc_storages = 0;           // the same for storages
 };
 constinit thread_local CallState calls;
 
-/// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
-/// cycle costs 0.1 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
-/// caches, so the slack is 8 times the heap, from 1 to 256 MiB (with at most 32, a perceptron's steps
-/// beside 32 MiB of words took 2.4 times as long):
-/// - Storages are then reused while they are in the second-level cache. Those of 32 KiB and more wait
-///   for one MiB more: few share a cycle, and long loops fetch ahead what has left that cache.
-/// - Where they cannot, the slack being more than that cache has, or storages half a MiB, they wait for
-///   each other up to 12 MiB: a cycle for each 4 MiB took a tenth of what layer norm of 1 Mi floats
-///   takes, and of neg of 64 Ki floats at a heap of 1 MiB. More than that leaves less of the shared
-///   cache to others (20 MiB: 5 % slower beside another program's calls).
-/// - A program's first 512 MiB do not: memory that is touched for the first time costs 0.6 ms for each
-///   MiB, as much as ten cycles (50 epochs of split took 1.7 times as long).
+/// The collector does not see tensors' memory: allocations beyond a slack are charged to it. A
+/// cycle costs 0.1 us per KiB of Lua's heap, and garbage evicts live data from the caches, so the
+/// slack is 8 times the heap, from 1 to 256 MiB (with at most 32, a perceptron's steps next to 32
+/// MiB of words took 2.4 times as long):
+/// - Storages are then reused while they are in the L2 cache. Those of 32 KiB and more get one MiB
+///   more: few share a cycle, and long loops prefetch what that cache has evicted.
+/// - If they are not, as the slack exceeds that cache or storages have half a MiB, the slack is at
+///   least 12 MiB: a cycle per 4 MiB took a tenth of the time of layer norm of 1 Mi floats, and of
+///   neg of 64 Ki floats with a heap of 1 MiB. More would leave less of the shared cache to others
+///   (20 MiB: 5 % slower next to another program's calls).
+/// - A program's first 512 MiB are excepted: memory that is touched for the first time costs 0.6 ms
+///   per MiB, as much as ten cycles (50 epochs of split took 1.7 times as long).
 void apply_gc_pressure(lua_State* L) {
   const int64_t debt = bytes_allocated() - calls.gc_charged;
   const int64_t storages = memory_use().allocations;
@@ -57,7 +57,7 @@ void apply_gc_pressure(lua_State* L) {
   const int64_t least = bytes_allocated() > kFirst ? 12 * kSlack : kSlack;
   if (debt < (warm ? std::max(wanted, kSlack) : std::clamp(8 * heap, least, 256 * kSlack))) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
-  // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
+  // One whole cycle: its garbage is free at the end, while the memory is still in the cache.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
   {
     const FreeBatch batch;
@@ -87,14 +87,14 @@ void check_stack() {
          calls.depth);
 }
 
-/// Whether some tensor among the stack's entries from `first` to `last` holds a NaN.
+/// Whether a tensor among the stack's entries from `first` to `last` contains a NaN.
 bool any_nan(lua_State* L, int first, int last) {
   for (int i = first; i <= last; ++i)
     if (const Tensor* t = tensor_at(L, i); t && holds_nan(*t)) return true;
   return false;
 }
 
-/// A call while debugging: the first NaN that no argument had is an error.
+/// A call while debugging: a NaN in a result is an error if no argument has one.
 int run_debugged(Args& args) {
   lua_State* L = args.L;
   const std::string name = signature_of(args.entry()).name;
@@ -113,13 +113,13 @@ bool collect_garbage() {
   return true;
 }
 
-/// Whether the sentences of other operations pass as they are: of what is called, and those of the Lua
-/// library's own helpers.
+/// Whether errors of other operations keep their names: those of the called function, and those of
+/// the Lua library's own helpers.
 bool keeps_names(const Entry& e) {
   return (e.body.facts & kKeepsNames) || e.internal.load(std::memory_order_relaxed);
 }
 
-const char* function_under_way() {  // for what fails later
+const char* function_under_way() {  // for later errors
   if (!calls.entry || keeps_names(*calls.entry)) return nullptr;
   return signature_of(*calls.entry).name.c_str();
 }
@@ -138,8 +138,8 @@ int run_body(Args& args) {
   return args.entry().body(args);
 }
 
-/// Where C++ had no memory for its own lists, of a size that it does not say. What is garbage goes
-/// first, so that the sentence has room.
+/// The error if C++ had no memory for its own lists, whose size is unknown. Garbage is collected
+/// first, so that there is memory for the message.
 std::string no_memory(lua_State* L, const std::string& before) {
   lua_gc(L, LUA_GCCOLLECT, 0);
   return fmt::format(
@@ -152,9 +152,9 @@ int run_now(Args& args) {
   return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
 }
 
-/// A call inside a fused function. Operations that can do without their operands' data wait; before
-/// something may change in place, here or in a function that is called back, all that waits is
-/// computed; other functions run as they are.
+/// A call inside a fused function. Operations that do not need their operands' data are deferred;
+/// before something may change in place, here or in a callback, all deferred operations are
+/// computed; other functions run directly.
 int run_fused(Args& args) {
   const Entry& e = args.entry();
   if (e.body.facts & kWantsNumbers) check_may_ask();
@@ -171,7 +171,7 @@ int run_entry(lua_State* L) {
   Args args(L, e);
   calls.entry = &e;
   try {
-    // Elementwise operations of plain operands need nothing put in its place.
+    // Elementwise operations with positional operands need no binding of arguments.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
     if (step_recorder) [[unlikely]] {
@@ -193,7 +193,7 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
-/// The file of the Lua library that calls now, "nn/normalize.lua"; empty where the user does.
+/// The file of the Lua library that is calling, "nn/normalize.lua"; empty if the user's code is.
 std::string library_file(lua_State* L) {
   lua_Debug frame;
   if (!lua_getstack(L, 1, &frame) || !lua_getinfo(L, "S", &frame)) return "";
@@ -245,7 +245,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
     what = mt_interrupted ? kInterrupted : shortened(e.what());
   }
-  if (mt_interrupted) lua_sethook(L, nullptr, 0, 0);  // said already; the handler must not meet it
+  if (mt_interrupted) lua_sethook(L, nullptr, 0, 0);  // already reported; removes the hook
   lua_settop(L, 0);
   what = position(L) + what;
   push_text(L, what);
@@ -254,7 +254,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
 
 namespace {
 
-/// A call under the profiler; the library's own helpers are part of who calls them.
+/// A call under the profiler; the library's own helpers count as part of their caller.
 int profiled(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   if (e.internal.load(std::memory_order_relaxed)) return guarded(L, run_entry);
@@ -294,7 +294,7 @@ void push_function(lua_State* L, const Entry& e) { push_closure(L, call, &e); }
 
 namespace {
 
-/// __index of a table of internal functions. Upvalues: the entries, how many, __index for other names.
+/// __index of a table of internal functions. Upvalues: the entries, their number, __index for other names.
 int make_internal(lua_State* L) {
   const Entry* const entries = static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   const std::string_view key = text_at(L, 2);

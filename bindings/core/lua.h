@@ -1,8 +1,8 @@
-// lua.h -- entries (functions that Lua sees), their checked arguments, errors at the user's line
+// lua.h -- entries (functions visible in Lua), their checked arguments, errors at the user's line
 //
-// A Lua function of mtorch is an `Entry`: its signature (signature.h), its help, its body. The signature is
-// read by people (help), by the argument checker (how many, what is optional, which names an option
-// table may use) and by the stubs' generator.
+// A Lua function of mtorch is an `Entry`: its signature (signature.h), its help, its body. The
+// signature is used for help, by the argument checker (the number of arguments, which are optional,
+// which names an option table may use) and by the generator of stubs.
 #pragma once
 #include <lua.hpp>
 
@@ -23,10 +23,10 @@ namespace mt::lua {
 
 class Args;
 
-/// Facts of a body: errors of the functions that it calls keep their names; elements of its result are
-/// not set; in a fused function its arguments need no data, or it wants numbers and is refused there; the
-/// registry adds the form in place, NAME_; it reads or changes something that is no tensor, so that no recorded step
-/// may call it.
+/// Facts of a body: errors of the functions that it calls keep their names; elements of its result
+/// are uninitialised; in a fused function its arguments need no data, or it reads numbers and is
+/// refused there; the registry adds the in-place form, NAME_; it reads or changes something other
+/// than tensors, so that a recorded step must not call it.
 enum Fact : uint8_t {
   kKeepsNames = 1,
   kUnset = 2,
@@ -36,7 +36,7 @@ enum Fact : uint8_t {
   kReachesOut = 32
 };
 
-/// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
+/// The function that an entry runs. bind<fn> adds the types of fn's parameters and results.
 struct Body {
   int (*run)(Args&) = nullptr;
   const Type* types = nullptr;
@@ -44,9 +44,9 @@ struct Body {
   const char* results = nullptr;  // "tensor, tensor"
   uint8_t facts = 0;
   Body() = default;
-  Body(int (*f)(Args&)) : run(f) {}  // NOLINT: a function is one
+  Body(int (*f)(Args&)) : run(f) {}  // NOLINT: implicit from a function
   template <class F>
-  requires std::is_class_v<F> Body(F f) : run(f) {}  // NOLINT: so is a lambda
+  requires std::is_class_v<F> Body(F f) : run(f) {}  // NOLINT: or from a lambda
   constexpr Body(int (*f)(Args&), const Type* t, int n, const char* r)
       : run(f),
         types(t),
@@ -59,21 +59,21 @@ inline Body operator|(Body body, Fact fact) {
   return body;
 }
 
-/// One function that Lua sees. `op` is the elementwise operation it stands for, or -1.
+/// One function visible in Lua. `op` is the elementwise operation that it computes, or -1.
 struct Entry {
   const char* signature;
   const char* doc;
   Body body;
   int op = -1;
   bool in_place = false;
-  mutable std::atomic<bool> internal{false};     // of the Lua library: errors pass as they are
+  mutable std::atomic<bool> internal{false};     // of the Lua library: errors pass unchanged
   mutable std::atomic<bool> reaches_out{false};  // as kReachesOut
   mutable std::atomic<const Signature*> parsed{nullptr};
   mutable std::atomic<uint8_t> autocast_class{0};  // see autocast.h
   ~Entry();
 };
 
-/// An entry whose texts are its own.
+/// An entry that owns its strings.
 struct OwnedEntry {
   OwnedEntry(std::string s, std::string d, Body body, int op = -1, bool in_place = false)
       : signature(std::move(s)),
@@ -92,39 +92,39 @@ inline const Signature& signature_of(const Entry& e) {
 /// The name of a function: its signature up to the parenthesis.
 std::string name_of(const Entry&);
 
-inline const Param kFurther{};  // an argument after "..": it is needed
+inline const Param kFurther{};  // an argument after "..": it is required
 
 inline void push_text(lua_State* L, std::string_view s) { lua_pushlstring(L, s.data(), s.size()); }
 
-/// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with
-/// the argument's number, name and value. Positions of tensors' elements and dimensions come
-/// 1-based from Lua and are 0-based here.
+/// The arguments of one call: `args.tensor(1)`. Every accessor checks its argument, and throws an
+/// mt::Error with the argument's number, name and value. Positions of tensors' elements and
+/// dimensions are 1-based in Lua and 0-based here.
 class Args {
  public:
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
-  /// Puts options into their places. After this, argument i of the signature lies at stack index i.
+  /// Moves options to their positions. After this, argument i of the signature is at stack index i.
   void bind_arguments();
-  /// Refuses a call that leaves out what is not optional.
+  /// Refuses a call without an argument that is required.
   void require_all() const;
-  /// Checks the arguments whose types the signature states, and puts defaults where none are given.
+  /// Checks the arguments whose types the signature states, and sets defaults for missing ones.
   void check_stated() const;
 
   lua_State* const L;
   const Entry& entry() const { return entry_; }
-  /// What the signature says of argument i; of those after "..": that it is needed.
+  /// The parameter of argument i in the signature; for those after "..": that it is required.
   const Param& param(int i) const {
     const std::vector<Param>& params = signature_of(entry_).params;
     return size_t(i) <= params.size() ? params[i - 1] : kFurther;
   }
   bool given(int i) const { return !lua_isnoneornil(L, i); }
-  /// Whether argument i is left out and has a default other than nil.
+  /// Whether argument i is missing and has a default other than nil.
   bool defaulted(int i) const { return !given(i) && param(i).has_default; }
   int count() const { return lua_gettop(L); }
-  /// The stack index of the tensor given as {out=t}, or 0. It lies above the arguments.
+  /// The stack index of the tensor given as {out=t}, or 0. It is above the arguments.
   int out() const { return out_; }
 
-  // What is not given has the default that the signature says, if it says one that is not nil.
-  /// A tensor; an undefined one where none is given.
+  // A missing argument has the default of the signature, if that has one other than nil.
+  /// A tensor; an undefined one if the argument is missing.
   const Tensor& tensor(int i) const;
   /// A tensor, or a number that will adopt the other operand's dtype.
   Tensor operand(int i) const;
@@ -132,10 +132,10 @@ class Args {
   double number(int i, double fallback) const { return given(i) ? number(i) : fallback; }
   int64_t integer(int i) const;
   bool boolean(int i) const;
-  /// Which of the parameter's choices, from 0.
+  /// The index of the parameter's choice, from 0.
   int choice(int i) const;
   std::string text(int i) const;
-  std::string_view characters(int i) const;  // of Lua
+  std::string_view characters(int i) const;  // owned by Lua
   /// A dimension or position, 0-based; negative ones count from the end and stay negative.
   int64_t position(int i) const;
   std::vector<int64_t> integers(int i) const;
@@ -145,7 +145,7 @@ class Args {
   /// One dimension or a list of them, 0-based; empty when not given.
   Shape dims(int i) const;
   TensorList tensors(int i) const;
-  /// None where none is given.
+  /// Empty if the argument is missing.
   std::vector<std::string> strings(int i) const;
   Dtype dtype(int i) const;
   Dtype dtype(int i, Dtype fallback) const { return given(i) ? dtype(i) : fallback; }
@@ -153,7 +153,7 @@ class Args {
   void function(int i) const;
   void table(int i) const;
 
-  /// Whether the value at stack index i is of the type that a signature states.
+  /// Whether the value at stack index i has the type that a signature states.
   bool fits(const Param&, int i) const;
   /// "argument 2 'dim' must be an integer, got 2.7"
   [[noreturn]] void wrong(int i, const std::string& expected) const;
@@ -167,7 +167,7 @@ class Args {
     return 1;
   }
   int push(std::string_view s) const { return push_text(L, s), 1; }
-  /// A list.
+  /// Pushes a list.
   template <class T> int push(const std::vector<T>& list) const {
     lua_createtable(L, int(list.size()), 0);
     for (size_t i = 0; i < list.size(); ++i) {
@@ -176,14 +176,14 @@ class Args {
     }
     return 1;
   }
-  /// A list of integers that prints as (2, 3) and compares with ==.
+  /// Pushes a list of integers that prints as (2, 3) and compares with ==.
   int push(const Shape&) const;
-  /// Several values.
+  /// Pushes several values.
   template <class A, class B, class... C> int push(const A& x, const B& y, const C&... more) const {
     return push(x), 1 + push(y, more...);
   }
   int self() const { return lua_settop(L, 1), 1; }
-  /// Gives the table on top of the stack a field.
+  /// Sets a field of the table on top of the stack.
   void set(const char* key, const auto& value) const {
     push(value);
     lua_setfield(L, -2, key);
@@ -203,17 +203,17 @@ class Args {
   int out_ = 0;
 };
 
-/// For a call with {out=t}, t at stack index `at` above the arguments: what `make` or `body` returns is
-/// written into t, which is returned.
+/// For a call with {out=t}, t at stack index `at` above the arguments: writes the result of `make`
+/// or `body` into t, and returns t.
 int write_into(Args&, int at, const std::function<Tensor()>& make);
 void check_one_result(int results);
 int run_into(Args&, int at, int (*body)(Args&));
-/// Whether an elementwise operation of these inputs can write there as it goes: out is none of them, or
-/// exactly one of them.
+/// Whether an elementwise operation on these inputs can write to out directly: out overlaps none of
+/// them, or is exactly one of them.
 bool may_write_to(const Args&, const Tensor* const* inputs, int n);
 /// The C function behind every entry. Upvalues: the entry, the tensors' metatable.
 int call(lua_State* L);
-/// Pushes a C function with the two upvalues that pushing tensors needs.
+/// Pushes a C function with the two upvalues that are needed for pushing tensors.
 void push_closure(lua_State* L, lua_CFunction, const Entry* = nullptr);
 /// The entry of a function made by push_function, or null.
 const Entry* entry_at(lua_State* L, int index);
@@ -226,30 +226,30 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
     lua_setfield(L, -2, name_of(e).c_str());
   }
 }
-/// The same of the Lua library's own functions, each made when it is first asked for: most never are, and
-/// every cycle of the collector visits what there is. Recorded steps may call those that reach nothing but tensors.
+/// The same for the Lua library's own functions, each of which is created on first use: most are never used, and
+/// every cycle of the collector visits those that exist. Recorded steps may call those that use only tensors.
 enum class Reach { anything, tensors };
 void add_internal(lua_State* L, std::span<const Entry> entries, Reach = Reach::anything);
 
-/// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
+/// The tensor at a stack index, or null. It has its data, unless it is an argument of an entry that
 /// defers.
 Tensor* tensor_at(lua_State* L, int index);
-/// Reports the tensors that a function was given to the recorder of a step.
+/// Reports the tensor arguments of a function to the recorder of a step.
 void report_arguments(lua_State* L);
-/// Whether the call under way is of an entry that defers, inside a fused function.
+/// Whether the current call is of an entry that defers, inside a fused function.
 bool defers_now();
-/// To be called before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
+/// Call it before elements become numbers or booleans of Lua: fused functions and compiled steps refuse that.
 void check_may_ask();
-/// The same, of which only shape and dtype are asked.
+/// The same, if only shape and dtype are used.
 const Tensor* shape_at(lua_State* L, int index);
 /// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
 void push_tensor(lua_State* L, const Tensor&);
-/// What __gc does.
+/// The implementation of __gc.
 void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
-/// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
+/// "2.7", "a string '12'", "a table", "nothing": a Lua value in the words of errors.
 std::string describe(lua_State* L, int index);
-/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`, in their order.
+/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`, in key order.
 void each_named(lua_State* L, int index, const auto& f) {
   std::vector<std::string> keys;
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
@@ -270,35 +270,35 @@ void each_entry(lua_State* L, int index, const auto& f) {
     lua_pop(L, 1);
   }
 }
-/// The characters of a string; none of another value.
+/// The characters of a string; empty for other values.
 inline std::string_view text_at(lua_State* L, int index) {
   size_t n = 0;
   const char* const s = lua_tolstring(L, index, &n);
   return {s ? s : "", n};
 }
-/// Pushes what the registry holds at the address `key`.
+/// Pushes the value in the registry at the address `key`.
 void push_registered(lua_State* L, const char* key);
-/// Lets the registry hold the value on top of the stack, which is popped.
+/// Stores the value on top of the stack in the registry and pops it.
 void set_registered(lua_State* L, const char* key);
-/// A message with parts left out that would not be read: the middle of lines of more than some hundred bytes.
+/// A message without its less useful parts: the middle of lines of more than some hundred bytes.
 std::string shortened(std::string text);
 /// The nearest of the names, or "".
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
-/// The sentence with the name of the function that was called: "clamp: .." for "minimum: .."
+/// The sentence with the name of the called function: "clamp: .." for "minimum: .."
 std::string named(const std::string& operation, const std::string& sentence);
-/// "train.lua:12: ": the user's line that led here, with the module it passed through.
+/// "train.lua:12: ": the user's line of the current call, with the module that it is in.
 std::string position(lua_State* L);
-/// Where a GPU is in use: remembers the user's line, for what fails later, or asks what failed.
+/// If a GPU is in use: stores the user's line, for later errors, or checks for errors.
 void after_call(lua_State* L);
-/// The state of the call of ours that is under way on this thread, or null.
+/// The Lua state of our current call on this thread, or null.
 lua_State* current_state();
-/// Gives the engine its hooks (engine/core/host.h), the first time.
+/// Sets the engine's hooks (engine/core/host.h), the first time.
 void set_host();
-/// Whether C's stack has room for another call. Lua counts the levels of its own stack, not the bytes
-/// of C's, where functions that call functions (no_grad, gradcheck, hooks) may use that up first: on a
-/// thread with a small one, for example.
+/// Whether the C stack has room for another call. Lua counts the levels of its own stack, not the
+/// bytes of the C stack, which functions that call functions (no_grad, gradcheck, hooks) may use up
+/// first: for example on a thread with a small one.
 bool c_stack_left();
-/// Runs `body`, turning C++ exceptions into Lua errors at the user's line.
+/// Runs `body`, and converts C++ exceptions to Lua errors at the user's line.
 int guarded(lua_State* L, int (*body)(lua_State*));
 
 extern const char kMetatable;   // registry keys: the tensors' metatable,

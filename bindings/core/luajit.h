@@ -1,4 +1,4 @@
-// luajit.h -- which LuaJIT a state runs on: those from before December 2022 compile some loops wrongly
+// luajit.h -- detects which LuaJIT a state runs on: those before December 2022 miscompile some loops
 #pragma once
 #include <string>
 
@@ -8,16 +8,16 @@ namespace mt::lua {
 
 struct LuaJit {
   std::string name;  // "LuaJIT 2.1.0-beta3, OpenResty's branch"
-  bool old;          // compiles, and is from before December 2022
+  bool old;          // compiles, and is older than December 2022
 };
 LuaJit luajit_of(lua_State* L);
 
-/// What an old one means, to be followed by what helps.
+/// The bug of an old one; a sentence with the remedy follows.
 constexpr const char* kOldLuaJit =
     "is from before December 2022 and compiles some loops over pairs and next wrongly, without a word";
 
-/// Keeps every function that loops over pairs or next, of the function at the top of the stack and those in it, from
-/// being compiled, where LuaJIT is an old one.
+/// If LuaJIT is an old one, disables the compilation of every function with a loop over pairs or
+/// next, among the function at the top of the stack and those inside it.
 void keep_loops_interpreted(lua_State* L);
 
 }  // namespace mt::lua

@@ -1,5 +1,5 @@
-// module.cpp -- puts `require 'mtorch'` together: the C++ functions, the core for the Lua library,
-// the embedded sources
+// module.cpp -- builds `require 'mtorch'`: the C++ functions, the core for the Lua library,
+// and the embedded sources
 #include "bindings/core/module.h"
 
 #include <fmt/format.h>
@@ -142,7 +142,7 @@ int declared_body(Args& a) {
 
 int declare(Args& a) {
   static std::mutex guard;
-  // Kept for the life of the process, as closures point to them. Lua states that declare the same share them.
+  // These live as long as the process, as closures point to them. Lua states with equal declarations share them.
   static std::unordered_map<std::string, OwnedEntry> all;
   a.function(3);
   const bool keeps = a.boolean(4);
@@ -164,7 +164,7 @@ int declare(Args& a) {
   return 1;
 }
 
-/// Pushes a table with what operations, reductions and scans have in common.
+/// Pushes a table with the common properties of operations, reductions and scans.
 void push_info(Args& a, const auto& info, int params) {
   std::vector<std::string_view> names;
   std::vector<double> values;
@@ -190,7 +190,7 @@ int operations(Args& a) {
   return 1;
 }
 
-/// Checks options by a table of their types, in the words of signatures.
+/// Checks options against a table of their types, which are written as in signatures.
 int check_options(Args& a) {
   static std::mutex guard;
   static std::unordered_map<std::string, Signature> types;
@@ -221,7 +221,7 @@ int check_options(Args& a) {
   return 0;
 }
 
-/// The reductions and scans that are functions, for tests and the benchmark.
+/// The reductions and scans that are public functions, for tests and the benchmark.
 int reductions(Args& a) {
   static const char* const takes[] = {"any", "real", "floats", "bools"};
   lua_newtable(a.L);
@@ -256,7 +256,7 @@ int parameters_of(Args& a) {
   return !e || !e->body.results ? 1 : 1 + a.push(e->body.results);
 }
 
-/// A table that `add` fills.
+/// Returns a table filled by `add`.
 template <void (*add)(lua_State*)> int table_of(Args& a) {
   lua_newtable(a.L);
   add(a.L);
@@ -348,7 +348,7 @@ const Entry kLanguage[] = {
 
 int load_embedded(lua_State* L) {
   const Embedded& e = *static_cast<const Embedded*>(lua_touserdata(L, lua_upvalueindex(1)));
-  if (luaL_loadbuffer(L, e.bytecode, e.bytecode_size, e.chunk) != 0) {  // of another LuaJIT
+  if (luaL_loadbuffer(L, e.bytecode, e.bytecode_size, e.chunk) != 0) {  // from another LuaJIT
     lua_pop(L, 1);
     if (luaL_loadbuffer(L, e.source, e.source_size, e.chunk) != 0) return lua_error(L);
   }
@@ -358,7 +358,7 @@ int load_embedded(lua_State* L) {
   return 1;
 }
 
-int prepared(lua_State* L) {  // a module's function, as load_embedded calls it
+int prepared(lua_State* L) {  // a module's function, prepared as by load_embedded
   lua_settop(L, 1);
   keep_loops_interpreted(L);
   return 1;
@@ -394,8 +394,8 @@ package.loaders[1] = function(name)
   return preloaded(name)
 end)lua";
 
-/// Embedded modules are found by `require`; those in the folder MTORCH_LUA (bindings/lua of a
-/// checkout) come before them, so that a change of the Lua library needs no build.
+/// `require` finds embedded modules; modules in the folder MTORCH_LUA (bindings/lua of a checkout)
+/// come first, so that a change of the Lua library needs no build.
 void preload(lua_State* L) {
   if (const char* folder = std::getenv("MTORCH_LUA"); folder && *folder) {
     if (luaL_loadstring(L, kFromFolder) != 0) lua_error(L);

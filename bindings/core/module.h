@@ -1,4 +1,4 @@
-// module.h -- the parts that make up `require 'mtorch'`
+// module.h -- the parts of `require 'mtorch'`
 #pragma once
 #include "bindings/core/lua.h"
 
@@ -6,7 +6,7 @@ namespace mt::lua {
 
 /// Builds the tensor's metatable.
 void open_tensor(lua_State* L);
-/// Adds what the Lua library needs from C++ to the table at the top of the stack (`mtorch.core`).
+/// Adds the C++ functions for the Lua library to the table at the top of the stack (`mtorch.core`).
 void open_core(lua_State* L);
 
 /// A tensor from argument i: a number, a boolean, nested lists, or another tensor (copied).

@@ -1,4 +1,4 @@
-// nearest.cpp -- the name that someone meant: the nearest one of those that there are
+// nearest.cpp -- the intended name: the nearest one of the existing names
 #include <strings.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace mt::lua {
 
 namespace {
 
-/// Edits from one name to another: insert, delete, replace, exchange neighbours. Case is ignored.
+/// The edit distance of two names: insert, delete, replace, exchange neighbours; case is ignored.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before, last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -31,14 +31,14 @@ size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::vector<std::string>& names, const std::string& name) {
   std::string best;
-  if (name.size() > 100) return best;  // no name of ours; the distance takes time as its square
+  if (name.size() > 100) return best;  // longer than our names; the distance takes quadratic time
   size_t least = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : names) {
     const size_t d = distance(name, candidate);
     if (d < least) least = d, best = candidate;
   }
   if (!best.empty() || name.size() < 3) return best;
-  for (const std::string& candidate : names)  // else the shortest name that begins so
+  for (const std::string& candidate : names)  // otherwise the shortest name with this prefix
     if (strncasecmp(candidate.c_str(), name.c_str(), name.size()) == 0 &&
         (best.empty() || candidate.size() < best.size()))
       best = candidate;

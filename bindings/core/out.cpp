@@ -1,4 +1,4 @@
-// out.cpp -- {out=t}: the result of a function written into a tensor of the caller's
+// out.cpp -- {out=t}: writes the result of a function into a tensor of the caller
 #include "engine/ops/out.h"
 
 #include "bindings/core/lua.h"
@@ -11,7 +11,7 @@ bool shares_memory(const Tensor& a, const Tensor& b) {
   return a.impl()->storage == b.impl()->storage;
 }
 
-/// Nothing is written before it is known to fit.
+/// Checks that the result fits before anything is written.
 void check_fits(const Tensor& out, const Tensor& made) {
   if (!(made.shape() == out.shape()))
     fail("out is {}, the result {}; they must have one shape", to_string(out.shape()),

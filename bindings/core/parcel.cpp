@@ -1,4 +1,4 @@
-// parcel.cpp -- Lua values outside of any Lua state, on their way from one thread to another
+// parcel.cpp -- Lua values outside of any Lua state, for the transfer from one thread to another
 #include "bindings/core/parcel.h"
 
 #include <cstring>
@@ -7,12 +7,12 @@
 namespace mt::lua {
 namespace {
 
-/// What a value begins with. A table is followed by keys and values up to `end`; `again` is a table that
-/// was met before, by its number.
+/// The first byte of a value. Keys and values of a table follow it up to `end`; `again` is a table
+/// that was written before, given by its number.
 enum Tag : char { nil, no, yes, number, string, tensor, table, shape, again, end };
 constexpr int kMaxDepth = 150;
 
-/// Where a value lies: keys of tables inside one another, at these stack indices.
+/// The path of a value: keys of nested tables, at these stack indices.
 struct Path {
   const Path* outer;
   int key;

@@ -1,4 +1,4 @@
-// record.cpp -- core.record: a Lua function that is called for every call of the library while another runs
+// record.cpp -- core.record: a Lua function that is called for every library call of another function
 #include "bindings/core/record.h"
 
 #include "bindings/core/bind.h"
@@ -9,10 +9,10 @@ constinit thread_local bool recording = false;
 
 namespace {
 
-const char kWatcher = 0;  // registry key: the function that is told
+const char kWatcher = 0;  // registry key: the watcher function
 thread_local int depth = 0;
 
-/// Calls the function with the depth, the entry or nils, and the `n` values on top of the stack, which stay.
+/// Calls the watcher with the depth, the entry or nils, and the `n` values on top of the stack, which stay.
 void tell(lua_State* L, const Entry* e, int n) {
   const SaveAndRestore quiet(recording, false);
   const int first = lua_gettop(L) - n + 1;
@@ -25,7 +25,7 @@ void tell(lua_State* L, const Entry* e, int n) {
   lua_call(L, n + 3, 0);
 }
 
-/// record(fn, watcher, ..): fn(..), while watcher is told. It is not kept: it holds what was recorded.
+/// record(fn, watcher, ..): runs fn(..) and reports to watcher, which is released afterwards.
 int record(Args& a) {
   lua_State* L = a.L;
   a.function(1), a.function(2);

@@ -1,15 +1,15 @@
-// record.h -- a Lua function that is called for every call of the library, while it is recording (core.record)
+// record.h -- a Lua function that is called for every call of the library during a recording (core.record)
 #pragma once
 #include "bindings/core/lua.h"
 
 namespace mt::lua {
 
-/// Whether calls of this thread are told to a function.
+/// Whether calls of this thread are reported to a function.
 extern constinit thread_local bool recording [[gnu::tls_model("initial-exec")]];
 
-/// Runs a call whose arguments are in their places. The function is called before it, with (depth, name,
-/// signature, arguments..), and after it, with (depth, nil, nil, results..). Its own calls are not told, and
-/// its errors pass to the caller.
+/// Runs a call whose arguments are already bound. The function is called before it with (depth,
+/// name, signature, arguments..), and after it with (depth, nil, nil, results..). Its own calls are
+/// not reported, and its errors are propagated to the caller.
 int record_call(Args&, int (*run)(Args&));
 
 /// core.record and core.identity.

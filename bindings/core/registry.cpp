@@ -1,4 +1,4 @@
-// registry.cpp -- the names of `mt` and of tensors' methods, and how they get into a Lua state
+// registry.cpp -- the names of `mt` and of tensors' methods, and how they are added to a Lua state
 #include "bindings/core/registry.h"
 
 #include <cstring>
@@ -76,7 +76,7 @@ const Registry& catalogue() {
 
 namespace {
 
-/// table[name] = the function at the top of the stack, which is popped, unless it has one.
+/// table[name] = the function at the top of the stack, which is popped; an existing entry is kept.
 void put(lua_State* L, int table, const std::string& name) {
   push_text(L, name);
   lua_pushvalue(L, -1);
@@ -91,7 +91,7 @@ void put(lua_State* L, int table, const std::string& name) {
 void open_into(lua_State* L, int module, int methods, const std::string& key,
                const Registry::Name& name) {
   const Entry& entry = name.function ? *name.function : *name.method;
-  if (const std::string own = name_of(entry); own != key) {  // one function, whatever its name
+  if (const std::string own = name_of(entry); own != key) {  // the same function under each name
     if (const Registry::Name* first = catalogue().find(own);
         first && first->function == name.function && first->method == name.method) {
       open_into(L, module, methods, own, *first);

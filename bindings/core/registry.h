@@ -1,7 +1,7 @@
-// registry.h -- the names of `mt` and of tensors' methods; Lua meets a function when it asks for it
+// registry.h -- the names of `mt` and of tensors' methods; a function is created in Lua on first use
 //
-// Six hundred functions made at the start would be walked by every collection, and memory-bound
-// loops collect often (a large result is reused only once Lua has let go of it).
+// Every collection would walk six hundred functions created at the start, and memory-bound loops
+// collect often (a large result is reused only after Lua has collected it).
 #pragma once
 #include <deque>
 #include <string>
@@ -19,16 +19,16 @@ class Registry {
   };
   struct Subject {
     const char* title;
-    std::vector<std::string> names;  // each name once, where it came up first
+    std::vector<std::string> names;  // each name once, at its first subject
   };
 
-  /// What is added next belongs to this subject. A name that comes again replaces the entry.
+  /// The following names belong to this subject. A repeated name replaces the entry.
   void subject(const char* title);
   void function(const Entry& e) { name(name_of(e)).function = &e; }
   void method(const Entry& e) { name(name_of(e)).method = &e; }
-  /// With the form in place where it has one.
+  /// A function and a method, with the in-place form if it has one.
   void both(const Entry& e);
-  /// Another name for what has this one; nothing when nothing has.
+  /// Another name for the entry `of`; ignored if there is none.
   void alias(const std::string& other, const std::string& of);
   void functions(const auto& list) {
     for (const Entry& e : list) function(e);
@@ -53,9 +53,9 @@ class Registry {
 /// All functions of tensors, in the order of their subjects.
 const Registry& catalogue();
 
-/// Puts what goes by a name into `mt` and the methods, unless they have it; false when nothing does.
+/// Adds the entry of a name to `mt` and the methods, unless they have it; false if there is none.
 bool open_name(lua_State* L, const std::string& name);
-/// Puts all names there, for who wants to list them; pushes the subjects, {title=, names..}.
+/// Adds all names, for code that lists them; pushes the subjects, {title=, names..}.
 void open_all(lua_State* L);
 
 }  // namespace mt::lua

@@ -1,4 +1,4 @@
-// signature.cpp -- signatures, taken apart once
+// signature.cpp -- parses signatures, once each
 #include "bindings/core/signature.h"
 
 #include <cctype>
@@ -37,14 +37,14 @@ std::string trimmed(const std::string& s) {
   return first == std::string::npos ? "" : s.substr(first, s.find_last_not_of(' ') - first + 1);
 }
 
-/// Where the default begins: a '=' that no comparison ends in.
+/// The position of the default: a '=' that is not part of a comparison.
 size_t default_at(const std::string& item) {
   for (size_t i = 1; i < item.size(); ++i)
     if (item[i] == '=' && item[i - 1] != '<' && item[i - 1] != '>') return i;
   return std::string::npos;
 }
 
-/// "number >= 0 <= 1", "'mean'|'sum'", "tensor|number"
+/// Parses "number >= 0 <= 1", "'mean'|'sum'", "tensor|number"
 void read_type(Param& p, std::string text, const std::string& signature) {
   p.stated = true;
   const size_t range = text.find_first_of("<>");
@@ -75,7 +75,7 @@ void read_type(Param& p, std::string text, const std::string& signature) {
   }
 }
 
-/// The default in the forms that accessors need.
+/// Converts the default to the forms that accessors need.
 void read_default(Param& p, const std::string& signature) {
   const std::string& text = p.default_text;
   const bool counted = p.kinds & kind::position;
@@ -102,7 +102,7 @@ void read_default(Param& p, const std::string& signature) {
   }
 }
 
-/// "reduction: 'mean'|'sum' = 'mean'"; returns what is shown of it: "reduction='mean'".
+/// Parses "reduction: 'mean'|'sum' = 'mean'"; returns the part that is shown: "reduction='mean'".
 std::string read_param(Param& p, std::string item, const std::string& signature) {
   if (const size_t equals = default_at(item); equals != std::string::npos) {
     p.optional = true;

@@ -1,10 +1,10 @@
-// states.h -- Lua states beside the first one, for threads of ours
+// states.h -- additional Lua states for our own threads
 #pragma once
 #include <lua.hpp>
 
 namespace mt::lua {
 
-/// What the program does to each state after mtorch is opened in it; null outside of the program.
+/// The program's function for each new state after mtorch is opened in it; null in other hosts.
 extern void (*prepare_state)(lua_State* L);
 
 }  // namespace mt::lua

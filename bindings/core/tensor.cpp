@@ -1,4 +1,4 @@
-// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one
+// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that query one
 // tensor
 #include <algorithm>
 #include <cmath>
@@ -44,7 +44,7 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
 
 void check_keys(lua_State* L, int index, int64_t n, const char* operation,
                 const std::string& what) {
-  std::string wrong;  // of several the first in order
+  std::string wrong;  // the first in order if there are several
   lua_pushnil(L);
   while (lua_next(L, index)) {
     check_interrupt();
@@ -68,8 +68,8 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation,
 
 namespace {
 
-/// Reads a number, a boolean or nested tables of them into `values`, checking that they are
-/// regular.
+/// Reads a number, a boolean or nested tables of these into `values`, and checks that the tables
+/// are regular.
 class Nested {
  public:
   explicit Nested(lua_State* L) : L_(L) {}
@@ -138,7 +138,7 @@ Tensor turned_matrices(const Tensor& x) {
   return transpose(x, -2, -1);
 }
 
-/// Pushes the method of this name, made now that it is asked for; false where there is none.
+/// Pushes the method of this name, which is created now; false if there is none.
 bool push_method(lua_State* L, const std::string& key) {
   if (!open_name(L, key)) return false;
   luaL_getmetatable(L, "mtorch.methods");
@@ -165,7 +165,7 @@ bool push_method(lua_State* L, const std::string& key) {
                              : " (did you mean '" + close + "'?)");
 }
 
-/// Whether a field needs the data, or the place in the graph, of a tensor that waits in a fused function.
+/// Whether a field needs the data or the graph of a tensor that is deferred in a fused function.
 bool needs_data(std::string_view key) {
   return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
 }
@@ -182,14 +182,14 @@ const Entry kT{"T(x, key)", "x.T.", [](Args& a) { return a.push(turned(a.tensor(
 const Entry kMT{"mT(x, key)", "x.mT.",
                 [](Args& a) { return a.push(turned_matrices(a.tensor(1))); }};
 
-/// What such an entry gives, with (x, key) as arguments.
+/// The result of such an entry, with (x, key) as arguments.
 int run_field(lua_State* L, const Entry& e) {
   Args args(L, e);
   return recording ? record_call(args, e.body.run) : e.body(args);
 }
 
-/// What the Lua-side __index does not find among the methods: fields, positions, and methods that
-/// was never asked for.
+/// The fallback of the Lua-side __index for names that are not yet methods: fields, positions, and
+/// methods that were never used.
 int get_field(lua_State* L) {
   const Tensor* self = shape_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
@@ -245,7 +245,7 @@ int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (thread_state.lazy) thread_state.lazy->evaluate_all();  // x may be what waits reads
+  if (thread_state.lazy) thread_state.lazy->evaluate_all();  // deferred operations may read x
   const EagerScope now;
   if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
@@ -297,7 +297,7 @@ int text(lua_State* L) {
   return 1;
 }
 
-/// `a == b` asks whether they are the same tensor.
+/// `a == b` is whether they are the same tensor.
 int same(lua_State* L) {
   const Tensor *a = tensor_at(L, 1), *b = tensor_at(L, 2);
   lua_pushboolean(L, a && b && a->impl() == b->impl());
@@ -318,7 +318,7 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
 
 // ---- methods about one tensor -------------------------------------------------------------------
 
-/// All of the numbers, or that of the dimension at argument 2.
+/// Pushes all of the numbers, or that of the dimension at argument 2.
 int push_dims(Args& a, const Shape& numbers) {
   if (!a.given(2)) return a.push(numbers);
   const char* const name = signature_of(a.entry()).name.c_str();
@@ -342,7 +342,7 @@ const Entry kMethods[] = {
     {"item(x)", "The number in a tensor of one element; a boolean for bool.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       if (x.numel() != 1) x.item();  // the engine's sentence
+       if (x.numel() != 1) x.item();  // throws the engine's error
        push_element(a.L, x, 0);
        return 1;
      } | kWantsNumbers},
@@ -424,7 +424,7 @@ void open_tensor(lua_State* L) {
   set_registered(L, &kMetatable);
   luaL_register(L, nullptr, meta);
   lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot reach it
+  lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot access it
   push_closure(L, safely<get_field>);
   lua_setfield(L, -2, "__get");
   lua_pop(L, 1);
@@ -432,7 +432,7 @@ void open_tensor(lua_State* L) {
 
 void register_tensor(Registry& c) {
   c.methods(kMethods);
-  for (const Entry& e : kMethods)  // functions of the module too, as in PyTorch
+  for (const Entry& e : kMethods)  // these are functions of the module too, as in PyTorch
     if (const std::string name = name_of(e); name == "numel" || name == "detach") c.function(e);
 }
 

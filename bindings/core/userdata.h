@@ -6,7 +6,7 @@
 
 namespace mt::lua {
 
-/// A userdata that ends what it holds. T::kShown names it in errors, and is its metatable's key.
+/// A userdata that destroys its object. T::kShown is its name in errors, and its metatable's key.
 template <class T> struct Userdata {
   const char* kind = T::kShown;
   std::unique_ptr<T> object;
@@ -18,7 +18,7 @@ template <class T> struct Userdata {
     h->object = std::move(object);
     return h->object.get();
   }
-  /// Made at first use.
+  /// Pushes the metatable, which is created on first use.
   static void push_metatable(lua_State* L) {
     push_registered(L, T::kShown);
     if (!lua_isnil(L, -1)) return;
@@ -35,7 +35,7 @@ template <class T> struct Userdata {
     if (Userdata* h = find(L, 1)) h->object.reset();
     return 0;
   }
-  /// Null where there is another value. What was ended already holds nothing.
+  /// Null for other values. A userdata whose object was destroyed is empty.
   static Userdata* find(lua_State* L, int i) {
     Userdata* h = static_cast<Userdata*>(lua_touserdata(L, i));
     return h && lua_objlen(L, i) == sizeof(Userdata) && h->kind == T::kShown ? h : nullptr;
