@@ -65,7 +65,7 @@ enum class ScatterReduce : int { set, add, mul, max, min };
 struct AlongDim {
   int ndim;
   int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims];
-  int64_t n, out_step, in_step;  // a negative step walks backwards
+  int64_t n, out_step, in_step;  // with a negative step the line is reversed
 };
 
 /// out[i] = a scan of op::Scans of in[0], .., in[i] along each line.
@@ -273,7 +273,7 @@ struct Optimize {
   bool on_device;         // in a graph: the rows are in GPU memory, written before each replay
 };
 
-/// What one step of a recurrent layer computes: kernels/cells.h.
+/// The cell of one step of a recurrent layer: kernels/cells.h.
 enum class CellKind : int { rnn_tanh, rnn_relu, lstm, gru };
 /// One step for `rows` sequences, or its backward pass. All rows are contiguous and have `hidden`
 /// elements: in `gates` and `gates_grad` for each part that the cell keeps, in `state` for each
@@ -439,7 +439,7 @@ const Device& start_cpu();
 /// The CPU, with the kernels of the best instruction set of this machine
 /// (`MTORCH_ISA=base|avx2|avx512` selects another one).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
-/// Which instruction set that is: "base", "avx2" or "avx512".
+/// The name of that instruction set: "base", "avx2" or "avx512".
 const char* cpu_isa();
 
 }  // namespace mt

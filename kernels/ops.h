@@ -19,7 +19,7 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
-// ---- what an operation declares -----------------------------------------------------------------
+// ---- the declarations of an operation -----------------------------------------------------------
 
 /// The element types that the formula takes; others are converted first.
 enum class Accepts : uint8_t {
@@ -899,7 +899,7 @@ struct Softsign {
 };
 MT_FUNCTION(Softsign, softsign)
 
-// ---- one input: questions (the answer is bool, there is no gradient) ----------------------------
+// ---- one input: tests (the result is bool, there is no gradient) --------------------------------
 
 struct LogicalNot {
   static constexpr Info info{"logical_not", "true where x is 0",
@@ -1256,7 +1256,7 @@ struct Prelu {
 };
 MT_FUNCTION(Prelu, prelu)
 
-// ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
+// ---- two inputs: comparisons and logic (the result is bool) -------------------------------------
 
 /// An operation of two inputs, defined by an expression in x and y, without a gradient.
 #define MT_EXPRESSION(Op, name, doc, accepts, domain, expression, ...)                        \
@@ -1368,7 +1368,7 @@ MT_FUNCTION(Where, where)
 struct Lerp {
   static constexpr Info info{"lerp", "x + weight * (y - x)",
     Accepts::real, {c, c, a | b}, kTriples, {1.5, 0.25, 0.5}};
-  template <class T> MT_HD static T f(T x, T y, T weight) {  // exact at both ends
+  template <class T> MT_HD static T f(T x, T y, T weight) {  // exact for weights 0 and 1
     return select(weight < T(0.5), x + weight * (y - x), y - (y - x) * (T(1) - weight));
   }
   template <class T> MT_HD static T da(T g, T weight) { return g * (T(1) - weight); }

@@ -15,7 +15,7 @@
 namespace mt::optim {
 inline namespace MT_ISA {
 
-// ---- what an optimizer declares -----------------------------------------------------------------
+// ---- the declarations of an optimizer -----------------------------------------------------------
 
 /// A boolean option, stored as a double.
 struct Flag {
@@ -378,11 +378,11 @@ struct Lion {
 // clang-format on
 
 #define MT_NUMBER(O) k##O,
-/// The number by which devices and bindings know an optimizer.
+/// The number of an optimizer for devices and bindings.
 enum Rule : int { MT_OPTIMIZERS(MT_NUMBER) kOptimizers };
 #undef MT_NUMBER
 
-// ---- what can be asked about an optimizer --------------------------------------------------------
+// ---- the properties of an optimizer --------------------------------------------------------------
 
 template <class Row, int N> constexpr int count_names(const Row (&rows)[N]) {
   int n = 0;

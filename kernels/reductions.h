@@ -10,7 +10,7 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
-// ---- what a reduction declares ------------------------------------------------------------------
+// ---- the declarations of a reduction ------------------------------------------------------------
 
 /// The tensors that a reduction takes.
 enum class Takes : uint8_t {
@@ -170,7 +170,7 @@ struct NanSum : Adds {
 };
 MT_REDUCTION(NanSum, nansum)
 
-/// The gradient is in engine/ops/prod.cpp: it has to look for zeros.
+/// The gradient is in engine/ops/prod.cpp, because it depends on where the zeros are.
 struct Prod : Multiplies {
   static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,
@@ -432,7 +432,7 @@ using Reductions = List<Sum, NanSum, Prod, Amax, Amin, All, Any, CountNonzero, L
 
 // clang-format on
 
-// ---- what loops ask ---------------------------------------------------------------------------------
+// ---- helpers for loops ------------------------------------------------------------------------------
 
 /// The state type for elements of type T.
 template <class Op, class T> using StateOf = typename Op::template State<T>;

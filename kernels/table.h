@@ -9,7 +9,7 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
-// ---- the place of a type in a list --------------------------------------------------------------
+// ---- the index of a type in a list --------------------------------------------------------------
 
 template <class Op, class... All> constexpr int index_in(List<All...>) {
   int i = 0;
@@ -27,7 +27,7 @@ template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& b
   (body(Op{}), ...);
 }
 
-// ---- what can be asked about an operation -------------------------------------------------------
+// ---- the properties of an operation -------------------------------------------------------------
 
 template <class Op, class = void> constexpr bool mask_first = false;
 template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))> = true;
@@ -192,7 +192,7 @@ template <class Op>
 using GradientsOf = std::conditional_t<has_gradient_kernel<Op>, List<GradientOf<Op>>, List<>>;
 template <class... Op>
 auto with_gradients(List<Op...>) -> decltype((Elementwise{} + ... + GradientsOf<Op>{}));
-/// What the map verb computes: elementwise operations, then gradients of reductions.
+/// The operations of the map verb: elementwise operations, then gradients of reductions.
 using Mapped = decltype(with_gradients(Reductions{}));
 template <class Op> constexpr int gradient_id = index_in<GradientOf<Op>>(Mapped{});
 

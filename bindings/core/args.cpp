@@ -70,7 +70,7 @@ void push_shape(lua_State* L, const Shape& shape) {
 }
 int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
-// ---- putting arguments into their places --------------------------------------------------------
+// ---- binding arguments to parameters ------------------------------------------------------------
 
 namespace {
 

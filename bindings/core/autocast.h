@@ -10,7 +10,7 @@ enum class AutocastClass : uint8_t {
   none,
   half,              // under autocast they become the 16-bit float of their device
   float32,           // under autocast 16-bit floats become float32, as does the result
-  internal_float32,  // 16-bit floats become float32, and the result is rounded
+  internal_float32,  // 16-bit floats become float32, and the result is rounded to their dtype
   float32_round      // 16-bit floats become float32; the result is rounded except under autocast
 };
 AutocastClass autocast_class_of(const Entry&);

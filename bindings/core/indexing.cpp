@@ -205,7 +205,7 @@ void read_key(lua_State* L, int i, Key& key) {
       describe(L, i));
 }
 
-// ---- from what was written to what is meant -----------------------------------------------------
+// ---- from the entries as written to the engine's entries ----------------------------------------
 
 /// The number of dimensions that an entry indexes.
 int taken(const Entry& e) {

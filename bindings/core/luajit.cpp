@@ -52,7 +52,7 @@ LuaJit luajit_of(lua_State* L) {
 void keep_loops_interpreted(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, kKeeper);
   if (lua_isnil(L, -1)) {
-    look(L);  // beside nil: name, old, function
+    look(L);  // pushes above nil: name, old, function
     if (!lua_toboolean(L, -2)) lua_pop(L, 1), lua_pushboolean(L, 0);
     lua_pushvalue(L, -1);
     lua_setfield(L, LUA_REGISTRYINDEX, kKeeper);

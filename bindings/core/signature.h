@@ -7,7 +7,7 @@
 //   "exp(x, {out=})"                    may write its one result into a tensor of the caller's
 //   "timeit(fn, ..)"                    takes any further arguments
 // Parameters of an entry made by bind<fn> (bind.h) have the types of fn's parameters. Others may state
-// theirs: such arguments are checked before the body runs, and where none is given it gets the default.
+// their types: such arguments are checked before the body runs, and a missing one gets the default.
 //   "Linear(in_features: int >= 1, out_features: int >= 1, bias: bool = true)"
 //   "Dropout(p: number >= 0 <= 1 = 0.5)", "MSELoss(reduction: 'mean'|'sum'|'none' = 'mean')"
 // Types: any bool device dtype finite function generator int ints list number numbers string strings

@@ -20,7 +20,7 @@ namespace {
 
 // ---- numbers in and out -------------------------------------------------------------------------
 
-/// Element i as a Lua value: a boolean for bool, else a number.
+/// Pushes element i as a Lua value: a boolean for bool, otherwise a number.
 void push_element(lua_State* L, const Tensor& x, int64_t i) {
   if (is_float(x.dtype())) return lua_pushnumber(L, x.at(i));
   const int64_t v = x.at_integer(i);
@@ -126,7 +126,7 @@ class Nested {
 
 // ---- fields --------------------------------------------------------------------------------------
 
-/// x.T and x.mT.
+/// Computes x.T and x.mT.
 Tensor turned(const Tensor& x) {
   if (x.dim() > 2)
     fail("T: {} is no matrix; x.mT turns each of its matrices, x:permute(..) any dimensions",
@@ -316,7 +316,7 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
   return results < 0 ? lua_error(L) : results;
 }
 
-// ---- methods about one tensor -------------------------------------------------------------------
+// ---- methods of one tensor ----------------------------------------------------------------------
 
 /// Pushes all of the numbers, or that of the dimension at argument 2.
 int push_dims(Args& a, const Shape& numbers) {

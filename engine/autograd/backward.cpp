@@ -178,7 +178,7 @@ class BackwardPass : public Walk {
   /// Sends the gradient of a view of the edge's tensor, which has this shape.
   void send(Edge& given, Shape shape, ViewGradient part) {
     Edge* edge = &given;
-    for (;; edge = &edge->node->input(0)) {  // through views of all the same elements
+    for (;; edge = &edge->node->input(0)) {  // through views of all elements
       if (targets_ && !targets_->leads(*edge)) return;
       if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
         return send(*edge, std::move(part.gradient));
@@ -485,7 +485,7 @@ class BackwardPass : public Walk {
   std::vector<Ref<TensorImpl>> leaves_;
 };
 
-/// The gradient with which a pass starts at `root`.
+/// The gradient at `root` with which a pass starts.
 Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradient) {
   if (!root.requires_grad())
     fail(

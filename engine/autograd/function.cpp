@@ -222,7 +222,7 @@ void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
   const size_t place = checkpoint->values.size();
   if (place < checkpoint->digests.size() && digest_of(t) != checkpoint->digests[place] &&
       checkpoint->different.empty())
-    checkpoint->different = t.dim() == 0  // a number
+    checkpoint->different = t.dim() == 0  // it is a number
                                 ? fmt::format("'{}'", node.type->name)
                                 : fmt::format("'{}' {}", node.type->name, t.shape());
   checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node});

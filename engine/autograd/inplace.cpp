@@ -19,7 +19,7 @@ const NodeType kCopy{"copy_", [](Node& node, const Tensor& g, Tensor* dx) {
                        if (node.wants(0)) dx[0] = g;
                      }};
 
-// ---- where a view lies in its base --------------------------------------------------------------
+// ---- the region of a view in its base -----------------------------------------------------------
 
 /// A write into a view: the base, and the view relative to the start of the base.
 struct ViewWrite {
@@ -124,7 +124,7 @@ void check_recordable(const char* operation, const Tensor& target) {
 void Tensor::regenerate_node() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));
   if (base.impl()->storage !=
-      impl_->storage) {  // the base was given other data: no longer its view
+      impl_->storage) {  // the base's data was replaced: this is not its view any more
     Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
     return;
   }

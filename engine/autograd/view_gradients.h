@@ -16,9 +16,9 @@ struct TensorGeometry {
   int64_t offset = 0;
 };
 
-/// All of a contiguous tensor.
+/// The geometry of a contiguous tensor of this shape.
 TensorGeometry all_of(const Shape&);
-/// The tensor in its storage.
+/// The geometry of the tensor in its storage.
 TensorGeometry geometry_of(const Tensor&);
 TensorGeometry slice_of(TensorGeometry, int d, int64_t first, int64_t n, int64_t step);
 TensorGeometry select_of(TensorGeometry, int d, int64_t at);

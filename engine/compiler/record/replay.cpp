@@ -46,7 +46,7 @@ TensorList on_arguments(TensorList results, const TensorList& inputs, const Tens
   return results;
 }
 
-// ---- memory that is seen after the step -------------------------------------------------------------------
+// ---- memory that is visible after the step ----------------------------------------------------------------
 
 void StepReplay::EscapingBuffer::count_owners(const std::vector<Result>& list) {
   owners.clear();

@@ -93,7 +93,7 @@ struct Operand {
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
   bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
 
-  /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
+  /// Calls `run(first in block, offset, length)` for the elements [at, at + n), row by row.
   template <class Run> void rows(int64_t at, int64_t n, const Run& run) const {
     const int64_t row = size[ndim - 1];
     int64_t within = at % row, done = 0;
