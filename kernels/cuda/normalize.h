@@ -1,4 +1,4 @@
-// normalize.h -- the normalize verb on CUDA where rows are few and long (normalize_split.cu)
+// normalize.h -- the normalize verb on CUDA for few, long rows (normalize_split.cu)
 #pragma once
 #include "kernels/device.h"
 
