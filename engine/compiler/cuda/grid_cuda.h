@@ -1,4 +1,4 @@
-// grid_cuda.h -- a typed grid kernel as CUDA C, with the lines of its Lua source
+// grid_cuda.h -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
 #pragma once
 #include <string>
 
