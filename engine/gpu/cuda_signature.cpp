@@ -403,8 +403,8 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   }
 }
 
-/// Notes the function whose body begins at the brace `i`, if one does: its parameters stand before the
-/// brace, and a word since the last declaration says whether it is the GPU's.
+/// Records the function whose body begins at brace `i`, if any: its parameters are before the
+/// brace, and a word since the last declaration determines whether it is a GPU function.
 void note_function(const Tokens& t, size_t i, CudaText& text) {
   if (i == 0 || t[i - 1] != ")") return;
   const size_t open = before(t, i - 1);

@@ -66,7 +66,7 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
   std::string text(rest, '\0');
   if (!file.read(text.data(), text.size()) || mix(text) != h.checksum) return {};
   if (std::string_view(text).substr(0, key.size()) != key) return {};
-  futimens(file.fd(), nullptr);  // used just now; where that is refused, it was stored then
+  futimens(file.fd(), nullptr);  // updates the time of last use, if that is permitted
   return text.substr(key.size());
 }
 

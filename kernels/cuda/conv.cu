@@ -255,7 +255,7 @@ template <class T> void run_weights(const Conv& c) {
 
 constexpr int kFilterWide = 32, kFilterHigh = 8, kFilterRows = 4;  // of a block; rows of a thread
 
-/// A thread computes kFilterRows places of a column: a value that it fetches serves several of them.
+/// A thread computes kFilterRows positions of a column: a loaded value is used for several of them.
 template <class T, int K>
 __global__ void filter(const __grid_constant__ Conv c, int64_t tiles_h, int64_t tiles_w,
                        int64_t n) {

@@ -161,7 +161,7 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
   }
 }
 
-/// A thread for each run of entries with the same cell, and where lines share them for each line.
+/// One thread for each run of entries with the same cell, and per line if lines share the entries.
 template <ScatterReduce J, class T>
 __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
                           int64_t cells) {

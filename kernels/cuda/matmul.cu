@@ -1,6 +1,6 @@
 // matmul.cu -- the matrix product on CUDA: own kernels for all cases, cuBLAS for large float ones
 //
-// Few elements that are long sums have a warp each: its lanes' sums are joined by a fixed tree.
+// A few elements with long sums use one warp each, whose lanes' sums are reduced in a fixed tree.
 
 #include <type_traits>
 

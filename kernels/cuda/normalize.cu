@@ -74,7 +74,7 @@ template <class T, class Team> struct Row {
     return y * weight(p) + (bias ? bias[channel + p] : T(0));
   }
 
-  /// What a thread sums K elements in: conversions to double, and its divisions, take longer than all else.
+  /// The accumulator of a thread for K elements: conversions to double and divisions dominate the time.
   template <int K> using Sum = std::conditional_t<(K > 0), T, double>;
 
   /// If a row is a single piece, a thread may hold K elements in registers.
@@ -83,7 +83,7 @@ template <class T, class Team> struct Row {
     T* const out = static_cast<T*>(c.out);
     const int64_t base = row * inner;
     cuda::LineRegisters<K, T> held(team, x + base, inner, 1);
-    const auto each_x = [&](const auto& body) {  // body(element, where it lies, where in the piece)
+    const auto each_x = [&](const auto& body) {  // body(element, its offset, index in the piece)
       if constexpr (K > 0)
         held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });

@@ -5,7 +5,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// Normalises by several blocks for each row; false: does nothing, for rows are short or many.
+/// Normalizes with several blocks per row; false, with nothing done: rows are short or many.
 bool normalize_split(const Normalize& c);
 
 }  // namespace MT_ISA

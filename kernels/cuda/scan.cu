@@ -1,8 +1,8 @@
 // scan.cu -- the scan verb on CUDA: cumulative sums, products and extremes
 //
-// A warp goes along a line, each of its threads joining a few neighbours. Where there are few lines,
-// each is cut into parts: their totals are found first, then what comes before each part, then the
-// parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
+// A warp scans a line, and each of its threads combines a few consecutive elements. If there are
+// few lines, each is split into parts: first the totals of the parts are computed, then the prefix
+// of each part, then the scans. Splits depend only on the shape. Floats are summed in double.
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
 #include "kernels/table.h"
@@ -31,8 +31,8 @@ struct Job {
   void* state;
 };
 
-/// The elements [from, to) of a line, whose first one lies at `in` and `out`: scanned after `state`, or
-/// joined with it: from the end, so that the cache holds what the scan reads first.
+/// Scans the elements [from, to) of a line, whose first one is at `in` and `out`, after `state`; or
+/// reduces them into it: from the end, so that the elements which the scan reads first are cached.
 template <bool write, class Op, class T, class Team>
 __device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, int64_t out,
                                    int64_t from, int64_t to, op::StateOf<Op, T> state) {

@@ -34,15 +34,15 @@ template <class I> __device__ I last_item() {
   else return {~uint64_t(0), ~uint64_t(0)};
 }
 
-/// Items of `lines` lines from first_line on, n of each, to be brought to `to` (null: the output). Those
-/// of a line lie in `from`, `pitch` apart from the next one's; null: they are the input's elements.
+/// Items of `lines` lines from first_line on, n of each, that are written to `to` (null: the output).
+/// The items of a line are in `from`, `pitch` apart from the next line's; null: the input's elements.
 struct Job {
   Sort s;
   int64_t first_line, lines, n, pitch;
   const void* from;
   void* to;
   int64_t limit;   // how many items of a tile are used
-  int64_t groups;  // those of one access are of a group, those of the next of the next one
+  int64_t groups;  // the elements of an access are in one group, those of the next in the next
   int place;  // the bits of a word that say which element it is; those above are of the line and
   int bit;    // its key, together one number, from this bit on
 };
@@ -277,8 +277,8 @@ template <class T, class K> void sort_few(Job j, void* spare, void* other) {
   launch_tiles<T, K>(j);
 }
 
-/// What is known of the wanted item of a line: its upper bits, those of its position once the key is
-/// whole; how many items are alike in these, how many of them come before it.
+/// The known part of the requested item of a line: the upper bits of its key, then of its position;
+/// the number of items with equal bits, and how many of them precede it.
 struct SelectPrefix {
   uint64_t key, at;
   int key_shift, at_shift;  // the numbers of unknown bits

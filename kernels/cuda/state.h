@@ -37,7 +37,7 @@ struct State {
 
   char error[1024], lost[1024];
   bool has_error = false;      // `error` has not been taken
-  bool out_of_memory = false;  // a verb got no memory: nothing is started until the error is taken
+  bool out_of_memory = false;  // an allocation failed: nothing is launched until the error is taken
   bool device_lost = false;
 
   BadIndex* found = nullptr;  // in the GPU's memory

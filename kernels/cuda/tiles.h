@@ -54,7 +54,7 @@ template <class P> struct Cut {
   typename P::Sum* partial;  // parts x entries x m x n
 };
 
-/// What a thread fetches of one side in each turn: an index along the side, and one along k.
+/// The part of one operand that a thread loads per iteration: an index along it, and one along k.
 struct Fetch {
   int side, k;
   __device__ Fetch(int thread, int turn, bool along_k)

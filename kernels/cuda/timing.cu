@@ -38,7 +38,7 @@ struct Launch {
   const void* tag;
   Mark begin, end;
 };
-/// The launches of one GPU that have not been told yet, counted from a moment whose time is known.
+/// The launches of one GPU that are not reported yet, relative to a point whose time is known.
 struct Clock {
   Launch launch[kMaxLaunches];
   int n = 0;

@@ -9,7 +9,7 @@ namespace special {
 
 // ---- the incomplete gamma functions: float results within 2^-28, with fewer terms and short logarithms
 
-/// Where a series ends: a term that is smaller does not count. Where a fraction does: it moves no more.
+/// Convergence: the smallest term of a series, and the smallest change of a continued fraction.
 template <class T> constexpr double min_term = sizeof(T) == 4 ? 1e-10 : 1e-17;
 template <class T> constexpr double min_move = sizeof(T) == 4 ? 2e-10 : 4e-16;
 template <class T> MT_HD double exp_for(double x) {
@@ -56,7 +56,7 @@ MT_HD double log_less(double x, double a) {
   return s * (2 * z * p - u);
 }
 
-/// x^a e^-x / gamma(a): for a large a by Stirling's series, so that nothing large is subtracted.
+/// x^a e^-x / gamma(a): for a large a by Stirling's series, which avoids cancellation.
 template <class T> MT_HD double gamma_factor(double a, double x) {
   if (a < (sizeof(T) == 4 ? 4 : 10)) return exp_for<T>(a * log_for<T>(x) - x - lgamma_for<T>(a));
   const double z = 1 / (a * a);

@@ -47,7 +47,7 @@ MT_HD uint16_t f16_of_float(float x) {
 #endif
 }
 
-/// The upper half of a float32, rounded by the lower one: in halves, of which a register holds more.
+/// The upper half of a float32, rounded by the lower one: in 16-bit halves, for wider vectors.
 MT_HD float float_of_bf16(uint16_t h) { return __builtin_bit_cast(float, uint32_t(h) << 16); }
 MT_HD uint16_t bf16_of_float(float x) {
   const uint32_t word = __builtin_bit_cast(uint32_t, x);

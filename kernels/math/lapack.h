@@ -1,7 +1,7 @@
 // lapack.h -- the factorizations of LAPACK, for one matrix at a time
 //
-// Plain functions, not verbs: a GPU's library factors whole batches in its own layouts, so a second
-// device would share none of these signatures; until one comes the engine refuses by name.
+// These are plain functions, not verbs: a GPU library factors whole batches in its own layouts, so
+// a second device would share no signature; until then the engine rejects other devices.
 //
 // Matrices are column-major, without gaps. T is float or double. The engine has checked every
 // argument: sizes fit 32 bits, values are finite where required, openblas::open() is not null. The
@@ -39,7 +39,7 @@ void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, 
 template <class T> int qr(int m, int n, T* a, T* tau);
 /// Computes the first `columns` columns of Q from k Householder vectors, in place (m x columns).
 template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau);
-/// job: 'N' values alone, 'S' the first min(m, n) vectors, 'A' all. Needs finite values. a is lost.
+/// job: 'N' only values, 'S' the first min(m, n) vectors, 'A' all. Needs finite values; destroys a.
 template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt);
 /// Ascending eigenvalues from the upper (or lower) triangle; a is replaced by the vectors if
 /// requested. Needs finite values.

@@ -1,4 +1,4 @@
-// math.h -- exp, log, tanh, erf and similar functions as branch-free functions that vectorise in a loop
+// math.h -- exp, log, tanh, erf and similar functions, branch-free so that loops are vectorized
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math/estimate.h"
@@ -311,7 +311,7 @@ template <class T> MT_HD T scaled_by(T y, T n, T x) {
   return y * from_bits<T>((to_bits(n) << R::mantissa) - to_bits(unit)) * unit;
 }
 
-/// 1 / sqrt(x). In float a step of Newton's from an estimate, which is right itself where that gives NaN.
+/// 1 / sqrt(x). In float a Newton step from an estimate, which is itself exact if the step gives NaN.
 template <class T> MT_HD T rsqrt(T x) {
   if constexpr (is_single<T>) {
     T y = about_rsqrt(x), error = fused(-(x * y), y, T(1));
@@ -538,8 +538,8 @@ template <class T> MT_HD T half_exp_twice(T a, T unit) {
   T s = power_of_two(n);
   return fma(s, fma(z, p, r), fma(s, T(0.5), unit));
 }
-/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by what q (1 + e) differs from e, in which
-/// the rounding of 1 + e has no part. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
+/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by the difference of q (1 + e) and e,
+/// without the rounding of 1 + e. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(R::tanh_max));

@@ -222,7 +222,7 @@ MT_HD double wide_atan(double t) {
            -0.00731796381826738, 0.0011137901913601791);
   return fma(t * z, p, t);
 }
-/// Of -1/x beyond 1, beside pi/2 in two pieces. The polynomial's error is 2^-25.8, in double 2^-55.
+/// Above 1 from -1/x and pi/2 in two pieces. The polynomial's error is 2^-25.8, in double 2^-55.
 template <class T> MT_HD T atan(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(0x1p100f)), inverse = about_inverse(a);
@@ -514,7 +514,7 @@ template <class T> MT_HD Normal<T> normal(T a) {
   T half = T(-0.5) * a, z = a * half, less = fused(a, half, -z), size = a + T(3);
   return {exp_tail(z, less), z, size, quotient(a - T(1), size, about_inverse(size))};
 }
-/// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125 on.
+/// a (1 - ndtr(a)) without the factor `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125.
 template <class T> MT_HD T normal_tail(Normal<T> e) {
   const float unit = 0x1p-64f;
   T g = poly(e.t, 0.261578292f * unit, 0.496857166f * unit, -0.707251549f * unit, 0.4580338f * unit,

@@ -1,4 +1,4 @@
-// special.h -- the gamma function's logarithm and derivatives, the inverse of erf, erfcx and sinc
+// special.h -- log and derivatives of the gamma function, the inverse of erf, erfcx and sinc
 #pragma once
 #include "kernels/math/number.h"
 #if !defined(__CUDACC_RTC__)

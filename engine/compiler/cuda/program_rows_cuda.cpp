@@ -53,7 +53,7 @@ struct Levels {
     }
   }
   static bool is_input(const Program& p, int i) { return p.code[i].op == kInput; }
-  /// Whether a value is an element that stays until a later level, or an input's, read at the start.
+  /// Whether a value is an element that a later level reads, or an input that is read at the start.
   bool is_held(const Program& p, int i) const {
     return !p.code[i].is_row && (is_input(p, i) || last[i] > level[i]);
   }

@@ -1,4 +1,4 @@
-// grid_build.h -- turns the syntax tree of a grid kernel into statements (the class behind grid::build)
+// grid_build.h -- converts the syntax tree of a grid kernel to statements (class of grid::build)
 #pragma once
 #include <string_view>
 

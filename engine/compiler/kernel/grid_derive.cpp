@@ -1,8 +1,8 @@
 // grid_derive.cpp -- forward-mode derivatives of grid kernels: real variables have one tangent per input
 //
-// A kernel whose result tensors shall hold derivatives computes what it computed, and beside each real
-// variable that an input reaches its tangents by the inputs, in the same loops and branches. The formulas
-// are those of kernels/ops.h; what only chooses (min, max, and-or) hands on the tangent of what Lua chose.
+// A derivative kernel computes the original values, and for each real variable that depends on an input
+// its tangents by the inputs, in the same loops and branches. The formulas are those of kernels/ops.h;
+// operations that select (min, max, and-or) propagate the selected operand's tangent.
 #include <algorithm>
 
 #include "engine/compiler/kernel/grid_ir.h"
@@ -120,7 +120,7 @@ class Differentiator {
 
   // ---- derivatives of a value
 
-  /// The tangents of v, whose parts are computed before the statement under way; v becomes what reads them.
+  /// The tangents of v, with parts computed before the current statement; v becomes reads of them.
   Tangents tangents(Value*& v) {
     if (!reached(*v)) return Tangents(by_.size(), nullptr);
     if (v->kind == Value::variable) {
@@ -242,7 +242,7 @@ class Differentiator {
       for (size_t w = 0; w < by_.size(); ++w)
         assign(tangent_[size_t(s.variable)][w], or_zero(t[w]));
     }
-    if (s.kind == Statement::count && is_active(s.variable)) {  // one step before the first turn
+    if (s.kind == Statement::count && is_active(s.variable)) {  // one step before the first value
       const Tangents first = tangents(s.value), step = tangents(s.step);
       for (size_t w = 0; w < by_.size(); ++w)
         assign(tangent_[size_t(s.variable)][w],

@@ -85,8 +85,8 @@ struct LaunchScalar {
   bool operator==(const LaunchScalar&) const = default;
 };
 
-/// Two errors of a kernel that its maker may mend: a call gives other than the named number of
-/// `values`, a `boolean` is stored in the tensor at this index, which is none of bools. Else -1.
+/// Two errors of a kernel that its creator can fix: a call does not give the expected number of
+/// `values`; a `boolean` is stored in the tensor with this index, which is not bool. Else -1.
 struct GridMisfit {
   int values = -1, boolean = -1;
 };

@@ -1,4 +1,4 @@
-// grid_kernel.h -- a grid kernel written in Lua: read for the types of a launch, checked, launched
+// grid_kernel.h -- a grid kernel written in Lua: built for the types of a launch, checked, launched
 #pragma once
 #include <functional>
 #include <memory>

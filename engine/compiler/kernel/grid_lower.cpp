@@ -46,7 +46,7 @@ class Lowering {
   void release(const Mark& m) {
     for (int k = 0; k < 4; ++k) used_[k] = m.used[k];
   }
-  /// `kept`: until the end of the outermost statement, so that machine code can be run after it is set.
+  /// `kept`: until the end of the outermost statement, so that it is set before machine code runs.
   int temporary(GridType t, bool kept = false) {
     const int k = int(t) + 4 * kept;
     std::vector<int>& pool = pool_[k];

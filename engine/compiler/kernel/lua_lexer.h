@@ -22,7 +22,7 @@ struct LuaSource {
   LuaSource(std::string text, std::string name);
   LuaSource(const LuaSource&) = delete;
 
-  /// A function in it: its token `function`, the parenthesis of its parameters, its `end`.
+  /// A function: the tokens of its `function`, its parameters' parenthesis, and its `end`.
   struct Place {
     int function, open, end;
   };

@@ -68,7 +68,7 @@ struct Interpreter {
     }
   }
 
-  /// The inputs, as operands in bits, that are one element: everywhere, or in each row of a block.
+  /// The inputs that are one element, as a bit mask of operands: for all, or for each row.
   uint64_t repeated() const {
     uint64_t bits = 0;
     for (int k = p.outputs; k < p.outputs + p.inputs; ++k) {

@@ -440,7 +440,7 @@ template <class T> class Recorder {
        in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
   std::map<int, bool> written_vector_, read_vector_;
   std::map<int, int> written_scalar_, written_affine_;   // the number of writes
-  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
+  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they vary
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
   int accesses_ = 0;

@@ -15,7 +15,7 @@ struct GridNative {
   struct Operand {
     Kind kind;
     GridType type;
-    int at;  // a vector that is written, one that is read, a scalar; an access: which of the body, from 0
+    int at;  // a vector that is written, one that is read, a scalar; for an access its index in the body
   };
   bool in_place = false;       // a vector is both written and read
   const Code* code = nullptr;  // null: the interpreter runs it

@@ -7,7 +7,7 @@ namespace mt {
 /// The registers and features of an instruction set.
 struct RegisterFile {
   int vectors, masks;  // masks 0: masks are in vector registers
-  bool wide;  // AVX-512: any function of three bits, `scale` and the estimates are instructions
+  bool wide;  // AVX-512: any function of three bits, `scale` and estimates are single instructions
   int bytes;  // of a vector
 };
 

@@ -172,8 +172,8 @@ void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool i
   builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
 }
 
-/// x / y with the bits of the division, for a y that many x share: by its reciprocal, whose quotient two
-/// remainders correct (Markstein 1990). A guard keeps it to numbers far from the ends of the exponent.
+/// x / y with the bits of the division, for a y that many x share: by its reciprocal, with a quotient
+/// that two remainders correct (Markstein 1990). A guard excludes numbers near the exponent limits.
 Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
   using B = LaneBits<float>;
   const auto within = [](Lane<float> a, float low, float high) {

@@ -44,7 +44,7 @@ __attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t 
       *c(i, j) = accumulate ? *c(i, j) + tile[i * tile_row + j] : tile[i * tile_row + j];
 }
 
-/// M rows and V registers of columns, `times` times, from row i on. Tail: the last is not full.
+/// `times` tiles of M rows and V registers of columns from row i on. Tail: the last is not full.
 template <class T, int M, int V, bool Tail>
 __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
   constexpr int W = kWidth<T>;

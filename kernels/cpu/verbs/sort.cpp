@@ -224,7 +224,7 @@ template <class K> struct Line {
   /// Writes n sorted items to the positions from first + i on.
   void (*write_items)(const Line&, const I* items, int64_t i, int64_t n);
 
-  /// The places [from, stop), where they are wanted, of sorted items that begin at place `base`.
+  /// Writes the positions [from, stop), if requested, of sorted items; the first one is at `base`.
   void write(const I* items, int64_t base, int64_t from, int64_t stop) const {
     if (from < first) from = first;
     write_items(*this, items + (from - base), from - first, smaller(stop, end) - from);
