@@ -40,7 +40,7 @@ std::string folder_of(const std::string& file) {
 /// The location of NVRTC, as far as it is known without opening its 100 MB.
 struct Place {
   std::string path;      // a file, or the library's name for the dynamic linker
-  std::string identity;  // of the file: path, size and time; empty if only the linker knows
+  std::string identity;  // of the file: path, size and time; empty if the linker finds it
   std::string include;   // CUDA's headers, next to it; may be empty
 
   Place() {

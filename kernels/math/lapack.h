@@ -32,7 +32,7 @@ int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots,
 template <class T> int lu_inverse(int n, T* a, const int* pivots);
 /// Replaces the upper triangle by U with A = U' U; the lower one is not accessed.
 template <class T> int cholesky(int n, T* a);
-/// b (n x columns) becomes the solution of A x = b for a triangle; a 0 on its diagonal gives inf.
+/// Replaces b (n x columns) by the solution of A x = b, A triangular; a zero diagonal gives inf.
 template <class T>
 void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b);
 /// Householder vectors below the diagonal, R above, tau: min(m, n).

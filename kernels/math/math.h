@@ -526,9 +526,9 @@ template <class T> MT_HD T log1p_unit(T x) {
 
 // ---- tanh ---------------------------------------------------------------------------------------
 
-/// (e^2a + unit 2) / 2 in float, for a unit of 1/2 or -1/2: 2^k (1 + ..) beside 1, where k is 0 up to a = 0.2566,
-/// because e^2a - 1 is rounded coarsely beyond 1/2; ln(2)/2 may be short, because tanh depends little on it where
-/// k is large.
+/// (e^2a + unit 2) / 2 in float, for a unit of 1/2 or -1/2: 2^k (1 + ..) next to 1; k is 0 up to a
+/// = 0.2566, because e^2a - 1 is rounded coarsely above 1/2; ln(2)/2 may have few bits, because
+/// tanh depends little on it if k is large.
 template <class T> MT_HD T half_exp_twice(T a, T unit) {
   using R = Real<T>;
   const T round(R::round + R::bias);

@@ -322,7 +322,7 @@ int32_t LaneBuilder::fold_select(LaneInstruction& x) {
 LaneProgram LaneBuilder::finish() {
   std::vector<int32_t> place(code_.size(), -1);
   std::vector<bool> needed(code_.size(), false);
-  size_t last_barrier = 0;  // stores must come after it
+  size_t last_barrier = 0;  // the last load or guard; stores are placed after it
   for (const LaneProgram::Carry& c : carries_) needed[c.next] = true;
   for (size_t i = code_.size(); i-- > 0;) {
     if (!is_effect(code_[i].op) && !needed[i]) continue;

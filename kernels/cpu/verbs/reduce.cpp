@@ -242,7 +242,7 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
 
 // ---- the functions that the walk calls ------------------------------------------------------------
 
-/// A reduction of one dtype, for a walk that knows only the sizes of its states and elements.
+/// A reduction of one dtype, for a walk that depends only on the sizes of its states and elements.
 struct Joins {
   int64_t state, width, rows, converted;  // bytes; columns at a time, and their rows at a time
   void (*start)(void* state, int64_t n);
