@@ -1,4 +1,4 @@
-// cuda_check.cpp -- a launch between guard regions: what a kernel writes beside its tensors is found
+// cuda_check.cpp -- runs a launch between guard regions, to find writes out of bounds of its tensors
 #include "engine/gpu/cuda_check.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint8_t kPattern = 0xfe;  // -1.7e38 as float32
 
-/// How many elements lie between the tensor's first and behind its last.
+/// The number of elements from the first to the last one of the tensor in memory.
 int64_t extent(const Tensor& x) {
   if (x.numel() == 0) return 0;
   int64_t n = 1;
@@ -19,7 +19,7 @@ int64_t extent(const Tensor& x) {
   return n;
 }
 
-/// Bytes of a storage, as a tensor.
+/// Bytes of a storage as a tensor.
 Tensor bytes_of(const Tensor& x, int64_t from, int64_t n) {
   TensorImpl* t = TensorImpl::create();
   const Tensor bytes(Ref<TensorImpl>::adopt(t));
@@ -29,7 +29,7 @@ Tensor bytes_of(const Tensor& x, int64_t from, int64_t n) {
   return bytes;
 }
 
-/// The first and the last byte that is not the pattern; first > last where all are.
+/// The first and last byte that differ from the pattern; first > last if none differs.
 struct Changed {
   int64_t first, last, count = 0;
 };

@@ -1,4 +1,4 @@
-// cuda_check.h -- a launch between guard regions: what a kernel writes beside its tensors is found
+// cuda_check.h -- runs a launch between guard regions, to find writes out of bounds of its tensors
 #pragma once
 #include <string>
 #include <vector>
@@ -7,30 +7,30 @@
 
 namespace mt {
 
-/// For one launch copies of the tensors' memory, each between two regions filled with a pattern.
-/// Tensors of one storage share a copy. Reads are not seen; what lies further away than a region is
-/// not either.
+/// Copies of the tensors' memory for one launch, each between two regions that are filled with a
+/// pattern. Tensors with the same storage share a copy. Reads out of bounds are not detected, nor
+/// are writes beyond the regions.
 class Guarded {
  public:
   static constexpr int64_t kRegion = 256 << 10;  // bytes on each side
 
-  /// A tensor of a kernel, as messages call it.
+  /// Adds a tensor of a kernel; `argument` is its name in messages.
   void add(const Tensor&, const std::string& argument, bool read_only);
-  /// Makes the copies, once all tensors are known.
+  /// Creates the copies, once all tensors are known.
   void fill();
-  /// Where the tensor's first element lies in its copy.
+  /// The address of the tensor's first element in its copy.
   void* place(const Tensor&) const;
-  /// Waits, writes back what the kernel made of the tensors, and returns what it wrote beside them:
-  /// a sentence, or nothing.
+  /// Synchronizes, copies the tensors back, and returns a sentence about writes out of bounds, or
+  /// an empty string.
   std::string finish();
 
  private:
   struct Piece {
-    Tensor first;          // of its tensors the first that is written, else the first
-    std::string argument;  // of that one
+    Tensor first;          // the first of its tensors that is written, else the first
+    std::string argument;  // the name of that one
     bool read_only;        // no kernel parameter may write here
-    int64_t low, high;     // bytes of the storage that the tensors cover
-    Tensor copy;           // bytes: region, offset of alignment, data, region
+    int64_t low, high;     // the range of bytes of the storage that the tensors cover
+    Tensor copy;           // as bytes: region, alignment padding, data, region
     int64_t before() const { return kRegion + low % 256; }
     Tensor original() const;
   };

@@ -1,4 +1,4 @@
-// cuda_kernel.cpp -- checks of launches and their arguments, and the launch
+// cuda_kernel.cpp -- checks launches and their arguments, and launches kernels
 #include "engine/gpu/cuda_kernel.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ const CudaFunction* find_kernel(const CudaText& text, const std::string& name) {
   return nullptr;
 }
 
-/// The name that was given, or the one there is.
+/// The requested kernel name, or the only one.
 std::string choose(const CudaText& text, const std::string& wanted) {
   std::string list;
   for (const CudaFunction& f : text.kernels) list += (list.empty() ? "'" : ", '") + f.name + "'";
@@ -59,7 +59,7 @@ std::string listed(const std::vector<std::string>& words) {
   return list;
 }
 
-/// The cure for the first #include that the compiler did not find, or nothing.
+/// The cure for the first #include that the compiler did not find, or an empty string.
 std::string missing_header(const std::string& log) {
   constexpr std::string_view kWords = "cannot open source file \"";
   const size_t at = log.find(kWords), end = log.find('"', at + kWords.size());
@@ -71,7 +71,7 @@ std::string missing_header(const std::string& log) {
       name);
 }
 
-/// What a text has that belongs to a program of the host, and what stands for it here.
+/// The parts of a text that belong to a host program, and their replacements.
 std::string leave_out(const CudaText& text) {
   std::vector<std::string> words;
   const auto listed_in = [](const std::vector<std::string>& list, const std::string& w) {
@@ -93,7 +93,7 @@ std::string leave_out(const CudaText& text) {
          "__constant__.";
 }
 
-/// The compiler's errors, and before them what to do.
+/// The compiler's errors, preceded by the cure.
 std::string with_cure(const std::string& message, const CudaText& text) {
   constexpr std::string_view kWords = "does not compile";
   const std::string cure = missing_header(message) + leave_out(text);
@@ -120,7 +120,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   try {
     code_ = compile_cuda(source_, arch_);
   } catch (const Error& e) { fail("cuda.kernel: {}", with_cure(e.what(), text_)); }
-  // The compiler says what the types are, the text what the parameters are called.
+  // The types come from the compiler, the names of the parameters from the text.
   parameters_ = parse_parameters(code_.signature);
   if (const CudaFunction* f = find_kernel(text_, source_.name)) {
     if (code_.signature.empty()) parameters_ = f->parameters;
@@ -243,17 +243,17 @@ uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* contex
     const float x = float(a.value);
     return std::memcpy(&bits, &x, 4), bits;
   }
-  const int width = std::min(t.bytes * 8, 54);  // Lua's numbers are whole up to 2^53
+  const int width = std::min(t.bytes * 8, 54);  // Lua numbers are exact integers up to 2^53
   const double most =
       t.bytes == 8 ? 9007199254740992.0 : std::ldexp(1, t.is_signed ? width - 1 : width) - 1;
   const double least = !t.is_signed ? 0 : t.bytes == 8 ? -most : -most - 1;
   if (a.value != std::floor(a.value) || a.value > most || a.value < least || a.value != a.value)
     fail("{}: {} must be an integer from {:.0f} to {:.0f}, got {}", name(), argument(i), least,
          most, show(a.value));
-  return uint64_t(int64_t(a.value));  // little-endian: the first bytes are the shorter type's
+  return uint64_t(int64_t(a.value));  // little-endian: the first bytes are the shorter type's value
 }
 
-/// The GPU for a launch with tensors of that device, or without any.
+/// The GPU for a launch with tensors of that device, or without tensors.
 const Device& CudaKernel::place_of(const Device* tensors) const {
   const Device& home = usable();
   if (tensors && is_cpu(*tensors))
@@ -268,7 +268,7 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
   return d;
 }
 
-// ---- what it does --------------------------------------------------------------------------------
+// ---- launches ----------------------------------------------------------------------------------
 
 void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
                         const void* context) {
@@ -314,7 +314,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
       if (const Tensor* x = arguments[i].tensor)
         values.first_word(i) = reinterpret_cast<uintptr_t>(guarded.place(*x));
   }
-  if (text_.prints) std::fflush(stdout);  // what the script printed comes first
+  if (text_.prints) std::fflush(stdout);  // flushes earlier output of the script first
   queue_kernel(kernel, lasting_name_, size, values, d);
   check_device(d);
   for (int i = 0; i < n; ++i)

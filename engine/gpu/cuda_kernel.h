@@ -10,16 +10,16 @@
 
 namespace mt {
 
-/// An argument as the script gave it.
+/// An argument as it was passed by the script.
 struct KernelArgument {
-  const Tensor* tensor = nullptr;  // null: no tensor
+  const Tensor* tensor = nullptr;  // null: not a tensor
   enum Kind { other, number, boolean } kind = other;
   double value = 0;
-  std::string (*describe)(const void* context, int i) = nullptr;  // for messages: argument i
+  std::string (*describe)(const void* context, int i) = nullptr;  // describes argument i
 };
 class CudaKernel {
  public:
-  /// Compiles for the GPU called `device`, or for compute capability 9.0 where there is none.
+  /// Compiles for the GPU called `device`, or for compute capability 9.0 if there is none.
   CudaKernel(CudaSource, const std::string& device);
   CudaKernel(const CudaKernel&) = delete;
   CudaKernel& operator=(const CudaKernel&) = delete;
@@ -29,19 +29,19 @@ class CudaKernel {
   const std::vector<CudaParameter>& parameters() const { return parameters_; }
   const CudaCode& code() const { return code_; }
   int arch() const { return arch_; }
-  /// What the GPU's driver says of it; null where there is no GPU.
+  /// The kernel as loaded by the GPU's driver; null if there is no GPU.
   const LoadedKernel* loaded() const;
-  /// From now on a tensor for parameter i must have that many dimensions.
+  /// Requires tensors for parameter i to have `rank` dimensions in later launches.
   void set_rank(int i, int rank) { rank_[i] = rank; }
-  /// From now on launches run between guard regions, and wait: what is written beside a tensor is an
-  /// error.
+  /// Runs later launches between guard regions, and synchronizes: writes out of bounds of a tensor
+  /// become errors.
   void set_check(bool check) { check_ = check; }
   /// "conv2d_k(float* m, const float* f, int w)"
   std::string text() const;
 
   /// Checks everything, then queues the kernel. A grid without blocks launches nothing.
   void launch(const LaunchSize&, const KernelArgument* arguments, int count, const void* context);
-  /// Fills a __constant__ or __device__ variable of the source, in the stream's order.
+  /// Sets a __constant__ or __device__ variable of the source, in stream order.
   void set_constant(const std::string& name, const Tensor& value);
 
  private:
@@ -57,11 +57,11 @@ class CudaKernel {
   CudaCode code_;
   std::vector<CudaParameter> parameters_;
   std::vector<int> rank_;
-  std::string device_, why_;      // why there is no GPU
-  const Device* home_ = nullptr;  // the GPU of that name
+  std::string device_, why_;      // the reason if there is no GPU
+  const Device* home_ = nullptr;  // the GPU with that name
   int arch_ = 90;
   bool check_ = false;
-  bool filled_ = false;  // set_constant was called: the values lie on home_ alone
+  bool filled_ = false;  // set_constant was called: the values are only on home_
   const char* lasting_name_;
   std::map<const Device*, LoadedKernel> loaded_;
 };

@@ -1,10 +1,10 @@
-// cuda_preamble.h -- what a kernel's text may use without writing it: tensors with their shape
+// cuda_preamble.h -- the built-in prologue of a kernel's text: tensor accessors with their shape
 #pragma once
 
 namespace mt {
 
-/// Stands before a text that names mt::tensor1 .. mt::tensor4: m[row][col] or m(row, col), m.size(0),
-/// positions from 0 as in C, any strides.
+/// Prepended to a text that uses mt::tensor1 .. mt::tensor4: m[row][col] or m(row, col), m.size(0),
+/// indices from 0 as in C, any strides.
 constexpr char kCudaTensors[] = R"(namespace mt {
 template <class T, int N> struct tensor_part {
   T* at;
@@ -38,7 +38,7 @@ template <class T> struct tensor4 : tensor_of<T, 4> {};
 }  // namespace mt
 )";
 
-/// The integers of 64 bits are `long long`, as in CUDA's own headers.
+/// Integers of 64 bits are `long long`, as in CUDA's own headers.
 constexpr char kCudaIntegers[] = R"(#pragma once
 typedef signed char int8_t;
 typedef short int16_t;
@@ -146,7 +146,7 @@ template <class T> constexpr bool is_integral_v = is_integral<T>::value;
 }
 )";
 
-/// What a text written for the host's compiler includes: NVRTC knows the GPU's part of it by itself.
+/// Headers that a text for the host compiler includes: NVRTC has the GPU part of them built in.
 constexpr const char* kCudaHeaders[][2] = {
     {"torch/extension.h", ""},
     {"torch/torch.h", ""},

@@ -1,4 +1,4 @@
-// cuda_signature.cpp -- reads kernels' names and parameters from CUDA C
+// cuda_signature.cpp -- parses the names and parameters of kernels in CUDA C
 #include "engine/gpu/cuda_signature.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> li
   return std::ranges::find(list, word) != list.end();
 }
 
-/// Lines that end in a backslash joined with the next.
+/// Joins lines that end in a backslash with the next line.
 std::string splice(std::string_view text) {
   std::string joined;
   joined.reserve(text.size());
@@ -39,8 +39,8 @@ std::string splice(std::string_view text) {
   return joined;
 }
 
-/// Cuts a text into words, numbers and single characters; comments are gone, a string is `"`.
-/// Directives of the preprocessor are kept apart.
+/// Splits a text into words, numbers and single characters; comments are removed, a string becomes
+/// `"`. Preprocessor directives are kept separately.
 struct Lexer {
   std::string_view text;
   size_t at = 0;
@@ -72,7 +72,7 @@ struct Lexer {
       else if (!comment()) ++at;
     directives.push_back(text.substr(from, at - from));
   }
-  /// A string that ends with the line at the latest.
+  /// Skips a string, which ends at the latest with the line.
   void quoted(char mark, bool keep) {
     ++at;
     while (at < text.size() && text[at] != mark && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
@@ -80,7 +80,7 @@ struct Lexer {
     at = std::min(at, text.size());
     if (keep) tokens.push_back("\"");
   }
-  void raw_string() {  // at the quote of R"mark( .. )mark"
+  void raw_string() {  // starts at the quote of R"mark( .. )mark"
     const size_t open = text.find('(', at);
     if (open == text.npos || open - at > 17) return quoted('"', true);
     const std::string close = ")" + std::string(text.substr(at + 1, open - at - 1)) + "\"";
@@ -109,7 +109,7 @@ struct Lexer {
 
 // ---- brackets ------------------------------------------------------------------------------------
 
-/// The place behind the bracket that closes the one at `i`, or the end. `<` counts when asked for.
+/// The index after the bracket that closes the one at `i`, or the end. `<` counts if it is at `i`.
 size_t behind(const Tokens& t, size_t i, size_t end) {
   const bool angle = t[i] == "<";
   int depth = 0;
@@ -122,7 +122,7 @@ size_t behind(const Tokens& t, size_t i, size_t end) {
   return end;
 }
 
-/// The place of the parenthesis that the one at `i` closes; npos: there is none.
+/// The index of the parenthesis that the one at `i` closes; npos: there is none.
 size_t before(const Tokens& t, size_t i) {
   int depth = 0;
   for (++i; i > 0; --i) {
@@ -138,11 +138,11 @@ struct Scalar {
   CudaType::Kind kind;
   int bytes;
   bool is_signed;
-  const char* dtype;  // of the tensors that a pointer to it takes; null: there are none
+  const char* dtype;  // the dtype of tensors for a pointer to it; null: there is none
   int lanes = 1;
 };
 
-/// A type by its words, const left out: "unsigned long long".
+/// A type from its words without const: "unsigned long long".
 bool scalar_named(const Tokens& words, Scalar& s) {
   using enum CudaType::Kind;
   static const struct {
@@ -207,7 +207,7 @@ std::string join(const Tokens& t, size_t from, size_t end) {
   return text;
 }
 
-/// The sizes in "[3][4]" from `i` on; -1 where one is no plain number.
+/// The sizes in "[3][4]" from `i` on; -1 for a size that is not a plain number.
 std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
   std::vector<int64_t> sizes;
   while (i < end && t[i] == "[") {
@@ -224,7 +224,7 @@ std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
   return sizes;
 }
 
-/// `mt::tensor2<const float> m`; false where it is something else.
+/// Parses `mt::tensor2<const float> m`; returns false for anything else.
 bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   size_t i = from;
   while (i < end && (t[i] == "const" || t[i] == ":")) ++i;
@@ -241,14 +241,14 @@ bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   p.type.text = join(t, from, end);
   Scalar s{};
   if (!scalar_named(element, s) || !s.dtype || s.kind == CudaType::unknown) return true;
-  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // a reference, for one
+  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // a reference, e.g.
   if (close < end) p.name = t[close];
   p.type.kind = CudaType::accessor, p.type.element = s.dtype, p.type.bytes = s.bytes;
   p.type.rank = name[6] - '0';
   return true;
 }
 
-/// Where the bounds of a parameter begin, or the parenthesis of (*name).
+/// The index of the array bounds of a parameter, or of the parenthesis of (*name).
 size_t bound_of(const Tokens& t, size_t from, size_t end) {
   for (size_t i = from; i < end; ++i) {
     if (t[i] == "<") i = behind(t, i, end) - 1;
@@ -257,14 +257,14 @@ size_t bound_of(const Tokens& t, size_t from, size_t end) {
   return end;
 }
 
-/// One parameter: the tokens from `from` to `end`.
+/// Parses one parameter: the tokens from `from` to `end`.
 CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   CudaParameter p;
   if (accessor(t, from, end, p)) return p;
-  for (size_t i = from; i < end; ++i)  // a default value is no part of the type
+  for (size_t i = from; i < end; ++i)  // a default value is not part of the type
     if (t[i] == "=") end = i;
     else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = behind(t, i, end) - 1;
-  // The name: inside (*name), or the last word before the bounds that is no part of the type.
+  // The name is inside (*name), or the last word before the bounds that is not part of the type.
   const size_t bound = bound_of(t, from, end);
   size_t name = end;
   const bool boxed = bound < end && t[bound] == "(";
@@ -318,7 +318,7 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   return p;
 }
 
-/// What stands between the parenthesis at `open` and its partner.
+/// Parses the parameters between the parenthesis at `open` and its partner.
 std::vector<CudaParameter> parameters(const Tokens& t, size_t open, size_t end) {
   std::vector<CudaParameter> list;
   const size_t close = behind(t, open, end) - 1;
@@ -338,7 +338,7 @@ std::vector<CudaParameter> parameters(const Tokens& t, size_t open, size_t end) 
   return list;
 }
 
-/// A kernel, from the token behind __global__ on; false where there is none.
+/// Parses a kernel, from the token after __global__ on; returns false if there is none.
 bool kernel_at(const Tokens& t, size_t i, CudaFunction& f) {
   while (i < t.size() && t[i] != ";" && t[i] != "{" && t[i] != "}") {
     if (t[i] == "[") {
@@ -367,8 +367,8 @@ bool kernel_at(const Tokens& t, size_t i, CudaFunction& f) {
   return false;
 }
 
-/// The variables of a declaration, from the token behind __constant__ or __device__ on: `float
-/// f[3][3], scale;`. A function is none.
+/// Parses the variables of a declaration, from the token after __constant__ or __device__ on:
+/// `float f[3][3], scale;`. Functions are skipped.
 void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   const size_t from = i;
   size_t end = from;
@@ -385,7 +385,7 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
     size_t name = i;
     while (name < stop && t[name] != "=" && t[name] != "[" && t[name] != "{") ++name;
     if (name > i && is_word(t[name - 1])) {
-      if (i == from) {  // the first one: the words before it are the type
+      if (i == from) {  // for the first one, the words before it are the type
         const Tokens words(t.begin() + long(i), t.begin() + long(name - 1));
         Tokens plain;
         for (const std::string_view w : words)
@@ -403,8 +403,8 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   }
 }
 
-/// Notes the function whose body begins at the brace `i`, if one does: its parameters stand before the
-/// brace, and a word since the last declaration says whether it is the GPU's.
+/// Records the function whose body begins at brace `i`, if any: its parameters are before the
+/// brace, and a word since the last declaration determines whether it is a GPU function.
 void note_function(const Tokens& t, size_t i, CudaText& text) {
   if (i == 0 || t[i - 1] != ")") return;
   const size_t open = before(t, i - 1);
@@ -417,7 +417,7 @@ void note_function(const Tokens& t, size_t i, CudaText& text) {
   (on_device ? text.device_functions : text.host_functions).emplace_back(t[open - 1]);
 }
 
-/// Functions at the outermost level, and what in them belongs to the host.
+/// Finds functions at namespace level, and the parts that belong to the host.
 void read_host(const Tokens& t, CudaText& text) {
   int depth = 0;
   for (size_t i = 0; i < t.size(); ++i) {

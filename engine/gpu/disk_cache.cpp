@@ -33,7 +33,7 @@ uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
   return h;
 }
 
-/// Whether a name in the folder is one of ours: 32 hexadecimal digits and an ending.
+/// Whether a file name in the folder is ours: 32 hexadecimal digits and a suffix.
 bool is_ours(const std::string& name, std::string_view ending) {
   return name.size() >= 32 + ending.size() && name.ends_with(ending) &&
          std::all_of(name.begin(), name.begin() + 32,
@@ -66,7 +66,7 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
   std::string text(rest, '\0');
   if (!file.read(text.data(), text.size()) || mix(text) != h.checksum) return {};
   if (std::string_view(text).substr(0, key.size()) != key) return {};
-  futimens(file.fd(), nullptr);  // used just now; where that is refused, it was stored then
+  futimens(file.fd(), nullptr);  // updates the time of last use, if that is permitted
   return text.substr(key.size());
 }
 
@@ -96,8 +96,8 @@ bool DiskCache::store(std::string_view key, std::string_view value) const {
   return true;
 }
 
-/// Throws out what was used longest ago until three quarters of the limit are left, and what
-/// somebody began an hour ago and never ended.
+/// Deletes the least recently used entries until three quarters of the limit are left, and
+/// temporary files older than an hour.
 void DiskCache::sweep() const {
   struct Entry {
     fs::file_time_type used;
@@ -141,7 +141,7 @@ const DiskCache& code_cache() {
                       home = variable("HOME");
     if (own == "off") return std::string();
     if (!own.empty()) return own;
-    if (!xdg.empty() && xdg[0] == '/') return xdg + "/mtorch";  // a relative one is to be ignored
+    if (!xdg.empty() && xdg[0] == '/') return xdg + "/mtorch";  // relative paths must be ignored
     return !home.empty() && home[0] == '/' ? home + "/.cache/mtorch" : std::string();
   }());
   return cache;

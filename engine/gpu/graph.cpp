@@ -1,4 +1,4 @@
-// graph.cpp -- CUDA graphs: a run of operations recorded once and replayed
+// graph.cpp -- CUDA graphs: a run of operations captured once and replayed
 #include "engine/gpu/graph.h"
 
 #include "engine/core/profile_scope.h"
@@ -24,7 +24,7 @@ Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
 void Graph::finish(bool keep) {
   if (!current_capture || current_capture != capture_.get()) return;
   set_current_capture(nullptr);
-  // Nothing has been drawn yet: the first replay draws the numbers that come next.
+  // No numbers have been drawn yet: the first replay draws the next ones.
   draws_ = default_generator().counter() - begun_;
   default_generator().set_counter(begun_);
   handle_ = gpu_.captured(keep);
@@ -51,7 +51,7 @@ void Graph::replay() {
 Graph::~Graph() {
   try {
     finish(false);
-  } catch (const Error&) {  // there is nothing to lose
+  } catch (const Error&) {  // there is nothing to clean up
   }
   if (handle_) gpu_.drop_graph(handle_);
 }

@@ -1,4 +1,4 @@
-// graph.h -- CUDA graphs: a run of operations recorded once and replayed
+// graph.h -- CUDA graphs: a run of operations captured once and replayed
 #pragma once
 #include <memory>
 
@@ -6,16 +6,16 @@
 
 namespace mt {
 
-/// A run of operations on one GPU, recorded to be replayed. See mt.cuda.graph.
+/// A run of operations on one GPU, captured for replays. See mt.cuda.graph.
 class Graph {
  public:
-  /// Begins the recording. Throws where one is under way, or the GPU cannot.
+  /// Begins the capture. Throws if one is active, or if the GPU does not support it.
   explicit Graph(const Device&);
   Graph(const Graph&) = delete;
   ~Graph();
-  /// Ends the recording. Without `keep`, or where something went wrong, nothing can be replayed.
+  /// Ends the capture. Without `keep`, or after an error, nothing can be replayed.
   void finish(bool keep);
-  /// Queues all that was recorded. The optimizers' steps count, with the options of now.
+  /// Queues everything that was captured. Optimizers count the steps, with their current options.
   void replay();
   const Gpu& gpu() const { return gpu_; }
 
@@ -23,7 +23,7 @@ class Graph {
   const Gpu& gpu_;
   std::unique_ptr<Capture> capture_;
   void* handle_ = nullptr;
-  uint64_t begun_ = 0, draws_ = 0;  // of the default generator: its place, how far a run goes on
+  uint64_t begun_ = 0, draws_ = 0;  // of the default generator: its position, its advance per run
 };
 
 }  // namespace mt

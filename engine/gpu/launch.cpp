@@ -1,4 +1,4 @@
-// launch.cpp -- compiled CUDA C on a GPU: loading it, and queueing its launches
+// launch.cpp -- loads compiled CUDA C on a GPU, and queues its launches
 #include "engine/gpu/launch.h"
 
 #include <mutex>
@@ -21,7 +21,7 @@ LoadedKernel load_kernel(const CudaSource& source, CudaCode code, const Device& 
                         kernel, why, sizeof why);
   };
   bool fine = try_it();
-  if (!fine && code.cached) {  // made by another version: once more
+  if (!fine && code.cached) {  // compiled by another version: compile it again
     code = compile_cuda(source, modules.arch, DiskCache(""));
     fine = try_it();
   }

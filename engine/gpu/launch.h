@@ -1,4 +1,4 @@
-// launch.h -- compiled CUDA C on a GPU: loading it, and queueing its launches
+// launch.h -- loads compiled CUDA C on a GPU, and queues its launches
 #pragma once
 #include <string>
 #include <vector>
@@ -10,24 +10,24 @@
 
 namespace mt {
 
-/// Loads what became of the source; compiles it once more where the driver refuses what the cache
-/// had. Throws "`what` cannot be loaded on cuda:0: ..".
+/// Loads the compiled code; recompiles the source if the driver rejects cached code. Throws "`what`
+/// cannot be loaded on cuda:0: ..".
 LoadedKernel load_kernel(const CudaSource&, CudaCode, const Device&, const std::string& what);
 
-/// Throws where a block has more threads than the kernel's registers allow.
+/// Throws if a block has more threads than the kernel's register use allows.
 void check_threads(const std::string& name, const LoadedKernel&, const LaunchSize&);
 
-/// The arguments of a launch, one after the other, in words of 8 bytes.
+/// The arguments of a launch, packed into words of 8 bytes.
 struct KernelArguments {
   std::vector<uint64_t> words;
-  std::vector<size_t> ends;  // where in `words` each ends
+  std::vector<size_t> ends;  // the end of each argument in `words`
   void end() { ends.push_back(words.size()); }
   uint64_t& first_word(size_t i) { return words[i ? ends[i - 1] : 0]; }
 };
-/// `name` lives as long as the program.
+/// `name` must live as long as the process.
 void queue_kernel(const LoadedKernel&, const char* name, const LaunchSize&, KernelArguments&,
                   const Device&);
-/// A copy of the name that does: the plug-in remembers names of kernels beyond their lives.
+/// A copy of the name that does: the plug-in keeps names of kernels after their destruction.
 const char* lasting(const std::string& name);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// launch_size.cpp -- the limits of a launch: CUDA's, on the CPU too
+// launch_size.cpp -- checks the limits of a launch: CUDA's, also on the CPU
 #include "engine/gpu/launch_size.h"
 
 #include "engine/core/error.h"

@@ -1,4 +1,4 @@
-// launch_size.h -- how many blocks and threads a kernel is launched with
+// launch_size.h -- the numbers of blocks and threads of a launch
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,9 +7,9 @@ namespace mt {
 
 struct LaunchSize {
   int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
-  int64_t shared = 0;  // bytes beside what the kernel declares
+  int64_t shared = 0;  // bytes in addition to the kernel's static shared memory
 };
-/// Throws where CUDA has no such grid or block; `name` is the kernel's.
+/// Throws if CUDA does not support such a grid or block; `name` is that of the kernel.
 void check_launch(const std::string& name, const LaunchSize&);
 
 }  // namespace mt

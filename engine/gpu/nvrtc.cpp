@@ -1,4 +1,4 @@
-// nvrtc.cpp -- finds NVRTC, compiles with it, and keeps what it made
+// nvrtc.cpp -- finds NVRTC, compiles with it, and caches the results
 #include "engine/gpu/nvrtc.h"
 
 #include <cxxabi.h>
@@ -30,18 +30,18 @@ std::string file_identity(const std::string& path) {
   return fmt::format("{} {} {}.{}", path, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
 
-/// The folder of a file, symbolic links followed.
+/// The folder of a file, with symbolic links resolved.
 std::string folder_of(const std::string& file) {
   std::error_code missing;
   const std::filesystem::path real = std::filesystem::canonical(file, missing);
   return (missing ? std::filesystem::path(file) : real).parent_path();
 }
 
-/// Where NVRTC lies: what can be said without opening its 100 MB.
+/// The location of NVRTC, as far as it is known without opening its 100 MB.
 struct Place {
   std::string path;      // a file, or the library's name for the dynamic linker
-  std::string identity;  // of the file: path, size and time; empty when the linker knows
-  std::string include;   // CUDA's headers, beside it; may be empty
+  std::string identity;  // of the file: path, size and time; empty if the linker finds it
+  std::string include;   // CUDA's headers, next to it; may be empty
 
   Place() {
     if (const std::string own = cuda::setting("MTORCH_NVRTC"); !own.empty()) {
@@ -69,8 +69,8 @@ const Place& place() {
   return p;
 }
 
-/// NVRTC opens its builtins by name alone; where its folder is not on the linker's path, they have to
-/// be open already.
+/// NVRTC opens its builtins by name only; if its folder is not in the linker's search path, they
+/// must already be open.
 void open_builtins() {
   glob_t found{};
   if (glob((folder_of(place().path) + "/libnvrtc-builtins.so.*").c_str(), 0, nullptr, &found) == 0)
@@ -80,7 +80,7 @@ void open_builtins() {
 
 using ProgramHandle = struct NvrtcProgram*;
 
-/// The functions in use; declared here, so that building needs no CUDA.
+/// The functions that are used; declared here, so that the build does not need CUDA.
 struct Nvrtc {
   int (*create)(ProgramHandle*, const char* text, const char* name, int, const char* const*,
                 const char* const*);
@@ -149,9 +149,9 @@ const Nvrtc& library() {
   return lib;
 }
 
-// ---- what it is asked, and what it answers -------------------------------------------------------
+// ---- the input and the output of a compilation ---------------------------------------------------
 
-/// The kernel's type is asked for as the name of an instance of this.
+/// The signature of the kernel is obtained as the name of an instance of this template.
 constexpr char kProbe[] = "template <class> __device__ char mt_signature_;\n";
 
 std::string line_directive(const CudaOrigin& o) {
@@ -189,8 +189,8 @@ void check_options(const CudaSource& s) {
            o);
 }
 
-/// The first lines of the compiler's log; `train.lua(12): error` is `train.lua:12: error`, as Lua
-/// writes it.
+/// The first lines of the compiler's log; `train.lua(12): error` is converted to `train.lua:12:
+/// error`, Lua's format.
 std::string readable(const std::string& log, const std::vector<CudaOrigin>& origins) {
   std::string text;
   int lines = 0, left_out = 0;
@@ -217,7 +217,7 @@ std::string readable(const std::string& log, const std::vector<CudaOrigin>& orig
   return text;
 }
 
-/// "(float*, int)" of the name of the probe's instance.
+/// "(float*, int)", from the name of the probe's instance.
 std::string signature_of(const char* mangled) {
   int status = 0;
   char* plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -228,7 +228,7 @@ std::string signature_of(const char* mangled) {
   return text.substr(begin + 3, end + 1 - begin - 3);
 }
 
-/// The GPU's own features too, which later ones need not have: the code is for the GPU at hand.
+/// Includes GPU-specific features, which later GPUs may lack: the code is only for this GPU.
 std::string target_of(int arch) { return fmt::format("sm_{}{}", arch, arch >= 90 ? "a" : ""); }
 
 CudaCode compile(const CudaSource& s, int arch) {
@@ -294,13 +294,13 @@ void add_field(std::string& to, std::string_view field) {
   to += fmt::format("{}:", field.size());
   to += field;
 }
-/// All that the code depends on; empty where that cannot be known, as files are read.
+/// All that the code depends on; empty if it is unknown because the text includes files.
 std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   if (text.reads_files) return "";
   for (const std::string& o : s.options)
     if (begins_with_any(o, {"-I", "--include-path", "-include", "--pre-include"})) return "";
   std::string identity = place().identity;
-  if (identity.empty()) {  // the linker knows where it is, and says so once it is open
+  if (identity.empty()) {  // the linker finds it, and its path is known once it is open
     Dl_info info{};
     if (!dladdr(reinterpret_cast<const void*>(library().create), &info) || !info.dli_fname)
       return "";
@@ -332,7 +332,7 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   const std::string key = key_of(s, arch, read_cuda(s.text));
   if (!key.empty()) {
     if (const std::optional<std::string> kept = cache.find(key)) {
-      // Symbol and signature end with a zero byte.
+      // Symbol and signature are null-terminated.
       const size_t first = kept->find('\0'), second = kept->find('\0', first + 1);
       if (second != kept->npos) {
         CudaCode code{kept->substr(second + 1),

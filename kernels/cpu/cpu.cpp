@@ -17,11 +17,11 @@ void* cpu_alloc(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 
 void cpu_free(void* data, size_t) { std::free(data); }
 void cpu_sync() {}
 
-// ---- AVX-512 with a part of AVX2: what wider registers make more than 5 % slower -------------------
+// ---- AVX-512 with some loops of AVX2: those that wider registers make more than 5 % slower ---------
 // Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short run
-// is left to its rest, which has no vectors of 4), of the list <op>/1Ki or /1Mi, max_rows,
-// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. What loops by
-// Packs has a rest in vectors, and its own bits. Conversions of what is only stored gain by them.
+// is only the remainder, which has no vectors of 4), <op>/1Ki or /1Mi of the list, max_rows,
+// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. Loops with
+// Packs have a vector remainder, and their own bits. Conversions of storage dtypes gain.
 
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Verbs narrow, wide;
@@ -71,7 +71,7 @@ struct Choice {
   bool runs, by_default;  // on this machine
 };
 
-// clang 14's __builtin_cpu_supports has no word for it.
+// clang 14's __builtin_cpu_supports does not know f16c.
 bool has_f16c() {
   unsigned a, b, c = 0, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -83,9 +83,9 @@ Choice choose() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw");
-  // Processors that have AVX-512 without VBMI2 (Skylake-X, Cascade Lake) slow down for its sake.
+  // Processors with AVX-512 but without VBMI2 (Skylake-X, Cascade Lake) lower their clock for it.
   [[maybe_unused]] const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
-  // The best last. A native build has base and one more; the other names stay, to be refused.
+  // The best choice is last. A native build has base and one more; the other names are rejected.
   const Choice choices[] = {
       {"base", isa_base::fill_verbs, true, true},
 #ifdef MT_BUILT_AVX2
@@ -106,7 +106,7 @@ Choice choose() {
     if (c.by_default && c.fill) best = c;
     if (!wish || std::strcmp(wish, c.name) != 0) continue;
     if (c.runs && c.fill) return c;
-    if (c.fill) continue;  // the machine lacks it
+    if (c.fill) continue;  // the machine does not support it
     known = true;
     std::fprintf(
         stderr,

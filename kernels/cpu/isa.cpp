@@ -1,4 +1,4 @@
-// isa.cpp -- the verbs of one instruction set, gathered in its table
+// isa.cpp -- fills the table of verbs of one instruction set
 #include "kernels/tree.h"
 #include "kernels/verbs.h"
 

@@ -1,4 +1,4 @@
-// isa.h -- what each instruction set's copy of the CPU kernels offers to cpu.cpp
+// isa.h -- the interface of each instruction set's copy of the CPU kernels, for cpu.cpp
 #pragma once
 #include "kernels/device.h"
 

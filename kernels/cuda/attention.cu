@@ -1,9 +1,9 @@
 // attention.cu -- attention of 16-bit floats in one kernel, and in two for its gradients (Dao 2023,
-// "FlashAttention-2"): scores stay in registers, softmax goes along with the keys
+// "FlashAttention-2"): scores stay in registers, with an online softmax over the keys
 //
-// A warp has 16 R rows of the result to itself: queries forwards and for dq, keys for dk and dv; the
-// other side comes by tiles of shared memory, the next one while this one is used. Sums have one
-// order, whatever runs when: the same bits on every run.
+// A warp owns 16 R rows of the result: queries in forward and for dq, keys for dk and dv; the other
+// side is loaded in tiles of shared memory, with double buffering. Sums have a fixed order,
+// independent of scheduling: the same bits on every run.
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/team.h"
 #include "kernels/cuda/verbs.h"
@@ -12,26 +12,26 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// How a kernel is cut: W warps, each with R times 16 of its own rows; N rows of the other side at a time.
+/// The tiling of a kernel: W warps, each with 16 R of its own rows; N rows of the other side at a time.
 template <class Type, int Features, int W, int R, int Other, bool kept, int Blocks, bool Causal>
 struct Cut {
   using T = Type;
   static constexpr int D = Features, kThreads = W * 32, kWarpRows = R * 16, kR = R;
   static constexpr int kRows = W * kWarpRows, N = Other;
   static constexpr int kOwn = kRows * D * 2, kStage = 2 * N * D * 2;  // bytes of a tile, of two
-  static constexpr bool kKept = kept;     // whether left sides stay in registers
-  static constexpr int kBlocks = Blocks;  // at once on a multiprocessor
+  static constexpr bool kKept = kept;     // whether left operands stay in registers
+  static constexpr int kBlocks = Blocks;  // resident blocks per multiprocessor
   static constexpr bool kCausal = Causal;
   static_assert(attention_rows(1) % kRows == 0 && attention_rows(1) % N == 0);
 };
 
 struct Launch : FlashAttention {
-  int64_t tiles;     // of the rows that blocks have to themselves
-  int64_t together;  // so many heads take turns with their heaviest tiles
+  int64_t tiles;     // of the rows that blocks own
+  int64_t together;  // this many heads interleave their heaviest tiles
   float in_bits;     // scale / log(2)
 };
 
-/// Which rows a block has. Where the work of tiles grows with their number, the last comes first.
+/// The rows of a block. If the work of tiles grows with their number, the last tile is first.
 struct Place {
   int64_t batch;
   int head, first;
@@ -49,12 +49,12 @@ template <class T> __device__ T* head_of(const AttentionSide& s, int64_t batch, 
   return static_cast<T*>(s.data) + batch * s.batch + head * s.head;
 }
 
-/// Of log_sums or delta those of a head.
+/// The part of log_sums or delta that belongs to a head.
 __device__ inline float* of_line(float* x, const Launch& a, int64_t batch, int head) {
   return x + (batch * a.heads + head) * attention_rows(a.queries);
 }
 
-/// Asks for the rows that a block has to itself, of `rows` that are there.
+/// Starts the copy of the rows that a block owns, of which `rows` exist.
 template <class C>
 __device__ void fetch_own(int tile, const AttentionSide& s, const Place& at, int rows,
                           int features) {
@@ -63,7 +63,7 @@ __device__ void fetch_own(int tile, const AttentionSide& s, const Place& at, int
                                               s.row, rows - at.first, features / 8)
       .next(tile);
 }
-/// Writes a warp's rows, from `own` of the block's on, by way of its part of a tile.
+/// Writes the rows of a warp, from row `own` of the block on, through its part of a tile.
 template <class C>
 __device__ void store_own(int own, int tile, const float (&c)[C::kR][C::D / 8][4],
                           const float (&factor)[C::kR][2], const AttentionSide& to, const Place& at,
@@ -75,14 +75,14 @@ __device__ void store_own(int own, int tile, const float (&c)[C::kR][C::D / 8][4
                                    rows - first, features / 8);
 }
 
-/// Joins what the four lanes of a row have.
+/// Reduces over the four lanes of a row.
 template <class Join> __device__ float joined_in_row(float x, const Join& join) {
   x = join(x, cuda::from_lane_across(x, 1));
   return join(x, cuda::from_lane_across(x, 2));
 }
 
-/// Calls f(r, h, n, i) for each score that a lane has: row r * 16 + 8 * h + lane / 4, column
-/// n * 8 + lane % 4 * 2 + i.
+/// Calls f(r, h, n, i) for each score of this lane: row r * 16 + 8 * h + lane / 4, column n * 8 +
+/// lane % 4 * 2 + i.
 template <int R, int N, class F> __device__ void each_score(const F& f) {
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int n = 0; n < N / 8; ++n)
       MT_UNROLLED for (int h = 0; h < 2; ++h) MT_UNROLLED for (int i = 0; i < 2; ++i) f(r, h, n, i);
@@ -90,7 +90,7 @@ template <int R, int N, class F> __device__ void each_score(const F& f) {
 __device__ inline int row_of(int r, int h) { return r * 16 + h * 8 + cuda::lane_number() / 4; }
 __device__ inline int column_of(int n, int i) { return n * 8 + cuda::lane_number() % 4 * 2 + i; }
 
-/// -infinity where a query must not see a key; rows are queries.
+/// Sets -infinity where a query does not attend to a key; rows are queries.
 template <class C>
 __device__ void mask(float (&s)[C::kR][C::N / 8][4], int first_query, int first_key, int keys) {
   const bool cut = first_key + C::N > keys;
@@ -101,7 +101,7 @@ __device__ void mask(float (&s)[C::kR][C::N / 8][4], int first_query, int first_
   });
 }
 
-/// Rows of scores become weights relative to the largest score so far, in `most`; `sum` and `o` follow it.
+/// Converts rows of scores to weights relative to the running maximum `most`; rescales `sum` and `o`.
 template <class C>
 __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR][2],
                              float (&sum)[C::kR][2], float (&o)[C::kR][C::D / 8][4],
@@ -122,7 +122,7 @@ __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR
   }
 }
 
-/// The keys and values that a block of queries goes through, tile by tile.
+/// The keys and values that a block of queries iterates over, tile by tile.
 template <class C> class KeyTiles {
  public:
   __device__ KeyTiles(const Launch& a, const Place& at, int first)
@@ -130,12 +130,12 @@ template <class C> class KeyTiles {
         first_(first),
         k_(tiles(a.k, a, at, a.features)),
         v_(tiles(a.v, a, at, a.value_features)) {}
-  /// Where the keys of the tile lie that begins with this one; the values come behind.
+  /// The offset of the keys of the tile that begins with this one; the values follow.
   __device__ int place(int key) const { return first_ + (key / C::N & 1) * C::kStage; }
   __device__ void fetch(int key) {
     if (key < end) k_.next(place(key)), v_.next(place(key) + C::kStage / 2);
   }
-  const int end;  // of those that some of the queries see
+  const int end;  // the end of the keys that some of the queries attend to
 
  private:
   using Tiles = cuda::Tiles<C::D, C::N, C::kThreads, const typename C::T>;
@@ -184,8 +184,8 @@ template <class C> __device__ void flash_forward(const Launch& a) {
   store_own<C>(own, 0, o, sum, a.out, at, a.queries, a.value_features);
 }
 
-/// The sums of out * grad along a warp's rows, which begin with query `first`: those that a lane needs, and
-/// all of them in a.delta.
+/// The sums of out * grad along the rows of a warp, which begin with query `first`: those that a
+/// lane needs in `delta`, and all of them in a.delta.
 template <class C>
 __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Place& at,
                              int first) {
@@ -193,7 +193,7 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
   const T* const out = head_of<const T>(a.out, at.batch, at.head);
   const T* const grad = head_of<const T>(a.grad, at.batch, at.head);
   float* const all = of_line(a.delta, a, at.batch, at.head);
-  constexpr int kTeam = cuda::Tile<C::D>::kAcross, kAtOnce = 32 / kTeam;  // lanes of a row, rows
+  constexpr int kTeam = cuda::Tile<C::D>::kAcross, kAtOnce = 32 / kTeam;  // per row; rows at a time
   const int lane = cuda::lane_number(), piece = lane % kTeam;
   MT_UNROLLED for (int i = 0; i < C::kWarpRows; i += kAtOnce) {
     const int query = first + i + lane / kTeam;
@@ -213,7 +213,7 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
   }
 }
 
-/// The gradients of queries.
+/// Computes the gradients of queries.
 template <class C> __device__ void flash_queries(const Launch& a) {
   using T = typename C::T;
   constexpr int D = C::D, R = C::kR, N = C::N;
@@ -250,8 +250,8 @@ template <class C> __device__ void flash_queries(const Launch& a) {
   store_own<C>(own, 0, dq, scale, a.q_grad, at, a.queries, a.features);
 }
 
-/// The queries that a block of keys goes through, tile by tile: those of every head that shares the keys,
-/// from the first that sees one of them on.
+/// The queries that a block of keys iterates over, tile by tile: those of every head that shares
+/// the keys, from the first one that attends to any of them.
 template <class C> class QueryTiles {
  public:
   static constexpr int N = C::N, kStage = C::kStage + 2 * N * 4;  // with log_sums and delta
@@ -290,11 +290,11 @@ template <class C> class QueryTiles {
   }
   const Launch& a_;
   const int64_t batch_;
-  int head_, query_;  // of the tile that is asked for next
+  int head_, query_;  // of the tile that is copied next
   Tiles q_, grad_;
 };
 
-/// Scores with keys as rows become weights: columns are queries.
+/// Converts scores with keys as rows to weights: columns are queries.
 template <class C>
 __device__ void weights_of_keys(float (&s)[C::kR][C::N / 8][4], const float* log_sums,
                                 float in_bits, int first_query, int first_key) {
@@ -309,7 +309,7 @@ __device__ void weights_of_keys(float (&s)[C::kR][C::N / 8][4], const float* log
   });
 }
 
-/// The gradients of keys and values.
+/// Computes the gradients of keys and values.
 template <class C> __device__ void flash_keys(const Launch& a) {
   using T = typename C::T;
   constexpr int D = C::D, R = C::kR, N = C::N;
@@ -343,7 +343,7 @@ template <class C> __device__ void flash_keys(const Launch& a) {
     });
     cuda::multiply_columns<T, D, R, N>(dk, s, tile);
   }
-  cuda::copies_done();  // where there were no turns
+  cuda::copies_done();  // if there were no iterations
   __syncthreads();
   MT_UNROLLED for (int r = 0; r < R; ++r) factor[r][0] = factor[r][1] = 1;
   store_own<C>(own, C::kOwn, dv, factor, a.v_grad, at, a.keys, a.value_features);
@@ -362,12 +362,12 @@ MT_KERNEL(flash_queries)
 MT_KERNEL(flash_keys)
 #undef MT_KERNEL
 
-/// A kernel over tiles of so many rows for each of `heads` heads.
+/// Launches a kernel over tiles of rows for each of `heads` heads.
 template <class C>
 void launch_tiles(const char* name, void (*kernel)(Launch), const FlashAttention& call, int heads,
                   int rows, size_t shared) {
   const int64_t together =
-      call.causal ? 1024 : 8;  // the heaviest tiles of all first: 9 % on an H100
+      call.causal ? 1024 : 8;  // the heaviest tiles of all heads first: 9 % on an H100
   Launch a{call, (rows + C::kRows - 1) / C::kRows, together,
            float(call.scale * 1.4426950408889634)};
   cuda::launch_blocks(name, kernel, unsigned(a.tiles * a.batch * heads), C::kThreads, shared, a);
@@ -385,7 +385,7 @@ template <class C> void run_keys(const FlashAttention& a) {
                   2 * (C::kOwn + C::kStage + 2 * C::N * 4));
 }
 
-/// The tiles that were fastest on an H100 (16 x 12 x 1024 x 64 and 1 x 16 x 8192 x 128, causal and whole).
+/// The tiles that were fastest on an H100 (16 x 12 x 1024 x 64 and 1 x 16 x 8192 x 128, causal and full).
 template <class T, int D, bool causal> void run(const FlashAttention& a) {
   if constexpr (D <= 64) {
     if (!a.backward) return run_forward<Cut<T, D, 4, 2, 128, false, 1, causal>>(a);

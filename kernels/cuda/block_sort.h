@@ -1,6 +1,6 @@
-// block_sort.h -- a stable sort, by one block in shared memory, of as many words as a tile holds
+// block_sort.h -- a stable sort of up to a tile of words by one block in shared memory
 //
-// CUB's block radix sort, of the toolkit; in the emulation the library's, by the block's first thread.
+// This is CUB's BlockRadixSort from the toolkit; in the emulation std's sort, by the first thread.
 #pragma once
 #include "kernels/cuda/load.h"
 
@@ -12,13 +12,13 @@
 
 namespace mt::cuda {
 
-/// The block of a sort: its threads, and the words of a thread.
+/// The configuration of a sort: the threads of its block, and the words per thread.
 template <int Threads, int Each> struct Tile {
   static constexpr int kThreads = Threads, kEach = Each, kWords = Threads * Each;
 #ifdef __CUDACC__
   template <class Word> using Sort = cub::BlockRadixSort<Word, Threads, Each>;
 #endif
-  /// The bytes of shared memory that a sort needs: the words, and what lies over them meanwhile.
+  /// The shared memory of a sort in bytes: the words, which overlap with CUB's temporary storage.
   template <class Word> static constexpr size_t room() {
     constexpr size_t words = kWords * sizeof(Word);
 #ifdef __CUDACC__
@@ -39,10 +39,10 @@ template <class F> void with_tile(int64_t n, const F& body) {
   else body(Tile<256, 16>{});
 }
 
-/// Sorts a tile's words by their bits [from, to); equal ones stay in their order. `word` is the
-/// beginning of the shared memory. All threads call it, which meet before and after.
+/// Sorts the words of a tile by their bits [from, to); the sort is stable. `word` is the start of
+/// shared memory. All threads call it; it synchronizes them before and after.
 #ifdef __CUDACC__
-// Not inlined: all kernels of a file share it.
+// It is not inlined, so that all kernels of a file share it.
 template <class Tile, class Word>
 __device__ __noinline__ void sort_in_block(Word* word, int from, int to) {
   using Sort = typename Tile::template Sort<Word>;

@@ -1,4 +1,4 @@
-// cell.cu -- the cell verb on CUDA: a thread for each element of the state
+// cell.cu -- the cell verb on CUDA: one thread for each element of the state
 #include "kernels/cells.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/verbs.h"

@@ -1,9 +1,9 @@
-// conv.cu -- convolution on CUDA: its three parts by elements or by tiles, a filter; max pooling
+// conv.cu -- convolution on CUDA: its three parts by elements or tiles, filters; max pooling
 //
-// Large ones are left to cuBLAS (conv_products.cu), or all to cuDNN where it is asked for
-// (conv_cudnn.cu). Where there are channels enough, each part is a product of matrices by tiles
-// (tiles.h) whose elements are looked up in the image. Elsewhere a thread, or for the weight a block,
-// computes one element of the result. Plain filters of one channel keep the filter in registers.
+// Large convolutions use cuBLAS (conv_products.cu), or cuDNN if it is requested (conv_cudnn.cu).
+// With enough channels, each part is an implicit matrix product by tiles (tiles.h), whose elements
+// are read from the image. Otherwise one thread, or for the weight one block, computes one element
+// of the result. Depthwise filters keep the filter in registers.
 #include "kernels/cuda/conv.h"
 
 #include "kernels/verbs.h"
@@ -12,7 +12,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-// ---- as products of matrices, one for each group ------------------------------------------------
+// ---- as matrix products, one per group ----------------------------------------------------------
 
 template <class Element> struct Part {
   using T = Exact<Element>;
@@ -22,7 +22,7 @@ template <class Element> struct Part {
   Conv c;
 };
 
-/// A product on whose left the weights stand as they lie.
+/// A product whose left operand is the weight in its own layout.
 template <class E> struct ByWeights : Part<E> {
   using Row = const E*;
   __device__ Row row(int64_t g, int64_t i) const {
@@ -31,7 +31,7 @@ template <class E> struct ByWeights : Part<E> {
   __device__ Exact<E> a(Row row, int64_t k) const { return row[k]; }
 };
 
-/// y: outputs x (images and places), summed over (inputs and taps).
+/// y: outputs x (images and positions), summed over (inputs and taps).
 template <class E> struct OutputPart : ByWeights<E> {
   struct Column {
     const E* x;
@@ -63,7 +63,7 @@ template <class E> struct OutputPart : ByWeights<E> {
   }
 };
 
-/// x: inputs x (images and places), summed over (outputs and taps).
+/// x: inputs x (images and positions), summed over (outputs and taps).
 template <class E> struct InputPart : ByWeights<E> {
   struct Column {
     const E* y;
@@ -95,7 +95,7 @@ template <class E> struct InputPart : ByWeights<E> {
   }
 };
 
-/// w: outputs x (inputs and taps), summed over (images and places).
+/// w: outputs x (inputs and taps), summed over (images and positions).
 template <class E> struct WeightPart : Part<E> {
   struct Column {
     const E* x;
@@ -136,7 +136,7 @@ template <class E> struct WeightPart : Part<E> {
 
 // ---- by elements --------------------------------------------------------------------------------
 
-/// A thread for each element of y.
+/// One thread for each element of y.
 template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
   for (const int64_t e : cuda::turns(n)) {
@@ -161,7 +161,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
   }
 }
 
-/// A thread for each element of x.
+/// One thread for each element of x.
 template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
   for (const int64_t e : cuda::turns(n)) {
@@ -186,14 +186,14 @@ template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_
   }
 }
 
-/// A sum over images and places for each weight, cut into parts.
+/// A sum over images and positions for each weight, split into parts.
 struct Weights {
   Conv c;
   int64_t n, elements, part, parts;
   double* partial;  // n x parts
 };
 
-/// A block for each part of each element of w.
+/// One block for each part of each element of w.
 template <class T> __global__ void weights(const __grid_constant__ Weights job) {
   double* const all = cuda::shared_memory<double>();
   const Conv& c = job.c;
@@ -251,11 +251,11 @@ template <class T> void run_weights(const Conv& c) {
   if (job.parts > 1) cuda::launch_each("conv", join_weights<T>, job.n, job);
 }
 
-// ---- a filter of K x K for planes of their own: stride and dilation 1 ---------------------------
+// ---- a depthwise filter of K x K with stride and dilation 1 -------------------------------------
 
 constexpr int kFilterWide = 32, kFilterHigh = 8, kFilterRows = 4;  // of a block; rows of a thread
 
-/// A thread computes kFilterRows places of a column: a value that it fetches serves several of them.
+/// A thread computes kFilterRows positions of a column: a loaded value is used for several of them.
 template <class T, int K>
 __global__ void filter(const __grid_constant__ Conv c, int64_t tiles_h, int64_t tiles_w,
                        int64_t n) {
@@ -300,7 +300,7 @@ template <class T, int K> void run_filter(const Conv& c) {
                dim3(kFilterWide, kFilterHigh), c, tiles_h, tiles_w, n);
 }
 
-/// Whether there is a filter kernel for this, which has then been started.
+/// Launches a filter kernel if there is one for this convolution; returns whether it did.
 template <class T> bool by_filter(const Conv& c) {
   if (c.inputs != 1 || c.outputs != 1 || c.kernel[0] != c.kernel[1]) return false;
   for (int d = 0; d < 2; ++d)
@@ -312,7 +312,7 @@ template <class T> bool by_filter(const Conv& c) {
 
 template <class T> void conv_as(const Conv& c) {
   const int64_t taps = area(c.kernel);
-  constexpr int64_t most = 16;  // a tile with less of anything is mostly empty
+  constexpr int64_t most = 16;  // tiles with fewer of any of these are mostly empty
   if (c.part == ConvPart::output) {
     if (by_filter<T>(c)) return;
     if (c.outputs >= most && c.inputs * taps >= most) return run_tiles("conv", OutputPart<T>(c));
@@ -361,7 +361,7 @@ template <class T> void max_pool_as(const MaxPool& c) {
 }  // namespace
 
 void conv(const Conv& c) {
-  // cuDNN is slower than one product.
+  // cuDNN is slower than a single product.
   if ((is_plain(c) && conv_by_products(c)) || conv_by_cudnn(c) || conv_by_products(c)) return;
   switch (c.dtype) {
     case Dtype::f64: return conv_as<double>(c);

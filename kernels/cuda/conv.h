@@ -1,4 +1,4 @@
-// conv.h -- where the windows of a convolution lie; its ways by cuDNN and as products of cuBLAS
+// conv.h -- index computations for the windows of a convolution; its cuDNN and cuBLAS paths
 #pragma once
 #include "kernels/conv.h"
 
@@ -10,18 +10,18 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// By cuDNN; false where it is for larger ones, off, not there, or has no way that suits. Then y, x
-/// or w hold anything.
+/// Uses cuDNN; returns false if the convolution is too small for it, or cuDNN is off, missing or
+/// has no suitable algorithm. Then y, x or w are undefined.
 bool conv_by_cudnn(const Conv& c);
-/// By cuBLAS; false where the own kernels are better, or it is not there. Then y, x or w hold anything.
+/// Uses cuBLAS; false if own kernels are better, or it is missing. Then y, x or w are undefined.
 bool conv_by_products(const Conv& c);
 
-/// Multiplications, the same for its three parts.
+/// The number of multiplications, which is the same for its three parts.
 inline double work_of(const Conv& c) {
   return double(c.batch) * double(c.groups * c.outputs) * double(c.inputs * area(c.kernel)) *
          double(area(c.out));
 }
-/// Whether the kernel is of 1 x 1 and takes every place: a product on the images as they lie.
+/// Whether the kernel is 1 x 1 and reads every position: then it is a product on the plain images.
 inline bool is_plain(const Conv& c) {
   for (int d = 0; d < 2; ++d)
     if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
@@ -31,10 +31,10 @@ inline bool is_plain(const Conv& c) {
 
 namespace {
 
-/// What elements of type T are calculated in.
+/// The type that elements of type T are computed in.
 template <class T> using Exact = std::conditional_t<math::is_stored<T>, float, T>;
 
-/// Two places of a plane, or of a kernel, from one number.
+/// The two coordinates of a position in a plane, or in a kernel, from a linear index.
 struct Place {
   int64_t of[2];
   Place() = default;
@@ -42,7 +42,7 @@ struct Place {
 };
 __device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < uint64_t(size); }
 
-/// From where in its plane of x window `p` reads at its first tap.
+/// The coordinates in a plane of x that window `p` reads at its first tap.
 struct Corner {
   int64_t at[2];
   Corner() = default;
@@ -57,14 +57,14 @@ __device__ T read_x(const Conv& c, const T* plane, const Corner& from, const Pla
   return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
 }
 
-/// Which window reads place `t` (counted from the first tap's) of one axis at tap 0; -1: none.
+/// The window that reads position `t` (relative to the first tap) of one axis at tap 0; -1: none.
 __device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
   if (t < 0) return -1;
   int64_t rest = 0;
   const int64_t p = c.stride[d] == 1 ? t : divide(t, c.stride[d], &rest);
   return rest == 0 && p < c.out[d] ? p : -1;
 }
-/// The element of a plane of y that reaches a place of x through tap k.
+/// The element of a plane of y that depends on a position of x through tap k.
 template <class T>
 __device__ T read_y(const Conv& c, const T* plane, const int64_t* place, const Place& k) {
   const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);

@@ -1,10 +1,10 @@
-// conv_cudnn.cu -- convolutions by cuDNN, where it is there and has a way that suits
+// conv_cudnn.cu -- convolutions by cuDNN, if it is installed and has a suitable algorithm
 //
-// Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
-// every run, whose workspace is small enough, and that calculates as the own kernels do: float32
-// without TF32 unless that is let, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
-// What was chosen is kept by shape. While a graph is recorded nothing is chosen again. Tensor cores
-// read channels side by side: 16-bit floats are laid so around the call, where there are enough.
+// cuDNN's heuristics propose algorithms, best first. The first one is used that gives the same bits on every run,
+// whose workspace is small enough, and that has the arithmetic of the own kernels: float32 without TF32 unless it is
+// allowed, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded). The choice is cached by
+// shape. During graph capture no new choice is made. Tensor cores read channels-last data: with enough channels,
+// 16-bit floats are transposed to it around the call.
 #include "kernels/cuda/conv.h"
 
 #include <array>
@@ -25,7 +25,7 @@ namespace dnn = cuda::dnn;
 constexpr size_t kMaxPlans = 1024;
 constexpr int64_t kAligned = 8;  // channels in 16 bytes
 #else
-constexpr size_t kMaxPlans = 32;  // small tests reach it
+constexpr size_t kMaxPlans = 32;  // so that small tests reach it
 constexpr int64_t kAligned = 2;
 #endif
 
@@ -37,8 +37,8 @@ Shape shape_of(const Conv& c) {
           c.dilation[1],   c.offset[0],      c.offset[1], c.tf32};
 }
 
-/// Whether it can be said to cuDNN: the same padding on both sides, sizes that are ints. Planes
-/// with a filter each are left to the own kernels, which read each value once.
+/// Whether cuDNN can represent it: the same padding on both sides, and sizes that fit int.
+/// Depthwise convolutions are left to the own kernels, which read each value once.
 bool can_be_said(const Conv& c) {
   if (c.inputs == 1 && c.outputs == 1) return false;
   for (int d = 0; d < 2; ++d) {
@@ -54,8 +54,8 @@ bool can_be_said(const Conv& c) {
          outputs * c.inputs * area(c.kernel) <= INT32_MAX;
 }
 
-/// Strided gradients of float32 are slower by cuDNN's deterministic algorithms (H100, training: 1x1s2 256->512x56
-/// 5.0 ms against 0.9, 3x3s2 128x56 1.7 against 1.3), and strided sums of few channels.
+/// Strided gradients of float32 are slower with cuDNN's deterministic algorithms (H100, training: 1x1s2
+/// 256->512x56 5.0 ms against 0.9, 3x3s2 128x56 1.7 against 1.3), and so are strided sums of few channels.
 bool is_fast(const Conv& c) {
   const bool strided = c.stride[0] > 1 || c.stride[1] > 1;
   return c.dtype != Dtype::f32 || c.tf32 || !strided ||
@@ -78,22 +78,22 @@ int math_of(const Conv& c) {
   return is_half(c.dtype) ? dnn::kTensor : is_exact(c) ? dnn::kFma : dnn::kDefault;
 }
 
-/// Whether results are as they have to be.
+/// Whether the results of an algorithm have the required bits.
 bool suits(const Conv& c, const dnn::Proposal& p) {
   constexpr size_t max_workspace = size_t(256) << 20;
   if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
       p.workspace > max_workspace || p.math == dnn::kTensorConverting)
     return false;
   if (is_exact(c)) return p.math != dnn::kTensor;
-  // By FFT and Winograd: those with higher numbers.
+  // The higher numbers are FFT and Winograd.
   return !is_half(c.dtype) || p.algorithm <= (c.part == ConvPart::output ? 3 : 1);
 }
 
-/// Of x, w, y for each part: the two that are given, as cuDNN takes them, and what is computed.
+/// The order of x, w, y for each part: the two inputs as cuDNN takes them, and the output.
 constexpr int kX = 0, kW = 1, kY = 2;
 constexpr int kOrder[][3] = {{kX, kW, kY}, {kW, kY, kX}, {kX, kY, kW}};
 
-/// A convolution as cuDNN knows it, and the algorithm for it; -1: none.
+/// The cuDNN descriptors of a convolution, and the algorithm for it; -1: none.
 struct Plan {
   const cuda::Cudnn& lib;
   dnn::Descriptor of[3] = {}, conv = nullptr;  // of x, w, y
@@ -146,7 +146,7 @@ struct Plan {
       return;
     for (int i = 0; i < count && algorithm < 0; ++i) {
       if (!suits(c, all[i])) continue;
-      // Its workspace is that of its own math; without TF32 only the one that was set.
+      // Its workspace is for its own math type; without TF32 the type that was set is kept.
       if (!is_exact(c) && !good(lib.set_math(conv, all[i].math))) continue;
       algorithm = all[i].algorithm, workspace = all[i].workspace;
     }
@@ -154,9 +154,9 @@ struct Plan {
   static bool good(int status) { return status == dnn::kSuccess; }
 };
 
-/// The plan for a shape, or null while nothing may be chosen.
+/// The plan for a shape, or null if it is not cached and graph capture prevents a choice.
 Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
-  // Never destroyed: when the program ends, cuDNN may have ended before.
+  // Never destroyed: at process exit, cuDNN may already be unloaded.
   static auto* const plans_of_gpu = new std::map<Shape, Plan>[kMaxGpus];
   std::map<Shape, Plan>& plans = plans_of_gpu[cuda::current_device()];
   const Shape shape = shape_of(c);
@@ -167,7 +167,7 @@ Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
   return &plans.try_emplace(shape, in_use, c).first->second;
 }
 
-/// A copy of elements that lie `in` apart, of three or four dimensions, side by side.
+/// Copies a tensor with strides `in`, of three or four dimensions, to a contiguous one.
 template <int N>
 void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const void* from,
           void* to) {
@@ -180,15 +180,15 @@ void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const v
   }
   copy(e);
 }
-/// The weight as (groups * outputs, inputs, kernel), or with the inputs last, from one whose channels
-/// are exchanged.
+/// Copies the weight to (groups * outputs, inputs, kernel), or with the inputs last, from one whose
+/// channels are swapped.
 void exchange_channels(const Conv& c, bool nhwc, void* to) {
   const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps, row = c.outputs * taps;
   if (nhwc) pack(c.dtype, {c.groups, c.outputs, taps, c.inputs}, {each, taps, 1, row}, c.w, to);
   else pack(c.dtype, {c.groups, c.outputs, c.inputs, taps}, {each, taps, row, 1}, c.w, to);
 }
 
-/// A tensor as cuDNN is given it: batch, channels and places, the last two exchanged for NHWC.
+/// A tensor in cuDNN's layout: batch, channels and positions; NHWC has the channels last.
 struct Laid {
   void* at;
   int64_t batch, channels, places;

@@ -1,9 +1,9 @@
-// conv_products.cu -- convolutions as products of cuBLAS, a chunk of images at a time
+// conv_products.cu -- convolutions as cuBLAS products, one chunk of images at a time
 //
-// A kernel of 1 x 1 that takes every place is a product on the images as they lie. Otherwise the
-// windows are first gathered as columns, a row for each (channel, tap) and a column for each (image,
-// place); for x the columns are the product, and x adds up what they hold of it. Chunks depend on
-// the shape alone: the same bits on every run.
+// A 1 x 1 kernel that reads every position is a product on the plain images. Otherwise im2col first
+// gathers the windows as a matrix with a row for each (channel, tap) and a column for each (image,
+// position); for x the product is such a matrix, and col2im adds its elements to x. Chunks depend
+// only on the shape: the same bits on every run.
 #include "kernels/cuda/conv.h"
 #include "kernels/cuda/cublas.h"
 #include "kernels/verbs.h"
@@ -13,7 +13,7 @@ inline namespace MT_ISA {
 namespace {
 
 #ifdef __CUDACC__
-/// From how many multiplications on it pays, and how many of the result's channels must share a column.
+/// The minimum number of multiplications, and of channels of the result that share a column.
 constexpr double kWork = 1 << 22;
 constexpr int64_t kChannels = 16, kGatherFor = 32, kPlaces = 16;
 constexpr int64_t kColumns = int64_t(1) << 25;   // elements of a chunk's columns
@@ -26,7 +26,7 @@ constexpr int64_t kColumns = 4096, kPartials = 2048;
 constexpr int64_t kMaxColumns = int64_t(1) << 28;  // of one image
 constexpr int64_t kMaxCalls = 1024, kMaxEntries = 65535;
 
-/// Images [first, first + images) of group g.
+/// The images [first, first + images) of group g.
 struct Chunk {
   Conv c;
   int64_t g, first, images;
@@ -35,7 +35,7 @@ MT_HD int64_t x_plane(const Chunk& j, int64_t image, int64_t channel) {
   return (((j.first + image) * j.c.groups + j.g) * j.c.inputs + channel) * area(j.c.size);
 }
 
-/// to[channel, tap][image, place] = what the window at this place reads.
+/// im2col: to[channel, tap][image, position] = the element that the window at this position reads.
 template <class T> __global__ void gather_columns(const __grid_constant__ Chunk j, T* to) {
   const Conv& c = j.c;
   const int64_t places = area(c.out), across = j.images * places;
@@ -56,7 +56,7 @@ template <class T> __global__ void gather_columns(const __grid_constant__ Chunk 
   }
 }
 
-/// x = the sum over the taps of what the columns hold of it.
+/// col2im: x = the sum over the taps of its elements in the columns.
 template <class T>
 __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* from) {
   const Conv& c = j.c;
@@ -80,7 +80,7 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
   }
 }
 
-/// to[channel, tap, output] of weights [channel, output, tap].
+/// to[channel, tap, output] = weights [channel, output, tap].
 template <class T>
 __global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
   for (const int64_t e : cuda::turns(n)) {
@@ -109,7 +109,7 @@ template <class... P, class... A> void start(void (*kernel)(P...), int64_t n, co
   cuda::launch_each("conv", kernel, n, a...);
 }
 
-/// What the three parts share: `depth` rows of columns and `places` columns for each image.
+/// What the three parts have in common: `depth` rows of columns and `places` columns per image.
 template <class T> class Products {
  public:
   using Sum = Exact<T>;
@@ -121,7 +121,7 @@ template <class T> class Products {
         places_(area(c.out)),
         plain_(is_plain(c)) {}
 
-  /// Whether it pays, by counting.
+  /// Whether it is faster, by an estimate of the work.
   bool pays() const {
     if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels)
       return false;
@@ -137,7 +137,7 @@ template <class T> class Products {
   }
 
  private:
-  /// How many images have columns of so many rows.
+  /// The number of images in a chunk whose columns have `rows` rows.
   int64_t chunk(int64_t rows) const {
     const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, kMaxEntries);
     return plain_ ? most : smaller(most, fit > 1 ? fit : 1);
@@ -159,7 +159,7 @@ template <class T> class Products {
     return cuda::multiply(blas_, {a, b, to, ld, step, m, n, k, entries, cuda::kBlasType<T>,
                                   cuda::kBlasType<S>, accumulate, c_.tf32});
   }
-  /// The columns of these images, gathered into `room` or as they lie.
+  /// The columns of these images: gathered into `room`, or the images themselves.
   cuda::BlasProduct::Side columns(const Chunk& j, T* room) const {
     if (plain_) return {x_at(j.g, j.first), places_, x_step(), false};
     start(gather_columns<T>, c_.inputs * j.images * places_, j, room);
@@ -187,7 +187,7 @@ template <class T> class Products {
     const int64_t most = chunk(depth_), each = c_.outputs * depth_;
     const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(Sum));
     const cuda::Scratch turned(taps_ == 1 ? 0 : size_t(c_.groups * each) * sizeof(T));
-    if (taps_ > 1)  // all groups at once: their channels follow each other
+    if (taps_ > 1)  // all groups at once: their channels are contiguous
       start(exchange<T>, c_.groups * each, w_at(0), turned.as<T>(), c_.groups * each, c_.outputs,
             taps_);
     const T* const w = taps_ > 1 ? turned.as<T>() : w_at(0);
@@ -205,7 +205,7 @@ template <class T> class Products {
     });
   }
 
-  /// Images apart, some at once, each added to the partial sum of its place among them.
+  /// One product per image, some images at once, each added to its own partial sum.
   bool weight() const {
     const int64_t n = c_.outputs * depth_, most = chunk(depth_);
     const int64_t parts = smaller(most, kPartials / n > 1 ? kPartials / n : 1);
@@ -227,7 +227,7 @@ template <class T> class Products {
     });
   }
 
-  /// The images of a chunk side by side: one product of long rows.
+  /// The images of a chunk next to each other: one product with long rows.
   bool weight_of_long_rows() const {
     const int64_t n = c_.outputs * depth_, rows = c_.outputs + depth_;
     const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, fit > 1 ? fit : 1);

@@ -1,4 +1,4 @@
-// copy.cu -- the copy verb on CUDA: plain copies, conversions, transposition through shared memory
+// copy.cu -- the copy verb on CUDA: plain copies, conversions, transposition in shared memory
 #include <cstring>
 
 #include "kernels/cuda/load.h"
@@ -9,8 +9,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// `grouped`: along the last dimension the result lies side by side, and the source side by side or on
-/// one element; that dimension counts groups, and so does n.
+/// `grouped`: along the last dimension the output is contiguous, and the input is contiguous or one
+/// repeated element; that dimension counts groups, and so does n.
 struct Elements {
   int64_t n;
   int ndim;
@@ -21,7 +21,7 @@ struct Elements {
   int64_t stride[2][kMaxDims];  // of out, of in
 };
 
-/// As many elements as make 16 bytes of the wider dtype.
+/// The number of elements that are 16 bytes of the wider dtype.
 template <class To, class From>
 constexpr int kWide = 16 / int(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
 
@@ -60,7 +60,7 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
   }
 }
 
-/// 16 bytes at a time.
+/// Copies 16 bytes at a time.
 using Line = cuda::Group<uint64_t, 2>;
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
   for (const int64_t i : cuda::turns(n)) out[i] = in[i];
@@ -68,9 +68,9 @@ __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
 
 constexpr int kTile = 32, kTileRows = 8;
 
-/// out[i, j] = in[j, i] for matrices in a batch (the grid's z), a tile of 32 x 32 to a block: both
-/// sides are walked along their rows. One column more than needed keeps a warp's reads in different
-/// banks.
+/// out[i, j] = in[j, i] for batched matrices (the grid's z), one tile of 32 x 32 per block: both
+/// sides are accessed along their rows. One column of padding avoids bank conflicts between the
+/// reads of a warp.
 template <class T>
 __global__ void transpose(T* out, const T* in, int64_t rows, int64_t columns, int64_t out_row,
                           int64_t in_row, int64_t out_batch, int64_t in_batch) {
@@ -97,7 +97,7 @@ template <class To> constexpr Converts converts_to[] = {MT_DTYPES(MT_COLUMN)};
 constexpr const Converts* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
-/// Makes the last dimension one of groups of `width`, where that can be.
+/// Converts the last dimension to groups of `width` elements, if possible.
 void group(int64_t width, int64_t to_size, int64_t from_size, Elements& e) {
   const int last = e.ndim - 1;
   const int64_t step = e.stride[1][last];
@@ -110,7 +110,7 @@ void group(int64_t width, int64_t to_size, int64_t from_size, Elements& e) {
   e.n /= width, e.size[last] /= width, e.stride[0][last] *= width, e.stride[1][last] *= width;
 }
 
-/// Whether the last two of at most three dimensions change places.
+/// Whether the last two of at most three dimensions are transposed.
 bool transposes(const Copy& c) {
   return c.to == c.from && (c.ndim == 2 || c.ndim == 3) && c.out_stride[c.ndim - 1] == 1 &&
          c.in_stride[c.ndim - 2] == 1 && c.size[c.ndim - 1] >= 8 && c.size[c.ndim - 2] >= 8 &&
@@ -128,7 +128,7 @@ template <class T> void run_transpose(const Copy& c) {
                       c.ndim == 3 ? c.in_stride[0] : 0);
 }
 
-/// One value everywhere.
+/// Fills with one value.
 template <class T> __global__ void fill_flat(T* out, int64_t n, T value) {
   for (const int64_t i : cuda::turns(n)) out[i] = value;
 }

@@ -1,4 +1,4 @@
-// cublas.cu -- finds cuBLAS, opens it, and makes a handle for each GPU
+// cublas.cu -- finds cuBLAS, opens it, and creates a handle for each GPU
 #include "kernels/cuda/cublas.h"
 
 #include "kernels/cuda/gpu_library.h"
@@ -6,11 +6,11 @@
 namespace mt::cuda {
 namespace {
 
-constexpr size_t kWorkspace = size_t(32) << 20;  // what Hopper asks for
+constexpr size_t kWorkspace = size_t(32) << 20;  // the recommended size for Hopper
 #ifdef __CUDACC__
 constexpr bool kExpected = true;
 #else
-constexpr bool kExpected = false;  // in the emulation: where MTORCH_CUBLAS names it
+constexpr bool kExpected = false;  // the emulation has it only if MTORCH_CUBLAS names it
 #endif
 
 struct Kind {
@@ -21,8 +21,8 @@ struct Kind {
       "large products on the GPU are 10 to 50 times slower without; install CUDA's cuBLAS, "
       "or name libcublas.so.13 or .12 in MTORCH_CUBLAS";
 
-  /// MTORCH_CUBLAS alone; else for each version that the driver runs, newest first, its files and
-  /// what the dynamic linker finds.
+  /// Only MTORCH_CUBLAS if it is set; else for each version that the driver supports, newest first,
+  /// its files and the name for the dynamic linker.
   static std::vector<std::string> files() {
     if (const std::string own = setting("MTORCH_CUBLAS"); !own.empty()) return {own};
     std::vector<std::string> all;
@@ -59,7 +59,7 @@ struct Kind {
       cudaGetLastError();
       why = "no memory is left";
     } else {
-      // Choosing a stream takes the workspace away: this order.
+      // Setting the stream resets the workspace, so this order is required.
       status = lib.set_stream(handle, stream());
       if (status == blas::kSuccess) status = lib.set_workspace(handle, workspace, kWorkspace);
       if (status == blas::kSuccess) status = lib.set_math_mode(handle, blas::kMathMode);
@@ -102,7 +102,7 @@ bool multiply(const CublasInUse& blas, const BlasProduct& p) {
     return s.transposed ? blas::kTransposed : blas::kPlain;
   };
   const int m = int(p.m), n = int(p.n), k = int(p.k);
-  // Its matrices lie by columns: c^T = b^T . a^T.
+  // Its matrices are column-major: c^T = b^T . a^T.
   return (p.entries == 1
               ? blas.library->gemm_ex(blas.handle, op(p.b), op(p.a), n, m, k, &one, p.b.at, p.type,
                                       int(p.b.ld), p.a.at, p.type, int(p.a.ld), &beta, p.c,

@@ -1,7 +1,7 @@
-// cublas.h -- cuBLAS, opened when the first large product is asked for; never needed
+// cublas.h -- cuBLAS, opened at the first large product; it is optional
 //
-// Its functions and numbers are declared here, so that building needs no cuBLAS, and the emulation
-// has the same code (its cuBLAS is tests/cuda/cublas.cpp).
+// Its functions and constants are declared here, so that the build does not need cuBLAS, and the
+// emulation runs the same code (its cuBLAS is tests/cuda/cublas.cpp).
 #pragma once
 #include <type_traits>
 
@@ -17,10 +17,10 @@ enum Operation : int { kPlain = 0, kTransposed = 1 };
 enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 14 };
 enum Compute : int { kInFloat = 68, kInDouble = 70, kInTf32 = 77 };
 constexpr int kSuccess = 0, kDefaultAlgorithm = -1;
-constexpr int kMathMode = 16;  // no reduced precision where partial sums meet
+constexpr int kMathMode = 16;  // no reduced precision in split-k reductions
 }  // namespace blas
 
-/// The functions in use, by the names of the library.
+/// The functions that are used, with their names in the library.
 struct Cublas {
   int (*create)(blas::Handle*) = nullptr;
   int (*destroy)(blas::Handle) = nullptr;
@@ -38,22 +38,22 @@ struct Cublas {
                          int algorithm) = nullptr;
 };
 
-/// The handle of the GPU in use, on the plug-in's stream, and its library; null where there is none.
-/// A workspace of its own makes the bits independent of what ran before.
+/// The handle of the current GPU, on the stream of the plug-in, and its library; null if there is
+/// none. Its own workspace makes the bits independent of earlier calls.
 using CublasInUse = InUse<Cublas, blas::Handle>;
 CublasInUse cublas();
-/// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; opens it if asked to.
+/// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; can open it first.
 const char* cublas_words(bool open);
 
-/// How cuBLAS calls T.
+/// cuBLAS's data type for T.
 template <class T>
 constexpr blas::Type kBlasType = std::is_same_v<T, double>    ? blas::kDouble
                                  : std::is_same_v<T, float>   ? blas::kFloat
                                  : std::is_same_v<T, Float16> ? blas::kHalf
                                                               : blas::kBfloat16;
-/// `entries` products of matrices that lie by rows, `step` apart: c (m x n) = a (m x k) . b (k x n),
-/// or is added to. A transposed one lies as (k x m) or (n x k); ld is the distance of its rows. c of
-/// 16-bit floats may be float32; they are summed in float32.
+/// `entries` products of row-major matrices, `step` apart: c (m x n) = a (m x k) . b (k x n), or c
+/// += a . b. A transposed one has the shape (k x m) or (n x k); ld is its row stride. If the
+/// operands are 16-bit floats, c may be float32; their sums are in float32.
 struct BlasProduct {
   struct Side {
     const void* at;
@@ -66,16 +66,16 @@ struct BlasProduct {
   int64_t m, n, k, entries;
   blas::Type type, c_type;
   bool accumulate;
-  bool tf32;  // float32 may be rounded to that
+  bool tf32;  // float32 may be rounded to TF32
 };
-/// Whether it has been queued.
+/// Returns whether the product was queued.
 bool multiply(const CublasInUse& blas, const BlasProduct& p);
 
-/// From how many multiplications on a product is worth it, all entries together and each: loading
-/// takes a second, and very small ones are faster without.
+/// The minimum number of multiplications, of all entries together and of each: loading cuBLAS takes
+/// a second, and very small products are faster without it.
 #ifdef __CUDACC__
 constexpr double kCublasWork = 1 << 20, kCublasEntry = 4096;
-#else  // small tests reach it
+#else  // so that small tests reach it
 constexpr double kCublasWork = 1, kCublasEntry = 1;
 #endif
 

@@ -1,13 +1,13 @@
-// cuda.h -- what the files of the CUDA plug-in share: the stream, launches, scratch memory, errors
+// cuda.h -- shared by the files of the CUDA plug-in: the stream, launches, scratch memory, errors
 //
-// The plug-in is one more table of verbs (kernels/device.h), on one stream for each GPU: whatever a
-// verb starts runs after what was started before, and the host
-// waits in `download` and `sync`, for uploads from pageable memory, and to trim the pool. Verbs cannot
-// fail: errors are kept until the engine takes them at a synchronisation.
+// The plug-in is another table of verbs (kernels/device.h), with one stream per GPU: the work of a
+// verb runs after all earlier work, and the host waits in `download` and `sync`, for uploads from
+// pageable memory, and when it trims the pool. Verbs cannot fail: errors are kept until the engine
+// takes them at a synchronization.
 //
-// Kernels are started through `launch` (their threads do not talk to each other) or `launch_blocks`
-// (they do: barriers, shared memory, shuffles), never with <<<>>>: so the same files compile without
-// CUDA against tests/cuda/cuda_runtime.h, which runs a launch on the CPU.
+// Kernels are launched with `launch` (their threads do not cooperate) or `launch_blocks` (they use
+// barriers, shared memory or shuffles), never with <<<>>>: thus the same files compile without CUDA
+// against tests/cuda/cuda_runtime.h, which runs a launch on the CPU.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -19,42 +19,42 @@
 
 namespace mt::cuda {
 
-constexpr int kThreads = 256;  // of a block, where nothing asks for another number
+constexpr int kThreads = 256;  // the default block size
 
-/// The stream of the device that the calling thread works on.
+/// The stream of the calling thread's current device.
 cudaStream_t stream();
 /// The number of multiprocessors of that device.
 int processors();
-/// Its number.
+/// The index of that device.
 int current_device();
-/// Notes an error: `doing` says what failed. Returns whether all is well.
+/// Records an error: `doing` names the failed action. Returns whether there was none.
 bool check(cudaError_t error, const char* doing);
 
-/// Whether what went wrong leaves nothing to be done: verbs start nothing then.
+/// Whether an error makes further work pointless: then verbs launch nothing.
 bool stopped();
-/// Remembers a kernel's name, for the sentence about what fails later; and with MTORCH_CUDA_SYNC
-/// waits for it.
+/// Records the name of a kernel for later error messages; with MTORCH_CUDA_SYNC it also waits for
+/// the kernel.
 void started(const char* name);
-/// Whether verbs are recorded into a graph.
+/// Whether verbs are being captured into a graph.
 bool capturing();
-/// A graph that is being captured keeps the memory that these arguments of a kernel point to.
+/// Makes the graph that is being captured keep the memory that these kernel arguments point to.
 void keep(const void* arguments, size_t bytes);
-/// Of the graph that is being captured: what its replays say again; else null.
+/// The values that replays of the graph being captured can change; null if there is no capture.
 const Replay* replay_values();
 
-/// A verb that looks whether positions are there; its kernels call `report_out_of_bounds`.
+/// A bounds check of a verb; its kernels call `report_out_of_bounds`.
 struct BoundsCheck {
   BadIndex* at;  // in the GPU's memory
   unsigned long long number;
 };
 BoundsCheck new_bounds_check();
-/// False: one is not there. Waits with MTORCH_CUDA_SYNC only, else says true.
+/// False: an index is out of bounds. Waits only with MTORCH_CUDA_SYNC, otherwise returns true.
 bool bounds_ok(const BoundsCheck&);
 
-extern bool timing;  // the profiler asks for times (timing.cu)
+extern bool timing;  // the profiler needs times (timing.cu)
 void begin_timing(const char* name);
 void end_timing();
-/// Under the profiler, the time that the GPU takes for what is queued meanwhile.
+/// A scope in which the profiler measures the GPU time of all queued work.
 class Timed {
  public:
   explicit Timed(const char* name) : on_(timing && !capturing()) {
@@ -70,10 +70,10 @@ class Timed {
   const bool on_;
 };
 
-/// Memory in the stream's order; null where there is none, which is noted.
+/// Allocates memory in stream order; returns null, with a recorded error, if there is none.
 void* take(size_t bytes);
 void give(void* data, size_t bytes);
-/// Memory for as long as a verb queues its kernels.
+/// Stream-ordered memory that lives while a verb queues its kernels.
 class Scratch {
  public:
   explicit Scratch(size_t bytes) : data_(bytes ? take(bytes) : nullptr), bytes_(bytes) {}
@@ -89,7 +89,7 @@ class Scratch {
   size_t bytes_;
 };
 
-/// How many blocks cover n elements, `each` to a block, when a thread may take several turns.
+/// The number of blocks for n elements, `each` per block, when threads run grid-stride loops.
 inline unsigned blocks_for(int64_t n, int64_t each = kThreads) {
   const int64_t wanted = (n + each - 1) / each, most = int64_t(processors()) * 32;
   return unsigned(wanted < 1 ? 1 : wanted < most ? wanted : most);
@@ -103,7 +103,7 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
   const Timed timed(name);
 #ifdef __CUDACC__
   (void)together;
-  if (shared > 48 << 10)  // more must be asked for
+  if (shared > 48 << 10)  // more than 48 KiB needs an attribute
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared)),
           name);
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);
@@ -115,32 +115,32 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
   check(cudaGetLastError(), name);
   started(name);
 }
-/// Threads that do not talk to each other.
+/// Launches a kernel whose threads do not cooperate.
 template <class... P, class... A>
 void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, const A&... a) {
   start(false, name, kernel, grid, block, 0, a...);
 }
-/// The same for n elements: the kernel's loop is over turns(n).
+/// The same for n elements: the kernel's grid-stride loop is over turns(n).
 template <class... P, class... A>
 void launch_each(const char* name, void (*kernel)(P...), int64_t n, const A&... a) {
   start(false, name, kernel, blocks_for(n), kThreads, 0, a...);
 }
-/// The same of kernels that little but moves memory: from 2^20 elements on each thread takes one turn, which is 3 to
-/// 5 % faster on an H100 (copy, relu, exp, add of 64 Mi floats; gelu is 7 % slower so).
+/// The same for kernels limited by memory: from 2^20 elements on each thread runs one iteration, which is 3 to 5 %
+/// faster on an H100 (copy, relu, exp, add of 64 Mi floats; gelu is 7 % slower with it).
 template <class... P, class... A>
 void launch_one_turn(const char* name, void (*kernel)(P...), int64_t n, const A&... a) {
   const bool many = n > int64_t(1) << 20;
   start(false, name, kernel, many ? unsigned((n + kThreads - 1) / kThreads) : blocks_for(n),
         kThreads, 0, a...);
 }
-/// Blocks of threads that do; `shared` bytes for shared_memory().
+/// Launches blocks of cooperating threads; `shared` is the size of shared_memory() in bytes.
 template <class... P, class... A>
 void launch_blocks(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                    const A&... a) {
   start(true, name, kernel, grid, block, shared, a...);
 }
 
-/// The shared memory whose size the launch gave.
+/// The dynamic shared memory of the launch.
 template <class T> __device__ T* shared_memory() {
 #ifdef __CUDACC__
   extern __shared__ __align__(16) unsigned char raw[];
@@ -150,13 +150,13 @@ template <class T> __device__ T* shared_memory() {
 #endif
 }
 
-/// As many elements as a thread reads at once.
+/// A vector of elements that a thread reads in one access.
 template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
 
-/// The number of the thread in the grid: one dimension.
+/// The index of the thread in a one-dimensional grid.
 __device__ inline int64_t thread_number() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-/// The numbers first, first + step, .. below `last`, as a range.
+/// The range of the numbers first, first + step, .. below `last`.
 struct Turns {
   int64_t first, last, step;
   struct Turn {
@@ -168,22 +168,22 @@ struct Turns {
   __device__ Turn begin() const { return {first, step}; }
   __device__ Turn end() const { return {last, 0}; }
 };
-/// Those of n elements that are this thread's.
+/// The grid-stride range of this thread over n elements.
 __device__ inline Turns turns(int64_t n) {
   return {thread_number(), n, int64_t(gridDim.x) * blockDim.x};
 }
 
-/// Notes a position that is not there.
+/// Records a position that is out of bounds.
 __device__ inline void report_out_of_bounds(const BoundsCheck& c, int64_t position) {
   static_assert(sizeof(long long) == sizeof(int64_t));
   const auto before =
       atomicCAS(reinterpret_cast<unsigned long long*>(&c.at->check), 0ull, c.number);
-  if (before != 0 && before != c.number) return;  // another verb was first
+  if (before != 0 && before != c.number) return;  // another verb recorded its error first
   atomicMin(reinterpret_cast<long long*>(&c.at->low), static_cast<long long>(position));
   atomicMax(reinterpret_cast<long long*>(&c.at->high), static_cast<long long>(position));
 }
 
-/// Where the i-th element lies for each of K operands; 32-bit divisions where they suffice.
+/// The offset of the i-th element in each of K operands; uses 32-bit divisions if they suffice.
 template <int K>
 __device__ inline void offsets_of(int64_t i, int ndim, const int64_t* size,
                                   const int64_t (*stride)[kMaxDims], int64_t* offset) {

@@ -1,4 +1,4 @@
-// cudnn.cu -- finds cuDNN, opens it, and makes a handle for each GPU
+// cudnn.cu -- finds cuDNN, opens it, and creates a handle for each GPU
 #include "kernels/cuda/cudnn.h"
 
 #include "kernels/cuda/gpu_library.h"

@@ -1,9 +1,9 @@
-// cudnn.h -- cuDNN 9, opened when the first large convolution is asked for; never needed
+// cudnn.h -- cuDNN 9, opened at the first large convolution; it is optional
 //
-// It is looked for where cuBLAS is. MTORCH_CUDNN=0 opens nothing, 1 takes it for small convolutions
-// too, another value names the file and does the same. Its functions and numbers are declared here,
-// so that building needs no cuDNN; tests/unit/test_cudnn.cpp compares them with its own header where that
-// is there. The emulation's cuDNN is tests/cuda/cudnn.cpp.
+// It is searched for where cuBLAS is. MTORCH_CUDNN=0 disables it, 1 uses it for small convolutions
+// too, and another value is a file name and does the same. Its functions and constants are declared
+// here, so that the build does not need cuDNN; tests/unit/test_cudnn.cpp compares them with cuDNN's
+// header if it is installed. The emulation's cuDNN is tests/cuda/cudnn.cpp.
 #pragma once
 #include <cstddef>
 
@@ -15,10 +15,10 @@ namespace dnn {
 using Handle = struct DnnHandle*;
 using Descriptor = struct DnnDescriptor*;  // of a tensor, a filter or a convolution
 enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 9 };
-/// What a convolution may multiply with. kDefault lets float32 be rounded to TF32; kFma does not.
+/// The math types of a convolution. kDefault allows float32 to be rounded to TF32; kFma does not.
 enum Math : int { kDefault = 0, kTensor = 1, kTensorConverting = 2, kFma = 3 };
 constexpr int kSuccess = 0, kNchw = 0, kNhwc = 1, kCrossCorrelation = 1, kDeterministic = 1;
-/// An algorithm that it proposes.
+/// An algorithm that cuDNN proposes.
 struct Proposal {
   int algorithm, status;
   float ms;
@@ -27,9 +27,9 @@ struct Proposal {
 };
 }  // namespace dnn
 
-/// The functions in use, by the names of the library. Those of a convolution's three parts stand in
-/// the order of ConvPart: they take the two tensors that are given, in the order x, w, y, then what
-/// they compute.
+/// The functions that are used, with their names in the library. Those of the three parts of a
+/// convolution are in the order of ConvPart: they take the two input tensors, in the order x, w, y,
+/// and then the output.
 struct Cudnn {
   size_t (*version)() = nullptr;
   const char* (*text)(int status) = nullptr;
@@ -54,7 +54,7 @@ struct Cudnn {
                 const void*, dnn::Descriptor conv, int algorithm, void* workspace, size_t bytes,
                 const void* beta, dnn::Descriptor, void* result) = {};
 };
-/// Whether an open library has them all and is of version 9.
+/// Whether an open library has all functions and is version 9.
 inline bool functions_of(void* library, Cudnn& lib) {
   return find(library, {{"cudnnGetVersion", lib.version}}) && lib.version() / 10000 == 9 &&
          find(library, {{"cudnnGetErrorString", lib.text},
@@ -80,27 +80,27 @@ inline bool functions_of(void* library, Cudnn& lib) {
                         {"cudnnConvolutionBackwardFilter", lib.run[2]}});
 }
 constexpr const char* kCudnnName = "libcudnn.so.9";
-/// The files of that name, with pip's.
+/// The files with that name, including pip's.
 inline std::vector<std::string> cudnn_files(const char* name = kCudnnName) {
   return library_files(name, {"cudnn"});
 }
 
-/// From how many multiplications on a convolution is cuDNN's where MTORCH_CUDNN says nothing:
-/// loading takes a second. By the shape alone, so that bits do not depend on what ran before.
+/// The minimum number of multiplications for cuDNN if MTORCH_CUDNN is not set: loading takes a
+/// second. It depends only on the shape, so that bits do not depend on earlier calls.
 #ifdef __CUDACC__
 constexpr double kCudnnWork = 1 << 28;
-#else  // small tests reach it
+#else  // so that small tests reach it
 constexpr double kCudnnWork = 1 << 12;
 #endif
 
-/// The handle of the GPU in use, on the plug-in's stream, for a convolution of so many
-/// multiplications; null where that is too few, or cuDNN is off or not there.
+/// The handle of the current GPU, on the stream of the plug-in, for a convolution of `work`
+/// multiplications; null if that is too few, or cuDNN is off or missing.
 using CudnnInUse = InUse<Cudnn, dnn::Handle>;
 CudnnInUse cudnn(double work);
-/// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not in use;
-/// opens it if asked to.
+/// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not used; can
+/// open it first.
 const char* cudnn_words(bool open);
-/// Counts those for the words.
+/// Counts the convolutions for that text.
 void count_convolution();
 
 }  // namespace mt::cuda

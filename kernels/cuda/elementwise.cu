@@ -1,4 +1,4 @@
-// elementwise.cu -- the map verb on CUDA: which kernel suits the operands
+// elementwise.cu -- the map verb on CUDA: selects the kernel for the layout of the operands
 #include "kernels/cuda/elementwise.h"
 
 #include <cstring>
@@ -21,14 +21,14 @@ const Row& row_of(int op) {
   }
 }
 
-/// Whether all operands can be read in groups of 16 bytes' worth of elements.
+/// Whether all operands can be read in groups of 16 bytes.
 bool aligned(const Map& m, int dim) {
   for (int k = 0; k <= m.inputs; ++k)
     if (m.stride[k][dim] != 0 && reinterpret_cast<uintptr_t>(m.data[k]) % 16 != 0) return false;
   return true;
 }
 
-/// Makes the last dimension one of groups of `width`, where that can be.
+/// Converts the last dimension to groups of `width` elements, if possible.
 void group(const Map& m, int64_t width, Strided& s) {
   const int last = m.ndim - 1;
   s.grouped = m.stride[0][last] == 1 && m.size[last] % width == 0 && aligned(m, last);
@@ -41,7 +41,7 @@ void group(const Map& m, int64_t width, Strided& s) {
   for (int k = 0; k <= m.inputs; ++k) s.stride[k][last] *= width;
 }
 
-/// Where the operands lie, and what comes by value.
+/// The addresses of the operands, and the numbers passed by value.
 Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
   Operands o;
   for (int k = 0; k <= m.inputs; ++k) {
@@ -60,7 +60,7 @@ Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
   return o;
 }
 
-/// Whether this is x to the power 2, given by value: a product is exact and several times faster.
+/// Whether this is x to the power 2, passed by value: a product is exact and several times faster.
 bool squares(const Map& m, unsigned numbers) {
   if (m.op != op::id<op::Pow> || m.part != 0 || numbers != 1u << 2) return false;
   if (m.dtype == Dtype::f32) return *static_cast<const float*>(m.data[2]) == 2;

@@ -1,7 +1,7 @@
-// elementwise.h -- the kernels of the map verb on CUDA: for each operation, derivative, type and layout
+// elementwise.h -- the kernels of the map verb on CUDA: per operation, derivative, dtype and layout
 //
 // They are compiled in pieces (elementwise_*.cu), each with every kPieces-th operation: a driver that
-// has to translate them for a new GPU takes a piece at a time, and a build several at once.
+// JIT-compiles them for a new GPU compiles one piece at a time, and a build runs them in parallel.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -16,19 +16,19 @@ namespace map_kernels {
 
 constexpr int kPieces = 4;
 
-/// Where operands lie; null: the operand is one element and comes with the kernel's arguments.
+/// The addresses of operands; null: the operand is one element in the kernel's arguments.
 struct Operands {
   void* data[kMaxOperands + 1];
   alignas(16) unsigned char number[kMaxOperands + 1][8];
   int64_t n;
-  int32_t step[kMaxOperands + 1];  // along the last dimension: 0 or 1, where that is of use
-  Dtype stored[kMaxOperands + 1];  // of 16-bit floats: the dtype that each has in memory
+  int32_t step[kMaxOperands + 1];  // along the last dimension: 0 or 1, if it is used
+  Dtype stored[kMaxOperands + 1];  // for 16-bit floats: the dtype of each operand in memory
   double scalar[4];
 
   __device__ const void* input(int k) const { return data[k] ? data[k] : number[k]; }
 };
-/// `grouped`: the last dimension lies side by side in the result, and in each operand side by side or
-/// on one element; it counts groups of 16 bytes' worth of elements, and so do n and size.
+/// `grouped`: along the last dimension the output is contiguous, and each input is contiguous or
+/// one repeated element; the dimension counts groups of 16 bytes, and so do n and size.
 struct Strided : Operands {
   int ndim;
   bool grouped;
@@ -39,7 +39,7 @@ struct Kernels {
   void (*flat)(Operands);  // all operands are contiguous, or one element (step 0)
   void (*strided)(Strided);
 };
-/// The column of both 16-bit floats is that of float16.
+/// Both 16-bit floats use the column of float16.
 constexpr int kColumns = kLoopDtypes + 1;
 static_assert(int(Dtype::f16) == kLoopDtypes);
 struct Row {
@@ -47,15 +47,15 @@ struct Row {
   bool mask_first, answers_bool;
 };
 
-/// The kernels of the operation with this number, which is of the piece.
+/// The kernels of the operation with this number, which must be in the piece.
 template <int piece> const Row& row_of(int op);
 
 #ifdef MT_PIECE
 namespace {
 
-/// Elements of operands in memory, alone and in groups of 16 bytes' worth.
+/// Access to elements of operands in memory, one by one and in groups of 16 bytes.
 template <Dtype D> struct Access {
-  using T = ctype<D>;  // what the formula is calculated in
+  using T = ctype<D>;  // the type that the formula is computed in
   static constexpr int kWidth = 16 / sizeof(T);
   template <class V> using Group = cuda::Group<V, kWidth>;
 
@@ -72,8 +72,8 @@ template <Dtype D> struct Access {
     static_cast<Group<V>*>(m.data[0])[i] = g;
   }
 };
-/// The same of 16-bit floats, which are converted as they come and go. Some operands are float32, which
-/// the launch alone knows.
+/// The same for 16-bit floats, which are converted when they are read and written. Some operands
+/// are float32, which is known only at launch.
 template <> struct Access<Dtype::f16> {
   using T = float;
   static constexpr int kWidth = 8;
@@ -134,11 +134,11 @@ struct Kernel<Op, Part, D, Sequence<I...>, Sequence<S...>> : Access<D> {
   static __device__ Out formula(const Operands& m, const In<I>&... x) {
     return Out(op::Formula<Op, Part>::call(x..., math::convert<T>(m.scalar[S])...));
   }
-  /// Element at[k] of each operand.
+  /// Computes the element at offsets at[k] of the operands.
   static __device__ void one(const Operands& m, const int64_t* at) {
     A::template write<Out>(m, at[0], formula(m, A::template read<In<I>>(m, I + 1, at[I + 1])...));
   }
-  /// The elements from at[k] on; with step 0 that one in all places.
+  /// Computes the elements from at[k] on; with step 0 that element is repeated.
   static __device__ void group(const Operands& m, const int64_t* at) {
     const auto apply = [&](const auto&... in) {
       typename A::template Group<Out> out;
@@ -184,8 +184,8 @@ template <class K> __global__ void strided(const __grid_constant__ Strided m) {
   }
 }
 
-/// The ways for float32 and 16-bit floats where all operands are contiguous or repeat one element; all
-/// else, and the way back, goes through `strided`, which reads 16 bytes at a time as well.
+/// The kernels for float32 and 16-bit floats if all operands are contiguous or one repeated element;
+/// all other cases, and the derivatives, use `strided`, which also reads 16 bytes at a time.
 template <class Op, int Part, Dtype D> Kernels kernels_of() {
   Kernels k{};
   using T = typename Access<D>::T;
@@ -209,7 +209,7 @@ template <class Op> Row row_of() {
   row.mask_first = op::mask_first<Op>, row.answers_bool = op::answers_bool<Op>;
   return row;
 }
-/// Of other pieces' operations: nothing.
+/// Empty for the operations of other pieces.
 template <class Op, int I> Row row_at() {
   if constexpr (I % kPieces == MT_PIECE) return row_of<Op>();
   else return {};

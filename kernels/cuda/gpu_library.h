@@ -1,4 +1,4 @@
-// gpu_library.h -- a library that is loaded at first use, with a handle for each GPU
+// gpu_library.h -- a library that is loaded at first use, with one handle per GPU
 #pragma once
 #include <cstdio>
 #include <string>
@@ -9,31 +9,31 @@
 
 namespace mt::cuda {
 
-/// NVIDIA's numbers of versions as text.
+/// Formats NVIDIA's version numbers as text.
 inline std::string version_text(int v) {
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
          std::to_string(v % 100);
 }
 
-/// Kind says what is particular to a library:
+/// Kind defines the properties of a library:
 ///   Functions, Handle
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
-///   kLoss                      what becomes of the work without it, and the cure
+///   kLoss                      what happens without it, and the cure
 ///   files()                    what to try, in order
-///   expected(files)            whether its absence is told
-///   functions_of(library, f)   whether it is the library: f is its functions then
-///   handle_of(f, why)          a handle on the GPU in use, or null
+///   expected(files)            whether a missing library is reported
+///   functions_of(library, f)   whether it is the library; fills in its functions f
+///   handle_of(f, why)          a handle for the current GPU, or null
 ///   version_of(f, handle)      "13.1.0"
 template <class Kind> class GpuLibrary {
  public:
   using Functions = typename Kind::Functions;
   using Use = InUse<Functions, typename Kind::Handle>;
 
-  /// What there is for the GPU in use; handles are made outside of recordings.
+  /// The library and handle for the current GPU; handles are created outside of graph capture.
   Use use() {
     OfGpu& g = gpus_[current_device()];
     if (g.use.handle || capturing() || stopped()) return g.use;
-    // Memory may come back: the 1st, 2nd, 4th, 8th .. call asks again.
+    // Memory may be free later: the 1st, 2nd, 4th, 8th .. call tries again.
     const uint64_t n = ++g.asked;
     if ((n & (n - 1)) == 0) try_all(g);
     return g.use;
@@ -64,7 +64,7 @@ template <class Kind> class GpuLibrary {
     void* const library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       const char* const said = dlerror();
-      // The linker's own search says nothing that a file's does not.
+      // The error of the linker's own search adds nothing to that of a file.
       if (reason_.empty() || file.path.find('/') != file.path.npos)
         reason_ = said ? said : file.path;
       return false;
@@ -78,7 +78,7 @@ template <class Kind> class GpuLibrary {
       if (!open(file)) continue;
       std::string why;
       auto handle = Kind::handle_of(file.functions, why);
-      if (!handle) {  // the pool keeps all freed memory: give it back, once
+      if (!handle) {  // the pool may hold free memory: return it, once
         trim();
         handle = Kind::handle_of(file.functions, why);
       }
@@ -99,7 +99,7 @@ template <class Kind> class GpuLibrary {
 
   std::vector<File> files_ = all_files();
   OfGpu gpus_[kMaxGpus];
-  std::string reason_;  // of the last one
+  std::string reason_;  // of the last failed file
   bool told_ = false;
 };
 

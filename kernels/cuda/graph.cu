@@ -1,9 +1,9 @@
-// graph.cu -- events, and graphs: verbs recorded once and replayed, in memory of their own
+// graph.cu -- events, and graphs: verbs captured once and replayed, with a private memory pool
 //
-// While verbs are recorded, memory comes from the graph's arena: a block that is freed meanwhile can
-// be given out again, since replays keep the order. A block from before the capture may be one that
-// the graph's kernels read. So all words of all kernels' arguments are remembered, and a freed block
-// that one of them points into is held until the graph goes, as a careful collector would.
+// During capture, memory comes from the arena of the graph: a block that is freed in between can be
+// reused, since replays keep the order. A block from before the capture may be read by kernels of
+// the graph. Therefore all words of all kernel arguments are recorded, and a freed block that one
+// of them points into is held until the graph is destroyed, as in a conservative garbage collector.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -37,12 +37,12 @@ struct Graph {
   Graph* next = nullptr;
   cudaGraphExec_t exec = nullptr;
   std::vector<Chunk> chunks;
-  std::vector<void*> idle[kClasses];  // blocks of the arena that were freed while it was recorded
-  std::vector<uintptr_t> words;       // of kernels' arguments; sorted when the recording ends
+  std::vector<void*> idle[kClasses];  // blocks of the arena that were freed during capture
+  std::vector<uintptr_t> words;       // of kernel arguments; sorted at the end of the capture
   std::vector<HeldBlock> held;
-  int64_t live = 0;  // blocks of the arena in use, and graphs that use it
+  int64_t live = 0;  // live blocks of the arena, and graphs that use it
   bool dropped = false;
-  bool checks = false;  // it looks whether positions are there
+  bool checks = false;  // it contains bounds checks
   bool reads_values = false;
   Replay* values = nullptr;  // in the GPU's memory
 
@@ -71,10 +71,10 @@ SizeClass class_of(size_t bytes) {
 
 namespace {
 
-/// Where the graphs of a GPU lie and point to: a freed block asks here, not each of them.
+/// The arenas of all graphs of a GPU and the addresses that they use, to look up a freed block.
 struct Index {
-  std::map<uintptr_t, Graph*> chunks;      // by their first byte
-  std::multimap<uintptr_t, Graph*> words;  // of those that are replayed
+  std::map<uintptr_t, Graph*> chunks;      // by their first address
+  std::multimap<uintptr_t, Graph*> words;  // of graphs that can be replayed
 
   Graph* owner(const void* data) const {
     auto at = chunks.upper_bound(reinterpret_cast<uintptr_t>(data));
@@ -102,12 +102,12 @@ void destroy(State& g, Graph* graph) {
   }
   delete graph;
 }
-/// While something is recorded nothing can go.
+/// Nothing can be destroyed during capture.
 void destroy_if_unused(State& g, Graph* graph) {
   if (graph->dropped && !graph->exec && graph->live == 0 && !g.recording) destroy(g, graph);
 }
 
-/// Gives back what the graph holds; all of it, or what its kernels do not use.
+/// Releases the blocks held by the graph: all of them, or only those its kernels do not use.
 void settle(State& g, Graph* graph, bool all) {
   for (const HeldBlock& h : std::exchange(graph->held, {})) {
     if (!all && (h.kind == Kind::graph || graph->points_into(h.data, h.bytes))) {
@@ -124,7 +124,7 @@ void settle(State& g, Graph* graph, bool all) {
   }
 }
 
-/// Ends what replays of the graph; its arena stays while tensors are in it.
+/// Destroys the executable graph; its arena stays while tensors are in it.
 void end(State& g, Graph* graph) {
   wait();
   if (graph->exec) check(cudaGraphExecDestroy(graph->exec), "dropping a graph");
@@ -211,7 +211,7 @@ void keep(const void* arguments, size_t bytes) {
   }
 }
 
-/// Fresh memory that stays as long as the arena.
+/// Fresh memory that lives as long as the arena.
 void* take_for_replays(Graph* graph, size_t bytes) {
   void* const data = arena_take(bytes, true);
   if (data) --graph->live;
@@ -231,9 +231,9 @@ double* graph_numbers(int64_t n) {
 
 bool capture() {
   State& g = state();
-  cublas();  // not in the recording: its products would be done without it for ever
+  cublas();  // before the capture: otherwise its products would never use cuBLAS
   cudnn(0);
-  trim();  // the arena takes memory of its own from the driver, which the pool may hold
+  trim();  // the arena needs memory from the driver, which the pool may hold
   if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph"))
     return false;
   Graph* const graph = new Graph;
@@ -269,7 +269,7 @@ void* captured(bool keep) {
     for (const uintptr_t word : words) index().words.emplace(word, graph);
     settle(g, graph, false);
   }
-  // Graphs and arenas that were dropped meanwhile could not go then.
+  // Destroys graphs and arenas that were dropped during the capture.
   for (Graph* other = g.graphs; other;) {
     const bool late = other != graph && other->dropped && (other->exec || other->live == 0);
     if (late) end(g, other);
@@ -303,7 +303,7 @@ void write_numbers(double* to, const double* from, int64_t n) {
 void drop_graph(void* which) {
   State& g = state();
   Graph* const graph = static_cast<Graph*>(which);
-  if (g.recording) graph->dropped = true;  // ends when the recording does
+  if (g.recording) graph->dropped = true;  // destroyed at the end of the capture
   else end(g, graph);
 }
 

@@ -1,10 +1,10 @@
 // index.cu -- the gather, scatter and ravel_index verbs on CUDA
 //
-// Scatter joins values that meet in the order of their positions, whatever runs when. A "line" is
-// one place in the dimensions along which values cannot meet; the other dimensions are "inside" it.
-// Few values in a line: one thread joins them one by one. Many: what they go to is sorted, and one
-// thread joins a run of values for the same cell; lines along memory that fit in a block's shared
-// memory are sorted there.
+// Scatter combines values for the same position in their order, independent of scheduling. A "line"
+// is one position in the dimensions along which values cannot collide; the other dimensions are
+// "inside" it. With few values per line, one thread combines them sequentially. With many, their
+// target positions are sorted, and one thread combines a run of values for the same cell;
+// contiguous lines that fit in the shared memory of a block are sorted there.
 #include "kernels/cuda/block_sort.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/math/index_math.h"
@@ -44,7 +44,7 @@ __global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck 
   }
 }
 
-/// Whether rows are moved as they are, in lines of 16 bytes; then the call counts lines.
+/// Whether rows are copied unchanged, in lines of 16 bytes; then the call counts lines.
 bool in_lines(Cells& c, int64_t item) {
   const int64_t each = 16 / item, last = c.ndim - 1;
   if (last < 0 || c.stride[0][last] != 1 || c.stride[1][last] != 1 || c.stride[2][last] != 0)
@@ -78,14 +78,14 @@ struct ScatterJob {
   int64_t outer_size[kMaxDims], inner_size[kMaxDims];
   int64_t outer_stride[3][kMaxDims];  // of out, of in, of the index
   int64_t inner_stride[2][kMaxDims];  // of in, of the index
-  bool shared;                        // every line has the same positions
+  bool shared;                        // all lines have the same positions
   void* out;
   const void* in;
   const int64_t* index;
   int64_t step;
   Positions positions;
 
-  /// How many positions there are to read, and the index's offset of the i-th.
+  /// The number of positions to read, and the offset in the index of the i-th one.
   MT_HD int64_t read() const { return shared ? inside : lines * inside; }
   __device__ int64_t index_at(int64_t i) const {
     const int64_t line = shared ? 0 : i / inside;
@@ -124,7 +124,7 @@ ScatterJob scatter_job(const Gather& g) {
   return s;
 }
 
-/// A thread for each line.
+/// One thread for each line.
 template <ScatterReduce J, class T>
 __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::BoundsCheck check) {
   for (const int64_t line : cuda::turns(s.lines)) {
@@ -147,8 +147,8 @@ __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::Bounds
   }
 }
 
-/// entry[i]: the cell that value i goes to (in the bits from `shift` on), and i. Behind all cells
-/// stands what is not there.
+/// entry[i]: the target cell of value i (in the bits from `shift` on), and i. Values out of bounds
+/// are sorted after all cells.
 __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry, int shift,
                            int64_t cells, cuda::BoundsCheck check) {
   const int64_t extent = s.positions.extent;
@@ -161,11 +161,11 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
   }
 }
 
-/// A thread for each run of entries with the same cell, and where lines share them for each line.
+/// One thread for each run of entries with the same cell, and per line if lines share the entries.
 template <ScatterReduce J, class T>
 __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
                           int64_t cells) {
-  constexpr int kAhead = 8;  // values on their way at once
+  constexpr int kAhead = 8;  // values loaded at once
   const int64_t extent = s.positions.extent;
   const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
   const uint64_t below = (uint64_t(1) << shift) - 1;
@@ -198,8 +198,8 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
   }
 }
 
-/// Whole lines as they fit in a tile of a block: `lines` of them, whose cells are numbered together.
-/// The places of a tile are the lowest `shift` bits of a word, cells the bits below `top`.
+/// Full lines that fit in a tile of a block: `lines` of them, whose cells are numbered together.
+/// The positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
 struct InTiles {
   int64_t lines;
   int shift, top;
@@ -260,7 +260,7 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTile
   }
 }
 
-/// False: the lines do not suit tiles.
+/// Returns false if the lines are unsuitable for tiles.
 template <class T>
 bool start_tiles(const ScatterJob& s, ScatterReduce how, cuda::BoundsCheck check) {
   const bool along = s.inner == 1 && s.inner_stride[0][0] == 1 && s.inner_stride[1][0] == 1;
@@ -296,7 +296,7 @@ bool by_lines(const ScatterJob& s, const cuda::BoundsCheck& check) {
 template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   const cuda::BoundsCheck check = cuda::new_bounds_check();
   if (start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
-  // In lines a value waits for the one before; the sort has its own price for each position.
+  // In lines, each value waits for the previous one; the sort has a cost for each position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s, check);
   const int64_t n = s.read();
   int64_t cells = s.positions.extent;
@@ -305,7 +305,7 @@ template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   if (shift > 63 || top > 64) return by_lines<J, T>(s, check);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
-  if (!entry) return true;  // the error is noted
+  if (!entry) return true;  // the error is recorded
   cuda::launch_each("scatter", list_cells, n, s, entry, shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
@@ -355,7 +355,7 @@ bool scatter(const Gather& g) {
     return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
   }
   return item_size(g.dtype) == 1
-             ? scatter_as<ScatterReduce::set, uint8_t>(s)  // only stored: copied
+             ? scatter_as<ScatterReduce::set, uint8_t>(s)  // storage only: copied as bytes
              : scatter_as<ScatterReduce::set, uint16_t>(s);
 }
 

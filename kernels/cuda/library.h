@@ -1,4 +1,4 @@
-// library.h -- where CUDA's libraries lie, and the functions in them
+// library.h -- finds the files of CUDA's libraries, and the functions in them
 #pragma once
 #include <dlfcn.h>
 #include <glob.h>
@@ -10,13 +10,13 @@
 
 namespace mt::cuda {
 
-/// A library with its handle on a GPU; nulls where there is none.
+/// A library with its handle on a GPU; both are null if there is none.
 template <class Functions, class Handle> struct InUse {
   const Functions* library;
   Handle handle;
 };
 
-/// A factor as calls take it, by address: a double for products of doubles, else a float.
+/// A scalar as calls take it, by address: a double for products of doubles, otherwise a float.
 union Factor {
   double wide;
   float narrow;
@@ -31,8 +31,8 @@ inline std::string setting(const char* variable) {
   return value ? value : "";
 }
 
-/// The files of this name, in the order in which they are to be tried: in LD_LIBRARY_PATH, with the
-/// toolkit, in the system's folders, in conda's, and in those of pip's packages nvidia/...
+/// The files with this name, in search order: in LD_LIBRARY_PATH, in the toolkit, in system
+/// folders, in conda's, and in those of pip's packages nvidia/...
 inline std::vector<std::string> library_files(const std::string& name,
                                               std::initializer_list<const char*> packages) {
   std::vector<std::string> folders, files;
@@ -61,7 +61,7 @@ inline std::vector<std::string> library_files(const std::string& name,
   return files;
 }
 
-/// A function of a library by its name there, and the pointer for it.
+/// The name of a function in a library, and the pointer to set.
 struct Symbol {
   const char* name;
   void** to;
@@ -69,7 +69,7 @@ struct Symbol {
   Symbol(const char* name, F*& to) : name(name),
                                      to(reinterpret_cast<void**>(&to)) {}
 };
-/// Whether an open library has them all, found in their order.
+/// Whether an open library has all functions; they are looked up in order.
 inline bool find(void* library, std::initializer_list<Symbol> symbols) {
   for (const Symbol& s : symbols)
     if (!(*s.to = dlsym(library, s.name))) return false;

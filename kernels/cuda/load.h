@@ -1,11 +1,11 @@
-// load.h -- side by side elements from memory, and to it, at once; arrays of registers
+// load.h -- vectorized loads and stores of contiguous elements; arrays of registers
 #pragma once
 #include <type_traits>
 
 #include "kernels/cuda/cuda.h"
 
-// Arrays of registers become registers only if the loops over them are unrolled. A loop around that
-// is ROLLED needs fewer.
+// Arrays are kept in registers only if the loops over them are unrolled. A loop around them that is
+// ROLLED needs fewer registers.
 #ifdef __CUDACC__
 #define MT_UNROLLED _Pragma("unroll")
 #define MT_ROLLED _Pragma("unroll 1")
@@ -16,7 +16,7 @@
 
 namespace mt::cuda {
 
-/// A group from memory by one load. (Of a plain copy nvcc makes a load for each element.)
+/// Loads a group with one instruction. (nvcc compiles a plain copy to one load per element.)
 template <class G> __device__ G load_group(const void* from) {
   G g;
 #ifdef __CUDACC__
@@ -34,7 +34,7 @@ template <class G> __device__ G load_group(const void* from) {
 #endif
   return g;
 }
-/// A group to memory by stores of 16 bytes, or one of fewer.
+/// Stores a group with stores of 16 bytes, or with one smaller store.
 template <class G> __device__ void store_group(void* to, const G& g) {
 #ifdef __CUDACC__
   const auto as = [&](auto word) {
@@ -53,7 +53,7 @@ template <class G> __device__ void store_group(void* to, const G& g) {
 #endif
 }
 
-/// A line whose element i is p[i * step]: N of it at a time, in one access where memory lets it.
+/// A line whose element i is p[i * step]: N at a time, with one access if the alignment allows it.
 template <class T, int N> struct Access {
   using Elements = Group<std::remove_const_t<T>, N>;
   T* p;

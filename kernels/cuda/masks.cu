@@ -1,7 +1,7 @@
-// masks.cu -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
+// masks.cu -- the CUDA verbs that pack and unpack by a mask, find set elements, search sorted data
 //
-// A block looks after kPart elements of a mask: it counts what is set between the beginning of
-// their piece and them, and then the place of each among what is set is known.
+// A block processes kPart elements of a mask: it counts the set elements from the start of their
+// piece up to them, which gives the rank of each set element.
 #include "kernels/cuda/prefix.h"
 #include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
@@ -10,12 +10,12 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTogether = 8;  // elements that a thread reads at once
+constexpr int kTogether = 8;  // elements that a thread loads at once
 constexpr int64_t kRound = int64_t(kPrefixThreads) * kTogether;
 constexpr int64_t kPart = 8192;
 static_assert(kMaskPiece % kPart == 0 && kPart % kRound == 0);
 
-/// Elements [i, i + 8) as bytes of 0 or 1; those from `end` on as 0. A mask may begin anywhere.
+/// The elements [i, i + 8) as bytes of 0 or 1; those from `end` on are 0. A mask may be unaligned.
 __device__ inline uint64_t eight(const bool* set, int64_t i, int64_t end) {
   if (i + kTogether <= end && reinterpret_cast<uintptr_t>(set + i) % 8 == 0)
     return *reinterpret_cast<const uint64_t*>(set + i);
@@ -25,7 +25,7 @@ __device__ inline uint64_t eight(const bool* set, int64_t i, int64_t end) {
 }
 __device__ inline int count_of(uint64_t all) { return int((all * 0x0101010101010101u) >> 56); }
 
-/// How many of [from, end) are set: a block together, the same answer in every thread.
+/// The number of set elements in [from, end): a block-wide reduction; all threads get the result.
 __device__ inline int64_t count_set(const bool* set, int64_t from, int64_t end) {
   int64_t sum = 0, total;
   for (int64_t i = from + int64_t(threadIdx.x) * kTogether; i < end; i += kRound)
@@ -40,7 +40,7 @@ __global__ void count_pieces(const bool* set, int64_t n, int64_t* before) {
   if (threadIdx.x == 0) before[blockIdx.x] = sum;
 }
 
-/// each(i, k) for the k-th element i that is set, of the part of this block.
+/// Calls each(i, k) for the k-th set element i of the part of this block.
 template <class Each> __device__ void each_set(const Mask& m, const Each& each) {
   const int64_t from = int64_t(blockIdx.x) * kPart, end = smaller(m.n, from + kPart);
   const int64_t piece = from / kMaskPiece;
@@ -100,7 +100,7 @@ template <class T> void search_side(const Search& s) {
 
 void count_mask(const Mask& m) {
   const int64_t pieces = pieces_of(m);
-  // The entry behind the last piece counts nothing itself and becomes the total.
+  // The entry after the last piece counts nothing itself and receives the total.
   if (cuda::stopped()) return;
   if (cuda::capturing()) cuda::keep(&m, sizeof m);
   cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");

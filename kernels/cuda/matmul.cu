@@ -1,6 +1,6 @@
-// matmul.cu -- the matrix product on CUDA: own kernels for everything, cuBLAS for large float ones
+// matmul.cu -- the matrix product on CUDA: own kernels for all cases, cuBLAS for large float ones
 //
-// Few elements that are long sums have a warp each: its lanes' sums are joined by a fixed tree.
+// A few elements with long sums use one warp each, whose lanes' sums are reduced in a fixed tree.
 
 #include <type_traits>
 
@@ -13,8 +13,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// A Matmul whose batch is as small as it gets, with elements of type Element. Integers wrap around,
-/// which unsigned arithmetic defines.
+/// A Matmul with the fewest possible batch dimensions and elements of type Element. Integers wrap
+/// around, which is defined for unsigned arithmetic.
 template <class Element, class Total> struct Product {
   using T = std::conditional_t<math::is_stored<Element>, Total, Element>;
   using Sum = Total;
@@ -53,7 +53,7 @@ template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
   p.c_row = call.c_row, p.c_col = call.c_col;
   p.accumulate = call.accumulate, p.tf32 = call.tf32;
   p.dims = call.batch_dims;
-  // Entries that share b and follow each other in a and c are rows of one larger product.
+  // Entries that share b and are adjacent in a and c are rows of one larger product.
   for (; p.dims > 0 && call.b_batch[p.dims - 1] == 0; --p.dims) {
     const int64_t size = call.batch_size[p.dims - 1];
     const int64_t a = call.a_batch[p.dims - 1], c = call.c_batch[p.dims - 1];
@@ -76,7 +76,7 @@ template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
   return p;
 }
 
-/// One element of the result to a thread: small products, and those without tiles to fill.
+/// One thread for each element of the result: for small products, and those that do not fill tiles.
 template <class P> __global__ void elements(const __grid_constant__ P p) {
   const int64_t all = p.entries * p.m * p.n;
   for (const int64_t e : cuda::turns(all)) {
@@ -90,7 +90,7 @@ template <class P> __global__ void elements(const __grid_constant__ P p) {
   }
 }
 
-/// One element of the result to a warp, each of whose lanes sums every 32nd product.
+/// One warp for each element of the result; each lane sums every 32nd product.
 template <class P> __global__ void long_elements(const __grid_constant__ P p) {
   const cuda::Warp team;
   for (const int64_t e : team.lines(p.entries * p.m * p.n)) {
@@ -106,17 +106,17 @@ template <class P> __global__ void long_elements(const __grid_constant__ P p) {
   }
 }
 
-/// Whether warps suit it: few elements, and lanes that read side by side or nearly so.
+/// Whether warps are suitable: few elements, and lanes whose reads are nearly coalesced.
 template <class P> bool by_warps(const P& p) {
-  constexpr int64_t near = 32, most = 4096;  // longer sums are cut: run_tiles
+  constexpr int64_t near = 32, most = 4096;  // longer sums are split: run_tiles
   return p.k >= 128 && p.k <= most && p.entries <= most && p.m <= most && p.n <= most &&
          p.entries * p.m * p.n <= most && (p.a_along_k || p.m <= near) &&
          (p.b_along_k || p.n <= near);
 }
 
-// ---- cuBLAS, which sees our rows as columns -----------------------------------------------------
+// ---- cuBLAS, which is column-major -------------------------------------------------------------
 
-/// A matrix as cuBLAS reads it by rows, transposed or not; ld 0: it cannot.
+/// A row-major matrix as cuBLAS reads it, transposed or not; ld 0: it cannot.
 struct Layout {
   int64_t ld = 0;
   bool transposed = false;
@@ -144,14 +144,14 @@ template <class P> P transposed(const P& p) {
   return t;
 }
 
-/// False, with nothing done, where strides or sizes are beyond cuBLAS, or it is not there.
+/// Returns false, with nothing done, if cuBLAS is missing or does not support the strides or sizes.
 template <class P> bool by_cublas(const P& p) {
   if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.k == 0) return false;
   const int64_t ldc = leading(p.c_row, p.c_col, p.m, p.n);
   if (ldc == 0) return leading(p.c_col, p.c_row, p.n, p.m) != 0 && by_cublas(transposed(p));
   const Layout a = layout(p.a_row, p.a_col, p.m, p.k), b = layout(p.b_row, p.b_col, p.k, p.n);
   if (a.ld == 0 || b.ld == 0) return false;
-  const int inner = p.dims - 1;  // walked by cuBLAS, the others here
+  const int inner = p.dims - 1;  // the batch dimension for cuBLAS; the others are looped over here
   const int64_t entries = p.dims > 0 ? p.size[inner] : 1;
   const int64_t calls = p.entries / entries;
   if (calls > 256 || entries > 65535) return false;

@@ -1,4 +1,4 @@
-// memory.cu -- the GPU's memory in the stream's order, page-locked memory, and how much there is
+// memory.cu -- the GPU's memory in stream order, page-locked memory, and memory statistics
 #include <new>
 
 #include "kernels/cuda/state.h"
@@ -7,13 +7,13 @@ namespace mt::cuda {
 namespace {
 
 void trim_pinned();
-/// Null where there is none; other errors are noted.
+/// Returns null if memory is exhausted; other errors are recorded.
 void* raw(size_t bytes) {
   State& g = state();
   void* data = nullptr;
   if (g.recording) return arena_take(bytes);
   if (bytes <= kSmallBlock) {
-    const SizeClass c = class_of(bytes);  // of nothing too: the driver gives no block of 0 bytes
+    const SizeClass c = class_of(bytes);  // also for 0 bytes: the driver has no such blocks
     bytes = c.bytes;
     if (std::vector<void*>& kept = g.kept[c.index]; !kept.empty()) {
       data = kept.back();
@@ -26,7 +26,7 @@ void* raw(size_t bytes) {
       g.has_pools ? cudaMallocAsync(&data, bytes, g.stream) : cudaMalloc(&data, bytes);
   if (e == cudaSuccess) return data;
   cudaGetLastError();
-  // An absurd size is an invalid value.
+  // An excessive size is reported as an invalid value.
   if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "asking for memory");
   return nullptr;
 }
@@ -109,9 +109,8 @@ GpuUse use() {
 void reset_peak() { state().peak = state().allocated; }
 
 // ---- page-locked memory ---------------------------------------------------------------------------
-//
-// The driver takes milliseconds for it and waits for the GPU: a freed block is kept for the next of its
-// size class, which may have it once the copies from it are done.
+// Allocating it takes the driver milliseconds and waits for the GPU: a freed block is cached for
+// the next request of its size class, which may use it once the copies from it are done.
 
 struct Pinned {
   Pinned* next;
@@ -127,7 +126,7 @@ bool give_to_driver(Pinned* p) {
   check(cudaEventDestroy(p->freed), "freeing page-locked memory");
   return check(cudaFreeHost(p->data), "freeing page-locked memory");
 }
-/// What is idle, after waiting.
+/// Frees the idle blocks, after waiting.
 void trim_pinned() {
   for (Pinned** at = &state().pinned; *at;) {
     Pinned* const p = *at;
@@ -189,7 +188,7 @@ void unpin(void* data) {
   for (Pinned* p = g.pinned; p; p = p->next) {
     if (p->data != data) continue;
     p->idle = true;
-    event_record(p->freed);  // a copy from it may be on its way
+    event_record(p->freed);  // a copy from it may be pending
     return;
   }
 }

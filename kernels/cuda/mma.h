@@ -1,10 +1,10 @@
 // mma.h -- 16-bit tiles in shared memory and their products by a warp's tensor cores: cp.async,
 // ldmatrix, mma.sync of sm_80 and later
 //
-// A tile has rows of D elements in pieces of 16 bytes, whose order depends on the row: eight lanes
-// that read the same piece of eight rows meet no bank twice. Places are byte offsets in the shared
-// memory of the launch. Fragments are laid out as the PTX ISA says ("Matrix Fragments for
-// mma.m16n8k16"): lane l has of a result rows l / 4 and l / 4 + 8, columns l % 4 * 2 and the next.
+// A tile has rows of D elements in pieces of 16 bytes, which are swizzled by row: eight lanes that
+// read the same piece of eight rows have no bank conflicts. Positions are byte offsets in the
+// shared memory of the launch. Fragments have the layout of the PTX ISA ("Matrix Fragments for
+// mma.m16n8k16"): lane l has rows l / 4 and l / 4 + 8 of a result, columns l % 4 * 2 and the next.
 #pragma once
 #include "kernels/cuda/load.h"
 #include "kernels/math/half.h"
@@ -23,7 +23,7 @@ __device__ inline uint32_t shared_address(int offset) {
 }
 #endif
 
-/// 16 bytes to shared memory, or zeros where they are not `there`; done when `copies_done` says so.
+/// Copies 16 bytes to shared memory, or zeros unless `there`, asynchronously until `copies_done`.
 __device__ inline void copy_later(int to, const void* from, bool there) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -32,7 +32,7 @@ __device__ inline void copy_later(int to, const void* from, bool there) {
   emulation::copy_later(shared_memory<unsigned char>() + to, there ? from : nullptr);
 #endif
 }
-/// Waits for this thread's copies; a barrier shows them to the others.
+/// Waits for the copies of this thread; other threads see them after a barrier.
 __device__ inline void copies_done() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
@@ -41,8 +41,8 @@ __device__ inline void copies_done() {
 #endif
 }
 
-/// Four matrices of 8 x 8, of which lane l names row l % 8 of number l / 8; of each it gets two
-/// elements of row l / 4, or with `across` of column l / 4.
+/// Loads four 8 x 8 matrices: lane l passes the address of row l % 8 of matrix l / 8, and receives
+/// from each matrix two elements of row l / 4, or with `across` of column l / 4.
 template <bool across> __device__ inline void load_matrices(uint32_t (&m)[4], int at) {
 #ifdef __CUDACC__
   if constexpr (across)
@@ -58,7 +58,7 @@ template <bool across> __device__ inline void load_matrices(uint32_t (&m)[4], in
 #endif
 }
 
-/// c += a b for 16 x 16, 16 x 8 elements of type T.
+/// c += a b for 16 x 16 and 16 x 8 elements of type T.
 template <class T>
 __device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef __CUDACC__
@@ -75,7 +75,7 @@ __device__ inline void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t 
 #endif
 }
 
-/// Two floats as elements of type T.
+/// Packs two floats as elements of type T.
 template <class T> __device__ inline uint32_t packed(float low, float high) {
 #ifdef __CUDACC__
   uint32_t both;
@@ -88,7 +88,7 @@ template <class T> __device__ inline uint32_t packed(float low, float high) {
 #endif
 }
 
-/// 2^x to 2 ulp; 0 for what would be subnormal.
+/// 2^x with an error of 2 ulp; subnormal results are flushed to 0.
 __device__ inline float exp2_fast(float x) {
 #ifdef __CUDACC__
   float y;
@@ -101,16 +101,16 @@ __device__ inline float exp2_fast(float x) {
 
 __device__ inline int lane_number() { return int(threadIdx.x) % 32; }
 
-/// Where pieces of a tile lie.
+/// The offsets of pieces of a tile.
 template <int D> struct Tile {
   static_assert(D % 32 == 0);
   static constexpr int kRow = D * 2, kPieces = D / 8;
-  static constexpr int kAcross = D > 64 ? 16 : D > 32 ? 8 : 4;  // lanes that share a row
-  static constexpr bool kAligned = (kRow & (kRow - 1)) == 0;    // rows begin at multiples of kRow
+  static constexpr int kAcross = D > 64 ? 16 : D > 32 ? 8 : 4;  // lanes per row
+  static constexpr bool kAligned = (kRow & (kRow - 1)) == 0;    // rows start at multiples of kRow
   __device__ static int swizzle(int row) { return (D % 64 == 0 ? row & 7 : row >> 1 & 3) << 4; }
   __device__ static int at(int row, int piece) { return row * kRow + (piece << 4 ^ swizzle(row)); }
 };
-/// The place that a lane names for load_matrices, and those 2 k pieces further along its row.
+/// The address that a lane passes to load_matrices, and those 2 k pieces further along its row.
 template <int D> struct LanePlace {
   int row, piece;
   /// `tile` is a multiple of kRow.
@@ -122,15 +122,15 @@ template <int D> struct LanePlace {
   }
 };
 
-/// Asks for the tiles of a matrix one after the other, of Rows rows each; what is not there is zero.
+/// Copies the tiles of a matrix in order, with Rows rows each; rows out of bounds are zero.
 template <int D, int Rows, int Threads, class T> class Tiles {
  public:
-  /// `rows` are there, and `pieces` of each.
+  /// `rows` exist, with `pieces` each.
   __device__ Tiles(const T* from, int64_t stride, int rows, int pieces)
       : from_(from + own_row() * stride + own_piece() * 8),
         step_(kStep * stride),
         rows_(own_piece() < pieces ? rows - own_row() : 0) {}
-  /// Goes on with a matrix of the same strides.
+  /// Continues with a matrix that has the same strides.
   __device__ void begin(const Tiles& other) { from_ = other.from_, rows_ = other.rows_; }
   __device__ void next(int tile) {
     const int to = tile + Tile<D>::at(own_row(), own_piece());
@@ -152,7 +152,7 @@ template <int D, int Rows, int Threads, class T> class Tiles {
   int rows_;
 };
 
-/// 16 R rows of a tile as left sides of products: in registers, or read whenever they are asked for.
+/// 16 R rows of a tile as left operands of products: kept in registers, or reloaded at each use.
 template <int D, int R, bool kept> class LeftRows {
  public:
   __device__ explicit LeftRows(int first) : first_(first, lane_number() & 15, lane_number() >> 4) {}
@@ -195,7 +195,7 @@ __device__ void multiply_rows(float (&c)[R][N / 8][4], const LeftRows<D, R, kept
   }
 }
 
-/// c += p b for a tile b of N rows, where p comes from multiply_rows.
+/// c += p b for a tile b of N rows, with p from multiply_rows.
 template <class T, int D, int R, int N>
 __device__ void multiply_columns(float (&c)[R][D / 8][4], const float (&p)[R][N / 8][4], int b) {
   const LanePlace<D> first(b, lane_number() & 15, lane_number() >> 4);
@@ -214,8 +214,8 @@ __device__ void multiply_columns(float (&c)[R][D / 8][4], const float (&p)[R][N 
   }
 }
 
-/// Writes 16 R rows of a warp, times a factor for each, by way of a part of a tile that only this
-/// warp uses. `rows` are there, counted from the warp's first.
+/// Stores 16 R rows of a warp, each scaled by a factor, through a part of a tile that only this
+/// warp uses. `rows` exist, counted from the first row of the warp.
 template <class T, int D, int R>
 __device__ void store_rows(int part, const float (&c)[R][D / 8][4], const float (&factor)[R][2],
                            T* to, int64_t stride, int rows, int pieces) {

@@ -1,4 +1,4 @@
-// modules.cu -- loads compiled code and launches its kernels, through the driver's own interface
+// modules.cu -- loads compiled code and launches its kernels, with the CUDA driver API
 #include "kernels/cuda/modules.h"
 
 #include <cstdio>
@@ -17,12 +17,12 @@ namespace mt::cuda {
 #ifdef __CUDACC__
 namespace {
 
-/// The functions in use of the driver, which the runtime has opened already.
+/// The functions that are used of the driver, which the runtime has loaded already.
 struct Driver {
   decltype(&cuModuleLoadDataEx) load = nullptr;
   decltype(&cuModuleUnload) unload = nullptr;
   decltype(&cuModuleGetFunction) function = nullptr;
-  decltype(&cuModuleGetGlobal) variable = nullptr;  // a macro: _v2
+  decltype(&cuModuleGetGlobal) variable = nullptr;  // the name is a macro: _v2
   decltype(&cuFuncGetAttribute) attribute = nullptr;
   decltype(&cuFuncSetAttribute) set_attribute = nullptr;
   decltype(&cuLaunchKernel) launch = nullptr;
@@ -44,7 +44,7 @@ const Driver& driver() {
   return d;
 }
 
-/// The runtime's errors have the driver's numbers.
+/// The error codes of the runtime are those of the driver.
 const char* text_of(CUresult r) { return cudaGetErrorString(cudaError_t(r)); }
 
 }  // namespace
@@ -76,7 +76,7 @@ bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t 
   kernel.registers = ask(CU_FUNC_ATTRIBUTE_NUM_REGS);
   kernel.shared = ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
   kernel.local = ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
-  // More than 48 KiB must be asked for once; that costs a launch nothing that does not use it.
+  // More than 48 KiB needs an attribute, set once; it costs nothing in launches that do not use it.
   const int more = most - int(kernel.shared);
   if (more > 0 && d.set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   more) == CUDA_SUCCESS)
@@ -87,7 +87,7 @@ bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t 
 
 void unload_module(const LoadedKernel& kernel) {
   if (kernel.stays || capturing()) return;
-  cudaStreamSynchronize(stream());  // its kernels may still run; and what they printed is shown
+  cudaStreamSynchronize(stream());  // its kernels may still run; also flushes their printf output
   check(cudaError_t(driver().unload(static_cast<CUmodule>(kernel.module))), "unloading a kernel");
 }
 
@@ -105,7 +105,7 @@ void queue(const Launch& c) {
   check(cudaError_t(r), c.name);
 }
 
-#else  // the emulation compiles the text again
+#else  // the emulation recompiles the text
 
 bool load_module(const CudaImage& code, LoadedKernel& kernel, char*, size_t) {
   emulation::Loaded* const loaded = emulation::load(code.source, code.name);
@@ -145,7 +145,7 @@ void launch_module(const Launch& c) {
   started(c.name);
 }
 
-// Not by a kernel of ours: constant memory has a cache that stores do not go through.
+// This does not use a kernel of ours: stores bypass the constant cache.
 void write_variable(void* to, const void* from, size_t bytes) {
   if (bytes &&
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable"))

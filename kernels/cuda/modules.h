@@ -1,4 +1,4 @@
-// modules.h -- the verbs for code that is compiled while the program runs, as plugin.cu lists them
+// modules.h -- the verbs for code that is compiled at run time, as listed in plugin.cu
 #pragma once
 #include "kernels/module.h"
 

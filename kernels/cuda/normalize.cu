@@ -1,4 +1,4 @@
-// normalize.cu -- the normalize verb on CUDA: a team of threads for each row
+// normalize.cu -- the normalize verb on CUDA: one team of threads for each row
 #include "kernels/cuda/normalize.h"
 
 #include "kernels/cuda/team.h"
@@ -9,19 +9,19 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// a / b of numbers that are not negative; 32 bits where they suffice.
+/// a / b of non-negative numbers; uses 32 bits if they suffice.
 __device__ inline int64_t divide(int64_t a, int64_t b) {
   return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
 }
 
-/// A row: `outer` pieces of `inner` elements, a piece holding `channels_per_group` channels of
+/// A row: `outer` pieces of `inner` elements; a piece has `channels_per_group` channels of
 /// `spatial` elements.
 template <class T, class Team> struct Row {
   const Normalize& c;
   const Team& team;
   const int64_t row, inner, step;
-  const double share;     // of an element in a mean
-  const int64_t channel;  // the first one
+  const double share;     // the weight of an element in a mean
+  const int64_t channel;  // the first channel
 
   __device__ Row(const Normalize& c, const Team& team, int64_t row, double share)
       : c(c),
@@ -32,8 +32,8 @@ template <class T, class Team> struct Row {
         share(share),
         channel(row % c.groups * c.channels_per_group) {}
 
-  /// Calls `body(where in memory, where in the piece)` for this thread's share of what lies in the
-  /// elements [from, from + n) of every piece.
+  /// Calls `body(offset in memory, index in the piece)` for this thread's share of the elements
+  /// [from, from + n) of every piece.
   template <class F> __device__ void each(int64_t from, int64_t count, const F& body) const {
     const int64_t base = row * inner + from;
     if (c.outer == 1) {
@@ -48,7 +48,7 @@ template <class T, class Team> struct Row {
       if (i >= count) i -= count, ++o;
     }
   }
-  /// Which of the row's channels has the i-th element of a piece.
+  /// The channel of the row that the i-th element of a piece belongs to.
   __device__ int64_t channel_of(int64_t i) const {
     return c.spatial == 1 ? i : c.channels_per_group == 1 ? 0 : divide(i, c.spatial);
   }
@@ -56,7 +56,7 @@ template <class T, class Team> struct Row {
     return c.weight ? static_cast<const T*>(c.weight)[channel + p] : T(1);
   }
 
-  /// Stores the row's statistics; returns 1 / sqrt(variance + eps).
+  /// Stores the statistics of the row; returns 1 / sqrt(variance + eps).
   __device__ T store_statistics(T mean, double variance) const {
     const T rate = 1 / math::sqrt(T(variance + c.eps));
     if (team.number() == 0) {
@@ -66,7 +66,7 @@ template <class T, class Team> struct Row {
     }
     return rate;
   }
-  /// The normalised i-th element of a piece with its channel's weight and bias.
+  /// Applies the weight and bias of its channel to the normalized i-th element of a piece.
   __device__ T scaled(T y, int64_t i) const {
     const T* const bias = static_cast<const T*>(c.bias);
     if (!c.weight && !bias) return y;
@@ -74,16 +74,16 @@ template <class T, class Team> struct Row {
     return y * weight(p) + (bias ? bias[channel + p] : T(0));
   }
 
-  /// What a thread sums K elements in: conversions to double, and its divisions, take longer than all else.
+  /// The accumulator of a thread for K elements: conversions to double and divisions dominate the time.
   template <int K> using Sum = std::conditional_t<(K > 0), T, double>;
 
-  /// Of a row that is one piece a thread may hold K elements.
+  /// If a row is a single piece, a thread may hold K elements in registers.
   template <int K> __device__ void forward() const {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
     const int64_t base = row * inner;
     cuda::LineRegisters<K, T> held(team, x + base, inner, 1);
-    const auto each_x = [&](const auto& body) {  // body(element, where it lies, where in the piece)
+    const auto each_x = [&](const auto& body) {  // body(element, its offset, index in the piece)
       if constexpr (K > 0)
         held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
@@ -107,7 +107,7 @@ template <class T, class Team> struct Row {
     each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
 
-  /// For channels of single elements.
+  /// For channels of one element.
   template <int K> __device__ void backward_held() const {
     const int64_t base = row * inner;
     const int size = int(inner);
@@ -131,7 +131,7 @@ template <class T, class Team> struct Row {
     T* const dx = static_cast<T*>(c.out);
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     double a = 0, b = 0;
-    if (c.spatial > 1) {  // each channel's sums are its weight's gradient too
+    if (c.spatial > 1) {  // the sums of each channel are also the gradient of its weight
       const int64_t to = row / c.groups * c.groups * c.channels_per_group + channel;
       for (int64_t p = 0; p < c.channels_per_group; ++p) {
         double here_a = 0, here_b = 0;
@@ -160,8 +160,8 @@ template <class T, class Team> struct Row {
   }
 };
 
-/// K: how many elements of a row a thread holds; 0: none, it reads them several times. Each way has a
-/// kernel of its own: the way back takes twice the registers.
+/// K: the number of elements of a row that a thread holds; 0: none, it reads them several times.
+/// Forward and backward are separate kernels: backward needs twice the registers.
 template <class T, class Team, int K, bool Backward>
 __global__ void rows(const __grid_constant__ Normalize c, double share) {
   const Team team;
@@ -174,7 +174,7 @@ __global__ void rows(const __grid_constant__ Normalize c, double share) {
   }
 }
 
-/// The gradients of the weights of single elements: a thread goes through its part of the batch, in order.
+/// The gradients of the weights of single-element channels: a thread sums its part of the batch, in order.
 template <class T> __global__ void element_parts(const __grid_constant__ Normalize c) {
   const int64_t width = c.groups * c.channels_per_group, each = normalize_batch_per_part(c),
                 n = normalize_parts(c) * width;
@@ -196,7 +196,7 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
   }
 }
 
-/// By given statistics: a thread for an element.
+/// With given statistics: one thread per element.
 template <class T> __global__ void shift(const __grid_constant__ Normalize c, int64_t n) {
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
                  *const variance = static_cast<const T*>(c.variance),
@@ -230,7 +230,7 @@ template <class T> void run(const Normalize& c) {
     return cuda::launch_each("normalize", shift<T>, all, c, all);
   }
   const int64_t elements = c.outer * c.channels_per_group * c.spatial;
-  // Short channels are summed one by one: by a warp, which needs no barriers for it.
+  // Short channels are summed one by one: by a warp, which needs no barriers.
   const bool short_channels = c.grad && c.spatial > 1 && c.outer * c.spatial <= 64;
   if (elements <= 512 || short_channels) run_rows<T, cuda::Warp>(c);
   else run_rows<T, cuda::Block>(c);

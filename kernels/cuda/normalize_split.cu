@@ -1,7 +1,7 @@
-// normalize_split.cu -- the normalize verb on CUDA where rows are few and long: a row over many blocks
+// normalize_split.cu -- the normalize verb on CUDA for few, long rows: each is split over many blocks
 //
-// Each part of a row comes to a partial result, a warp joins the parts of a row in their order, and a
-// third kernel goes over the elements. Which elements a thread takes depends on the shape alone: the
+// Each part of a row is reduced to a partial result, a warp combines the parts of a row in order,
+// and a third kernel processes the elements. The elements of a thread depend only on the shape: the
 // same bits on every run.
 #include <type_traits>
 
@@ -16,10 +16,10 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int64_t kMinPart = 8192;  // elements of a part
-constexpr int64_t kBlocks = 4096;   // that all rows together are cut into, about
-constexpr int kAtOnce = 4;          // loads of a thread under way
+constexpr int64_t kBlocks = 4096;   // that all rows together are split into, about
+constexpr int kAtOnce = 4;          // loads of a thread in flight
 
-/// The sums of g and of g times the normalised x.
+/// The sums of g and of g times the normalized x.
 struct Sums {
   double g, gx;
   __device__ Sums operator+(const Sums& s) const { return {g + s.g, gx + s.gx}; }
@@ -33,12 +33,12 @@ struct JoinSpreads {
 struct Split {
   Normalize c;
   int64_t rows, elements, part, parts;
-  bool aligned;   // all of x, grad and out lie at multiples of 16 bytes
+  bool aligned;   // x, grad and out are all aligned to 16 bytes
   void* partial;  // [rows, parts] of Moments or Sums
-  void* slopes;   // [rows, 2], going back: the means of the weighted g and g x
+  void* slopes;   // [rows, 2], backward: the means of the weighted g and g x
 };
 
-/// A block's part of a row, W neighbours at a time.
+/// The part of a row of one block, W consecutive elements at a time.
 template <class T, int W> struct Part {
   const Split& s;
   const int64_t row, from, to, base, step;
@@ -51,7 +51,7 @@ template <class T, int W> struct Part {
         base(row * s.c.spatial),
         step(s.rows * s.c.spatial) {}
 
-  /// Where element i of the row lies.
+  /// The offset of element i of the row.
   __device__ int64_t place(int64_t i) const {
     const int64_t o = ((i | s.c.spatial) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.spatial))
                                                      : i / s.c.spatial;
@@ -72,7 +72,7 @@ template <class T, int W> struct Part {
     else
       for (int k = 0; k < W; ++k) y[k] = g.v[k];
   }
-  /// Calls `body(places, how many)` for this thread's share, the number being a constant.
+  /// Calls `body(offsets, count)` for this thread's share; the count is a constant.
   template <class F> __device__ void each(const F& body) const {
     const int64_t turn = int64_t(blockDim.x) * W;
     int64_t i = from + int64_t(threadIdx.x) * W;
@@ -113,7 +113,7 @@ template <class T> __device__ T value_at(const void* values, int64_t i, T otherw
   return values ? static_cast<const T*>(values)[i] : otherwise;
 }
 
-/// The mean of the part and the squares about it: the second trip finds the part in the cache.
+/// The mean of the part and its squared deviations: the second pass finds the part in the cache.
 template <class T, int W> __global__ void spreads(const __grid_constant__ Split s) {
   const Part<T, W> part(s);
   const cuda::Block team;
@@ -136,7 +136,7 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   if (team.number() == 0)
     part.template partial<op::Moments>() = op::moments<T>(n, mean, off, squares - n * lost * lost);
 }
-/// A warp for each row.
+/// One warp for each row.
 template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {
   const cuda::Warp team;
   for (const int64_t row : team.lines(s.rows)) {

@@ -1,4 +1,4 @@
-// optim.cu -- a step of an optimizer on CUDA: one launch for up to 64 parameters
+// optim.cu -- an optimizer step on CUDA: one launch for up to 64 parameters
 #include "kernels/cuda/cuda.h"
 #include "kernels/optimizers.h"
 #include "kernels/verbs.h"
@@ -8,12 +8,12 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int kMaxTensors = 64, kMaxRows = 4;
-/// The arguments of a launch. In a graph the rows of `replayed`, one for each parameter, replace those
-/// of `numbers`.
+/// The arguments of a launch. In a graph the rows of `replayed`, one for each parameter, replace
+/// those of `numbers`.
 struct Batch {
   const double* replayed;
   int count;
-  int first[kMaxTensors + 1];  // block of each parameter
+  int first[kMaxTensors + 1];  // the first block of each parameter
   uint8_t row[kMaxTensors];
   int64_t n[kMaxTensors];
   void* value[kMaxTensors];
@@ -23,7 +23,7 @@ struct Batch {
 };
 static_assert(sizeof(Batch) <= 4096, "as many bytes as every GPU takes");
 
-/// Moments below the smallest normal number are 0, as on the CPU.
+/// Flushes moments below the smallest normal number to 0, as on the CPU.
 template <class T> __device__ void flush(T& moment) {
   constexpr T least = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
   if (moment > -least && moment < least) moment = T(0);
@@ -65,7 +65,7 @@ void optimize(const Optimize& o) {
     Batch b{};
     b.replayed = o.on_device ? o.numbers + o.tensors[from].row * kMaxNumbers : nullptr;
     int rows = 0, last = -1;
-    for (i = from; i < o.count && b.count != kMaxTensors; ++i) {  // nvcc 13 misreads `count <`
+    for (i = from; i < o.count && b.count != kMaxTensors; ++i) {  // nvcc 13 misparses `count <`
       const OptimizeTensor& p = o.tensors[i];
       if (!o.on_device && p.row != last) {
         if (rows == kMaxRows) break;

@@ -1,4 +1,4 @@
-// plugin.cu -- the CUDA plug-in's way in: one table of verbs for each GPU, its memory, its stream
+// plugin.cu -- the entry points of the CUDA plug-in: each GPU's table of verbs, memory and stream
 #include <pthread.h>
 
 #include <cstdio>
@@ -25,9 +25,9 @@ void enter(int device) {
   check(cudaSetDevice(device), "choosing the GPU");
 }
 
-// ---- what goes wrong ----------------------------------------------------------------------------
+// ---- errors ------------------------------------------------------------------------------------
 
-/// Errors after which the driver refuses everything that the process asks of the GPU.
+/// Errors after which the driver rejects all further GPU work of the process.
 bool ends_everything(cudaError_t e) {
   if (int(e) >= 805 && int(e) <= 810) return true;  // of MPS, the service that shares a GPU
   switch (e) {
@@ -41,7 +41,7 @@ bool ends_everything(cudaError_t e) {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
     case cudaErrorECCUncorrectable:
-    case cudaErrorUnknown:  // after a fault of the GPU or a suspended machine
+    case cudaErrorUnknown:  // after a GPU fault or a suspend of the machine
 #if defined(__CUDACC__) && CUDART_VERSION >= 13000
     case cudaErrorContained:
     case cudaErrorTensorMemoryLeak:
@@ -52,7 +52,7 @@ bool ends_everything(cudaError_t e) {
   }
 }
 
-/// "add, 3 x relu, sum": the kernels started since somebody waited, at most the last 64.
+/// "add, 3 x relu, sum": the kernels launched since the last synchronization, at most the last 64.
 void list_started(const State& g, char* text, size_t room) {
   size_t n = 0;
   text[0] = 0;
@@ -95,7 +95,7 @@ void lose(State& g, cudaError_t error, const char* doing) {
                 name);
 }
 
-/// In a process that was forked, where the driver does not work.
+/// For a forked process, in which the driver does not work.
 void lose_all() {
   for (State& g : gpus) {
     if (!g.open || g.device_lost) continue;
@@ -115,7 +115,7 @@ const char* take_error() {
 }
 const char* lost() { return gpus[current].device_lost ? gpus[current].lost : nullptr; }
 
-// ---- copies, waiting ----------------------------------------------------------------------------
+// ---- copies and synchronization ----------------------------------------------------------------
 
 void copied(cudaError_t error, const char* doing) {
   if (!check(error, doing) || state().recording) return;
@@ -145,7 +145,7 @@ BadIndex take_wrong_position() { return std::exchange(state().wrong, BadIndex{})
 
 // ---- the table ----------------------------------------------------------------------------------
 
-/// A function of one GPU: makes it the current one first.
+/// A wrapper of a function for one GPU: sets the current device first.
 template <int Index, auto function> struct Of;
 template <int Index, class R, class... A, R (*function)(A...)> struct Of<Index, function> {
   static R call(A... a) {
@@ -153,7 +153,7 @@ template <int Index, class R, class... A, R (*function)(A...)> struct Of<Index, 
     return function(a...);
   }
 };
-/// The same for what asks something of the GPU: nothing is done once it is lost.
+/// The same for functions that use the GPU: nothing is done once it is lost.
 template <int Index, auto verb> struct On;
 template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb> {
   static R call(A... a) {
@@ -186,7 +186,7 @@ template <int I> GpuProperties properties() {
           int64_t(p.sharedMemPerBlock),
           int64_t(p.l2CacheSize)};
 }
-/// Of struct Gpu what a function of the same name does.
+/// The members of struct Gpu that are functions of the same name.
 // clang-format off
 #define MT_GPU_FUNCTIONS(V) \
   V(last_check) V(use) V(reset_peak) V(trim) V(pin) V(unpin) V(event) \
@@ -235,7 +235,7 @@ template <int... I> Modules modules(int index, std::integer_sequence<int, I...>)
 __global__ void nothing() {}
 #endif
 
-/// Opens the GPU, or says why not.
+/// Opens the GPU, or sets the reason why it cannot be opened.
 bool open(int index, char* why, size_t room) {
   State& g = gpus[index];
   if (g.open) return true;
@@ -252,7 +252,7 @@ bool open(int index, char* why, size_t room) {
     return e == cudaSuccess;
   };
   int pools = 0, pageable = 0;
-  uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
+  uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: driver allocations are slow
   const auto open_pool = [&] {
     return good(cudaDeviceGetDefaultMemPool(&g.pool, index)) &&
            good(cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep));
@@ -294,11 +294,11 @@ bool open(int index, char* why, size_t room) {
   return true;
 }
 
-/// The first driver for a toolkit's major version, whose later versions it runs as well (NVIDIA's
+/// The first driver for a toolkit's major version; it also runs later minor versions (NVIDIA's
 /// "CUDA Compatibility").
 int oldest_driver(int runtime) { return runtime >= 13000 ? 580 : runtime >= 12000 ? 525 : 450; }
 
-/// Why there are no GPUs: what a user can do about it.
+/// Why there are no GPUs, and what the user can do about it.
 void explain(cudaError_t e, char* why, size_t room) {
   int driver = 0, runtime = 0;
   cudaGetLastError();
@@ -346,7 +346,7 @@ bool synchronous() {
 
 bool check(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return true;
-  cudaGetLastError();  // the runtime remembers it, and the next launch would tell it again
+  cudaGetLastError();  // clears the error, so that the next launch does not report it again
   State& g = gpus[current];
   if (g.device_lost) return false;
   if (ends_everything(error)) return lose(g, error, doing), false;
@@ -395,7 +395,7 @@ bool bounds_ok(const BoundsCheck& c) {
 
 extern "C" {
 
-/// How many GPUs there are; 0 with a sentence where there are none that can be used.
+/// The number of GPUs; 0, with a reason in one sentence, if none can be used.
 __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t room) {
   int n = 0;
   const cudaError_t e = cudaGetDeviceCount(&n);
@@ -404,7 +404,7 @@ __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t r
   return 0;
 }
 
-/// The table of a GPU; null with a sentence where it cannot be used.
+/// The table of a GPU; null, with a reason in one sentence, if it cannot be used.
 __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_t abi, int index,
                                                                          char* why, size_t room) {
   if (abi != mt::kGpuAbi) {
@@ -423,7 +423,7 @@ __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_
   return mt::cuda::table(index, std::make_integer_sequence<int, mt::kMaxGpus>{});
 }
 
-/// How a GPU whose table was given runs code that is compiled meanwhile.
+/// The functions of an opened GPU for code that is compiled at run time.
 __attribute__((visibility("default"))) mt::Modules mtorch_cuda_modules(int index) {
   return mt::cuda::modules(index, std::make_integer_sequence<int, mt::kMaxGpus>{});
 }

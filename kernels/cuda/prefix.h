@@ -1,4 +1,4 @@
-// prefix.h -- sums before each place: of the threads of a block, of an array
+// prefix.h -- exclusive prefix sums over the threads of a block, and over an array
 #pragma once
 #include "kernels/cuda/team.h"
 
@@ -6,18 +6,18 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kPrefixThreads = cuda::kThreads;  // of a block that calls block_prefix
+constexpr int kPrefixThreads = cuda::kThreads;  // of blocks that call block_prefix
 constexpr size_t kPrefixShared = cuda::Block::kShared;
 
-/// The sum of the values of the threads before this one, and in `total` that of all. Called by all
-/// threads of a block of kPrefixThreads in one dimension, started with kPrefixShared bytes.
+/// The exclusive prefix sum of the values of the threads, and in `total` the sum of all. All
+/// threads of a one-dimensional block of kPrefixThreads with kPrefixShared bytes call it.
 __device__ inline int64_t block_prefix(int64_t value, int64_t& total) {
   const cuda::PrefixAndTotal<int64_t> s = cuda::Block{}.scan(value, int64_t(0), cuda::Add{});
   total = s.all;
   return s.before;
 }
 
-constexpr int64_t kPrefixPart = 4096;  // elements that a block looks after in a long array
+constexpr int64_t kPrefixPart = 4096;  // elements per block in a long array
 
 __global__ void prefix_sums(const int64_t* a, int64_t n, int64_t* sums) {
   const int64_t from = int64_t(blockIdx.x) * kPrefixPart;
@@ -28,7 +28,7 @@ __global__ void prefix_sums(const int64_t* a, int64_t n, int64_t* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-/// a[i] becomes the sum of what came before it in the `part` elements of its block, and `before`.
+/// Replaces a[i] by the exclusive prefix sum in the `part` elements of its block, plus `before`.
 __global__ void prefix_parts(int64_t* a, int64_t n, int64_t part, const int64_t* before) {
   const int64_t first = int64_t(blockIdx.x) * part;
   int64_t carry = before ? before[blockIdx.x] : 0, total;
@@ -40,7 +40,7 @@ __global__ void prefix_parts(int64_t* a, int64_t n, int64_t part, const int64_t*
   }
 }
 
-/// a[i] becomes the sum of what came before it.
+/// Replaces a[i] by its exclusive prefix sum.
 void prefix(const char* name, int64_t* a, int64_t n) {
   const auto start = [=](int64_t parts, auto kernel, const auto&... arguments) {
     cuda::launch_blocks(name, kernel, unsigned(parts), kPrefixThreads, kPrefixShared, arguments...);

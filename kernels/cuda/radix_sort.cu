@@ -1,4 +1,4 @@
-// radix_sort.cu -- CUB's sort of a whole array; the emulation has a sort of the library's
+// radix_sort.cu -- CUB's device radix sort of an array; the emulation uses std's sort
 #include "kernels/cuda/radix_sort.h"
 
 #ifdef __CUDACC__
@@ -20,7 +20,7 @@ uint64_t* radix_sort(const char* name, uint64_t* words, uint64_t* other, int64_t
     return cub::DeviceRadixSort::SortKeys(room, bytes, both, n, from, to, stream());
   };
   if (!check(sort(nullptr), name)) return words;
-  const Scratch scratch(bytes > 0 ? bytes : 1);  // without room it would only ask for some again
+  const Scratch scratch(bytes > 0 ? bytes : 1);  // with null CUB would only return the size again
   const void* const used[] = {words, other, scratch.as<void>()};
   if (!used[2]) return words;
   if (capturing()) keep(used, sizeof used);

@@ -1,4 +1,4 @@
-// random.cu -- the random verb on CUDA: a thread for each counter
+// random.cu -- the random verb on CUDA: one thread for each counter
 #include "kernels/math/random.h"
 
 #include "kernels/cuda/cuda.h"
@@ -8,8 +8,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// `Group` elements to a counter; the last one may be used in part.
-/// A replayed graph says again where in the stream it is.
+/// Each counter gives `Group` elements; those of the last one may be partly unused. A replayed
+/// graph updates its position in the stream of random numbers.
 template <class T, int Group>
 __global__ void fill(const __grid_constant__ Random call, const Replay* replay) {
   struct alignas(sizeof(T) * Group) Values {

@@ -1,7 +1,7 @@
-// reduce.cu -- the reduce verb on CUDA: lines and columns, whole or in parts
+// reduce.cu -- the reduce verb on CUDA: rows and columns, as a whole or split into parts
 //
-// What a thread joins, and in which order partial results meet, depends on the shape alone: the same
-// bits on every run. Floats are summed in double, as on the CPU.
+// The elements of a thread, and the order in which partial results are combined, depend only on the
+// shape: the same bits on every run. Floats are summed in double, as on the CPU.
 #include "kernels/cuda/cuda.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr int kAcross = 32, kDown = kBlock / kAcross;  // a block over columns
-constexpr int64_t kPart = 16384;                       // elements of one output that a block joins
+constexpr int64_t kPart = 16384;                       // elements of one output per block
 
-// ---- what one thread joins by itself, in the order of its elements --------------------------------
+// ---- the sequential reduction of one thread, in the order of its elements ------------------------
 
 template <class Op, class Element> class ThreadReducer {
  public:
@@ -28,8 +28,8 @@ template <class Op, class Element> class ThreadReducer {
  private:
   State s_ = Op::template identity<State>();
 };
-/// Sums about the first element, without a division for each: being one of them, it is never so far
-/// away that more than log2(n) bits of m2 are lost.
+/// Sums deviations from the first element, without a division for each: since it is an element, it
+/// is never so far from the mean that more than log2(n) bits of m2 are lost.
 template <class Element> class ThreadReducer<op::Var, Element> {
  public:
   using T = Element;
@@ -47,7 +47,7 @@ template <class Element> class ThreadReducer<op::Var, Element> {
  private:
   double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
 };
-/// One exponential for each element, in its own precision.
+/// One exponential for each element, in the precision of the element.
 template <class Element> class ThreadReducer<op::LogSumExp, Element> {
  public:
   using T = Element;
@@ -70,8 +70,8 @@ template <class Element> class ThreadReducer<op::LogSumExp, Element> {
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-/// A reduction cut into `parts` of `part` elements each; `partial` (outputs x parts) holds what the
-/// parts came to when there are several.
+/// A reduction split into `parts` of `part` elements each; `partial` (outputs x parts) holds the
+/// partial results if there are several parts.
 struct Job {
   Reduce r;
   int64_t outputs, elements, part, parts;
@@ -97,8 +97,8 @@ __device__ void finish(const Job& j, int64_t output, int64_t part, const op::Sta
   else write<Op, T>(j, output, s);
 }
 
-/// The states of `n` threads, `apart` from each other in shared memory, joined in the first of them,
-/// for thread 0.
+/// Combines the states of `n` threads, which are `apart` from each other in shared memory, into the
+/// first of them, for thread 0.
 template <class Op, class State>
 __device__ void join_shared(State* all, const State& s, int thread, int n, int apart = 1) {
   all += thread * apart;
@@ -109,7 +109,7 @@ __device__ void join_shared(State* all, const State& s, int thread, int n, int a
   }
 }
 
-/// The elements i, i + by, .. below `to` of a line, eight loads under way at a time.
+/// Reduces the elements i, i + by, .. below `to` of a line, with eight loads in flight.
 template <class Own>
 __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, int by, Own& own) {
   using T = typename Own::T;
@@ -131,10 +131,10 @@ __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, in
   }
 }
 
-// How the threads of a block share outputs: `number` of `size` threads join the elements of one of
-// kOutputs, of which this thread's is `output`; their states lie `apart` from `first` on.
+// How the threads of a block share outputs: the threads `number` of `size` reduce one of kOutputs
+// outputs, which is `output` for this thread; their states are `apart`, starting at `first`.
 
-/// A block for each output, or for each part of one (the grid's y).
+/// One block for each output, or for each part of one (the grid's y).
 struct Line {
   static constexpr int kOutputs = 1, output = 0, first = 0, apart = 1;
   int number = int(threadIdx.x), size = int(blockDim.x);
@@ -144,7 +144,7 @@ struct ShortLine {
   static constexpr int kOutputs = kBlock / 32, size = 32, apart = 1;
   int number = int(threadIdx.x), output = int(threadIdx.y), first = output * 32;
 };
-/// Neighbouring outputs side by side: a thread joins every kDown-th element of one column.
+/// Adjacent outputs: a thread reduces every kDown-th element of one column.
 struct Column {
   static constexpr int kOutputs = kAcross, size = kDown, apart = kAcross;
   int number = int(threadIdx.y), output = int(threadIdx.x), first = output;
@@ -162,11 +162,11 @@ template <class Op, class T, class Share> __global__ void outputs(const __grid_c
     if (o < j.outputs) enter_line(j, begin_of(j, o), from + t.number, to, t.size, own);
     join_shared<Op>(all, own.state(), t.number, t.size, t.apart);
     if (t.number == 0 && o < j.outputs) finish<Op, T>(j, o, blockIdx.y, *all);
-    __syncthreads();  // the next outputs' states come
+    __syncthreads();  // before the states of the next outputs
   }
 }
 
-/// The parts of each output, joined by a block.
+/// Combines the parts of each output, with one block for it.
 template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
   State* const all = cuda::shared_memory<State>();
@@ -196,7 +196,7 @@ template <class Op, class T> void run(const Reduce& r) {
                             r.kept_size[r.kept - 1] >= 8 &&
                             !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
   const int64_t tiles = side_by_side ? (j.outputs + kAcross - 1) / kAcross : j.outputs;
-  // Few outputs of many elements are cut into parts, at most 1024 of each.
+  // Few outputs of many elements are split into parts, at most 1024 for each output.
   j.parts = 1;
   const int64_t part = side_by_side ? kPart / 64 : kPart;
   if (tiles < 512 && j.elements > part) j.parts = (j.elements + part - 1) / part;

@@ -1,8 +1,8 @@
-// scan.cu -- the scan verb on CUDA: sums, products and extremes so far
+// scan.cu -- the scan verb on CUDA: cumulative sums, products and extremes
 //
-// A warp goes along a line, each of its threads joining a few neighbours. Where there are few lines,
-// each is cut into parts: their totals are found first, then what comes before each part, then the
-// parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
+// A warp scans a line, and each of its threads combines a few consecutive elements. If there are
+// few lines, each is split into parts: first the totals of the parts are computed, then the prefix
+// of each part, then the scans. Splits depend only on the shape. Floats are summed in double.
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
 #include "kernels/table.h"
@@ -12,10 +12,10 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMaxParts = 4096;      // of all lines: warps for every processor
-constexpr int64_t kPartMultiple = 1024;  // of a part's elements
+constexpr int64_t kMaxParts = 4096;      // of all lines: enough warps for every multiprocessor
+constexpr int64_t kPartMultiple = 1024;  // the size of a part is a multiple of this
 
-/// What the walk along lines asks of a struct.
+/// The functions of a struct that the scan of lines uses.
 template <class Op, class Element> struct Rule {
   using T = Element;
   using State = op::StateOf<Op, T>;
@@ -23,16 +23,16 @@ template <class Op, class Element> struct Rule {
   __device__ State operator()(const State& a, const State& b) const { return Op::combine(a, b); }
 };
 
-/// `parts` of `part` elements to a line; `state` (lines x parts) holds each part's total, then what
-/// comes before it. Null: the lines are whole.
+/// `parts` of `part` elements for each line; `state` (lines x parts) holds the total of each part,
+/// then its prefix. Null: lines are not split.
 struct Job {
   Scan s;
   int64_t lines, parts, part;
   void* state;
 };
 
-/// The elements [from, to) of a line, whose first one lies at `in` and `out`: scanned after `state`, or
-/// joined with it: from the end, so that the cache holds what the scan reads first.
+/// Scans the elements [from, to) of a line, whose first one is at `in` and `out`, after `state`; or
+/// reduces them into it: from the end, so that the elements which the scan reads first are cached.
 template <bool write, class Op, class T, class Team>
 __device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, int64_t out,
                                    int64_t from, int64_t to, op::StateOf<Op, T> state) {
@@ -82,7 +82,7 @@ __device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, 
   return state;
 }
 
-/// The parts of all lines: `write` false finds their totals.
+/// Processes the parts of all lines: without `write` it computes their totals.
 template <bool write, class Op, class T, class Team>
 __global__ void __launch_bounds__(cuda::kThreads, Op::needs_index ? 2 : 3)
     scan_parts(const __grid_constant__ Job j) {
@@ -100,14 +100,14 @@ __global__ void __launch_bounds__(cuda::kThreads, Op::needs_index ? 2 : 3)
   }
 }
 
-/// Of each line, from its parts' totals to what comes before them.
+/// Computes for each line the prefixes of its parts from their totals.
 template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
   using State = op::StateOf<Op, T>;
   const cuda::Block team;
   for (const int64_t line : team.lines(j.lines)) {
     State* const states = static_cast<State*>(j.state) + line * j.parts;
     const Rule<Op, T> join;
-    // Neighbouring parts are a thread's.
+    // Consecutive parts belong to one thread.
     const int64_t each = (j.parts + team.size() - 1) / team.size(), from = team.number() * each,
                   to = smaller(j.parts, from + each);
     State mine = Rule<Op, T>::nothing();

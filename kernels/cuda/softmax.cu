@@ -1,4 +1,4 @@
-// softmax.cu -- the softmax verb on CUDA: a team of threads for each line
+// softmax.cu -- the softmax verb on CUDA: one team of threads for each line
 #include "kernels/cuda/team.h"
 #include "kernels/reductions.h"
 #include "kernels/verbs.h"
@@ -11,7 +11,7 @@ struct Larger {
   template <class T> __device__ T operator()(T a, T b) const { return op::Amax::combine(a, b); }
 };
 
-/// The line at `out`, n elements `step` apart, of which a thread holds K.
+/// The line at `out`, n elements with a stride of `step`; each thread holds K of them.
 template <SoftmaxPart part, int K, class T, class Team, class N>
 __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, int64_t step) {
   cuda::LineRegisters<K, T> x(team, in, n, step);
@@ -45,7 +45,7 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, 
   }
 }
 
-/// K: how many elements of a line a thread holds; 0: none, it reads them several times.
+/// K: the number of elements of a line that a thread holds; 0: none, it reads them several times.
 template <SoftmaxPart part, int K, class T, class Team>
 __global__ void lines(const __grid_constant__ Softmax s) {
   const Team team;

@@ -1,12 +1,12 @@
-// sort.cu -- the sort verb on CUDA: short lines and few places in shared memory, the rest by radix
+// sort.cu -- the sort verb on CUDA: short lines and small k in shared memory, others by radix sort
 //
-// A key (kernels/math/sort_keys.h) travels with its position, which decides between equal keys: no two items
-// are alike, so whatever sorts them is stable. Lines of up to 4096 keys of 32 bits are sorted by radix
-// in a block's shared memory, shorter or wider ones by a network. Where few places are wanted, each tile passes on no
-// more items than that, until one tile holds them all; of long lines only those of a few groups come
-// so far. One place beyond is found digit by digit. Other lines longer than a tile are sorted all
-// together (radix_sort.h): words of a position and, above it, of as many bits of the key and the
-// line as there is room for, the lowest first; what did not fit is sorted by in another round.
+// A key (kernels/math/sort_keys.h) is sorted with its position, which breaks ties: all items are different, so any
+// sort of them is stable. Lines of up to 4096 32-bit keys are radix sorted in the shared memory of a block, shorter
+// or wider ones by a sorting network. For top-k with a small k, each tile passes on at most k items, until one tile
+// holds them all; of long lines only those of a few groups get there. A single position far from the ends is selected
+// digit by digit. Other lines longer than a tile are sorted all together (radix_sort.h): words of a position and,
+// above it, as many bits of the key and the line as fit, the lowest first; the remaining bits are sorted in another
+// pass.
 #include <utility>
 
 #include "kernels/cuda/block_sort.h"
@@ -19,11 +19,11 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTile = 1024, kEach = 4;           // items that a block sorts, a thread of it
-constexpr int kShort = 256;                      // a line that the network suits best
-constexpr int64_t kMaxItems = int64_t(1) << 26;  // of the lines that are sorted at once
+constexpr int kTile = 1024, kEach = 4;           // items per block, per thread
+constexpr int kShort = 256;                      // the lines for which the network is best
+constexpr int64_t kMaxItems = int64_t(1) << 26;  // of the lines sorted at once
 
-template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements read at once
+template <class T> constexpr int kAccess = sizeof(T) == 8 ? 2 : 4;  // elements per load
 
 __device__ inline bool comes_before(uint64_t a, uint64_t b) { return a < b; }
 __device__ inline bool comes_before(const Wide& a, const Wide& b) {
@@ -34,20 +34,20 @@ template <class I> __device__ I last_item() {
   else return {~uint64_t(0), ~uint64_t(0)};
 }
 
-/// Items of `lines` lines from first_line on, n of each, to be brought to `to` (null: the output). Those
-/// of a line lie in `from`, `pitch` apart from the next one's; null: they are the input's elements.
+/// Items of `lines` lines from first_line on, n of each, that are written to `to` (null: the output).
+/// The items of a line are in `from`, `pitch` apart from the next line's; null: the input's elements.
 struct Job {
   Sort s;
   int64_t first_line, lines, n, pitch;
   const void* from;
   void* to;
-  int64_t limit;   // how many items of a tile are of use
-  int64_t groups;  // those of one access are of a group, those of the next of the next one
+  int64_t limit;   // how many items of a tile are used
+  int64_t groups;  // the elements of an access are in one group, those of the next in the next
   int place;  // the bits of a word that say which element it is; those above are of the line and
   int bit;    // its key, together one number, from this bit on
 };
 
-/// What the elements of type T and keys of type K need.
+/// The functions for elements of type T and keys of type K.
 template <class T, class K> struct Items {
   using I = Item<K>;
   static __device__ K turn(const Job& j) { return j.s.descending ? ~K(0) : K(0); }
@@ -59,7 +59,7 @@ template <class T, class K> struct Items {
   static __device__ I element(const Job& j, T x, int64_t i) {
     return item(K(K(key_of(x)) ^ turn(j)), i);
   }
-  /// The i-th place of the output; where not all of the key is known, from the input.
+  /// Writes position i of the output; from the input if the key is not known completely.
   static __device__ void put(const Job& j, int64_t line, int64_t i, K sorted, int64_t at,
                              bool known = true) {
     const AlongDim& l = j.s.lines;
@@ -71,8 +71,8 @@ template <class T, class K> struct Items {
   }
 };
 
-/// A bitonic network (Batcher 1968) for the E items of each thread of a block: partners meet in a
-/// thread, a warp, or `shared`.
+/// A bitonic network (Batcher 1968) for the E items of each thread of a block: partners are
+/// exchanged in a thread, a warp, or `shared`.
 template <int E, class I> __device__ void sort_block(I (&x)[E], I* shared) {
   const int thread = int(threadIdx.x), threads = int(blockDim.x);
   for (int size = 2; size <= E * threads; size *= 2)
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kTile / kEach, 4) sort_tiles(const __grid_cons
   }
 }
 
-/// Whole lines by radix, a block for each.
+/// Radix sorts whole lines, with one block for each.
 template <class Tile, class T> __global__ void sort_lines(const __grid_constant__ Job j) {
   using K = uint32_t;
   uint64_t* const word = cuda::shared_memory<uint64_t>();
@@ -148,7 +148,7 @@ template <class Tile, class T> __global__ void sort_lines(const __grid_constant_
   }
 }
 
-/// The first item of each group.
+/// Computes the first item of each group.
 template <class T, class K> __global__ void first_of_groups(const __grid_constant__ Job j) {
   using I = Item<K>;
   constexpr int N = kAccess<T>, kAtOnce = 4;
@@ -172,7 +172,7 @@ template <class T, class K> __global__ void first_of_groups(const __grid_constan
     static_cast<I*>(j.to)[line * j.pitch + group] = first;
   }
 }
-/// The items of the groups whose first ones are in `from`.
+/// Lists the items of the groups whose first items are in `from`.
 template <class T, class K> __global__ void list_groups(const __grid_constant__ Job j) {
   using I = Item<K>;
   constexpr int N = kAccess<T>;
@@ -186,7 +186,7 @@ template <class T, class K> __global__ void list_groups(const __grid_constant__ 
   }
 }
 
-/// Words for the elements in the order of `from`.
+/// Computes words for the elements in the order of `from`.
 template <class T> __global__ void list_words(const __grid_constant__ Job j) {
   constexpr int bits = 8 * int(sizeof(T));
   const uint64_t places = (uint64_t(1) << j.place) - 1;
@@ -209,7 +209,7 @@ template <class T> __global__ void write(const __grid_constant__ Job j, bool kno
                             int64_t(word & places) - line * j.n, known);
   }
 }
-/// All lines at once; the two arrays have room for a word of each element.
+/// Sorts all lines at once; the two arrays have space for one word per element.
 template <class T> void sort_words(Job j, uint64_t* words, uint64_t* other) {
   const int64_t n = j.lines * j.n;
   const int bits = 8 * int(sizeof(T)) + cuda::bits_for(j.lines);
@@ -238,8 +238,8 @@ template <class T, class K> void launch_tiles(const Job& j) {
   start(sort_tiles<kEach, T, K>, tile, tile / kEach);
 }
 
-/// How many groups to make of each line where its `limit` first items are wanted: about as many as
-/// items in the `limit` groups that then count, and enough threads. 0: the line is too short.
+/// The number of groups per line if its `limit` first items are requested: about as many as items
+/// in the `limit` groups that remain, and enough threads. 0: the line is too short.
 template <class T> int64_t groups_for(int64_t lines, int64_t n, int64_t limit) {
   constexpr int64_t least = 8, threads = 1 << 16, N = kAccess<T>;
   int64_t each = 1;
@@ -248,8 +248,8 @@ template <class T> int64_t groups_for(int64_t lines, int64_t n, int64_t limit) {
   return each < least ? 0 : ((n + N - 1) / N + each / N - 1) / (each / N);
 }
 
-/// Few places; the two arrays have room for the items that are passed on. Items among the `limit` first
-/// ones are in groups whose own first items are: others have `limit` items before them.
+/// Selects few positions; the two arrays have space for the items that are passed on. The `limit`
+/// first items are in groups whose first items are among the `limit` first ones of groups.
 template <class T, class K> void sort_few(Job j, void* spare, void* other) {
   const auto next = [&](int64_t n) {
     j.n = n, j.from = spare, j.to = other;
@@ -277,17 +277,17 @@ template <class T, class K> void sort_few(Job j, void* spare, void* other) {
   launch_tiles<T, K>(j);
 }
 
-/// What is known of the wanted item of a line: its upper bits, those of its position once the key is
-/// whole; how many items are alike in these, how many of them come before it.
+/// The known part of the requested item of a line: the upper bits of its key, then of its position;
+/// the number of items with equal bits, and how many of them precede it.
 struct SelectPrefix {
   uint64_t key, at;
-  int key_shift, at_shift;  // what is not known
+  int key_shift, at_shift;  // the numbers of unknown bits
   int64_t alike, before;
 };
 constexpr int kDigit = 11, kDigits = 1 << kDigit;
 constexpr int64_t kPart = 1 << 15;  // elements that a block counts
 
-/// A pass looks at `width` bits of the keys, or positions, from `shift` on.
+/// A pass counts `width` bits of the keys, or of the positions, from `shift` on.
 struct Select {
   Job j;
   SelectPrefix* known;
@@ -296,7 +296,7 @@ struct Select {
   int shift, width;
 };
 
-/// Calls body(key, position) for this thread's elements of a part of a line.
+/// Calls body(key, position) for the elements of this thread in a part of a line.
 template <class T, class F>
 __device__ void each_of_part(const Job& j, int64_t line, int64_t part, const F& body) {
   constexpr int N = kAccess<T>, kAtOnce = 4;
@@ -340,7 +340,7 @@ template <class T> __global__ void count_digits(const __grid_constant__ Select s
     __syncthreads();
   }
 }
-/// The digit of the wanted item; the counts are 0 then.
+/// Selects the digit of the requested item, and resets the counts to 0.
 __global__ void pick_digit(const __grid_constant__ Select s) {
   constexpr int each = kDigits / cuda::kThreads;
   const cuda::Block team;
@@ -378,12 +378,12 @@ template <class T> __global__ void put_selected(const __grid_constant__ Select s
   }
 }
 
-/// One place of long lines: the bits of its item from the highest on (radix select), those of the
-/// position where keys are equal. Passes over a line whose item is known do nothing.
+/// Selects one position of long lines: the bits of its item from the highest on (radix select), and
+/// those of the position if keys are equal. Passes over lines whose item is known do nothing.
 template <class T> void select(const Job& j) {
   const cuda::Scratch known(j.lines * sizeof(SelectPrefix)),
       counts(j.lines * kDigits * sizeof(unsigned long long));
-  if (!known.as<void>() || !counts.as<void>()) return;  // the error is noted
+  if (!known.as<void>() || !counts.as<void>()) return;  // the error is recorded
   Select s{j, known.as<SelectPrefix>(), counts.as<unsigned long long>(), true, 0, 0};
   const int64_t parts = j.lines * ((j.n + kPart - 1) / kPart);
   const unsigned blocks = unsigned(smaller<int64_t>(parts, 1 << 20));
@@ -426,7 +426,7 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
                 together = smaller(all, room > 1 ? room : 1);
   const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
-  if (!spare.as<void>() || !other.as<void>()) return;  // the error is noted
+  if (!spare.as<void>() || !other.as<void>()) return;  // the error is recorded
   for (; j.first_line < all; j.first_line += together) {
     j.lines = smaller(together, all - j.first_line);
     if (few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());

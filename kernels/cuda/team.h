@@ -1,9 +1,9 @@
-// team.h -- threads that work on one line together: one alone, a warp, a block
+// team.h -- cooperating threads that process one line: a single thread, a warp, a block
 //
-// A team knows its threads by number, joins what each of them holds (`total`), and joins it in their
-// order (`scan`). Who joins what with whom depends on the team alone: the same bits on every run.
-// Teams that share a block and its barriers take equally many turns: `kTogether` of them, of which
-// the last ones may find no line.
+// A team numbers its threads, reduces their values (`total`), and scans them in order (`scan`). The
+// order of combination depends only on the team: the same bits on every run. Teams that share a
+// block and its barriers run the same number of iterations: `kTogether` teams, of which the last
+// ones may have no line.
 #pragma once
 #include <type_traits>
 
@@ -30,7 +30,7 @@ struct Add {
   template <class S> __device__ S operator()(const S& a, const S& b) const { return a + b; }
 };
 
-/// Of the lanes of a warp: what they hold together, or those up to this one.
+/// Over the lanes of a warp: the reduction of all values, or the inclusive scan.
 template <class S, class Join> __device__ S joined(S s, const Join& join) {
   for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
   return s;
@@ -44,12 +44,12 @@ template <class S, class Join> __device__ S scanned(S s, const Join& join) {
 }
 
 template <class S> struct PrefixAndTotal {
-  S before;  // what the threads before this one hold
+  S before;  // the reduction over the threads before this one
   S all;
 };
 
 struct SingleThread {
-  static constexpr int kLines = kThreads, kTogether = 1;  // of a block
+  static constexpr int kLines = kThreads, kTogether = 1;  // per block
   __device__ int number() const { return 0; }
   __device__ int size() const { return 1; }
   __device__ Turns lines(int64_t n) const { return turns(n); }
@@ -82,7 +82,7 @@ struct Warp {
   }
 };
 
-/// The block is kThreads; needs kShared bytes of shared memory.
+/// The block is kThreads; it needs kShared bytes of shared memory.
 struct Block {
   static constexpr int kLines = 1, kTogether = 1, kWarps = kThreads / 32;
   static constexpr size_t kShared = kWarps * 32;
@@ -119,7 +119,7 @@ struct Block {
   }
 };
 
-/// Lines side by side: the block is (kLines, kDown), a team being a column of it.
+/// Adjacent lines: the block is (kLines, kDown), and each of its columns is a team.
 struct Column {
   static constexpr int kLines = 32, kTogether = 32, kDown = kThreads / kLines;
   static constexpr size_t kShared = kThreads * 8;
@@ -140,15 +140,15 @@ struct Column {
   }
 };
 
-/// A line, n elements `step` apart, as its team reads it: K elements of each thread once, into
-/// registers (step 1), or with K = 0 all of them whenever they are asked for.
+/// A line of n elements with a stride of `step`, as its team reads it: K elements per thread once,
+/// into registers (step 1), or with K = 0 all elements at each use.
 template <int K, class T> struct LineRegisters {
   T v[K];
   template <class Team>
   __device__ LineRegisters(const Team& team, const T* from, int n, int64_t = 1) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size()) v[k] = i < n ? from[i] : T(0);
   }
-  /// Calls `body(element, its place in the line, its number in v)` for this thread's elements.
+  /// Calls `body(element, its index in the line, its index in v)` for the elements of this thread.
   template <class Team, class F> __device__ void each(const Team& team, int n, const F& body) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size())
       if (i < n) body(v[k], i, k);
@@ -170,8 +170,8 @@ template <class T> struct LineRegisters<0, T> {
   }
   __device__ T at(int64_t i, int) const { return from[i * step]; }
 };
-/// Calls `body(the elements of a thread, a constant)` with the least that suffices for a line of n
-/// elements in registers; false: it is too long.
+/// Calls `body(elements per thread, a constant)` with the smallest number that suffices for a line
+/// of n elements in registers; returns false if the line is too long.
 template <class Team, class F> bool held(int64_t n, const F& body) {
   const auto fits = [&](auto k) {
     if (n > k.value * (kThreads / Team::kLines)) return false;
@@ -184,7 +184,7 @@ template <class Team, class F> bool held(int64_t n, const F& body) {
   return fits(std::integral_constant<int, 16>{});
 }
 
-/// A kernel whose teams take `lines` lines in turns.
+/// Launches a kernel whose teams process `lines` lines in a grid-stride loop.
 template <class Team, class... P, class... A>
 void launch_teams(const char* name, void (*kernel)(P...), int64_t lines, const A&... a) {
   const int64_t blocks = (lines + Team::kLines - 1) / Team::kLines, most = int64_t(1) << 20;
@@ -199,8 +199,8 @@ void launch_teams(const char* name, void (*kernel)(P...), int64_t lines, const A
 }
 
 enum class Teams { alone, warp, block };
-/// Which team suits `lines` lines of n elements: `apart` where an element's neighbours belong to
-/// other lines, so that threads alone read side by side.
+/// The team for `lines` lines of n elements; `apart`: adjacent elements belong to different lines,
+/// so that only single threads have coalesced reads.
 inline Teams team_for(int64_t lines, int64_t n, bool apart) {
   if (n <= 4 || (apart && (n <= 32 || lines >= 8192))) return Teams::alone;
   return n <= 512 ? Teams::warp : Teams::block;

@@ -1,13 +1,13 @@
-// tiles.h -- a product of two matrices by tiles in shared memory, whatever its elements come from
+// tiles.h -- a matrix product by tiles in shared memory, generic over the source of its elements
 //
-// A problem P says how many rows, columns and inner elements there are, gives the elements of its
-// two sides and takes those of the result:
-//   using T, Sum                 what is multiplied, what it is summed in
+// A problem P defines the number of rows, columns and inner elements, reads the elements of its two
+// operands and writes those of the result:
+//   using T, Sum                 the types of the elements and of the sums
 //   int64_t entries, m, n, k     `entries` products of (m x k) and (k x n)
-//   bool a_along_k, b_along_k    whether neighbours along k lie side by side in memory
+//   bool a_along_k, b_along_k    whether elements along k are contiguous in memory
 //   Row row(entry, i), T a(Row, k); Column column(entry, j), T b(Column, k)
 //   void write(entry, i, j, Sum)
-// How the inner sum is cut depends on the shape alone: the same bits on every run.
+// The split of the inner sum depends only on the shape: the same bits on every run.
 #pragma once
 #include "kernels/cuda/load.h"
 #include "kernels/math/number.h"
@@ -21,9 +21,9 @@ constexpr int kSide = 64, kDepth = 16;  // a tile of the result, and of the inne
 constexpr int kEach = 4, kAcrossTile = kSide / kEach;  // elements of a thread in each direction
 constexpr int kTileThreads = kAcrossTile * kAcrossTile;
 constexpr int kTurns =
-    kSide * kDepth / kTileThreads;  // elements of each side that a thread fetches
+    kSide * kDepth / kTileThreads;  // elements of each operand that a thread loads
 
-/// i / by, and what is left: 32 bits where they suffice.
+/// i / by and the remainder; uses 32 bits if they suffice.
 __device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
   if (((i | by) >> 32) == 0) {
     const uint32_t q = uint32_t(i) / uint32_t(by);
@@ -35,7 +35,7 @@ __device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
   return q;
 }
 
-/// x * y + z, rounded once where T is a float.
+/// x * y + z, rounded once if T is a float.
 template <class T, class S> __device__ inline S multiply_add(T x, T y, S z) {
 #ifdef __CUDACC__
   if constexpr (math::is_floating<S>) return ::fma(S(x), S(y), z);
@@ -43,18 +43,18 @@ template <class T, class S> __device__ inline S multiply_add(T x, T y, S z) {
   return S(z + S(x) * S(y));
 }
 
-/// Partial sums of floats meet in double.
+/// Partial sums of floats are combined in double.
 template <class S> struct Wide { using type = S; };
 template <> struct Wide<float> { using type = double; };
 
-/// A problem and how its inner sums are cut: `partial` holds what the parts came to.
+/// A problem and the split of its inner sums: `partial` holds the results of the parts.
 template <class P> struct Cut {
   P p;
   int64_t part, parts, tiles_m, tiles_n;
   typename P::Sum* partial;  // parts x entries x m x n
 };
 
-/// What a thread fetches of one side in each turn: an index along the side, and one along k.
+/// The part of one operand that a thread loads per iteration: an index along it, and one along k.
 struct Fetch {
   int side, k;
   __device__ Fetch(int thread, int turn, bool along_k)
@@ -90,7 +90,7 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
         b[g.k][g.side] = k0 + g.k < last ? c.p.b(column[r], k0 + g.k) : T(0);
       }
       __syncthreads();
-      Sum some[kEach][kEach] = {};  // summed apart: long sums lose fewer digits
+      Sum some[kEach][kEach] = {};  // separate partial sums: long sums lose fewer digits
       MT_UNROLLED for (int k = 0; k < kDepth; ++k) {
         T x[kEach], y[kEach];
         MT_UNROLLED for (int r = 0; r < kEach; ++r) x[r] = a[k][down + r * kAcrossTile];
@@ -111,7 +111,7 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
   }
 }
 
-/// The parts of each element, in their order.
+/// Combines the parts of each element, in order.
 template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) {
   using Sum = typename P::Sum;
   const int64_t n = c.p.entries * c.p.m * c.p.n;
@@ -124,7 +124,7 @@ template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) 
   }
 }
 
-/// The whole product. Few tiles of long sums are cut along k.
+/// Computes the whole product. A few tiles with long sums are split along k.
 template <class P> void run_tiles(const char* name, const P& p) {
   Cut<P> c;
   c.p = p;

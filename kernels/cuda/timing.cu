@@ -1,4 +1,4 @@
-// timing.cu -- what each launch takes on the GPU, for the profiler: a pair of events around it
+// timing.cu -- the GPU time of each launch, for the profiler: a pair of events around it
 #include <chrono>
 
 #include "kernels/cuda/cuda.h"
@@ -10,7 +10,7 @@ bool timing = false;
 
 namespace {
 
-constexpr int kMaxLaunches = 1024;  // launches between two waits
+constexpr int kMaxLaunches = 1024;  // launches between two synchronizations
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -18,7 +18,7 @@ int64_t now() {
       .count();
 }
 
-/// A moment in the stream.
+/// A point in time in the stream.
 struct Mark {
   cudaEvent_t event = nullptr;
   void put() {
@@ -38,7 +38,7 @@ struct Launch {
   const void* tag;
   Mark begin, end;
 };
-/// The launches of one GPU that have not been told yet, counted from a moment whose time is known.
+/// The launches of one GPU that are not reported yet, relative to a point whose time is known.
 struct Clock {
   Launch launch[kMaxLaunches];
   int n = 0;
@@ -46,7 +46,7 @@ struct Clock {
   int64_t zero_time = 0;
 };
 Clock clocks[kMaxGpus];
-int open = 0;  // launches inside one another: a library's call may queue kernels of ours
+int open = 0;  // nested launches: a library call may queue kernels of ours
 bool begun = false;
 KernelSink sink = nullptr;
 KernelTag tag = nullptr;
@@ -69,7 +69,7 @@ void begin_timing(const char* name) {
   if (open++ > 0 || capturing()) return;
   const int device = current_device();
   Clock& c = clocks[device];
-  // Events tell floats of milliseconds: after some seconds they are too coarse.
+  // Event times are floats in milliseconds: after some seconds they are too imprecise.
   if (c.n == kMaxLaunches || (c.n > 0 && now() - c.zero_time > 4'000'000'000)) tell(device);
   if (c.n == 0) {
     c.zero.put();

@@ -1,4 +1,4 @@
-// verbs.h -- the verbs that only GPUs have
+// verbs.h -- the verbs that are only implemented on GPUs
 #pragma once
 #include "kernels/gpu.h"
 #include "kernels/verbs.h"

@@ -7,9 +7,9 @@ inline namespace MT_ISA {
 namespace math {
 namespace special {
 
-/// Up to 8 the power series in (x/2)^2, whose terms are all positive; beyond it e^x / sqrt(x) times
-/// a polynomial in 16/x - 1, interpolated at Chebyshev's points from values of mpmath (2^-52.9).
-/// e^x in two factors, because it overflows before the product does.
+/// Up to 8 the power series in (x/2)^2, whose terms are all positive; above it e^x / sqrt(x) times
+/// a polynomial in 16/x - 1, interpolated at Chebyshev nodes from values of mpmath (2^-52.9). e^x
+/// is split into two factors, because it overflows before the product does.
 MT_HD double far_bessel(double a, double p) {
   const double half = math::exp(0.5 * a);
   return half * (p / math::sqrt(a)) * half;

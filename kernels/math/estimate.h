@@ -1,9 +1,9 @@
-// estimate.h -- inverses that cost little and are mended by what follows
+// estimate.h -- fast estimates of reciprocals, which the following computation refines
 #pragma once
 #include "kernels/base.h"
 #if defined(__AVX512F__) && !defined(__CUDA_ARCH__)
 #ifndef __clang__
-#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
+#pragma GCC diagnostic push  // g++ 12 warns about its own header: bug 105593
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -1,4 +1,4 @@
-// gamma.h -- the incomplete gamma functions, and Hurwitz' zeta function of real arguments
+// gamma.h -- the incomplete gamma functions, and the Hurwitz zeta function for real arguments
 #pragma once
 #include "kernels/math/special.h"
 
@@ -7,9 +7,9 @@ inline namespace MT_ISA {
 namespace math {
 namespace special {
 
-// ---- the incomplete gamma functions: for a float result within 2^-28, by fewer terms and short logarithms
+// ---- the incomplete gamma functions: float results within 2^-28, with fewer terms and short logarithms
 
-/// Where a series ends: a term that is smaller does not count. Where a fraction does: it moves no more.
+/// Convergence: the smallest term of a series, and the smallest change of a continued fraction.
 template <class T> constexpr double min_term = sizeof(T) == 4 ? 1e-10 : 1e-17;
 template <class T> constexpr double min_move = sizeof(T) == 4 ? 2e-10 : 4e-16;
 template <class T> MT_HD double exp_for(double x) {
@@ -24,7 +24,7 @@ template <class T> MT_HD double log_for(double x) {
 #endif
   return math::log(x);
 }
-/// Of a positive number.
+/// lgamma of a positive number.
 template <class T> MT_HD double lgamma_for(double x) {
 #ifndef __CUDA_ARCH__
   if constexpr (sizeof(T) == 4) return core::wide_lgamma<true>(x);
@@ -56,7 +56,7 @@ MT_HD double log_less(double x, double a) {
   return s * (2 * z * p - u);
 }
 
-/// x^a e^-x / gamma(a): for a large a by Stirling's series, so that nothing large is subtracted.
+/// x^a e^-x / gamma(a): for a large a by Stirling's series, which avoids cancellation.
 template <class T> MT_HD double gamma_factor(double a, double x) {
   if (a < (sizeof(T) == 4 ? 4 : 10)) return exp_for<T>(a * log_for<T>(x) - x - lgamma_for<T>(a));
   const double z = 1 / (a * a);
@@ -67,7 +67,7 @@ template <class T> MT_HD double gamma_factor(double a, double x) {
 }
 
 /// The lower function by its series in x, the upper one by Legendre's continued fraction, whose numerators and
-/// denominators are held below 2^300; each where it is soon done; the first as if the factor were 1.
+/// denominators are scaled below 2^300; each where it converges fast; the first without the factor.
 template <class T> MT_HD double lower_series(double a, double x) {
   double term = 1 / a, sum = term;
   for (double n = 1; n < 5000 && term > min_term<T> * sum; ++n) sum += term *= x / (a + n);
@@ -86,7 +86,7 @@ template <class T> MT_HD double upper_fraction(double a, double x) {
   return p / q;
 }
 
-/// The upper function for small a and x: 1 - x^a / gamma(1 + a), and the rest of the series.
+/// The upper function for small a and x: 1 - x^a / gamma(1 + a), and the other terms of the series.
 template <class T> MT_HD double upper_series(double a, double x) {
   double power = 1, sum = 0;
   for (double n = 1; n < 200; ++n) {
@@ -100,8 +100,8 @@ template <class T> MT_HD double upper_series(double a, double x) {
   return -math::expm1(logs - one) - a * exp_for<T>(logs - one) * sum;
 }
 
-/// Temme's uniform expansion (DLMF 8.12.7 and 8.12.18), for a from 500 on and |x - a| <= 0.3 a;
-/// `side` is -1 for the lower function and 1 for the upper one.
+/// Temme's uniform expansion (DLMF 8.12.7 and 8.12.18), for a >= 500 and |x - a| <= 0.3 a; `side`
+/// is -1 for the lower function and 1 for the upper one.
 MT_HD double temme(double a, double x, double side) {
   const double square = -2 * log_less(x, a), eta = math::copysign(math::sqrt(square), x - a);
   const double rows[] = {
@@ -128,7 +128,7 @@ MT_HD double temme(double a, double x, double side) {
          side * math::exp(-0.5 * a * square) / math::sqrt(2 * kPi * a) * sum;
 }
 
-/// Of a < 0 or x < 0 NaN; at the edges as PyTorch's. `upper`: 1 - P(a, x).
+/// NaN for a < 0 or x < 0; the edge cases are those of PyTorch. `upper`: 1 - P(a, x).
 template <class T> MT_HD double incomplete_gamma(double a, double x, bool upper) {
   const double infinity = __builtin_inf(), none = upper ? 1 : 0, all = upper ? 0 : 1;
   if (!(a >= 0) || !(x >= 0) || (a == 0 && x == 0) || (a == infinity && x == infinity))
@@ -137,7 +137,7 @@ template <class T> MT_HD double incomplete_gamma(double a, double x, bool upper)
   if (x == 0 || a == infinity) return none;
   if (a >= 500 && math::fabs(x - a) <= 0.3 * a) return temme(a, x, upper ? 1 : -1);
   const bool small = x <= 1.1 && (x <= 0.5 ? -0.4 / math::log(x) >= a : x * 1.1 >= a);
-  if (upper && small) return upper_series<T>(a, x);  // 1 - P would lose its digits
+  if (upper && small) return upper_series<T>(a, x);  // 1 - P would lose digits
   if (x > 1.1 && x >= a) {
     const double q = upper_fraction<T>(a, x) * gamma_factor<T>(a, x);
     return upper ? q : 1 - q;
@@ -159,8 +159,8 @@ template <class T> struct RealPower {
   }
 };
 
-/// Hurwitz' zeta function: NaN for s < 1, infinite at s = 1 and at q = 0, -1, ..; below 0 only a
-/// whole s has a real value, by the terms below 0 and those above it.
+/// The Hurwitz zeta function: NaN for s < 1, infinite at s = 1 and at q = 0, -1, ..; for q < 0 only
+/// an integer s has a real value, computed from the terms below 0 and those above it.
 template <class T> MT_HD double zeta(double s, double q) {
   const double infinity = __builtin_inf(), nan = __builtin_nan("");
   if (s == 1) return infinity;

@@ -1,8 +1,8 @@
-// half.h -- the two 16-bit floats as they are stored: conversions to and from float32
+// half.h -- storage formats of the two 16-bit floats: conversions to and from float32
 //
-// Nothing is calculated in them. What reads such an element makes it a float, what writes one
-// rounds to the nearest, of two to the even one; subnormals, infinities and NaN stay what they are.
-// The conversions have no branches, so that loops over them become vectors.
+// They are not used for computation. Code that reads such an element converts it to float, and code
+// that writes one rounds to nearest even; subnormals, infinities and NaN are preserved. The
+// conversions have no branches, so that loops over them are vectorized.
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace mt {
 
-/// 5 bits of exponent, 10 of mantissa. A normal number moves its fields and then its exponent's
-/// bias by a product; a subnormal one becomes the mantissa of a number in [0.5, 1).
+/// 5 bits of exponent, 10 of mantissa. For a normal number the fields are shifted, and a product
+/// corrects the exponent's bias; a subnormal one becomes the mantissa of a number in [0.5, 1).
 MT_HD float float_of_f16(uint16_t h) {
   const uint32_t word = uint32_t(h) << 16, twice = word + word;
   const float normal = __builtin_bit_cast(float, (twice >> 4) + (0xe0u << 23)) * 0x1p-112f;
@@ -27,12 +27,12 @@ MT_HD float float_of_f16(uint16_t h) {
   return __builtin_bit_cast(float, (word & 0x80000000u) | size);
 }
 
-/// The sum with a power of two pushes out the bits that do not fit, which rounds; what overflows has
-/// become infinite by the first product.
+/// Adding a power of two shifts out the bits that do not fit, which rounds; an overflow has already
+/// become infinite in the first product.
 MT_HD uint16_t f16_of_float(float x) {
 #ifdef __CUDA_ARCH__
   uint16_t h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));  // of a NaN it makes 0x7fff
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));  // it converts a NaN to 0x7fff
   return x == x ? h : uint16_t(((__builtin_bit_cast(uint32_t, x) >> 16) & 0x8000u) | 0x7e00u);
 #else
   const uint32_t word = __builtin_bit_cast(uint32_t, x), twice = word + word;
@@ -47,7 +47,7 @@ MT_HD uint16_t f16_of_float(float x) {
 #endif
 }
 
-/// The upper half of a float32, rounded by the lower one: in halves, of which a register holds more.
+/// The upper half of a float32, rounded by the lower one: in 16-bit halves, for wider vectors.
 MT_HD float float_of_bf16(uint16_t h) { return __builtin_bit_cast(float, uint32_t(h) << 16); }
 MT_HD uint16_t bf16_of_float(float x) {
   const uint32_t word = __builtin_bit_cast(uint32_t, x);
@@ -57,7 +57,7 @@ MT_HD uint16_t bf16_of_float(float x) {
   return uint16_t(size > 0x7f80 ? (high & 0x8000) | 0x7fc0 : high + up);
 }
 
-/// An element of dtype float16: everything but storing it happens to a float.
+/// An element of dtype float16: all operations except stores use a float.
 struct Float16 {
   uint16_t bits;
   Float16() = default;

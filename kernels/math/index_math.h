@@ -1,16 +1,16 @@
-// index_math.h -- positions that are data: reading one, joining values that meet, searching sorted data
+// index_math.h -- indices as data: reading an index, combining colliding values, searching sorted data
 #pragma once
 #include "kernels/device.h"
 
 namespace mt {
 inline namespace MT_ISA {
 
-/// How positions are read.
+/// How indices are read.
 struct Positions {
   int64_t extent, first, back;
 
-  /// Position i counted from 0, and whether it is not there: then 0. Callers keep `wrong` in a
-  /// variable of their own, so that it lives in a register.
+  /// Index i as a position counted from 0; sets `wrong` if it is out of bounds, and then returns 0.
+  /// Callers keep `wrong` in a local variable, so that it stays in a register.
   MT_HD int64_t read(int64_t i, bool& wrong) const {
     const int64_t k = i + (i < 0 ? back : -first);
     const bool there = uint64_t(k) < uint64_t(extent);
@@ -19,17 +19,17 @@ struct Positions {
   }
 };
 
-/// The new value of element `cell` when x is scattered onto it.
+/// The new value of element `cell` after x is scattered to it.
 template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
   if constexpr (J == ScatterReduce::set) return x;
   else if constexpr (J == ScatterReduce::add) return static_cast<T>(cell + x);
   else if constexpr (J == ScatterReduce::mul) return static_cast<T>(cell * x);
-  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;  // NaN stays
+  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;  // NaN is kept
   else return x < cell || x != x ? x : cell;
 }
 
-/// How many of n sorted elements come before each value; of equal ones none (`Right`: all). A NaN
-/// comes last. The searches take their steps together, so that none waits for another.
+/// searchsorted: how many of n sorted elements precede each value; none of the equal ones (`Right`:
+/// all of them). A NaN is last. The searches run in lockstep, so that their latencies overlap.
 template <bool Right, int Count, class T>
 MT_HD void places_among(const T* sorted, int64_t n, const T* value, int64_t* place) {
   const auto before = [](T x, T v) { return Right ? !(x > v) : !(x >= v); };

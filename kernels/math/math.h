@@ -1,18 +1,18 @@
-// math.h -- exp, log, tanh, erf and similar functions as branch-free functions that vectorise in a loop
+// math.h -- exp, log, tanh, erf and similar functions, branch-free so that loops are vectorized
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math/estimate.h"
 
-/// What holds for everything here:
-/// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. No branch and
-///   no table: `select` takes one of two values that are both computed.
-/// - One formula serves float, double and symbolic numbers (is_symbolic); constants and polynomials
-///   are chosen by the format, Real<T>.
+/// The properties of all functions in this file:
+/// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. There are no
+/// branches and no tables: `select` blends two values that are both computed.
+/// - One formula works for float, double and symbolic numbers (is_symbolic); constants and
+/// polynomials depend on the format, Real<T>.
 /// - Each polynomial is a minimax fit of our own: Remez exchange in 300 bits, coefficients rounded
-///   one by one from the lowest power, the rest fitted again. The bounds named are those of the
-///   rounded coefficients.
-/// - NaN, infinities, signed zeros and denormals come out as C99 Annex F asks; flags do not.
-/// - Needs `-ffp-contract=off -fno-math-errno -fno-trapping-math`, and never `-ffast-math`.
+/// one by one from the lowest power, and the others fitted again. The stated bounds are those of
+/// the rounded coefficients.
+/// - NaN, infinities, signed zeros and denormals follow C99 Annex F; floating-point flags do not.
+/// - It needs `-ffp-contract=off -fno-math-errno -fno-trapping-math`, and never `-ffast-math`.
 /// - On CUDA the same names call the CUDA library.
 #ifdef __CUDA_ARCH__
 #define MT_LIBM(name) ::name
@@ -25,7 +25,7 @@
 #define MT_FROM_LIBM2(name)                                             \
   MT_HD float name(float x, float y) { return MT_LIBM(name##f)(x, y); } \
   MT_HD double name(double x, double y) { return MT_LIBM(name)(x, y); }
-// the function of the symbolic number's namespace, which is preferred to this template
+// the function in the symbolic number's namespace, which overload resolution prefers
 #define MT_OWN_OF_SYMBOLS(name) \
   template <class T> MT_HD Symbolic<T> name(T x) { return name(x); }
 #define MT_FROM_CORE(name)                              \
@@ -39,16 +39,16 @@ namespace mt {
 inline namespace MT_ISA {
 namespace math {
 
-/// Whether T is a symbolic number: it records what is done to it, and what it has recorded is compiled
-/// or printed. Such a T has T(), explicitly T(constant); + - * / and unary -; comparisons, whose results
-/// have & | ^ !; and in its own namespace fma, fabs, sqrt, floor, ceil, trunc, rint, copysign, select,
-/// to_bits and from_bits<T>. Real<T> is derived from its format's, with a `Bits` that has
-/// Bits(constant), + - & | ^, << and logical >> by constants, == and !=.
+/// Whether T is a symbolic number: it records the operations on it, and the record is compiled or
+/// printed. Such a T has T(), explicit T(constant); + - * / and unary -; comparisons, whose results
+/// have & | ^ !; and in its own namespace fma, fabs, sqrt, floor, ceil, trunc, rint, copysign,
+/// select, to_bits and from_bits<T>. Real<T> is derived from that of its format, with a `Bits` that
+/// has Bits(constant), + - & | ^, << and logical >> by constants, == and !=.
 template <class T> inline constexpr bool is_symbolic = false;
 
 template <bool Holds, class T> struct Only {};
 template <class T> struct Only<true, T> { using type = T; };
-/// T, if it is a symbolic number; otherwise the function that returns it is none.
+/// T if it is a symbolic number; otherwise SFINAE removes the function that returns it.
 template <class T> using Symbolic = typename Only<is_symbolic<T>, T>::type;
 template <class T> using Plain = typename Only<!is_symbolic<T>, T>::type;
 
@@ -61,7 +61,7 @@ MT_FROM_LIBM(sqrt)
 MT_FROM_LIBM(floor)
 MT_FROM_LIBM(ceil)
 MT_FROM_LIBM(trunc)
-MT_FROM_LIBM(rint)  // ties go to the even neighbour
+MT_FROM_LIBM(rint)  // rounds ties to even
 MT_FROM_LIBM2(copysign)
 MT_OWN_OF_SYMBOLS(fabs)
 MT_OWN_OF_SYMBOLS(sqrt)
@@ -70,9 +70,9 @@ MT_OWN_OF_SYMBOLS(ceil)
 MT_OWN_OF_SYMBOLS(trunc)
 MT_OWN_OF_SYMBOLS(rint)
 template <class T> MT_HD Symbolic<T> copysign(T x, T y) { return copysign(x, y); }
-MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
+MT_FROM_LIBM2(fmod)  // the sign is that of x, as in C
 
-/// a * b + c, rounded once where the instruction set has FMA and twice where it has not.
+/// a * b + c, rounded once if the instruction set has FMA and twice if it has not.
 #ifdef __CUDA_ARCH__
 MT_HD float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 MT_HD double fma(double a, double b, double c) { return ::fma(a, b, c); }
@@ -90,7 +90,7 @@ template <class T, class C> MT_HD T poly(T, C c0) { return T(c0); }
 template <class T, class C, class... More> MT_HD T poly(T x, C c0, More... c) {
   return fma(poly(x, c...), x, T(c0));
 }
-/// The same with z = x^2, by pairs: half as many steps wait for one another.
+/// The same with z = x^2, by pairs (Estrin): half as many dependent steps.
 template <class T, class C> MT_HD T poly_pairs(T, T, C c0) { return T(c0); }
 template <class T, class C> MT_HD T poly_pairs(T x, T, C c0, C c1) { return fma(x, T(c1), T(c0)); }
 template <class T, class C, class... More> MT_HD T poly_pairs(T x, T z, C c0, C c1, More... c) {
@@ -104,18 +104,18 @@ template <> struct Real<float> {
   using Bits = uint32_t;
   static constexpr int mantissa = 23;
   static constexpr Bits bias = 127;
-  static constexpr float smallest = 0x1p-126f;    // normal number
-  static constexpr float min_fraction = 0.75f;    // of log: the smallest m
+  static constexpr float smallest = 0x1p-126f;    // the smallest normal number
+  static constexpr float min_fraction = 0.75f;    // for log: the smallest m
   static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
-  static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
+  static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to an integer
   static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
   static constexpr float log2e = 1.44269502f;
   static constexpr float log10_2_hi = 0x1.344134p-2f, log10_2_lo = 0x1.09f7ap-26f;
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
-  static constexpr float logistic_least = -120;  // x / (1 + e^-x) is nothing before
+  static constexpr float logistic_least = -120;  // x / (1 + e^-x) is 0 below it
   static constexpr float half_pi_hi = 0x1.921fb6p+0f, half_pi_lo = -0x1.777a5cp-25f;
-  /// Up to this size an angle is reduced by subtraction: the whole multiple of pi/2, which has three pieces. The
-  /// first subtraction is exact, because less than 1 is left, without a bit below those of a number near 1.
+  /// Angles up to this size are reduced by subtracting the integer multiple of pi/2 in three pieces. The first
+  /// subtraction is exact, because the result is less than 1, without a bit below those of a number near 1.
   static constexpr float near = 0x1p14f, two_over_pi = 0x1.45f306p-1f, quarter1 = 0x1.921fb4p+0f,
                          quarter2 = 0x1.4442dp-24f, quarter3 = 0x1.846988p-48f;
   static constexpr float erfc_centre = 2.125f, erfc_end = 10.06f;  // erfc is 0 from there on
@@ -142,8 +142,8 @@ template <> struct Real<double> {
                           quarter2 = half_pi_lo, quarter3 = -0x1.f1976b7ed8fbcp-110;
   static constexpr double erfc_centre = 3.5, erfc_end = 27.4;
 };
-/// a * b + c, rounded once in every instruction set. (Without FMA doubles take Dekker's exact product:
-/// once but for ties, and below 2^990.)
+/// a * b + c, rounded once in every instruction set. (Without FMA doubles use Dekker's exact
+/// product: rounded once except for ties, and below 2^990.)
 MT_HD float fused(float a, float b, float c) {
 #if defined(__FMA__) || defined(__AVX512F__) || defined(__CUDA_ARCH__)
   return fma(a, b, c);
@@ -159,7 +159,7 @@ MT_HD double fused(double a, double b, double c) {
   const double ah = sa - (sa - a), bh = sb - (sb - b), al = a - ah, bl = b - bh;
   const double p = a * b, low = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
   const double s = p + c, part = s - p, more = low + ((p - (s - part)) + (c - part));
-  return select(more == 0, s, s + more);  // -0 stays
+  return select(more == 0, s, s + more);  // preserves -0
 #endif
 }
 
@@ -180,18 +180,18 @@ template <class T> MT_HD T tanh_poly(T z) {
               8.2289900700901637e-05, -1.8861084704467454e-05);
 }
 
-/// The smaller of x and max; NaN stays NaN.
+/// The smaller of x and max; propagates NaN.
 template <class T> MT_HD T at_most(T x, T max) { return select(x > max, max, x); }
 
-/// The larger of x and least; NaN stays NaN.
+/// The larger of x and least; propagates NaN.
 template <class T> MT_HD T at_least(T x, T least) { return select(x < least, least, x); }
 
-/// x cut to [-max, max]; NaN stays NaN. (Two comparisons of x with constants become jumps in g++,
-/// and six selects where one is needed.)
+/// x clamped to [-max, max]; propagates NaN. (g++ compiles two comparisons of x with constants to
+/// branches, and to six selects where one is needed.)
 template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), max), x); }
 
-/// The smaller one; `most` where n is NaN. (Of a choice between floats g++ makes one for each number
-/// that follows from it, of integers one instruction.)
+/// The smaller one; `most` if n is NaN. (For a choice between floats g++ emits one select for each
+/// number that depends on it, for integers one instruction.)
 template <class T> MT_HD T lesser(T n, T most) {
   if constexpr (is_symbolic<T>) {
     return select(n < most, n, most);
@@ -204,7 +204,7 @@ template <class T> MT_HD T lesser(T n, T most) {
 template <class T> MT_HD Symbolic<T> about_inverse(T d) { return T(1) / d; }
 template <class T> MT_HD Symbolic<T> about_rsqrt(T x) { return T(1) / sqrt(x); }
 
-/// x / d, given about_inverse(d): rounded about once.
+/// x / d, given about_inverse(d): rounded almost only once.
 template <class T> MT_HD T quotient(T x, T d, T inverse) {
   T q = x * inverse;
   return fma(fused(-q, d, x), inverse, q);
@@ -224,7 +224,7 @@ template <class T> MT_HD T exp_poly(T r) {
                 2.0927895187793429e-09);
 }
 
-/// e^(x - less) / 2^k - 1 for a tiny `less`, with what rounding r lost.
+/// e^(x - less) / 2^k - 1 for a tiny `less`, corrected for the rounding error of r.
 template <class T> MT_HD T exact_exp_rest(T x, T k, T less) {
   using R = Real<T>;
   T hi = fma(k, T(-R::ln2_hi), x), lo = fma(k, T(R::ln2_lo), less), r = hi - lo;
@@ -245,12 +245,12 @@ template <class T> MT_HD Exp<T> exp_parts(T x, int offset) {
   if constexpr (is_single<T>) return {n, exp_rest(x, k)};
   else return {n, exact_exp_rest(x, k, T(0))};
 }
-/// 2^n for an n that is Real::round and an exponent with its bias.
+/// 2^n for an n that is Real::round plus a biased exponent.
 template <class T> MT_HD T power_of_two(T n) {
   return from_bits<T>(to_bits(n) << Real<T>::mantissa);
 }
-/// e^(z + less) = (1 + q) power 2^-64 in float, for z from -113 to 0 and a tiny `less`. What `power` multiplies is
-/// made 2^-64 of its size, so that only that product may become denormal. In double the same, z from -752.
+/// e^(z + less) = (1 + q) power 2^-64 in float, for z from -113 to 0 and a tiny `less`. The factor of `power` is
+/// scaled by 2^-64, so that only that product can become denormal. The same in double, for z from -752.
 template <class T> struct Tail { T q, power; };
 template <class T> MT_HD Tail<T> exp_tail(T z, T less) {
   using R = Real<T>;
@@ -289,7 +289,7 @@ template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
 
 namespace core {
 
-/// 2^k (1 + q) for any k in two factors, so that only the last product rounds, be it to a denormal.
+/// 2^k (1 + q) for any k in two factors, so that only the last product rounds, even to a denormal.
 /// In double n is k + Real::round, in float 254 more.
 template <class T> MT_HD T scaled(Exp<T> e, T x) {
   using R = Real<T>;
@@ -304,14 +304,14 @@ template <class T> MT_HD T scaled(Exp<T> e, T x) {
   }
 }
 
-/// y times the 2^k of `scaled`, rounded once, for k <= 0; where x < -86, |y| is not small.
+/// y times the 2^k of `scaled`, rounded once, for k <= 0; if x < -86, |y| must not be small.
 template <class T> MT_HD T scaled_by(T y, T n, T x) {
   using R = Real<T>;
   T unit = select(x < T(-86), T(0x1p-63f), T(1));
   return y * from_bits<T>((to_bits(n) << R::mantissa) - to_bits(unit)) * unit;
 }
 
-/// 1 / sqrt(x). In float a step of Newton's from an estimate, which is right itself where that gives NaN.
+/// 1 / sqrt(x). In float a Newton step from an estimate, which is itself exact if the step gives NaN.
 template <class T> MT_HD T rsqrt(T x) {
   if constexpr (is_single<T>) {
     T y = about_rsqrt(x), error = fused(-(x * y), y, T(1));
@@ -321,8 +321,8 @@ template <class T> MT_HD T rsqrt(T x) {
   }
 }
 
-/// In float a large x makes n the largest and q infinite or nearly so, and a small x is looked for at the
-/// end; a register's minimum and maximum are shorter.
+/// In float a large x makes n the largest and q infinite or nearly so, and a small x is handled at
+/// the end; the minimum and maximum instructions are shorter.
 template <class T> MT_HD T exp(T x) {
   using R = Real<T>;
   if constexpr (is_single<T> && is_symbolic<T>) {
@@ -367,17 +367,17 @@ template <class T> MT_HD T exp2(T x) {
   }
 }
 
-/// 2^k q + (2^k - 1), doubled at the end because 2^k itself may overflow; x where it is tiny.
+/// 2^k q + (2^k - 1), doubled at the end because 2^k itself may overflow; x if it is tiny.
 template <class T> MT_HD T expm1(T x) {
   using R = Real<T>;
   Exp<T> e = exp_parts(limit(x, T(R::expm1_max)), R::bias - 1);
-  const T least(R::round + R::bias - (R::mantissa + 11));  // a smaller 2^k is lost beside -1
+  const T least(R::round + R::bias - (R::mantissa + 11));  // a smaller 2^k is lost next to -1
   T s = power_of_two(select(e.n < least, least, e.n)), y = fma(s, e.q, s - T(0.5));
   return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
-/// (e^x - 1) / 2, for x < 0 above all: in float ln(2) is short, which a k other than 0 hides where it makes 2^k
-/// small; up to 4 ulp are lost where x is large. There as in `exp`: the largest n, and an infinite polynomial.
+/// (e^x - 1) / 2, mainly for x < 0: in float ln(2) has few bits, which does not matter for k != 0 if 2^k is
+/// small; up to 4 ulp are lost if x is large. There as in `exp`: the largest n, and an infinite polynomial.
 template <class T> MT_HD T half_expm1(T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
@@ -385,7 +385,7 @@ template <class T> MT_HD T half_expm1(T x) {
     T held = at_least(x, T(-20)), n = lesser(fma(held, T(R::log2e), round), most);
     T r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
     T s = power_of_two(n);
-    return fma(s, fma(r * r, exp_poly(r), r), -(T(0.5) - s));  // -0 where s is 0.5
+    return fma(s, fma(r * r, exp_poly(r), r), -(T(0.5) - s));  // -0 if s is 0.5
   } else {
     return T(0.5) * expm1(x);
   }
@@ -396,7 +396,7 @@ template <class T> MT_HD T half_expm1(T x) {
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2), in float 3/4 <= m < 3/2; `inverse` is 2^-k.
 template <class T> struct Split { T k, m, inverse; };
 
-/// For a positive normal x; anything else gives some numbers.
+/// For a positive normal x; the result for other x is unspecified.
 template <class T> MT_HD Split<T> split(T x) {
   using R = Real<T>;
   using B = bits_of<T>;
@@ -407,7 +407,7 @@ template <class T> MT_HD Split<T> split(T x) {
           from_bits<T>((B(2 * R::bias) - k) << R::mantissa)};
 }
 
-/// The same for denormals too.
+/// The same, also for denormals.
 template <class T> MT_HD Split<T> split_any(T x) {
   using R = Real<T>;
   const auto tiny = x < T(R::smallest);
@@ -416,9 +416,9 @@ template <class T> MT_HD Split<T> split_any(T x) {
 }
 
 /// log(1 + f) = f - (half - t) with half = f^2 / 2, for m = 1 + f. In double the arrangement is
-/// that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R), where the polynomial is
-/// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2. In float it is (log(1+f) - f + f^2/2) / f^3. The errors
-/// relative to the logarithm are 2^-27.6 and 2^-59.4.
+/// that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R), where the polynomial
+/// is (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2. In float it is (log(1+f) - f + f^2/2) / f^3. The
+/// errors relative to the logarithm are 2^-27.6 and 2^-59.4.
 template <class T> struct Log { T half, t; };
 template <class T> MT_HD T log_poly(T f, T z) {
   return poly_pairs(f, z, 0.333334506f, -0.250001103f, 0.19990848f, -0.166468784f, 0.1447763f,
@@ -450,7 +450,7 @@ template <class T> MT_HD T log_sum(T k, T f) {
   }
 }
 
-/// y, or what the logarithm is of an x that is not a positive number.
+/// y, or the logarithm of an x that is not a positive number.
 template <class T> MT_HD T log_special(T x, T y) {
   const T inf = T(__builtin_inf()), nan = T(__builtin_nan(""));
   T above = select(x < inf, y, x), below = select(x == T(0), -inf, nan);
@@ -465,8 +465,8 @@ template <class T> MT_HD T log(T x) {
   return split_special(x, log_sum(p.k, p.m - T(1)));
 }
 
-/// In double: k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
-/// scale_hi is exact, and a power of the base has an exact logarithm.
+/// In double: k * unit + log(m) * scale. log(m) is split in two, so that the product of the upper
+/// half with scale_hi is exact, and a power of the base has an exact logarithm.
 template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
   Split<T> p = split_any(x);
   T f = p.m - T(1);
@@ -477,8 +477,8 @@ template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit
   T a = p.k * unit_hi, b = upper * scale_hi, sum = a + b;  // |a| > |b|, or a is 0
   return log_special(x, sum + (((a - sum) + b) + low));
 }
-/// In float log2(1 + f) = 1.5 f + f s(f), so that most of it is added exactly where k is 0 or -1; s within 2^-27.7
-/// of the logarithm over f. log10 likewise, 2^-27.8; it is exact at every power of ten that has a float.
+/// In float log2(1 + f) = 1.5 f + f s(f), so that most of it is added exactly if k is 0 or -1; s is within 2^-27.7
+/// of the logarithm over f. log10 likewise, 2^-27.8; it is exact at every power of ten that is a float.
 template <class T> MT_HD T log2(T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
@@ -508,8 +508,8 @@ template <class T> MT_HD T log10(T x) {
   }
 }
 
-/// log(u + c), where u is 1 + x rounded and c what the rounding lost (Knuth's two-sum). For a large
-/// u the loss does not matter, and 2^-k need not exist. A tiny x is its own result.
+/// log(u + c), where u is 1 + x rounded and c its rounding error (Knuth's two-sum). For a large u
+/// the error does not matter, and 2^-k need not exist. A tiny x is its own result.
 template <class T> MT_HD T log1p(T x) {
   using R = Real<T>;
   T u = T(1) + x, v = u - T(1), c = (T(1) - (u - v)) + (x - v);
@@ -526,9 +526,9 @@ template <class T> MT_HD T log1p_unit(T x) {
 
 // ---- tanh ---------------------------------------------------------------------------------------
 
-/// (e^2a + unit 2) / 2 in float, for a unit of 1/2 or -1/2: 2^k (1 + ..) beside 1, where k is 0 up to a = 0.2566,
-/// because e^2a - 1 is rounded coarsely beyond 1/2; ln(2)/2 may be short, because tanh depends little on it where
-/// k is large.
+/// (e^2a + unit 2) / 2 in float, for a unit of 1/2 or -1/2: 2^k (1 + ..) next to 1; k is 0 up to a
+/// = 0.2566, because e^2a - 1 is rounded coarsely above 1/2; ln(2)/2 may have few bits, because
+/// tanh depends little on it if k is large.
 template <class T> MT_HD T half_exp_twice(T a, T unit) {
   using R = Real<T>;
   const T round(R::round + R::bias);
@@ -538,8 +538,8 @@ template <class T> MT_HD T half_exp_twice(T a, T unit) {
   T s = power_of_two(n);
   return fma(s, fma(z, p, r), fma(s, T(0.5), unit));
 }
-/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by what q (1 + e) differs from e, in which
-/// the rounding of 1 + e has no part. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
+/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by the difference of q (1 + e) and e,
+/// without the rounding of 1 + e. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(R::tanh_max));
@@ -555,7 +555,7 @@ template <class T> MT_HD T tanh(T x) {
   }
 }
 
-/// x - tanh(x) in float: a polynomial within 2^-25 up to 1, and (a - 1) + 2 / (e^2a + 1) beyond.
+/// x - tanh(x) in float: a polynomial within 2^-25 up to 1, and (a - 1) + 2 / (e^2a + 1) above it.
 template <class T> MT_HD T tanhshrink(T x) {
   T a = fabs(x), z = a * a;
   T near = a * z *
@@ -563,7 +563,7 @@ template <class T> MT_HD T tanhshrink(T x) {
                       0.00893243309f, -0.00353894755f, 0.00115820486f, -0.000208262194f);
   T sum = half_exp_twice(at_most(a, T(Real<T>::tanh_max)), T(0.5)), inverse = about_inverse(sum);
   T far = (a - T(1)) + fma(fma(-sum, inverse, T(1)), inverse, inverse);
-  return copysign(select(a < T(1), near, far), x + T(0));  // of -0 it is 0
+  return copysign(select(a < T(1), near, far), x + T(0));  // 0 for -0
 }
 
 // ---- sine and cosine ----------------------------------------------------------------------------
@@ -573,7 +573,7 @@ template <class T> struct Angle {
   T r, rest;
   bits_of<T> quadrant;
 };
-/// The same in double, without a rest.
+/// The same in double, without `rest`.
 struct Quadrant {
   double r;
   uint64_t quadrant;
@@ -588,12 +588,12 @@ template <class T> MT_HD Angle<T> near_angle(T x) {
   T rest = fma(n, T(-R::quarter3), fused(n, T(-R::quarter2), -p) + ((r1 - r) + p));
   return {r, rest, to_bits(shifted)};
 }
-/// A reduction that is exact for every float. a * 2/pi is taken modulo 4, by those 111 bits of 2/pi
-/// that matter at the size of a: the product with those above is a multiple of 4, with those below
-/// it is too small. The first two of the three pieces have 29 bits, so that their products with a
-/// float are exact in double.
+/// An exact reduction for every float. a * 2/pi is taken modulo 4, with only the 111 bits of 2/pi
+/// that matter for the size of a: the product with the bits above is a multiple of 4, and with
+/// those below it is too small. The first two of the three pieces have 29 bits, so that their
+/// products with a float are exact in double.
 MT_HD Quadrant any_quadrant(float a) {
-  const double four = 0x1.8p54, one = 0x1.8p52;  // adding, subtracting rounds to a multiple
+  const double four = 0x1.8p54, one = 0x1.8p52;  // adding and subtracting it rounds to a multiple
   double x = a;
   bool w1 = x >= 0x1p53, w2 = x >= 0x1p81, w3 = x >= 0x1p109;
   double p1 = w1 ? 0x1.c9c882ap-29 : 0x1.45f306dp-1;
@@ -606,7 +606,7 @@ MT_HD Quadrant any_quadrant(float a) {
   t1 = t1 - ((t1 + four) - four);
   t2 = t2 - ((t2 + four) - four);
   double n = (t1 + t2) + one, turn = ((t1 - (n - one)) + t2) + t3;
-  double more = (turn + one) - one;  // t3 may bring it beyond 1/2
+  double more = (turn + one) - one;  // t3 may bring it above 1/2
   return {(turn - more) * 0x1.921fb54442d18p+0, to_bits(n + more)};
 }
 MT_HD Angle<float> any_angle(float a) {
@@ -615,8 +615,8 @@ MT_HD Angle<float> any_angle(float a) {
   return {r, float(q.r - r), uint32_t(q.quadrant)};
 }
 
-/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1, in double 2^-57.9
-/// and 2^-63.9. A sine of -0 is -0.
+/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1, in
+/// double 2^-57.9 and 2^-63.9. The sine of -0 is -0.
 template <class T> MT_HD T sin_of(Angle<T> a, bits_of<T> shift) {
   using B = bits_of<T>;
   T r = a.r, z = r * r, s, c;
@@ -636,7 +636,7 @@ template <class T> MT_HD T sin_of(Angle<T> a, bits_of<T> shift) {
   return from_bits<T>(to_bits(select((quadrant & B(1)) != B(0), c, s)) ^
                       ((quadrant << (is_single<T> ? 30 : 62)) & to_bits(T(-0.0f))));
 }
-template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y where x is negative
+template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y if x is negative
   return from_bits<T>(to_bits(y) ^ (to_bits(x) & bits_of<T>(0x80000000u)));
 }
 
@@ -644,7 +644,7 @@ template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y where x is nega
 template <class T> MT_HD T near_sin(T x) { return sin_of(near_angle(x), bits_of<T>(0)); }
 template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(x), bits_of<T>(1)); }
 
-/// For every x, and with the near ones' results where those hold. A double of more goes to the C library.
+/// For every x, equal to the near functions in their range. Larger doubles use the C library.
 MT_HD float sin(float x) {
   float far = with_sign_of(x, sin_of(any_angle(fabs(x)), 0));
   return fabs(x) <= Real<float>::near ? near_sin(x) : far;

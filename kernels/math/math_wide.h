@@ -1,10 +1,10 @@
-// math_wide.h -- sigmoid and similar functions; functions computed in double, and those with tails of their own
+// math_wide.h -- sigmoid and similar functions; functions computed in double, and those with separate tails
 #pragma once
 #include "kernels/math/math.h"
 
-/// pow, atan2 and the hyperbolic functions of a float are computed in double, where a formula may be short and a
-/// polynomial low: errors of 2^-30 are a sixtieth of a float's ulp, and the last rounding is nearly the only
-/// one. MT_WIDE2: a double's go to the C library. Rules and macros as in math.h.
+/// pow, atan2 and the hyperbolic functions of a float are computed in double, so that formulas are short and
+/// polynomials have a low degree: errors of 2^-30 are a sixtieth of a float's ulp, and the last rounding is
+/// nearly the only one. MT_WIDE2: doubles use the C library. Rules and macros as in math.h.
 #ifdef __CUDA_ARCH__
 #define MT_EITHER(name)                              \
   MT_HD float name(float x) { return ::name##f(x); } \
@@ -30,7 +30,7 @@ namespace math {
 namespace core {
 
 #ifdef __CUDA_ARCH__
-/// From e^-|x|, so that the tail keeps its bits.
+/// Computed from e^-|x|, so that the tail keeps its precision.
 template <class T> MT_HD T sigmoid(T x) {
   T e = exp_minus(x);
   return (x < T(0) ? e : T(1)) / (T(1) + e);
@@ -40,8 +40,8 @@ template <class T> MT_HD T silu(T x) {
   return x < T(0) ? y * e / (T(1) + e * e) * e : x * sigmoid(x);
 }
 #else
-/// yes where x has a minus sign, else no. (g++ makes two ways of several `?:` with one condition,
-/// and divides in both.)
+/// yes if x has a minus sign, else no. (g++ compiles several `?:` with one condition to two
+/// branches, and divides in both.)
 template <class T> MT_HD T if_minus(T x, T yes, T no) {
   constexpr int sign = is_single<T> ? 31 : 63;
   const bits_of<T> mask = bits_of<T>(0) - (to_bits(x) >> sign), other = to_bits(no);
@@ -53,10 +53,10 @@ template <class T> MT_HD T minus_abs(T x) {
   return from_bits<T>(to_bits(x) | bits_of<T>(0x80000000u));
 }
 
-/// y / (1 + e^-x). In float e^-|x| = 2^k (1 + q) is beside 1, and above it where x is negative; 2^k comes
-/// last, so that y e^x may become denormal in the last product alone. In double e^-x = 2^k (1 + q); where x
-/// is negative the sum is taken times `unit`, a small power of two, so that it does not overflow, and the
-/// quotient may become denormal in the last product. Beyond `most` the sum is 1.
+/// y / (1 + e^-x). In float e^-|x| = 2^k (1 + q) is the term next to 1, and also the numerator if x is
+/// negative; 2^k is applied last, so that y e^x can become denormal only in the last product. In double
+/// e^-x = 2^k (1 + q); if x is negative the sum is scaled by `unit`, a small power of two, so that it does
+/// not overflow, and the quotient can become denormal in the last product. Above `most` the sum is 1.
 template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
@@ -66,7 +66,7 @@ template <class T> MT_HD T logistic(T x, T y) {
       inverse = about_inverse(T(1) + e);
     T top = if_minus(x, fma(y, q, y), y), r = top * inverse;
     r = fma(fused(-r, e, top - r), inverse,
-            r);  // top / (1 + e), in which rounding 1 + e has no part
+            r);  // top / (1 + e), not affected by the rounding of 1 + e
     return if_minus(x, scaled_by(r, n, held), r);
   } else {
     const T least(R::logistic_least), most(R::logistic_most);
@@ -93,9 +93,9 @@ template <class T> MT_HD T softplus(T x) {
   return select(x < T(0), T(0), x) + log1p_unit(exp_minus(x));
 }
 
-/// e^(z + less) (1 + p(t)) / (1 + 2a) with t = (a - c) / (a + c), which is erfc(a) where z + less is -a^2: in float
-/// within 2^-27 from 0.59 on, in double within 2^-54 from 0.57 on, up to erfc_end, where it is 0, which no product
-/// has to underflow for. The exponent keeps what rounding 1 + 2a and its inverse lost.
+/// e^(z + less) (1 + p(t)) / (1 + 2a) with t = (a - c) / (a + c), which is erfc(a) if z + less is -a^2: in float
+/// within 2^-27 from 0.59 on, in double within 2^-54 from 0.57 on, up to erfc_end, where it is 0, without an
+/// underflowing product. The exponent corrects the rounding of 1 + 2a and of its inverse.
 template <class T> MT_HD Tail<T> erfc_tail(T x, double scale, T z, T less) {
   using R = Real<T>;
   const T c(R::erfc_centre);
@@ -120,8 +120,8 @@ template <class T> MT_HD Tail<T> erfc_tail(T x, double scale, T z, T less) {
   return {fma(y, fma(p, e.q, p + e.q), y), e.power};
 }
 
-/// u / v = 2^k (1 + s) / (1 - s) with |s| <= 0.2728 and whole k, for positive normal u and v without their last parts
-/// `more` and `less`: log(u / v) = k ln(2) + 2 atanh(s), by one division. u >= v; k is 0 up to 5/3.
+/// u / v = 2^k (1 + s) / (1 - s) with |s| <= 0.2728 and an integer k, for positive normal u and v without their last
+/// parts `more` and `less`: log(u / v) = k ln(2) + 2 atanh(s), with one division. u >= v; k is 0 up to 5/3.
 template <class T> struct LogQuotient { T k, s; };
 template <class T> MT_HD LogQuotient<T> log_quotient(T u, T more, T v, T less) {
   using R = Real<T>;
@@ -134,7 +134,7 @@ template <class T> MT_HD LogQuotient<T> log_quotient(T u, T more, T v, T less) {
   else s = rest / d;
   return {from_bits<T>(n | B(to_bits(R::two_mantissa))) - T(R::two_mantissa + R::bias), s};
 }
-/// Half the logarithm. The polynomial's error is 2^-30.7 and 2^-60.2 of s.
+/// Half the logarithm. The error of the polynomial is 2^-30.7 and 2^-60.2 of s.
 template <class T> MT_HD T half_log(LogQuotient<T> q) {
   using R = Real<T>;
   T z = q.s * q.s, p;
@@ -145,7 +145,7 @@ template <class T> MT_HD T half_log(LogQuotient<T> q) {
              0.07430186256813098);
   return fma(q.k, T(0.5 * R::ln2_hi), fma(q.s * z, p, q.k * T(0.5 * R::ln2_lo)) + q.s);
 }
-/// log(y / (1 - y)), of the larger one over the smaller one; 1 - y loses nothing where it is the smaller one.
+/// log(y / (1 - y)), as the larger one over the smaller one; 1 - y is exact if it is the smaller one.
 template <class T> MT_HD T logit(T y) {
   using R = Real<T>;
   const T inf = T(__builtin_inf()), nan = T(__builtin_nan(""));
@@ -192,16 +192,16 @@ MT_HD double wide_log(double x) {
   return fma(m.k, 0x1.62e42fefa39efp-1, s * fma(z, p, 2.0));
 }
 
-/// e^(y log|x|), then what C99 Annex F asks of zeros, infinities and negative x.
+/// e^(y log|x|), then the special cases of C99 Annex F for zeros, infinities and negative x.
 MT_HD float pow(float x, float y) {
   const double infinity = __builtin_inf();
   double a = fabs(double(x)), b = at_most(fabs(double(y)), 0x1p130);
   double l = wide_log(a);
   l = a == 0 ? -infinity : l;
-  l = a < infinity ? l : a;  // NaN too
+  l = a < infinity ? l : a;  // also for NaN
   double r = wide_exp(limit(l * copysign(b, double(y)), 200.0));
-  double even = at_most(b, 0x1p25), n = even + Real<double>::round;  // beyond, all y are even
-  double turned = from_bits<double>(to_bits(r) ^ to_bits(n) << 63);  // -r where y is odd
+  double even = at_most(b, 0x1p25), n = even + Real<double>::round;  // larger y are all even
+  double turned = from_bits<double>(to_bits(r) ^ to_bits(n) << 63);  // -r if y is odd
   double power = a < infinity ? double(__builtin_nan("")) : r;
   power = a == 0 ? r : power;
   power = n - Real<double>::round == even ? turned : power;
@@ -222,7 +222,7 @@ MT_HD double wide_atan(double t) {
            -0.00731796381826738, 0.0011137901913601791);
   return fma(t * z, p, t);
 }
-/// Of -1/x beyond 1, beside pi/2 in two pieces. The polynomial's error is 2^-25.8, in double 2^-55.
+/// Above 1 from -1/x and pi/2 in two pieces. The polynomial's error is 2^-25.8, in double 2^-55.
 template <class T> MT_HD T atan(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(0x1p100f)), inverse = about_inverse(a);
@@ -255,8 +255,8 @@ MT_HD float atan2(float y, float x) {
   return x != x ? x : y != y ? y : float(p);
 }
 
-/// asin(s) = s + rest within 2^-27.6, in double 2^-55.9: s is x up to 1/2, sqrt((1 - |x|) / 2) beyond, where
-/// asin(|x|) = pi/2 - 2 asin(s).
+/// asin(s) = s + rest within 2^-27.6, in double 2^-55.9: s is x up to 1/2, and sqrt((1 - |x|) / 2)
+/// above, where asin(|x|) = pi/2 - 2 asin(s).
 template <class T> struct Arc { T s, rest; };
 template <class T> MT_HD Arc<T> arc(T x, T a) {
   const auto far = a > T(0.5);
@@ -290,8 +290,8 @@ template <class T> MT_HD T acos(T x) {
 
 // ---- tangent ------------------------------------------------------------------------------------
 
-/// The tangent of an angle: r + r^3 p(r^2), whose polynomial's error is 2^-25.7 and 2^-56.2, in two pieces; where
-/// n is odd -1 over their sum, by two steps from an estimate.
+/// The tangent of an angle: r + r^3 p(r^2), whose polynomial's error is 2^-25.7 and 2^-56.2, in two
+/// pieces; if n is odd, -1 over their sum, with two steps from an estimate.
 template <class T> MT_HD T tan_of(Angle<T> a) {
   using B = bits_of<T>;
   T r = a.r, rest = a.rest, z = r * r, p;
@@ -322,7 +322,7 @@ MT_HD double tan(double x) {
 // ---- the hyperbolic functions and their inverses ------------------------------------------------
 
 /// e^x = 2^k (c + s), e^-x = 2^-k (c - s) with the even and the odd part of e^r: no division, and
-/// near zero, where k is 0, the sine is the odd part.
+/// near zero, where k is 0, sinh is the odd part.
 struct Hyperbolic {
   double c, s, sum, difference;
 };  // 2^(k-1) + and - 2^(-k-1)
@@ -345,8 +345,8 @@ MT_HD float cosh(float x) {
   return float(fma(h.sum, h.c, h.difference * h.s));
 }
 
-/// The same of a double, with e^r = 1 + c + s: the errors of the odd and the even polynomial are 2^-61.7 and 2^-58. The
-/// powers are halved, because twice 2^(k-1) may overflow.
+/// The same for a double, with e^r = 1 + c + s: the errors of the odd and the even polynomial are
+/// 2^-61.7 and 2^-58. The powers are halved, because twice 2^(k-1) may overflow.
 MT_HD Hyperbolic wide_hyperbolic(double a) {
   using R = Real<double>;
   const double round = R::round + R::bias - 2;
@@ -371,7 +371,7 @@ MT_HD double cosh(double x) {
   return y + y;
 }
 
-/// Below 2^-12 the first two terms of the series; beyond, a logarithm near 1 has bits to spare.
+/// Below 2^-12 the first two terms of the series; above it a logarithm near 1 has enough precision.
 MT_HD float asinh(float x) {
   const double infinity = __builtin_inf();
   double a = fabs(double(x)), z = a * a;
@@ -384,8 +384,8 @@ MT_HD float acosh(float x) {
   y = d < infinity ? y : d;
   return d >= 0 ? float(y) : float(nan);
 }
-/// log(a + sqrt(a^2 + One)), for One = -1 from a = 1 on, as log1p: with what a^2, the sums and the root lost. From
-/// 2^28 on it is log(2a).
+/// log(a + sqrt(a^2 + One)), for One = -1 from a = 1 on, as log1p: corrected for the rounding of
+/// a^2, the sums and the root. From 2^28 on it is log(2a).
 template <int One> MT_HD double log_with_root(double a) {
   const double infinity = __builtin_inf(), one = One;
   double b = at_most(a, 0x1p28), t = b * b, q = t + one, v = q - t;
@@ -423,8 +423,8 @@ template <class T> MT_HD T erf_poly(T z) {
               1.4926248643717219e-05, 1.6468233447660564e-06, 1.6386512374310083e-07,
               1.4581592168395427e-08, 9.597837711601752e-10);
 }
-/// In float x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) beyond, where q fits log(erfc(x)) on [0.92, 4], as
-/// in N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1. In double beyond
+/// In float x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) above it, where q fits log(erfc(x)) on [0.92, 4], as in
+/// N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1. In double above it
 /// 1 - e^(-x^2) g(t) with t = (|x| - 3) / (|x| + 3), on [0.92, 5.95] within 2^-60.
 template <class T> MT_HD T erf(T x) {
   if constexpr (is_single<T>) {
@@ -450,7 +450,7 @@ template <class T> MT_HD T erf(T x) {
     return copysign(select(a < T(0.921875f), near, far), x);
   }
 }
-/// 1 - x p(x^2) up to 0.59375, in float within 2^-27, and erfc_tail beyond.
+/// 1 - x p(x^2) up to 0.59375, in float within 2^-27, and erfc_tail above it.
 template <class T> MT_HD T erfc(T x) {
   T a = at_most(fabs(x), T(Real<T>::erfc_end)), z = fma(-a, a, T(0)), near;
   Tail<T> e = erfc_tail(a, 2, z, fused(-a, a, -z));
@@ -462,8 +462,8 @@ template <class T> MT_HD T erfc(T x) {
   else near = fma(-x, erf_poly(z), T(1) - x);
   return select(a < T(0.59375f), near, far);
 }
-/// e^(x^2) erfc(x) = p(t) / (1 + a) with t = (a - 3.25) / (a + 3.25), for every a >= 0 within 2^-30; where x is
-/// negative 2 e^(x^2) less it.
+/// e^(x^2) erfc(x) = p(t) / (1 + a) with t = (a - 3.25) / (a + 3.25), for every a >= 0 within
+/// 2^-30; if x is negative, 2 e^(x^2) minus it.
 MT_HD float erfcx(float x) {
   double a = at_most(fabs(double(x)), 0x1p200), u = a + 3.25, v = a + 1, inverse = 1 / (u * v);
   double p = poly((a - 3.25) * (v * inverse), 0.70692523081399317, -0.22270372218455747,
@@ -504,8 +504,8 @@ MT_EITHER(atanh)
 // ---- the normal distribution --------------------------------------------------------------------
 
 namespace core {
-/// For 0 <= a <= 15: z = -a^2/2, t = (a - 1) / (a + 3), and e^(-a^2/2), where the exponent keeps what rounding a^2
-/// lost.
+/// For 0 <= a <= 15: z = -a^2/2, t = (a - 1) / (a + 3), and e^(-a^2/2), whose exponent corrects the
+/// rounding of a^2.
 template <class T> struct Normal : Tail<T> {
   T z, size, t;  // size: a + 3
 };
@@ -514,7 +514,7 @@ template <class T> MT_HD Normal<T> normal(T a) {
   T half = T(-0.5) * a, z = a * half, less = fused(a, half, -z), size = a + T(3);
   return {exp_tail(z, less), z, size, quotient(a - T(1), size, about_inverse(size))};
 }
-/// a (1 - ndtr(a)), but for `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125 on.
+/// a (1 - ndtr(a)) without the factor `power`, from e^(-a^2/2) g(t); g within 2^-27.5 from 0.8125.
 template <class T> MT_HD T normal_tail(Normal<T> e) {
   const float unit = 0x1p-64f;
   T g = poly(e.t, 0.261578292f * unit, 0.496857166f * unit, -0.707251549f * unit, 0.4580338f * unit,
@@ -522,8 +522,8 @@ template <class T> MT_HD T normal_tail(Normal<T> e) {
              0.0373051055f * unit, -0.0142144635f * unit);
   return fma(g, e.q, g);
 }
-/// The derivative of x ndtr(x), where x is negative e^(-a^2/2) (a + 3) s(t): 1 less that of -x. s within
-/// 2^-24.7 of a slope of 0.03 and more.
+/// The derivative of x ndtr(x): if x is negative e^(-a^2/2) (a + 3) s(t), else 1 minus that of -x.
+/// s is within 2^-24.7 of a slope of 0.03 and more.
 template <class T> MT_HD T gelu_slope(T x) {
   const float unit = 0x1p-64f;
   Normal<T> e = normal(at_most(fabs(x), T(15)));
@@ -535,12 +535,12 @@ template <class T> MT_HD T gelu_slope(T x) {
   T tail = fma(s, e.q, s);
   return select(x < T(0), tail * e.power, fma(tail, -e.power, T(1)));
 }
-/// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5. In double 38.76, and NaN stays.
+/// |x|, at most 14.5, also for NaN: ndtr is 0 below -14.5. In double 38.76, and NaN is propagated.
 template <class T> MT_HD T normal_size(T x) {
   if constexpr (is_single<T>) return lesser(fabs(x), T(14.5f));
   else return at_most(fabs(x), T(38.76));
 }
-/// ndtr(x), given z = -x^2/2, for |x| up to 0.8125; within 2^-28 of what gelu is, in double 2^-55.
+/// ndtr(x), given z = -x^2/2, for |x| up to 0.8125; within 2^-28 of gelu's value, in double 2^-55.
 template <class T> MT_HD T normal_middle(T x, T z) {
   T p;
   if constexpr (is_single<T>)
@@ -551,7 +551,7 @@ template <class T> MT_HD T normal_middle(T x, T z) {
              5.221059623019345e-06, 4.968042874777864e-07);
   return fma(x, p, T(0.5));
 }
-/// In double a = normal_size(x), z = -a^2/2, and 1 - ndtr(a), but for `power`.
+/// In double a = normal_size(x), z = -a^2/2, and 1 - ndtr(a) without the factor `power`.
 template <class T> struct WideNormal : Tail<T> { T a, z; };
 template <class T> MT_HD WideNormal<T> wide_normal(T x) {
   T a = normal_size(x), half = T(-0.5) * a, z = a * half;

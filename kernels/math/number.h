@@ -1,4 +1,4 @@
-// number.h -- limits, and arithmetic that means different things for integers and floats
+// number.h -- limits, and arithmetic that differs between integers and floats
 #pragma once
 #include "kernels/math/half.h"
 #include "kernels/math/math_wide.h"
@@ -17,15 +17,15 @@ template <> inline constexpr bool is_integer<int64_t> = true;
 template <class T> inline constexpr bool is_floating = false;
 template <> inline constexpr bool is_floating<float> = true;
 template <> inline constexpr bool is_floating<double> = true;
-/// Whether T only stores a float.
+/// Whether T is a storage-only float.
 template <class T> inline constexpr bool is_stored = false;
 template <> inline constexpr bool is_stored<Float16> = true;
 template <> inline constexpr bool is_stored<Bfloat16> = true;
-/// Whether T is a plain number, so that a formula can be evaluated on it at once.
+/// Whether T is a plain number, so that a formula can be evaluated on it directly.
 template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
 
 constexpr double kInfinity = __builtin_inf();
-/// What a parameter is that was not given and has no number for that.
+/// The value of a parameter that is nil and has no number for nil.
 constexpr double kNil = __builtin_nan("");
 
 /// The smallest value of T: -infinity for floats.
@@ -47,15 +47,14 @@ template <class T> MT_HD constexpr T largest() {
   else return 0x1.fffffep127f;
 }
 
-/// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every
-/// device.
+/// Converts x to T. Values out of range are clamped, and NaN becomes 0: the same on every device.
 template <class T, class From> MT_HD constexpr T convert(From x) {
   if constexpr (is_stored<From>) {
     return convert<T>(static_cast<float>(x));
   } else if constexpr (is_integer<T> && static_cast<T>(2) == static_cast<T>(1)) {  // bool
     return x != From(0);
   } else if constexpr (is_integer<T> && is_floating<From>) {
-    // The ends of 8 to 32 bits are held exactly, or rounded to a number that is beyond.
+    // The limits of 8 to 32 bits are exact in floats, or rounded to a number outside of the range.
     constexpr From end = -2 * From(lowest<T>() / 2);
     if constexpr (T(-1) > T(0))
       return x >= From(255) ? T(255) : x > From(0) ? static_cast<T>(x) : T(0);
@@ -71,7 +70,7 @@ template <class T> MT_HD T abs(T x) {
   else return static_cast<T>(x < T(0) ? T(0) - x : x);
 }
 
-// Integers know no fraction; the floats' own are in math.h.
+// Integers have no fraction; the versions for floats are in math.h.
 #define MT_WHOLE(name)                        \
   MT_HD uint8_t name(uint8_t x) { return x; } \
   MT_HD int32_t name(int32_t x) { return x; } \
@@ -85,18 +84,18 @@ MT_HD float round(float x) { return rint(x); }
 MT_HD double round(double x) { return rint(x); }
 template <class T> MT_HD Symbolic<T> round(T x) { return rint(x); }
 
-/// Both of two bools; a product of anything else.
+/// Logical and of two bools; the product of other types.
 MT_HD bool times(bool x, bool y) { return x & y; }
 template <class T> MT_HD T times(T x, T y) { return static_cast<T>(x * y); }
 
-/// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
+/// C's %; the engine has rejected y == 0. INT_MIN % -1 would trap, so -1 is a special case.
 template <class T> MT_HD constexpr bool is_minus_one(T y) { return T(-1) < T(0) && y == T(-1); }
 template <class T> MT_HD T fmod(T x, T y) {
   return static_cast<T>(is_minus_one(y) ? T(0) : x % (y == T(0) ? T(1) : y));
 }
 
-/// x / y of floats rounded down, given fmod(x, y); as Python does it: exact where x / y would round
-/// up to a whole number.
+/// The floor of x / y for floats, given fmod(x, y), as Python computes it: exact if x / y would be
+/// rounded up to an integer.
 template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
   T quotient = (x - rest) / y;
   quotient = ((rest != T(0)) & ((rest < T(0)) != (y < T(0)))) ? quotient - T(1) : quotient;
@@ -105,7 +104,7 @@ template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
   whole = whole == T(0) ? copysign(T(0), x / y) : whole;
   return y == T(0) ? x / y : whole;
 }
-/// The rest with the sign of the divisor, given C's.
+/// The remainder with the sign of the divisor, given C's.
 template <class T> MT_HD T floor_rest(T rest, T y) {
   return static_cast<T>(((rest != T(0)) & ((rest < T(0)) != (y < T(0)))) ? rest + y : rest);
 }
@@ -122,18 +121,18 @@ template <class T> MT_HD T floor_divide(T x, T y) {
   }
 }
 
-/// a / b without its fraction.
+/// a / b truncated.
 template <class T> MT_HD T trunc_divide(T x, T y) {
   if constexpr (is_floating<T>) return trunc(x / y);
   else if (is_minus_one(y)) return static_cast<T>(T(0) - x);
   else return static_cast<T>(x / (y == T(0) ? T(1) : y));
 }
 
-/// The bits of an integer as one that the operators work on; a float has none.
+/// The bits of an integer as an int64 for bitwise operators; 0 for a float.
 template <class T> MT_HD constexpr int64_t bits(T x) {
   return is_integer<T> ? static_cast<int64_t>(x) : 0;
 }
-/// Whether a shift of T by y leaves no bit of the value: C++ leaves it undefined, we do not.
+/// Whether a shift of T by y shifts out all bits: undefined in C++, defined here.
 template <class T> MT_HD constexpr bool shifts_out(T y) {
   return bits(y) < 0 || bits(y) >= int64_t(8 * sizeof(T));
 }
@@ -144,7 +143,7 @@ template <class T> MT_HD T shift_right(T x, T y) {
   return static_cast<T>(shifts_out(y) ? bits(x) >> 63 : bits(x) >> bits(y));
 }
 
-/// By Euclid, of the magnitudes; the smallest integer has one only without a sign.
+/// Euclid's algorithm on the magnitudes; that of the smallest integer only fits without a sign.
 MT_HD uint64_t common_divisor(uint64_t x, uint64_t y) {
   while (y != 0) {
     const uint64_t rest = x % y;
@@ -163,10 +162,10 @@ template <class T> MT_HD T lcm(T x, T y) {
   return static_cast<T>(divisor == 0 ? 0 : magnitude(x) / divisor * magnitude(y));
 }
 
-/// The rest with the sign of the divisor.
+/// The remainder with the sign of the divisor.
 template <class T> MT_HD T remainder(T x, T y) { return floor_rest(fmod(x, y), y); }
 
-/// Integer power by squaring; the engine has refused negative powers.
+/// Integer power by squaring; the engine has rejected negative powers.
 template <class T> MT_HD T pow(T x, T y) {
   T result = T(1);
   for (; y > T(0); y = static_cast<T>(y >> 1)) {
@@ -180,9 +179,9 @@ MT_HD float hypot(float x, float y) {
   constexpr float infinity = static_cast<float>(kInfinity);
   const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
   const bool far = abs(x) == infinity, high = abs(y) == infinity;
-  return (far | high) ? infinity : length;  // also beside NaN, as C has it
+  return (far | high) ? infinity : length;  // also if the other is NaN, as in C
 }
-/// sqrt(h^2 + l^2) with what the larger square, the sum and the root lost.
+/// sqrt(h^2 + l^2), corrected for the rounding of the larger square, the sum and the root.
 MT_HD double hypot(double x, double y) {
   const double a = fabs(x), b = fabs(y), larger = select(a > b, a, b);
   const bool big = larger > 0x1p500, small = larger < 0x1p-500;
@@ -195,8 +194,8 @@ MT_HD double hypot(double x, double y) {
 }
 
 #ifndef __CUDA_ARCH__
-/// A number for which the short way is right, so that a formula called with it takes that way. The
-/// loop that makes it has looked at all its elements (kernels/cpu/simd/fast_path.h).
+/// A number in the range of the fast path, so that a formula called with it uses that path. The
+/// loop that creates it has checked all its elements (kernels/cpu/simd/fast_path.h).
 template <class T> struct Reduced {
   T v;
   template <class U> explicit constexpr Reduced(U x) : v(static_cast<T>(x)) {}
@@ -221,11 +220,11 @@ template <class T> MT_HD Reduced<T> sin(Reduced<T> x) { return Reduced<T>(core::
 template <class T> MT_HD Reduced<T> cos(Reduced<T> x) { return Reduced<T>(core::near_cos(x.v)); }
 template <class T> MT_HD Reduced<T> tan(Reduced<T> x) { return Reduced<T>(core::near_tan(x.v)); }
 
-/// x > 0, where elu does not use it.
+/// x > 0, for which elu does not use the result.
 template <class T> MT_HD Reduced<T> half_expm1(Reduced<T> x) { return x; }
 
-/// x - y trunc(x / y), exact by one fma. A float's quotient below 2^28, computed in double, cannot
-/// round up to a whole number; a double's can, and the rest then has the wrong sign.
+/// x - y trunc(x / y), exact with one fma. A float's quotient below 2^28, computed in double,
+/// cannot be rounded up to an integer; a double's can, and then the remainder has the wrong sign.
 MT_HD float near_fmod(float x, float y) {
   double a = x, b = y, rest = core::fused(-trunc(a / b), b, a);
   return copysign(float(rest), x);
@@ -234,8 +233,8 @@ MT_HD double near_fmod(double x, double y) {
   double a = abs(x), b = abs(y), rest = core::fused(-trunc(a / b), b, a);
   return copysign(rest < 0 ? rest + b : rest, x);
 }
-/// Of integers below 2^52 (bytes in float): a quotient that is not whole is too far from the next whole number to be
-/// rounded to it. 0 and -1 divide as they do above.
+/// For integers below 2^52 (bytes in float): a quotient that is not an integer is too far from the
+/// next integer to be rounded to it. 0 and -1 divide as above.
 template <class T> MT_HD T near_quotient(T x, T y) {
   const T by = (is_minus_one(y) | (y == T(0))) ? T(1) : y;
   T quotient;
@@ -243,12 +242,12 @@ template <class T> MT_HD T near_quotient(T x, T y) {
   else quotient = static_cast<T>(double(x) / double(by));
   return static_cast<T>(is_minus_one(y) ? T(0) - x : quotient);
 }
-/// What that quotient leaves of x.
+/// The remainder of x for that quotient.
 template <class T> MT_HD T near_rest(T x, T y, T quotient) {
   return static_cast<T>(y == T(0) ? T(0) : x - quotient * y);
 }
 template <class T> MT_HD T near_fmod(T x, T y) { return near_rest(x, y, near_quotient(x, y)); }
-/// |x| < 2^28 |y|, and y is finite; integers below 2^52.
+/// For |x| < 2^28 |y| and a finite y; for integers below 2^52.
 template <class T> MT_HD Reduced<T> fmod(Reduced<T> x, Reduced<T> y) {
   return Reduced<T>(near_fmod(x.v, y.v));
 }

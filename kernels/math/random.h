@@ -1,8 +1,8 @@
-// random.h -- counter-based random numbers: element i depends on (seed, offset + i) alone
+// random.h -- counter-based random numbers: element i depends only on (seed, offset + i)
 //
 // Philox4x32-10 (Salmon et al. 2011), from Random123. One counter gives four 32-bit words: four
-// float32, two float64. The same integers and uniforms come out on every device; normals agree
-// within 2 ulp (log and cos differ).
+// float32, two float64. Integers and uniforms are the same on every device; normals agree within 2
+// ulp (log and cos differ).
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <Random123/philox.h>
@@ -36,7 +36,7 @@ MT_HD double uniform(uint32_t high, uint32_t low) {
 #ifdef __CUDA_ARCH__
 template <class T> MT_HD T cos_once(T x) { return math::cos(x); }
 template <class T> MT_HD T sin_once(T x) { return math::sin(x); }
-#else  // within one turn no long reduction is needed
+#else  // angles of at most one turn need no long reduction
 template <class T> MT_HD T cos_once(T x) { return math::core::near_cos(x); }
 template <class T> MT_HD T sin_once(T x) { return math::core::near_sin(x); }
 #endif
@@ -48,7 +48,7 @@ template <class T> MT_HD void normals(T u, T v, T* out) {
   out[1] = radius * sin_once(angle);
 }
 
-/// How many elements one counter yields.
+/// The number of elements per counter.
 MT_HD int64_t random_group(Distribution what, Dtype dtype) {
   return what == Distribution::integer || dtype == Dtype::f64 ? 2 : 4;
 }

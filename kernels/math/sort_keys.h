@@ -1,7 +1,7 @@
-// sort_keys.h -- the unsigned numbers that elements are sorted by
+// sort_keys.h -- the unsigned integer keys of the sort verb
 //
-// An element becomes an unsigned key whose order is the wanted one: floats with their sign turned,
-// the two zeros alike, NaN above all; complemented for descending order.
+// An element is mapped to an unsigned key with the requested order: floats with their sign bit
+// flipped, equal keys for the two zeros, NaN as the largest; complemented for descending order.
 #pragma once
 #include <type_traits>
 
@@ -25,7 +25,7 @@ template <class T> MT_HD KeyOf<T> key_of(T x) {
     return K(x) ^ K(1) << (8 * sizeof(K) - 1);
   }
 }
-/// The other way, except for zeros and NaN.
+/// The inverse, except for zeros and NaN.
 template <class T> MT_HD T value_of(KeyOf<T> key) {
   using K = KeyOf<T>;
   if constexpr (math::is_floating<T>) {
@@ -42,7 +42,7 @@ template <class T> MT_HD bool ambiguous(KeyOf<T> key) {
   return math::is_floating<T> && (key == ~KeyOf<T>(0) || key == key_of(T(0)));
 }
 
-/// A key and its position: in one word, where lines are shorter than 2^32.
+/// A key and its position: in one word if lines are shorter than 2^32.
 struct Wide {
   uint64_t key, at;
 };

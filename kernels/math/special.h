@@ -1,11 +1,11 @@
-// special.h -- the gamma function's logarithm and derivatives, the inverse of erf, erfcx and sinc
+// special.h -- log and derivatives of the gamma function, the inverse of erf, erfcx and sinc
 #pragma once
 #include "kernels/math/number.h"
 #if !defined(__CUDACC_RTC__)
-#include <math.h>  // lgamma_r; nothing inline is taken from it
+#include <math.h>  // lgamma_r; no inline function is used
 #endif
 
-/// Float is computed in double and rounded once, but for sinc and erfinv. NaN and infinities come out as in PyTorch.
+/// Float is computed in double and rounded once, except sinc and erfinv. NaN and infinities are as in PyTorch.
 namespace mt {
 inline namespace MT_ISA {
 namespace math {
@@ -15,7 +15,7 @@ constexpr double kPi = 3.14159265358979324;
 
 // ---- erfinv -------------------------------------------------------------------------------------
 
-/// Horner's rule, each step of which is rounded once.
+/// Horner's rule, rounded once in each step.
 MT_HD double horner(double, double c0) { return c0; }
 template <class... C> MT_HD double horner(double x, double c0, C... c) {
   return core::fused(horner(x, c...), x, c0);
@@ -23,7 +23,7 @@ template <class... C> MT_HD double horner(double x, double c0, C... c) {
 
 /// Wichura's AS 241 (PPND16, 1988) for the normal quantile at (1 + x) / 2, over sqrt(2): rational
 /// functions of 0.425^2 - (x/2)^2 in the middle and of sqrt(-log((1 - |x|) / 2)) outside. Both
-/// arguments are exact or nearly so, hence the result keeps its digits near 0 and near 1.
+/// arguments are exact or nearly so, so the result keeps its digits near 0 and near 1.
 MT_HD double erfinv(double x) {
   const double q = 0.5 * x, r = 0.180625 - q * q;
   const double middle =
@@ -82,10 +82,10 @@ MT_HD double digamma_poly(double t) {
       0.00025968482126430747, -0.00017312261802727394);
 }
 
-/// By the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero lies, or by the
-/// asymptotic series (Abramowitz and Stegun 6.3.18) from 10 on; below 0 by reflection (6.3.7), with
-/// the usual loss of relative precision beside the zeros there. 0 is a pole with a sign, the
-/// negative whole numbers give NaN.
+/// Uses the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero is, or from 10
+/// on the asymptotic series (Abramowitz and Stegun 6.3.18); below 0 reflection (6.3.7), with the
+/// usual loss of relative precision near the zeros there. 0 is a pole with a sign, negative
+/// integers give NaN.
 MT_HD double digamma_positive(double x) {
   if (x >= 10) {
     const double z = 1 / (x * x);
@@ -108,7 +108,7 @@ MT_HD double digamma(double x) {
 
 // ---- polygamma ----------------------------------------------------------------------------------
 
-constexpr int kMaxOrder = 60;  // of a derivative of digamma; larger ones are held there
+constexpr int kMaxOrder = 60;  // of a derivative of digamma; larger orders are clamped
 
 MT_HD double whole_power(double x, int n) {
   double y = 1;
@@ -122,9 +122,9 @@ struct WholePower {
   MT_HD double operator()(double y) const { return whole_power(1 / y, n); }
 };
 
-/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s, for a float result
-/// fewer, unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there, 2^-31 for
-/// a float. `power_of(y)` is y^-s.
+/// The Hurwitz zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s,
+/// for a float result fewer, unless they vanish before, then the Euler-Maclaurin formula, whose
+/// remainder is below 2^-58 there, 2^-31 for a float. `power_of(y)` is y^-s.
 template <class T, class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
   constexpr bool is_short = sizeof(T) == 4;
   constexpr double first = is_short ? 3 : 12, slope = is_short ? 0.6 : 2;
@@ -166,7 +166,7 @@ MT_HD double cot_derivative(int n, double x) {
   return y;
 }
 
-/// The n-th derivative of digamma; a pole is infinite.
+/// The n-th derivative of digamma; poles are infinite.
 MT_HD double polygamma(double x, double order) {
   const int n = order >= kMaxOrder ? kMaxOrder : order >= 1 ? int(order) : 0;
   if (n == 0) return digamma(x);
@@ -183,7 +183,7 @@ MT_HD double polygamma(double x, double order) {
 
 }  // namespace special
 
-/// log |gamma(x)|. The C library's lgamma writes the global `signgam`, which threads would share.
+/// log |gamma(x)|. The C library's lgamma writes the global `signgam`, a data race between threads.
 MT_HD double lgamma(double x) {
 #ifdef __CUDA_ARCH__
   return ::lgamma(x);
@@ -196,9 +196,9 @@ MT_HD double lgamma(double x) {
 MT_HD float lgamma(float x) { return float(lgamma(double(x))); }
 #else
 namespace core {
-/// log |gamma(x)|: Stirling's series (Abramowitz and Stegun 6.1.41) at z = |x| + 5 less the logarithm of the
-/// factors between; where x is negative by reflection (6.1.17), within 2^-44. Around 1 and 2 (x - 1) (x - 2) times
-/// a polynomial, within 2^-29. Two quotients share a division. `Above`: x > 0.
+/// log |gamma(x)|: Stirling's series (Abramowitz and Stegun 6.1.41) at z = |x| + 5 minus the logarithm of the
+/// factors in between; if x is negative, reflection (6.1.17), within 2^-44. Near 1 and 2, (x - 1) (x - 2) times a
+/// polynomial, within 2^-29. Two quotients share a division. `Above`: x > 0.
 template <bool Above> MT_HD double wide_lgamma(double x) {
   const double infinity = __builtin_inf(), a = fabs(x), z = a + 5;
   const bool below = !Above && x < 0;
@@ -224,7 +224,7 @@ template <bool Above> MT_HD double wide_lgamma(double x) {
   const double some = fabs(x - 1.5) < 0.75 ? middle : outside;
   return a * sine == 0 ? infinity : some;
 }
-template <bool Above> MT_HD float short_lgamma(float x) {  // + 0: not -0 at 1
+template <bool Above> MT_HD float short_lgamma(float x) {  // + 0: avoids -0 at 1
   return fabs(x) < __builtin_inff() ? float(wide_lgamma<Above>(double(x)) + 0.0) : x * x;
 }
 }  // namespace core
@@ -243,8 +243,8 @@ MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
 MT_HD float erfcx(float x) { return core::erfcx(x); }
 #endif
 namespace core {
-/// sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2, in double 2^-61. x is reduced to a turn, so
-/// that a whole number gives 0.
+/// sin(pi near) / (pi near) is a polynomial in near^2 within 2^-27.2, in double 2^-61. x is reduced
+/// to one turn, so that an integer gives 0.
 template <class T> MT_HD T sinc(T x) {
   T turn = fma(rint(T(0.5f) * x), T(-2), x), a = fabs(turn);  // the product is exact
   T near = copysign(select(a > T(0.5f), T(1) - a, a), turn), z = near * near, p;
@@ -262,8 +262,8 @@ MT_HD float sinc(float x) { return core::sinc(x); }
 template <class T> MT_HD Symbolic<T> sinc(T x) { return core::sinc(x); }
 MT_HD double erfinv(double x) { return special::erfinv(x); }
 namespace core {
-/// In float x (7/8 + p(w)) with w = -log(1 - x^2) up to 6, and x (s + q(s - 3)) with s = sqrt(w) beyond; within
-/// 2^-27 and 2^-26.
+/// In float x (7/8 + p(w)) with w = -log(1 - x^2) up to 6, and x (s + q(s - 3)) with s = sqrt(w)
+/// above; within 2^-27 and 2^-26.
 template <class T> MT_HD T erfinv(T x) {
   T w = -log(fused(-x, x, T(1))), s = sqrt(w);
   T near = poly(w, 0.0112269297f, 0.232013434f, 0.0115512703f, -0.00234121503f, -0.000118210715f,

@@ -3,7 +3,7 @@
 
 namespace mt {
 
-/// 16-bit floats, rounded to the nearest as on the CPU.
+/// The types of 16-bit floats, rounded to nearest even as on the CPU.
 inline constexpr char kCudaHalves[] = R"(union mt_bits { float number; unsigned bits; };
 struct mt_bf16 {
   unsigned short bits;

@@ -1,4 +1,4 @@
-// grid_cuda.cpp -- a typed grid kernel as CUDA C, with the lines of its Lua source
+// grid_cuda.cpp -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
 #include "engine/compiler/cuda/grid_cuda.h"
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace mt::grid {
 namespace {
 
-/// What every kernel's text begins with. No access leaves its tensor; the first that would is noted.
+/// The prologue of every kernel. Accesses out of bounds are skipped; the first one is recorded.
 constexpr char kBefore[] = R"(typedef long long mt_int;
 template <class T, int N> struct mt_tensor {
   T* data;
@@ -74,7 +74,7 @@ constexpr char kLoadHalves[] =
     R"(__device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
 __device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
 )";
-/// A tensor in constant memory, where its `data` is a distance.
+/// A tensor in constant memory; its `data` is an offset.
 constexpr char kConstantMemory[] = R"(__constant__ double mt_constant[8192];
 template <class T, int N> __device__ inline mt_tensor<const T, N> mt_in_constant(const mt_tensor<T, N>& t) {
   mt_tensor<const T, N> c;
@@ -149,7 +149,7 @@ class Text {
     return t == GridType::real ? real() : t == GridType::boolean ? "bool" : "mt_int";
   }
   const char* real() const { return k_.real == Dtype::f64 ? "double" : "float"; }
-  /// The type of an element in CUDA C.
+  /// The CUDA C type of an element.
   static const char* element(Dtype d) {
     return with_dtype(d, []<class T>(T) -> const char* {
       constexpr const char* kSigned[] = {"signed char", "short", "int", "mt_int"};
@@ -286,7 +286,7 @@ class Text {
 
   // ---- statements --------------------------------------------------------------------------------
 
-  /// Text as it stands in a string of C.
+  /// Escapes a text for a C string literal.
   static std::string quoted(const std::string& text) {
     std::string s;
     for (const char c : text)
@@ -306,7 +306,7 @@ class Text {
     body(list);
     out_ += "  }\n";
   }
-  /// Where those go on that leave a loop or scope.
+  /// The label after a loop or scope, for statements that leave it.
   void end(const Statement& s) {
     if (const auto at = labels_.find(&s); at != labels_.end())
       out_ += fmt::format("  after_{}:;\n", at->second);

@@ -1,4 +1,4 @@
-// grid_cuda.h -- a typed grid kernel as CUDA C, with the lines of its Lua source
+// grid_cuda.h -- translates a typed grid kernel to CUDA C, with the lines of its Lua source
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 namespace mt::grid {
 
 /// The text. Its kernel, cuda_name, takes the tensors of a launch as {data, sizes, strides}, its numbers, and
-/// where a GridFault's first fields are written, as 64-bit integers: kind, line, tensor, dim, index, thread.
+/// an address for the first fields of a GridFault as int64: kind, line, tensor, dim, index, thread.
 std::string cuda_text(const Kernel&);
 std::string cuda_name(const Kernel&);
 constexpr int kCudaFault = 8;  // integers

@@ -1,4 +1,4 @@
-// grid_launch.cpp -- grid kernels written in Lua on a GPU: compiled from their CUDA C, launched
+// grid_launch.cpp -- grid kernels written in Lua on a GPU: compiles their CUDA C and launches it
 #include "engine/compiler/cuda/grid_launch.h"
 
 #include <cstring>
@@ -12,12 +12,12 @@
 namespace mt {
 namespace {
 
-/// What became of a kernel on the GPUs, kept as long as the kernel.
+/// The compiled state of a kernel on the GPUs, which lives as long as the kernel.
 struct Compiled {
   struct Place {
     LoadedKernel kernel{};
     Tensor fault;        // grid::kCudaFault integers in the GPU's memory
-    bool asked = false;  // somebody will look there
+    bool asked = false;  // a check of it is scheduled
   };
   std::map<const Device*, Place> places;
   const char* name = nullptr;
@@ -31,7 +31,7 @@ CudaSource source_of(const grid::Kernel& kernel) {
   CudaSource source;
   source.text = grid::cuda_text(kernel), source.name = grid::cuda_name(kernel);
   source.origins = {{1, kernel.name, 1}};
-  source.options = {"--fmad=false"};  // the bits of the CPU
+  source.options = {"--fmad=false"};  // for the same bits as on the CPU
   return source;
 }
 
@@ -43,7 +43,7 @@ void load(Compiled& c, Compiled::Place& place, const grid::Kernel& kernel, const
   place.fault = zeros({grid::kCudaFault}, Dtype::i64, d);
 }
 
-/// Reads what the threads reported, when it is known.
+/// Reads the fault that threads reported, once it is available.
 void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
                     const std::function<void(const GridFault&)>& raise) {
   Compiled::Place& place = c->places.at(&d);
@@ -60,7 +60,7 @@ void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
   raise(f);
 }
 
-/// Copies a tensor to the kernel's constant memory, `used` bytes from its begin.
+/// Copies a tensor to the constant memory of the kernel, at an offset of `used` bytes.
 void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKernel& loaded,
                    const Device& d, GridTensor& view, int64_t& used) {
   size_t room = 0;

@@ -1,4 +1,4 @@
-// program_cuda.cpp -- elementwise expression programs on a GPU: CUDA C, compiled and launched
+// program_cuda.cpp -- elementwise expression programs on a GPU: compiles and launches CUDA C
 #include "engine/compiler/cuda/program_cuda.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ void append_dims(std::vector<uint64_t>& words, const Run& r, const RunDims& v) {
 
 namespace {
 
-/// A run as its kernel sees it: without dimensions where all operands are contiguous.
+/// The dimensions of a run in its kernel: none if all operands are contiguous.
 struct View : RunDims {
   explicit View(const Run& r) : RunDims(r, r.ndim) {
     bool flat = ndim <= 1;
@@ -117,7 +117,7 @@ struct View : RunDims {
   }
 };
 
-/// The kernel for a program on a GPU, made at first use and kept; null: there is none.
+/// The kernel for a program on a GPU, compiled at first use and cached; null if there is none.
 const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   static std::mutex lock;
   static auto* const all =
@@ -127,7 +127,7 @@ const LoadedKernel* kernel_of(const Run& r, int ndim, const Device& device) {
   if (is_new) at->second = program_kernel(cuda_text(*r.program, r.dtype, ndim), device);
   return at->second;
 }
-/// Whether a launch can have the kernel's arguments: CUDA's limit is 4096 bytes.
+/// Whether the kernel's arguments fit in a launch: CUDA's limit is 4096 bytes.
 bool fits_launch(const Program& p, int ndim) {
   const int used = p.outputs + p.inputs;
   return 1 + used + std::max(p.numbers, 1) + ndim * (1 + used) <= 500;

@@ -1,10 +1,10 @@
-// program_rows_cuda.cpp -- expression programs by rows on a GPU: a team of threads for each row
+// program_rows_cuda.cpp -- expression programs by rows on a GPU: one team of threads for each row
 //
-// A program's values lie in levels: those of a level need the reductions of the levels before. A team
-// passes over its row once a level: it computes elements, joins them to its reductions, and stores
-// results. Elements that a later level reads stay in registers; where they do not fit, each level reads
-// the inputs and computes what it needs again. Which element belongs to which thread, and so the order in
-// which reductions join, follows from the row's length, the dtype and the program alone.
+// The values of a program are in levels: those of a level depend on the reductions of earlier
+// levels. A team makes one pass over its row for each level: it computes elements, reduces them,
+// and stores results. Elements that a later level reads stay in registers; if they do not fit, each
+// level reads the inputs and recomputes what it needs. The mapping of elements to threads, and so
+// the order of reductions, depends only on the length of the row, the dtype and the program.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -22,15 +22,15 @@ namespace {
 // ---- levels -----------------------------------------------------------------------------------------------
 
 template <class Op> bool is(const Instruction& c) { return c.which == op::reduction_id<Op>; }
-/// How often a reduction passes over the row.
+/// The number of passes of a reduction over the row.
 int passes_of(const Instruction& c) { return is<op::LogSumExp>(c) || is<op::Var>(c) ? 2 : 1; }
 
 struct Levels {
-  std::vector<int> level;  // of a value: an element's is computed there, a row's is known before
-  std::vector<int> last;   // which reads it last
+  std::vector<int> level;  // of a value: an element is computed in it, a row is known before
+  std::vector<int> last;   // the last level that reads it
   int count = 0;
   int elements = 0;  // operations on elements
-  int held = 0;      // how many elements at most have to be kept from one level to the next
+  int held = 0;      // the maximum number of elements that are kept from one level to the next
 
   explicit Levels(const Program& p) : level(p.count, 0), last(p.count, 0) {
     const auto reads = [&](int v, int at) { last[v] = std::max(last[v], at); };
@@ -53,48 +53,48 @@ struct Levels {
     }
   }
   static bool is_input(const Program& p, int i) { return p.code[i].op == kInput; }
-  /// Whether a value is an element that stays until a later level, or an input's, read at the start.
+  /// Whether a value is an element that a later level reads, or an input that is read at the start.
   bool is_held(const Program& p, int i) const {
     return !p.code[i].is_row && (is_input(p, i) || last[i] > level[i]);
   }
 };
 
-// ---- how threads share a row --------------------------------------------------------------------------------
+// ---- the mapping of threads to rows -------------------------------------------------------------------------
 
-constexpr int kBlock = 256;  // threads of a block of several teams
+constexpr int kBlock = 256;  // threads of a block with several teams
 
-/// What a kernel is made for.
+/// The parameters of a kernel.
 struct Form {
-  int team;   // threads of a row, a power of 2
-  int each;   // elements of it that each takes in one go
-  int run;    // of them neighbours
-  bool held;  // they are the whole row
-  bool full;  // every thread has that many
-  int ndim;   // dimensions that the rows lie in
+  int team;   // threads per row, a power of 2
+  int each;   // elements per thread in one iteration
+  int run;    // how many of them are contiguous
+  bool held;  // these are the whole row
+  bool full;  // every thread has this many
+  int ndim;   // the number of dimensions of the rows
   uint64_t dense,
-      wide;  // operands whose elements follow each other; that can be read `run` at once
+      wide;  // operands with contiguous elements; those that allow loads of `run`
 
-  int rows() const { return team > 32 ? 1 : kBlock / team; }  // of a block
+  int rows() const { return team > 32 ? 1 : kBlock / team; }  // per block
   int threads() const { return team * rows(); }
 };
 
-/// Words of registers that a thread of such a team has for elements.
+/// The registers, in words, that a thread of such a team has for elements.
 int room_of(int team) { return team == 1024 ? 40 : team == 512 ? 80 : 160; }
 
-/// How many neighbours a thread takes.
+/// The number of contiguous elements per thread.
 int run_for(Dtype dtype, int64_t n) {
   const int most = int(16 / item_size(dtype));
   return n % most == 0 && n >= 32 * most ? most : 1;
 }
 
-/// The team for rows of n elements, and what each of its threads takes.
+/// Chooses the team for rows of n elements, and the elements of each of its threads.
 void share_row(Form& f, const Program& p, Dtype dtype, int64_t n) {
   const Levels levels(p);
   const int words = int(item_size(compute_dtype(dtype))) / 4;
   const auto each = [&](int team) { return int(ceil_div(n, team * f.run)) * f.run; };
   const auto held = [&](int team) {
     return each(team) * words * levels.held <= room_of(team) &&
-           each(team) * levels.elements <= 4096;  // unrolled: it has to be compiled
+           each(team) * levels.elements <= 4096;  // unrolled: limits compile time
   };
   int team = 1;
   while (team < 32 && team < n) team *= 2;
@@ -155,7 +155,7 @@ class RowsText {
   const char* there() const { return f_.rows() > 1 ? " && there" : ""; }
   bool is_element(int i) const { return !p_.code[i].is_row; }
 
-  /// The team's row, where its operands lie, and its elements in registers.
+  /// The row of the team, the addresses of its operands, and its elements in registers.
   std::string begin() {
     std::string s;
     if (f_.rows() == 1) {
@@ -179,7 +179,7 @@ class RowsText {
     }
     return s;
   }
-  /// An input's elements of this thread.
+  /// Loads the elements of an input for this thread.
   std::string loads(int i) const {
     const int k = p_.outputs + p_.code[i].which;
     std::string s = loop(f_.wide >> k & 1, true);
@@ -198,8 +198,8 @@ class RowsText {
   std::string place(int k) const {
     return f_.dense >> k & 1 ? "at" : fmt::format("at * r.step[{}]", k);
   }
-  /// The head of a loop over a thread's elements, or over its packs of them; `places`: the body asks where
-  /// they lie.
+  /// The head of a loop over the elements of a thread, or over its packs of them; `places`: the
+  /// body uses their positions.
   std::string loop(bool packs, bool places) const {
     std::string at = f_.run == 1 ? fmt::format("k * {} + t", f_.team)
                      : packs     ? fmt::format("(k / {} * {} + t) * {}", f_.run, f_.team, f_.run)
@@ -211,7 +211,7 @@ class RowsText {
            (f_.full ? "" : "    const bool in = at < r.n;\n");
   }
 
-  /// The rows' values that are known before level l.
+  /// The row values that are known before level l.
   std::string rows_values(int l) {
     std::string s;
     for (int i = 0; i < p_.count; ++i) {
@@ -241,7 +241,7 @@ class RowsText {
   bool stores(int k, int l) const {
     return is_element(p_.output[k]) && levels_.level[p_.output[k]] == l;
   }
-  /// Which pass of reduction i is that of level l; -1: none.
+  /// The pass of reduction i that runs in level l; -1: none.
   int part_at(int i, int l) const {
     const Instruction& c = p_.code[i];
     if (c.op != kReduce) return -1;
@@ -249,7 +249,7 @@ class RowsText {
     return part < passes_of(c) ? part : -1;
   }
 
-  /// Level l's pass over the row.
+  /// The pass of level l over the row.
   std::string pass(int l) {
     const std::vector<char> wanted = computed(l);
     std::string before, loads_again, body;
@@ -302,7 +302,7 @@ class RowsText {
                        f_.run - 1);
   }
 
-  // ---- reductions: a state of each pass, `s7_0`, and what becomes of it
+  // ---- reductions: a state for each pass, such as `s7_0`, and its result
 
   const char* state_type(int i, int part) const { return is_extreme(i, part) ? real_ : "double"; }
   bool is_extreme(int i, int part) const {
@@ -314,7 +314,7 @@ class RowsText {
     return number_text(is<op::Amin>(p_.code[i]) ? math::highest<double>() : math::lowest<double>(),
                        compute_dtype(dtype_));
   }
-  /// The function that joins two states.
+  /// The function that combines two states.
   std::string join_of(int i, int part) {
     if (!is_extreme(i, part)) return "Adds";
     const bool least = is<op::Amin>(p_.code[i]);
@@ -344,7 +344,7 @@ class RowsText {
     const Instruction exp{op::id<op::Exp>, false, false, {-1, -1, -1}, -1, -1, 0, 0};
     return fmt::format("s{0}_1 += (double){1}({2} - m{0});\n", i, operations_.function_of(exp), x);
   }
-  /// What pass `part` of reduction i has found.
+  /// The result of pass `part` of reduction i.
   std::string result(int i, int part) {
     const Instruction& c = p_.code[i];
     if (is<op::Sum>(c) || is<op::Amax>(c) || is<op::Amin>(c))
@@ -361,7 +361,7 @@ class RowsText {
     return known_ = false, "";
   }
 
-  /// Joins what the team's threads have of level l's reductions.
+  /// Reduces the states of level l over the threads of the team.
   std::string joins(int l) {
     std::string shared, all, results;
     const int warps = f_.team / 32;
@@ -393,10 +393,10 @@ class RowsText {
 
 // ---- the launch ---------------------------------------------------------------------------------------------
 
-/// The rows of a run, and how its operands lie in them.
+/// The rows of a run, and the strides of its operands.
 struct Rows : RunDims {
   int64_t length;
-  Form form{};  // without what share_row finds
+  Form form{};  // without the fields that share_row sets
 
   explicit Rows(const Run& r) : RunDims(r, r.ndim - 1), length(r.size[r.ndim - 1]) {
     const Program& p = *r.program;
@@ -419,12 +419,12 @@ struct Rows : RunDims {
 
 struct Kernel {
   const LoadedKernel* loaded;  // null: there is none
-  int rows, threads;           // of a block
+  int rows, threads;           // per block
 };
 
-constexpr int kMaxInstructions = 2000;  // larger programs take a compiler too long
+constexpr int kMaxInstructions = 2000;  // larger programs take too long to compile
 
-/// The kernel for such rows, made at first use.
+/// The kernel for such rows, compiled at first use.
 const Kernel& kernel_of(const Run& r, const Rows& rows, const Device& device) {
   const Form& f = rows.form;
   using Key = std::tuple<const Program*, Dtype, int64_t, int, uint64_t, uint64_t, const Device*>;

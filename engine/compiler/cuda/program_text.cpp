@@ -1,4 +1,4 @@
-// program_text.cpp -- the operations of expression programs as device functions of CUDA C
+// program_text.cpp -- translates the operations of expression programs to CUDA C device functions
 #include "engine/compiler/cuda/program_text.h"
 
 #include <cmath>
@@ -30,7 +30,7 @@ using ir::LaneOp;
 
 // ---- lane instructions as text ------------------------------------------------------------------------
 
-/// The body of a function of lanes: its operands are parameters a0, a1, ..
+/// The body of a device function from lane instructions: its operands are parameters a0, a1, ..
 class LaneText {
  public:
   LaneText(const ir::LaneProgram& p, int outputs) : p_(p), outputs_(outputs) {}
@@ -85,8 +85,8 @@ class LaneText {
       return fmt::format("{}({:#x}u{})", word_type(), c.bits, wide() ? "ll" : "");
     return is_word(i) ? name(i) : fmt::format("as_word({})", name(i));
   }
-  /// What an instruction computes, in C: r0 is its first operand as a float, w0 as an integer, i0 as
-  /// a signed one, m0 as a mask; # its bits, F the ending of a function's name. Null: there is none.
+  /// The C expression of an instruction: r0 is its first operand as a float, w0 as an integer, i0
+  /// as a signed one, m0 as a mask; # its bits, F the suffix of function names. Null: unsupported.
   const char* form_of(const ir::LaneInstruction& c) const {
     static constexpr const char* orders[] = {"r0 == r1", "r0 < r1",    "r0 <= r1",
                                              "r0 != r1", "!(r0 < r1)", "!(r0 <= r1)"};
@@ -132,7 +132,7 @@ class LaneText {
       case mxor: return "m0 != m1";
       case mnot: return "!m0";
       case select: return is_word(c.in[1]) || is_word(c.in[2]) ? "m0 ? w1 : w2" : "m0 ? r1 : r2";
-      default: return nullptr;  // a guard: the formula holds for a range alone
+      default: return nullptr;  // a guard: the formula is only valid in a range
     }
   }
   std::string expression(const ir::LaneInstruction& c) {
@@ -161,7 +161,7 @@ class LaneText {
 
 // ---- operations as device functions ---------------------------------------------------------------------
 
-/// The CUDA library's function for an operation whose formula has no lane instructions for all inputs.
+/// The CUDA library function for an operation whose lane instructions do not cover all inputs.
 const char* library_function(std::string_view name) {
   static constexpr const char* known[] = {"sin",  "cos",  "tan",   "asin",  "acos",  "atan",
                                           "sinh", "cosh", "asinh", "acosh", "atanh", "erf",
@@ -171,7 +171,7 @@ const char* library_function(std::string_view name) {
   return nullptr;
 }
 
-/// `__device__ float op_tanh(float a0) { .. }`, or nothing. Bit k of `bools`: operand k is a bool.
+/// `__device__ float op_tanh(float a0) { .. }`, or empty. Bit k of `bools`: operand k is a bool.
 std::string device_function(const Program& p, const Instruction& c, unsigned bools, Dtype dtype,
                             const std::string& called) {
   const OpRow& row = op_row(c.op);

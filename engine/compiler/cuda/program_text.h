@@ -1,4 +1,4 @@
-// program_text.h -- the operations of expression programs as device functions of CUDA C
+// program_text.h -- translates the operations of expression programs to CUDA C device functions
 #pragma once
 #include <functional>
 #include <map>
@@ -9,29 +9,29 @@
 
 namespace mt {
 
-/// What stands before the kernel of a program whose operands have this dtype. Floats keep their bits
-/// through the casts.
+/// The prologue of the kernel of a program whose operands have this dtype. Its casts preserve the
+/// bits of floats.
 std::string program_head(Dtype);
-/// The type of a value while it is calculated with, and of an operand in memory: 16-bit floats become
-/// floats where they are read, and are rounded where they are written.
+/// The type of a value in computations, and of an operand in memory: 16-bit floats are converted to
+/// float when they are read, and rounded when they are written.
 const char* type_text(Dtype, bool is_bool);
 const char* stored_text(Dtype, bool is_bool);
-/// A number with all its bits.
+/// A number literal that preserves all bits.
 std::string number_text(double, Dtype);
 
-/// The device functions that a program's kernel calls, each written once: with the formulas of the CPU,
-/// instruction by instruction, and for what these lack with the CUDA library's functions.
+/// The device functions that the kernel of a program calls, each emitted once: with the formulas of
+/// the CPU, instruction by instruction, and otherwise with functions of the CUDA library.
 class OperationText {
  public:
   OperationText(const Program& p, Dtype dtype) : p_(p), dtype_(dtype) {}
-  /// What a number, a constant or an operation of values named by `operand` computes.
+  /// The expression of a number, a constant or an operation on values named by `operand`.
   std::string value(int instruction, const std::function<std::string(int)>& operand);
-  /// The same as a line, `const float x3 = op_tanh(x2);`.
+  /// The same as a statement, `const float x3 = op_tanh(x2);`.
   std::string line(int instruction, const std::function<std::string(int)>& operand);
-  /// The name of an operation's function; bit k of `bools`: operand k is a bool.
+  /// The name of the function of an operation; bit k of `bools`: operand k is a bool.
   std::string function_of(const Instruction&, unsigned bools = 0);
   const std::string& functions() const { return functions_; }
-  /// Whether every operation that came up has a function.
+  /// Whether every operation so far has a function.
   bool complete() const { return complete_; }
 
  private:

@@ -1,4 +1,4 @@
-// grid_build.cpp -- the statements of a grid kernel, its helpers inlined
+// grid_build.cpp -- builds the statements of a grid kernel, with its helpers inlined
 #include "engine/compiler/kernel/grid_build.h"
 
 namespace mt::grid {
@@ -98,7 +98,7 @@ void Builder::run(const std::vector<CapturedName>& arguments) {
   body(frame, f.line);
 }
 
-/// The statements of a function; a return before the last leaves a scope.
+/// Builds the statements of a function; a return before the last statement leaves a scope.
 void Builder::body(Frame& frame, int line) {
   if (returns_early(frame.function->body, true)) {
     frame.scope = emit(Statement::scope, line);
@@ -178,7 +178,7 @@ void Builder::statement(const ast::Statement& s, bool last) {
   }
 }
 
-/// What a local that is never set again may stand for itself: it costs nothing to read it again.
+/// Whether a local that is never reassigned can be replaced by its value: reading it again is free.
 static bool is_fixed(const Value& v) {
   return v.kind != Value::variable && v.kind != Value::operation && v.kind != Value::load;
 }
@@ -273,7 +273,7 @@ void Builder::branch(const ast::Statement& s, size_t arm) {
   out_ = before;
 }
 
-/// while and repeat: a loop that is left where the condition says so.
+/// while and repeat: a loop that is left depending on the condition.
 void Builder::loop(const ast::Statement& s) {
   Statement* const l = emit(Statement::loop, s.line);
   Body* const before = into(l->body);

@@ -1,4 +1,4 @@
-// grid_build.h -- turns the syntax tree of a grid kernel into statements (the class behind grid::build)
+// grid_build.h -- converts the syntax tree of a grid kernel to statements (class of grid::build)
 #pragma once
 #include <string_view>
 
@@ -6,12 +6,12 @@
 
 namespace mt::grid {
 
-/// What an expression is: a number, or something that names one.
+/// The result of an expression: a number, or a name of one.
 struct Item {
   enum Kind { nil, value, tensor, shape, word, captured, text, several } kind = nil;
   Value* number = nullptr;
   int index = -1;              // of a tensor
-  std::vector<Value*> prefix;  // its first indices
+  std::vector<Value*> prefix;  // its leading indices
   std::string name;            // of a word or text
   Path path;
   std::vector<Item> list;  // several results
@@ -19,14 +19,14 @@ struct Item {
   Item(Value* v) : kind(value), number(v) {}  // NOLINT: a value is an item
 };
 
-/// A call that is being inlined: what the variables of its function are.
+/// A call that is being inlined, with the values of its function's variables.
 struct Frame {
   const ast::Function* function;
   int index;  // of the function
   std::vector<Item> locals;
   Frame* caller = nullptr;
-  const Body* home = nullptr;     // where it is called
-  Statement* scope = nullptr;     // what a return leaves; null: it is the last statement
+  const Body* home = nullptr;     // the body of the call
+  Statement* scope = nullptr;     // left by a return; null: the return is the last statement
   std::vector<int> results = {};  // variables
   bool returned = false;
 };

@@ -1,4 +1,4 @@
-// grid_classes.cpp -- which values of a grid kernel are the same in all lanes, or affine in the lane's number
+// grid_classes.cpp -- divergence analysis: which values are uniform in all lanes, or affine in the lane index
 #include <algorithm>
 #include <cmath>
 
@@ -63,7 +63,7 @@ bool Classes::mark(Statement& s, bool divergent) {
   return s.divergent = true;
 }
 
-/// Lanes that leave while others stay make every region on the way divergent.
+/// If only some lanes leave, every enclosing region up to the target is divergent.
 bool Classes::leave(const Statement& s) {
   size_t at = regions_.size();
   bool differs = false, changed = false;
@@ -108,7 +108,7 @@ bool Classes::walk(const Body& body) {
   return changed;
 }
 
-// ---- how a kernel is cut -----------------------------------------------------------------------------
+// ---- the choice of tiles ---------------------------------------------------------------------------
 
 namespace {
 
@@ -119,7 +119,7 @@ template <class F> void each_statement(const Body& body, int depth, const F& f) 
     each_statement(s->body, inside, f), each_statement(s->other, inside, f);
   }
 }
-/// By how much an index grows along an axis; what is not known counts as 0, as the counters of loops.
+/// The stride of an index along an axis; unknown values, such as loop counters, count as 0.
 int64_t growth(const Kernel& p, const Value& v, int axis) {
   if (v.kind == Value::place || v.kind == Value::thread) return v.index == axis;
   if (v.kind != Value::operation) return 0;

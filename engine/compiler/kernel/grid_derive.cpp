@@ -1,8 +1,8 @@
-// grid_derive.cpp -- forward-mode derivatives of grid kernels: real variables carry a tangent for each input
+// grid_derive.cpp -- forward-mode derivatives of grid kernels: real variables have one tangent per input
 //
-// A kernel whose result tensors shall hold derivatives computes what it computed, and beside each real
-// variable that an input reaches its tangents by the inputs, in the same loops and branches. The formulas
-// are those of kernels/ops.h; what only chooses (min, max, and-or) hands on the tangent of what Lua chose.
+// A derivative kernel computes the original values, and for each real variable that depends on an input
+// its tangents by the inputs, in the same loops and branches. The formulas are those of kernels/ops.h;
+// operations that select (min, max, and-or) propagate the selected operand's tangent.
 #include <algorithm>
 
 #include "engine/compiler/kernel/grid_ir.h"
@@ -14,7 +14,7 @@ namespace {
 
 using T = GridType;
 
-/// An operation of kernels as the elementwise one whose derivative it has.
+/// An operation of kernels and the elementwise operation that defines its derivative.
 struct Pair {
   GridOp op;
   int elementwise;
@@ -52,9 +52,9 @@ class Differentiator {
   }
 
  private:
-  using Tangents = std::vector<Value*>;  // by each input; null: 0. None at all: of nothing real
+  using Tangents = std::vector<Value*>;  // one per input; null: 0. Empty: the value is not real
 
-  // ---- which variables an input reaches
+  // ---- the variables that depend on an input
 
   bool is_active(int variable) const {
     return size_t(variable) < active_.size() && active_[size_t(variable)];
@@ -78,7 +78,7 @@ class Differentiator {
     return changed;
   }
 
-  // ---- making
+  // ---- creating values
 
   int fresh(const Body* home, int line) {
     k_.variables.push_back({"a derivative", line, T::real, home});
@@ -109,7 +109,7 @@ class Differentiator {
     s.kind = Statement::assign, s.line = line_, s.variable = to, s.value = x;
     out_.push_back(&s);
   }
-  /// A value that is computed here once.
+  /// A value that is computed only once, here.
   Value* spilled(Value* v) {
     if (v->kind < Value::operation) return v;
     k_.variables.push_back({"a value", line_, v->type, home_});
@@ -120,7 +120,7 @@ class Differentiator {
 
   // ---- derivatives of a value
 
-  /// The tangents of v, whose parts are computed before the statement under way; v becomes what reads them.
+  /// The tangents of v, with parts computed before the current statement; v becomes reads of them.
   Tangents tangents(Value*& v) {
     if (!reached(*v)) return Tangents(by_.size(), nullptr);
     if (v->kind == Value::variable) {
@@ -148,7 +148,7 @@ class Differentiator {
     return t;
   }
   Value* or_zero(Value* t) { return t ? t : number(0); }
-  /// The tangent of operation v, whose result is `result`, by its operands'.
+  /// The tangent of operation v, whose result is `result`, from the tangents of its operands.
   Value* tangent_of(const Value& v, Value* result, const Tangents& by) {
     if (v.op == GridOp::copy) return by[0];
     if (v.op == GridOp::select)
@@ -167,7 +167,7 @@ class Differentiator {
     }
     return sum;
   }
-  /// g times the derivative by operand k, by the elementwise operation's formula.
+  /// g times the derivative with respect to operand k, by the formula of the elementwise operation.
   Value* part_of(const Value& v, Value* result, int k, Value* g) {
     const auto* const known = std::find_if(std::begin(kPairs), std::end(kPairs),
                                            [&](const Pair& p) { return p.op == v.op; });
@@ -186,7 +186,7 @@ class Differentiator {
     for (int i = 0; i < b.count(); ++i) value.push_back(spilled(translated(b, i, inputs, value)));
     return value[size_t(made)];
   }
-  /// Instruction i of a formula as operations of kernels.
+  /// Converts instruction i of a formula to operations of kernels.
   Value* translated(const ir::Builder& b, int i, const std::vector<Value*>& inputs,
                     const std::vector<Value*>& value) {
     const Instruction& c = b.instruction(i);
@@ -234,15 +234,15 @@ class Differentiator {
       walk(s->body), walk(s->other);
     }
   }
-  /// What a statement needs before it is in `out_`; whether the statement itself stays.
+  /// Emits what a statement needs before it; returns whether the statement itself is kept.
   bool statement(Statement& s) {
-    if (s.kind == Statement::print) return false;  // it was printed by the kernel itself
+    if (s.kind == Statement::print) return false;  // the kernel itself has printed it
     if (s.kind == Statement::assign && is_active(s.variable)) {
       const Tangents t = tangents(s.value);
       for (size_t w = 0; w < by_.size(); ++w)
         assign(tangent_[size_t(s.variable)][w], or_zero(t[w]));
     }
-    if (s.kind == Statement::count && is_active(s.variable)) {  // one step before the first turn
+    if (s.kind == Statement::count && is_active(s.variable)) {  // one step before the first value
       const Tangents first = tangents(s.value), step = tangents(s.step);
       for (size_t w = 0; w < by_.size(); ++w)
         assign(tangent_[size_t(s.variable)][w],
@@ -265,7 +265,7 @@ class Differentiator {
                 k_.tensors[size_t(s.tensor)].name);
     }
   }
-  /// A counter's tangents move on by the step's.
+  /// The tangents of a counter advance by those of the step.
   void begin_turn(Statement& s) {
     out_.clear(), home_ = &s.body, line_ = s.line;
     const Tangents step = tangents(s.step);
@@ -280,8 +280,8 @@ class Differentiator {
   const std::vector<Tangent>& tangents_;
   std::vector<int> by_;  // the inputs
   std::vector<char> active_;
-  std::vector<std::vector<int>> tangent_;  // of a variable, by each input: a variable
-  Body out_;                               // what comes before the statement under way
+  std::vector<std::vector<int>> tangent_;  // for each variable and input: the tangent variable
+  Body out_;                               // the statements before the current one
   const Body* home_ = nullptr;
   int line_ = 0;
 };

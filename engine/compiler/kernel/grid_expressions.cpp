@@ -1,4 +1,4 @@
-// grid_expressions.cpp -- the expressions of a grid kernel
+// grid_expressions.cpp -- builds the expressions of a grid kernel
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_build.h"
@@ -9,7 +9,7 @@ namespace {
 int axis_of(const std::string& field) {
   return field == "x" ? 0 : field == "y" ? 1 : field == "z" ? 2 : -1;
 }
-/// What an item is, for messages.
+/// Describes an item, for messages.
 std::string described(const Kernel& p, const Item& it) {
   switch (it.kind) {
     case Item::nil: return "nil";
@@ -77,7 +77,7 @@ Item Builder::item(const Expr& e) {
   }
 }
 
-/// A value that was built before statement `mark` of the body is calculated there, not after what follows.
+/// Spills a value built before statement `mark` of the body, so that it is computed there and not later.
 void Builder::keep_before(Value*& v, size_t mark, int line) {
   if (out_->size() == mark || v->kind < Value::operation) return;
   const Body rest(out_->begin() + long(mark), out_->end());
@@ -86,7 +86,7 @@ void Builder::keep_before(Value*& v, size_t mark, int line) {
   out_->insert(out_->end(), rest.begin(), rest.end());
 }
 
-/// The values of a list of expressions; the last one may be a call that gives several.
+/// The values of a list of expressions; the last one may be a call with several results.
 std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted, size_t from) {
   std::vector<Item> all;
   for (size_t k = from; k < list.size(); ++k) {
@@ -107,7 +107,7 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
 }
 
 namespace {
-/// What kernels have instead of an unknown name, or of a library.
+/// The alternative that kernels have for an unknown name, or for a library.
 const char* known_of(const std::string& name) {
   static constexpr std::pair<const char*, const char*> known[] = {
       {"math", "; kernels know the functions of math that give one number"},
@@ -130,7 +130,7 @@ const char* known_of(const std::string& name) {
 }
 }  // namespace
 
-/// What a captured name resolves to.
+/// Resolves a captured name.
 Item Builder::resolve(Path path, int line) {
   const CapturedName o = resolver_.resolve(path);
   Item it;
@@ -190,7 +190,7 @@ Value* Builder::spilled(Value* v, int line) {
   return make(Value::variable, variable, line);
 }
 
-/// An element needs all its indices.
+/// Checks that an element has all its indices.
 void Builder::access(const Item& it, int line, const char* doing) {
   const Tensor& t = p_.tensors[size_t(it.index)];
   if (int(it.prefix.size()) == t.ndim) return;
@@ -315,7 +315,7 @@ Value* Builder::binary(const Expr& e) {
   refuse(e.line, "the operator '{}' is not supported in kernels", e.text);
 }
 
-/// (block_idx.x - 1) * block_dim.x + thread_idx.x is the thread's place in the grid.
+/// (block_idx.x - 1) * block_dim.x + thread_idx.x is the position of the thread in the grid.
 Value* Builder::place_of(Value* sum) {
   for (int k = 0; k < 2; ++k) {
     const Value *thread = sum->args[size_t(k)], *product = sum->args[size_t(1 - k)];
@@ -338,7 +338,7 @@ Value* Builder::place_of(Value* sum) {
 
 // ---- and, or ---------------------------------------------------------------------------------------
 
-/// x.shape[d] of a tensor that was given.
+/// Whether it is x.shape[d] of a tensor argument.
 bool Builder::is_size(const Expr& e) const {
   const auto is_shape = [](const Expr& x) {
     return x.kind == Expr::index && x.args[1]->text == "shape";
@@ -347,7 +347,7 @@ bool Builder::is_size(const Expr& e) const {
   const Expr& x = *e.args[0]->args[0];
   return x.kind == Expr::local && frame_->locals[size_t(x.variable)].kind == Item::tensor;
 }
-/// Whether an expression must not be computed where Lua would not: it reads elements or may fail.
+/// Whether an expression must not be computed if Lua would not: it reads elements or may fail.
 bool Builder::is_heavy(const Expr& e) const {
   if (is_size(e)) return false;
   if (e.kind == Expr::index && e.args[1]->kind != Expr::string) return true;
@@ -371,7 +371,7 @@ Value* Builder::logical(const Expr& e) {
   Statement* const b = emit(Statement::branch, e.line);
   b->value = both ? known : op(GridOp::logical_not, {known}, e.line);
   Body* const before = into(b->body);
-  // The result is a boolean: an `or` with itself says so where types are found.
+  // The result is a boolean: an `or` with itself marks this for type inference.
   store(result, op(GridOp::logical_or, {value(right), make(Value::boolean, 0, e.line)}, e.line),
         e.line);
   out_ = before;
@@ -397,7 +397,7 @@ Value* Builder::chosen(const Expr& condition, const Expr& yes, const Expr& no, i
   store(result, value(yes), line);
   if (is_number) {
     out_ = &first->other;
-  } else {  // `no` is also taken where `yes` is false: a `not` of two says so where types are known
+  } else {  // `no` is also used if `yes` is false: a `not` of two marks this for type inference
     out_ = before;
     Statement* const second = emit(Statement::branch, line);
     second->value = op(GridOp::logical_not, {c, known}, line);

@@ -1,7 +1,7 @@
-// grid_ir.h -- a grid kernel between its syntax tree and a device: typed values and statements
+// grid_ir.h -- the IR of grid kernels between syntax tree and device: typed values and statements
 //
-// Calls of helpers are inlined. Loops, branches and scopes have bodies; `break` and `return` leave a loop
-// or scope.
+// Calls of helpers are inlined. Loops, branches and scopes have bodies; `break` and `return` leave
+// a loop or a scope.
 #pragma once
 #include <deque>
 #include <string>
@@ -18,9 +18,9 @@ struct Value {
     boolean,    // value
     scalar,     // number `index` of the launch
     variable,   // `index`
-    place,      // of the thread in the grid, `index` is 0 for x
-    thread,     // .. in its block
-    block,      // of its block
+    place,      // position of the thread in the grid; `index` 0 is x
+    thread,     // position in its block
+    block,      // position of its block
     operation,  // op(args)
     load        // tensor `index`[args]
   } kind = number;
@@ -48,16 +48,16 @@ struct Statement {
     print
   } kind = assign;
   int line = 0;
-  int variable = -1;       // what is set
+  int variable = -1;       // the variable that is set
   int tensor = -1;         // of store and atomic_add
-  Value* value = nullptr;  // what is stored; the condition; the first of a count
+  Value* value = nullptr;  // the stored value; the condition; the first value of a count
   Value *last = nullptr, *step = nullptr;
-  std::vector<Value*> args;     // indices; what is printed, null for a text
+  std::vector<Value*> args;     // indices; the printed values, null for a text
   std::vector<int> texts;       // of print
   Statement* target = nullptr;  // of leave
   GridWarp what = GridWarp::sum;
   Body body, other;
-  // What the lanes of a tile do (grid_lower.cpp).
+  // The divergence of lanes in a tile (grid_lower.cpp).
   bool divergent = false, leaves = false;
 };
 
@@ -65,50 +65,50 @@ struct Variable {
   std::string name;
   int line = 0;
   GridType type = GridType::none;
-  const Body* home = nullptr;  // where it was declared
+  const Body* home = nullptr;  // the body of its declaration
 };
 struct Tensor {
   std::string name;
   Dtype dtype = Dtype::f32;
   int ndim = 0;
-  bool shared = false, real = false;      // real: of the kernel's dtype
+  bool shared = false, real = false;      // real: has the kernel's dtype
   int64_t size[3] = {1, 1, 1};            // of a shared array
-  bool stored = false, constant = false;  // the kernel writes to it; it asked for constant memory
+  bool stored = false, constant = false;  // the kernel writes to it; it requested constant memory
   int line = 0;                           // of a shared array
-  int captured = -1;                      // which captured tensor; of arguments -1
+  int captured = -1;                      // the number of the captured tensor; -1 for arguments
 };
-/// A number that a launch brings.
+/// A number that a launch passes.
 struct LaunchScalar {
   enum Kind { argument, captured, size, block_dim, grid_dim } kind;
-  int index, dim;  // which argument, capture, tensor; which dimension or axis
+  int index, dim;  // argument, capture or tensor; dimension or axis
   GridType type;
   bool operator==(const LaunchScalar&) const = default;
 };
 
-/// Two errors of a kernel that its maker may mend: a call gives other than the named number of
-/// `values`, a `boolean` is stored in the tensor at this index, which is none of bools. Else -1.
+/// Two errors of a kernel that its creator can fix: a call does not give the expected number of
+/// `values`; a `boolean` is stored in the tensor with this index, which is not bool. Else -1.
 struct GridMisfit {
   int values = -1, boolean = -1;
 };
 
 struct Kernel {
   std::string name;
-  std::vector<std::string> chunks;  // of the functions whose lines are named: function << 20 | line
+  std::vector<std::string> chunks;  // of the functions that appear in lines: function << 20 | line
   Dtype real = Dtype::f32;
   std::deque<Value> values;
   std::deque<Statement> statements;
   std::vector<Variable> variables;
-  std::vector<Tensor> tensors;  // those of the launch first
+  std::vector<Tensor> tensors;  // those of the launch are first
   std::vector<LaunchScalar> scalars;
   std::vector<std::string> texts;
   Body body;
   bool in_blocks = false;  // a tile must be a block
-  bool in_order = false;   // and threads and blocks come one after the other
-  bool by_thread = false;  // lanes in the order of threads
+  bool in_order = false;   // threads and blocks must also run one after the other
+  bool by_thread = false;  // lanes are in the order of threads
   GridMisfit misfit;       // why it could not be built
 };
 
-/// What a captured name resolves to; or an argument of the kernel.
+/// The result of resolving a captured name; or an argument of the kernel.
 struct CapturedName {
   enum Kind {
     nothing,
@@ -121,19 +121,19 @@ struct CapturedName {
     table,
     other
   } kind = nothing;
-  int index = -1;            // of an argument, a captured number or tensor, a function
-  std::string text;          // of a builtin its name; of others what messages say
+  int index = -1;            // of an argument, a captured number or tensor, or a function
+  std::string text;          // the name of a builtin; for others the text for messages
   Dtype dtype = Dtype::f32;  // of a tensor
   int ndim = 0;
   bool operator==(const CapturedName&) const = default;
-  /// Of a number or boolean.
+  /// The type of a number or boolean.
   GridType type() const {
     return kind == whole ? GridType::integer : kind == real ? GridType::real : GridType::boolean;
   }
 };
-/// Whether a float holds the whole number exactly.
+/// Whether a double is an integer in the range of exact integers.
 bool is_whole(double);
-/// Where a captured value lies: the upvalue or global of a function, then fields.
+/// The location of a captured value: the upvalue or global of a function, then fields.
 struct Path {
   int function = 0;
   std::string root;
@@ -141,31 +141,31 @@ struct Path {
   bool operator==(const Path&) const = default;
   std::string text() const;
 };
-/// The Lua side of a kernel: resolves captured names.
+/// The interface to Lua for a kernel: resolves captured names.
 class CaptureResolver {
  public:
   virtual ~CaptureResolver() = default;
   virtual bool is_upvalue(int function, const std::string& name) = 0;
   virtual CapturedName resolve(const Path&) = 0;
   virtual const ast::Function& function(int index) = 0;
-  /// A captured number.
+  /// The value of a captured number.
   virtual double number(int index) = 0;
 };
 
-/// Reads function 0 of `resolver`, called with these arguments, into statements.
+/// Converts function 0 of `resolver`, called with these arguments, to statements.
 void build(Kernel&, CaptureResolver&, const std::vector<CapturedName>& arguments);
-/// Gives every value and variable its type, and puts conversions where they are needed.
+/// Infers the type of every value and variable, and inserts conversions.
 void infer_types(Kernel&);
 
-/// Which argument, a tensor, holds the derivative of what is written into it, by the elements of which other.
+/// The argument, a tensor, that receives the derivative of a written tensor by the elements of an input.
 struct Tangent {
   int result, input;
 };
-/// Makes a typed kernel one of derivatives.
+/// Converts a typed kernel to one that computes derivatives.
 void differentiate(Kernel&, const std::vector<Tangent>&);
 
 [[noreturn]] void fail_at(const Kernel&, int line, const std::string& text);
-/// "kernel: train.lua:12: .."; arguments as fmt::format's.
+/// "kernel: train.lua:12: .."; the arguments are those of fmt::format.
 template <class... A>
 [[noreturn]] void fail_line(const Kernel& k, int line, fmt::format_string<A...> text,
                             A&&... values) {

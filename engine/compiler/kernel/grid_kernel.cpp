@@ -18,7 +18,7 @@ using grid::Kernel;
 
 constexpr size_t kVariants = 16;
 
-/// Remembers what a kernel asked about the script.
+/// Records the captured values that a kernel read from the script.
 class RecordingResolver : public grid::CaptureResolver {
  public:
   explicit RecordingResolver(KernelScript& s) : script_(s) {}
@@ -45,7 +45,7 @@ class RecordingResolver : public grid::CaptureResolver {
 
 std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
 
-/// Throws what a thread met; `tensor` and `extent` are of the access.
+/// Throws the fault of a thread; `tensor` and `extent` are those of the access.
 void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, int64_t extent) {
   const std::string where = fmt::format("thread {} of the grid", shown(fault.thread));
   std::string what;
@@ -83,14 +83,14 @@ void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, i
 
 }  // namespace
 
-/// The kernel for one list of types.
+/// The kernel for one list of argument types.
 struct GridKernel::Variant {
   std::vector<CapturedName> arguments;
   std::vector<std::pair<grid::Path, CapturedName>> resolved;
   std::vector<std::pair<int, double>> numbers;
   Kernel program;
   std::shared_ptr<void> compiled;       // for GPUs
-  std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
+  std::unique_ptr<grid::Unit> unit[8];  // indexed by the axes in which a tile's threads differ
 
   bool fits(KernelScript& script, const std::vector<CapturedName>& given) const {
     if (given != arguments) return false;
@@ -204,7 +204,7 @@ struct GridKernel::Run {
     return v;
   }
 
-  /// Cuts the grid into tiles, and says along which axis lanes are counted first.
+  /// Splits the grid into tiles, and chooses the axis along which lanes are numbered first.
   void cut() {
     for (int d = 0; d < 3; ++d) launch.total[d] = size.grid[d] * size.block[d], launch.axes[d] = d;
     if (!program().by_thread) {
@@ -249,7 +249,7 @@ struct GridKernel::Run {
     fill_scalars(scalars.data() + unit->first_scalar);
     launch.scalars = scalars.data();
   }
-  const grid::Unit* unit = nullptr;  // of these tiles
+  const grid::Unit* unit = nullptr;  // for these tiles
   std::vector<GridTensor> ordered = {};
   std::vector<GridScalar> scalars = {};
 
@@ -277,7 +277,7 @@ struct GridKernel::Run {
     else if (check) check_on_cpu(device);
     else queue(device);
   }
-  /// The CPU alone looks for races: it runs the kernel on copies of a GPU's tensors.
+  /// Only the CPU checks for races: it runs the kernel on copies of a GPU's tensors.
   void check_on_cpu(const Device& device) {
     std::map<const Storage*, std::vector<std::byte>> copies;
     for (size_t k = 0; k < tensors.size(); ++k) {
@@ -328,7 +328,7 @@ struct GridKernel::Run {
 
 namespace {
 
-/// Beside what check_launch finds: threads are counted by numbers of double.
+/// In addition to check_launch: threads are numbered by doubles.
 void check_count(const std::string& name, const LaunchSize& s) {
   double all = 1;
   for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);

@@ -1,4 +1,4 @@
-// grid_kernel.h -- a grid kernel written in Lua: read for the types of a launch, checked, launched
+// grid_kernel.h -- a grid kernel written in Lua: built for the types of a launch, checked, launched
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace mt {
 
-/// An argument as the script gave it.
+/// An argument as it was passed by the script.
 struct GridArgument {
   const mt::Tensor* tensor = nullptr;
   enum Kind { other, number, boolean } kind = other;
   double value = 0;
-  std::string text;  // what messages call it, where it is none of these
+  std::string text;  // the description for messages, if it is none of these
 };
 
 /// A launch for a GPU (engine/compiler/cuda/grid_launch.h).
@@ -26,26 +26,26 @@ struct GridCudaLaunch {
   const std::vector<mt::Tensor>& tensors;  // shared arrays are undefined
   const std::vector<GridTensor>& views;    // of its tensors
   const std::vector<GridScalar>& scalars;  // its numbers
-  std::shared_ptr<void>& compiled;         // what is kept with the kernel
+  std::shared_ptr<void>& compiled;         // cached with the kernel
   std::function<void(const GridFault&)> raise;
 };
 
-/// What a kernel needs of the script: the values of names, by grid::CaptureResolver.
+/// The interface of a kernel to the script: the values of names, by grid::CaptureResolver.
 class KernelScript : public grid::CaptureResolver {
  public:
-  virtual mt::Tensor tensor(int index) = 0;  // that was captured
+  virtual mt::Tensor tensor(int index) = 0;  // a captured tensor
 };
 
 class GridKernel {
  public:
-  /// `tangents`: it writes derivatives.
+  /// `tangents`: the kernel writes derivatives.
   explicit GridKernel(bool check, std::vector<grid::Tangent> tangents = {});
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
-  /// The CUDA C that the last launch's types lead to.
+  /// The CUDA C for the types of the last launch.
   const grid::Kernel& last() const;
-  /// Why the last launch could not be built.
+  /// The reason why the last launch could not be built.
   const grid::GridMisfit& misfit() const { return misfit_; }
   /// Checks everything, then runs the kernel on the device of its tensors.
   void launch(KernelScript&, const LaunchSize&, const std::vector<GridArgument>&);
@@ -57,7 +57,7 @@ class GridKernel {
   bool check_;
   grid::GridMisfit misfit_;
   const std::vector<grid::Tangent> tangents_;
-  std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
+  std::vector<std::shared_ptr<Variant>> variants_;  // the most recently used first
 };
 
 }  // namespace mt

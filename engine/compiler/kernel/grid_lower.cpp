@@ -1,4 +1,4 @@
-// grid_lower.cpp -- a typed grid kernel as instructions for a device's interpreter
+// grid_lower.cpp -- lowers a typed grid kernel to instructions for a device's interpreter
 #include "engine/compiler/kernel/grid_lower.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class Lowering {
   void release(const Mark& m) {
     for (int k = 0; k < 4; ++k) used_[k] = m.used[k];
   }
-  /// `kept`: until the end of the statement around all others, so that machine code finds it made before it.
+  /// `kept`: until the end of the outermost statement, so that it is set before machine code runs.
   int temporary(GridType t, bool kept = false) {
     const int k = int(t) + 4 * kept;
     std::vector<int>& pool = pool_[k];
@@ -133,7 +133,7 @@ class Lowering {
       compute(GridCode::affine, v.line, GridType::none, GridOp::copy, dst, from, from);
   }
 
-  /// Indices as entries of the list, the first of which it returns.
+  /// Converts indices to entries of the list; returns the first one.
   int indices(const std::vector<Value*>& list) {
     std::vector<GridItem> items;
     for (const Value* a : list) items.push_back(item(*a));
@@ -156,7 +156,7 @@ class Lowering {
     if (c == Class::vector && v.kind == Value::variable) return variable_[size_t(v.index)];
     return vector_to(-1, v, false);
   }
-  /// The same in a vector `dst` (-1: a temporary); lanes that are not active may have to keep theirs.
+  /// The same in a vector `dst` (-1: a temporary); inactive lanes may have to keep their values.
   int vector_to(int dst, const Value& v, bool masked) {
     const Class c = classes_.of(v);
     const bool converts = v.kind == Value::operation && v.op == GridOp::to_real;
@@ -215,7 +215,7 @@ class Lowering {
     return (v.op == GridOp::lt || v.op == GridOp::le) && v.args[0]->type == GridType::integer &&
            classes_.of(*v.args[0]) != Class::vector && classes_.of(*v.args[1]) != Class::vector;
   }
-  /// The product in a sum of floats, to be calculated in one pass.
+  /// The product in a sum of floats, to be computed in one pass.
   const Value* fused(const Value& v) const {
     if (v.op != GridOp::add || v.type != GridType::real) return nullptr;
     for (size_t k = 2; k-- > 0;) {
@@ -225,7 +225,7 @@ class Lowering {
     }
     return nullptr;
   }
-  /// Whole numbers are not divided by 0: that is reported.
+  /// Integer division by 0 is reported as a fault.
   template <class F> void guard_division(const Value& v, const F& divisor) {
     if (v.type != GridType::integer ||
         (v.op != GridOp::mod && v.op != GridOp::floor_div && v.op != GridOp::fmod))
@@ -262,11 +262,11 @@ class Lowering {
     statement(s);
     release(before);
   }
-  /// Whether a statement needs no control flow; short loops between literals are written out.
+  /// Whether a statement needs no control flow; short loops between literals are unrolled.
   static bool is_straight(const Statement& s) {
     return s.kind == Statement::assign || s.kind == Statement::store || cost(s) <= 40;
   }
-  /// What a loop is long as without control flow: a block of machine code takes 48 accesses.
+  /// The size of a loop without control flow: a block of machine code is limited to 48 accesses.
   static double cost(const Statement& s) {
     double sum = 0;
     if (s.kind == Statement::assign || s.kind == Statement::store) {
@@ -277,13 +277,13 @@ class Lowering {
     for (const Statement* x : s.body) sum += cost(*x);
     return sum * double(turns_of(s));
   }
-  /// 0: not known before a launch, or none.
+  /// 0: unknown before the launch, or not a counting loop.
   static int64_t turns_of(const Statement& s) {
     for (const Value* v : {s.value, s.last, s.step})
       if (v->kind != Value::number || v->type != GridType::integer) return 0;
     return int64_t(std::max(0.0, std::floor((s.last->value - s.value->value) / s.step->value) + 1));
   }
-  /// A block that calls of machine code would not make faster is none.
+  /// Removes a block for which calls of machine code would not be faster.
   void end_block(size_t at) {
     int passes = 0;
     for (size_t k = at + 1; k < u_.code.size(); ++k) {
@@ -326,7 +326,7 @@ class Lowering {
     const int dst = variable_[size_t(s.variable)];
     i.dst = dst;
   }
-  /// The body of an instruction that is there already.
+  /// Lowers the body of an instruction that has already been emitted.
   void inside(Statement& s, const Body& list) {
     regions_.push_back(&s);
     levels_ = std::max(levels_, int(regions_.size()));
@@ -389,8 +389,8 @@ class Lowering {
     if (c == Class::scalar && type == GridType::integer)
       u_.code[at].adds_products = adds_products(at);
   }
-  /// Whether a loop's body only adds the product of two elements to a vector, at places that are linear in
-  /// the counter.
+  /// Whether the body of a loop only adds the product of two elements to a vector, at positions
+  /// that are linear in the counter.
   bool adds_products(size_t at) const {
     const GridInstruction& sum = u_.code.back();
     if (u_.code.size() < at + 4 || sum.op != GridOp::mul_add || sum.dst != sum.c || sum.a == sum.b)
@@ -458,7 +458,7 @@ class Lowering {
     order_tensors();
   }
 
-  /// Those of a launch come first.
+  /// Orders the tensors so that those of a launch are first.
   void order_tensors() {
     std::vector<int> place(p_.tensors.size());
     for (const bool shared : {false, true})
@@ -481,7 +481,7 @@ class Lowering {
   Kernel& p_;
   Unit& u_;
   Classes classes_;
-  std::vector<int> variable_, pool_[8];  // the last four: temporaries that are kept
+  std::vector<int> variable_, pool_[8];  // the last four: temporaries with `kept`
   size_t used_[8] = {};
   int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
   std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits

@@ -1,4 +1,4 @@
-// grid_lower.h -- a typed grid kernel as instructions for a device's interpreter
+// grid_lower.h -- lowers a typed grid kernel to instructions for a device's interpreter
 #pragma once
 #include <map>
 
@@ -6,19 +6,19 @@
 
 namespace mt::grid {
 
-/// A program and what it points into.
+/// A program and the arrays that it points to.
 struct Unit {
   std::vector<GridInstruction> code;
   std::vector<GridItem> list;
-  std::vector<GridScalar> scalars;  // constants in their places
+  std::vector<GridScalar> scalars;  // constants at their positions
   std::vector<GridType> vector_type;
   std::vector<const char*> texts;
-  std::vector<int> tensors;  // of the kernel, in the program's order
+  std::vector<int> tensors;  // indices of the kernel's tensors, in the program's order
   GridProgram program{};
   int first_scalar = 6;  // of the launch's numbers
 };
 
-/// Visits a value and all that it is calculated from; the values of a statement, without its bodies.
+/// Visits a value and all values it is computed from; the values of a statement, without its bodies.
 template <class F> void each_value(const Value& v, const F& f) {
   f(v);
   for (const Value* a : v.args) each_value(*a, f);
@@ -30,22 +30,22 @@ template <class F> void values_of(const Statement& s, const F& f) {
     if (v) each_value(*v, f);
 }
 
-/// What of a kernel says how it is cut into tiles: sets in_blocks, in_order, by_thread.
+/// Finds the constraints for splitting a kernel into tiles: sets in_blocks, in_order, by_thread.
 void find_needs(Kernel&);
-/// How well lanes along an axis of the grid reach their elements; `stride` of tensor and dimension.
+/// Rates memory accesses of lanes along an axis of the grid; `stride` by tensor and dimension.
 double axis_score(const Kernel&, int axis, const std::vector<GridTensor>&);
-/// varying[d]: the threads of a tile differ in x, y, z.
+/// varying[d]: whether the threads of a tile differ in x, y, z.
 std::unique_ptr<Unit> lower(Kernel&, const bool varying[3]);
 
-/// Whether values are the same in all lanes, affine in the lane's number, or any; for each variable and
-/// statement.
+/// Whether values are the same in all lanes, affine in the lane index, or arbitrary; for each
+/// variable and statement.
 enum class Class { scalar, affine, vector };
 class Classes {
  public:
   Classes(Kernel&, const bool varying[3]);
   Class of(const Value&) const;
   Class of_variable(int v) const { return variable_[size_t(v)]; }
-  /// Whether some lanes keep what a variable was, where it is set below these bodies.
+  /// Whether some lanes keep the old value of a variable if it is set inside these bodies.
   bool is_masked(int variable, const std::vector<Statement*>& regions) const;
 
  private:

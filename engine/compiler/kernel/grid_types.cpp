@@ -1,7 +1,7 @@
-// grid_types.cpp -- the types of a grid kernel's values: found by fixpoint, checked, and joined by conversions
+// grid_types.cpp -- type inference of grid kernels: a fixpoint, then checks, then conversions
 //
-// A variable that is given whole numbers and others is real. What is true of all is checked at the end,
-// when every type is known.
+// A variable that is assigned both integers and reals is real. Properties of all values are checked
+// at the end, when all types are known.
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_ir.h"
@@ -104,7 +104,7 @@ class Checker {
     v.kind = Value::operation, v.op = op, v.args = std::move(args), v.type = type, v.line = line;
     return &v;
   }
-  /// A number as one of another type.
+  /// Converts a number to another type.
   Value* converted(Value* v, T wanted) {
     if (v->type == wanted || wanted != T::real || v->type != T::integer) return v;
     if (v->kind != Value::number) return make(GridOp::to_real, {v}, T::real, v->line);
@@ -185,7 +185,7 @@ class Checker {
     y = converted(y, v->type), z = converted(z, v->type);
     return v;
   }
-  /// floor(a / b) of whole numbers is exact.
+  /// floor(a / b) of integers is exact.
   Value* rounded(Value* v) {
     Value* const x = v->args[0];
     if (x->type == T::integer) return x;

@@ -1,4 +1,4 @@
-// grid_words.cpp -- calls in a grid kernel: its own words, functions of math, helpers
+// grid_words.cpp -- builds the calls in a grid kernel: builtins, functions of math, helpers
 #include <cmath>
 
 #include "engine/compiler/kernel/grid_build.h"
@@ -114,7 +114,7 @@ void Builder::print(const Expr& e) {
   s->args = std::move(values), s->texts = std::move(texts);
 }
 
-// ---- the words of kernels ----------------------------------------------------------------------------
+// ---- the builtins of kernels ------------------------------------------------------------------------
 
 int64_t Builder::constant(const Expr& e, const char* what) {
   const Value* const v = value(e);
@@ -242,7 +242,7 @@ Item Builder::warp_call(const std::string& name, const Expr& e) {
   return make(Value::variable, s->variable, e.line);
 }
 
-/// (x - 1 + block_dim.x * (y - 1 + block_dim.y * (z - 1))) % 32 + 1 of the thread's position.
+/// (x - 1 + block_dim.x * (y - 1 + block_dim.y * (z - 1))) % 32 + 1 for the position of the thread.
 Value* Builder::lane(int line) {
   const auto dim = [&](int d) {
     return launch_scalar({LaunchScalar::block_dim, 0, d, GridType::integer}, line);

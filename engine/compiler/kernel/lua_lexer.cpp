@@ -1,4 +1,4 @@
-// lua_lexer.cpp -- Lua source as tokens
+// lua_lexer.cpp -- converts Lua source to tokens
 #include "engine/compiler/kernel/lua_lexer.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Lexer {
   void skip_line() {
     while (at_ < text_.size() && text_[at_] != '\n') ++at_;
   }
-  /// The level of a long bracket that begins here, or -1.
+  /// The level of a long bracket that starts here, or -1.
   int long_bracket() const {
     size_t k = 1;
     if (peek() != '[') return -1;
@@ -123,7 +123,7 @@ LuaSource::LuaSource(std::string source, std::string chunk)
 
 std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const {
   std::vector<Place> found;
-  std::vector<int> open;  // tokens that wait for an `end` or `until`
+  std::vector<int> open;  // tokens whose `end` or `until` is missing so far
   for (int i = 0; i < int(tokens.size()); ++i) {
     const LuaToken& t = tokens[i];
     if (t.is("function") || t.is("if") || t.is("do") || t.is("repeat")) {
@@ -144,7 +144,7 @@ std::vector<LuaSource::Place> LuaSource::functions_at(int first, int last) const
 std::string LuaSource::name_at(const Place& p) const {
   std::string name;
   for (int k = p.function + 1; k < p.open; ++k) name += tokens[k].text;
-  int at = p.function - 1;  // back over `mt.kernel(`
+  int at = p.function - 1;  // skips `mt.kernel(` backwards
   if (at >= 1 && tokens[at].is("(")) {
     for (--at; at >= 1 && (tokens[at].kind == LuaToken::name || tokens[at].is("."));) --at;
   }

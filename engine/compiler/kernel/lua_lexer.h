@@ -1,4 +1,4 @@
-// lua_lexer.h -- Lua source as tokens
+// lua_lexer.h -- converts Lua source to tokens
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,7 +8,7 @@ namespace mt {
 
 struct LuaToken {
   enum Kind { name, number, string, keyword, symbol, end } kind;
-  std::string_view text;  // of a string with its quotes
+  std::string_view text;  // a string includes its quotes
   int line;
   bool is(std::string_view word) const {
     return (kind == keyword || kind == symbol) && text == word;
@@ -17,22 +17,22 @@ struct LuaToken {
 
 /// Source that Lua has compiled; the tokens point into `text`.
 struct LuaSource {
-  std::string text, name;  // name: what messages call the chunk, "train.lua"
+  std::string text, name;  // name: the chunk in messages, "train.lua"
   std::vector<LuaToken> tokens;
   LuaSource(std::string text, std::string name);
   LuaSource(const LuaSource&) = delete;
 
-  /// A function in it: its token `function`, the parenthesis of its parameters, its `end`.
+  /// A function: the tokens of its `function`, its parameters' parenthesis, and its `end`.
   struct Place {
     int function, open, end;
   };
-  /// The functions that debug.getinfo says begin and end on these lines.
+  /// The functions that begin and end on these lines according to debug.getinfo.
   std::vector<Place> functions_at(int first_line, int last_line) const;
-  /// What the source calls it: `local function NAME`, `NAME = mt.kernel(function`; or "kernel".
+  /// The name in the source: `local function NAME`, `NAME = mt.kernel(function`; or "kernel".
   std::string name_at(const Place&) const;
 };
 
-/// What a string token stands for.
+/// The value of a string token.
 std::string lua_string(std::string_view token);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// lua_parser.cpp -- a Lua function of numbers as a syntax tree
+// lua_parser.cpp -- parses a Lua function of numbers to a syntax tree
 #include "engine/compiler/kernel/lua_parser.h"
 
 #include <cstdlib>
@@ -168,7 +168,7 @@ class Parser {
     body(s, "do");
     close_scope();
   }
-  void repeat(Statement& s) {  // the condition sees the body's locals
+  void repeat(Statement& s) {  // the condition can use the body's locals
     s.kind = Statement::repeat;
     open_scope();
     s.blocks.emplace_back();
@@ -211,7 +211,7 @@ class Parser {
     e->kind = kind, e->line = now().line, e->text = std::move(text);
     return e;
   }
-  /// The same of the token here, which is passed.
+  /// The same from the current token, which is consumed.
   Expr take(Expression::Kind kind) {
     Expr e = make(kind, std::string(now().text));
     ++at_;

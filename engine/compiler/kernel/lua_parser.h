@@ -1,8 +1,8 @@
-// lua_parser.h -- a Lua function of numbers as a syntax tree
+// lua_parser.h -- parses a Lua function of numbers to a syntax tree
 //
-// The language of kernels: locals, arithmetic, comparisons, and or not, if, while, repeat, numeric for,
-// break, return, indexing and calls. Anything else is an Error that names the construct, its line and
-// the nearest form that is there.
+// The language of kernels: locals, arithmetic, comparisons, and or not, if, while, repeat, numeric
+// for, break, return, indexing and calls. Anything else is an Error with the construct, its line
+// and the nearest supported form.
 #pragma once
 #include <memory>
 #include <string>
@@ -36,9 +36,9 @@ struct Expression {
   int line;
   double value = 0;        // of a number or boolean
   std::string text;        // of a string; a name; an operator
-  int variable = -1;       // of a local: its number in the function
-  bool single = false;     // in parentheses: of several results the first
-  std::vector<Expr> args;  // operands; object and key; what is called and its arguments
+  int variable = -1;       // of a local: its index in the function
+  bool single = false;     // in parentheses: only the first of several results
+  std::vector<Expr> args;  // operands; object and key; the callee and its arguments
 };
 
 struct Statement {
@@ -55,7 +55,7 @@ struct Statement {
     leave
   } kind;
   int line;
-  std::vector<int> variables;  // that it declares
+  std::vector<int> variables;  // the declared variables
   std::vector<Expr> left, right;
   std::vector<Block> blocks;
 };
@@ -65,11 +65,11 @@ struct Function {
   int line = 0;
   int parameters = 0;                  // the first variables
   std::vector<std::string> variables;  // their names
-  std::vector<bool> assigned;          // whether each is set again after its declaration
+  std::vector<bool> assigned;          // whether each is assigned after its declaration
   Block body;
 };
 
-/// Reads the function at a place.
+/// Parses the function at a place.
 std::unique_ptr<Function> parse_function(const LuaSource&, const LuaSource::Place&,
                                          std::string name);
 

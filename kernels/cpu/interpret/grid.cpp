@@ -1,8 +1,8 @@
-// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, each instruction over all lanes
+// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, one instruction for all lanes
 //
-// A lane is a thread. Control flow that is the same in all lanes is followed as it stands; where lanes
-// differ, both ways are walked with the lanes that go there (Active). Lanes that leave a loop or scope
-// wait in its `left` mask until it ends.
+// A lane is a thread. Uniform control flow is executed directly; if lanes diverge, both branches
+// are executed, each with its active lanes (Active). Lanes that leave a loop or scope are kept in
+// its `left` mask until it ends.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,7 +21,7 @@ inline namespace MT_ISA {
 namespace {
 
 /// Kept between tiles and launches: the coordinates of the lanes of a tile, and the cached machine code of
-/// loops and blocks. On the heap: a library opened late (mtorch.so) gets little memory for thread-locals.
+/// loops and blocks. On the heap: a library loaded late (mtorch.so) gets little thread-local storage.
 struct ThreadScratch {
   int n[3];
   int64_t of[3][kGridLanes];
@@ -40,13 +40,13 @@ struct LazyThreadScratch {
 };
 thread_local LazyThreadScratch thread_scratch;
 
-/// A machine that follows instructions, for kernels with real numbers R.
+/// An interpreter of the instructions, for kernels with reals R.
 template <class R> struct Walk : GridMachine {
   using I = GridInstruction;
 
   // ---- lanes -------------------------------------------------------------------------------------
 
-  /// What is set of `set` between lo and hi, as lanes.
+  /// The lanes between lo and hi that are set in `set`.
   static Active lanes_of(uint8_t* set, int lo, int hi) {
     const void* const one = std::memchr(set + lo, 1, size_t(hi - lo));
     if (!one) return kNoLanes;
@@ -54,7 +54,7 @@ template <class R> struct Walk : GridMachine {
     while (!set[hi - 1]) --hi;
     return {lo, hi, std::memchr(set + lo, 0, size_t(hi - lo)) ? set : nullptr};
   }
-  /// The lanes of `a` where `c` is `wanted`.
+  /// The lanes of `a` in which `c` equals `wanted`.
   static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
     if (a.mask)
       for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (c[l] == wanted));
@@ -75,7 +75,7 @@ template <class R> struct Walk : GridMachine {
     std::memcpy(set, sum, size_t(lanes));
     return lanes_of(set, 0, lanes);
   }
-  /// The same lanes with a mask in `set`.
+  /// The same lanes with their mask in `set`.
   Active moved(Active a, uint8_t* set) const {
     if (!a.mask || a.mask == set) return a;
     std::memcpy(set, a.mask, size_t(lanes));
@@ -126,7 +126,7 @@ template <class R> struct Walk : GridMachine {
     if (i.op == GridOp::floor || i.op == GridOp::ceil) return 8;
     return i.op == GridOp::to_real ? item : bytes_of(i.type);
   }
-  /// dst = what `run(out)` writes for the lanes from lo on; lanes that are not active keep theirs.
+  /// dst = the output of `run(out)` for the lanes from lo on; inactive lanes keep their values.
   template <class Run> void write(const I& i, Active a, int64_t bytes, const Run& run) {
     char* const own_memory = static_cast<char*>(own[i.dst]);
     vector[i.dst] = own_memory;
@@ -162,7 +162,7 @@ template <class R> struct Walk : GridMachine {
     });
   }
 
-  /// lt or le of affine numbers: in a row a range of lanes.
+  /// lt or le of affine numbers: in each row the result is a range of lanes.
   void compare_op(const I& i, Active a) {
     GridAffine d = affine_operand(i.a);
     const GridAffine y = affine_operand(i.b);
@@ -243,7 +243,7 @@ template <class R> struct Walk : GridMachine {
     }
     if (!yes.empty()) yes = moved(run(at + 1, i.other, yes, level + 1), mask(level, 0));
     if (!no.empty() && i.other < i.end) no = run(i.other, i.end, no, level + 1);
-    return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left
+    return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left the loop
   }
 
   Active leave_if(const I& i, Active a, int level) {
@@ -280,7 +280,7 @@ template <class R> struct Walk : GridMachine {
     else if constexpr (math::is_integer<T>) return s.whole;
     else return s.number;
   }
-  /// A factor of a product, whose places are linear in a loop's counter.
+  /// A factor of a product, whose addresses are linear in the counter of a loop.
   struct Factor {
     const R* at;
     int64_t by, step[3];
@@ -301,10 +301,10 @@ template <class R> struct Walk : GridMachine {
     if (p.step[0] != 0 && p.step[0] != 1) return false;
     return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
-  static constexpr int64_t kLongSum = 1 << 20;  // a longer one is asked for interrupts in between
-  /// A loop over whole numbers whose body only adds a product of two elements (`adds_products`), with all
-  /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
-  /// the last place say all.
+  static constexpr int64_t kLongSum = 1 << 20;  // longer sums check for interrupts in between
+  /// Runs a loop over integers whose body only adds a product of two elements (`adds_products`) as
+  /// one call, if all accesses are in bounds. Every index is linear in the counter, so that the
+  /// first, second and last index determine the rest.
   bool add_products(const I& i, int at, Active a) {
     const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
     const int64_t last = this->at(i.b).whole;
@@ -334,7 +334,7 @@ template <class R> struct Walk : GridMachine {
     return true;
   }
 
-  /// The same numbers in all lanes; flag: lanes may leave.
+  /// A loop with the same bounds in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {
     const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
     T k = as<T>(this->at(i.a));
@@ -364,7 +364,7 @@ template <class R> struct Walk : GridMachine {
   template <class T> const T* from_lane_0(int ref) {
     return static_cast<const T*>(operand(ref, 0, sizeof(T)));
   }
-  /// Numbers that differ between lanes: affine, or (flag) vectors.
+  /// A loop with bounds that differ between lanes: affine, or (flag) vectors.
   template <class T> Active count_lanes(const I& i, int at, Active a, int level) {
     uint8_t* const gone = begin(at, level);
     uint8_t* const finished = mask(level, 1);
@@ -392,7 +392,7 @@ template <class R> struct Walk : GridMachine {
     return lanes_of(mask(level, 2), 0, lanes);
   }
 
-  // ---- threads together --------------------------------------------------------------------------
+  // ---- barriers and warps ------------------------------------------------------------------------
 
   void barrier(const I& i, Active a) {
     ++epoch;
@@ -445,7 +445,7 @@ template <class R> struct Walk : GridMachine {
     else warp_as<int64_t>(i, a, static_cast<int64_t*>(own[i.dst]));
   }
 
-  // ---- what threads say --------------------------------------------------------------------------
+  // ---- print -------------------------------------------------------------------------------------
 
   void print(const I& i, Active a) {
     for (int l = a.lo; l < a.hi; ++l) {
@@ -481,7 +481,7 @@ template <class R> struct Walk : GridMachine {
   // ---- tiles -------------------------------------------------------------------------------------
 
   void set_shape(const int64_t* size) {
-    // As numbers: what has just been stored as two is not loaded as one before all stores have ended.
+    // Stored as scalars: a vector store of two would stall the later load of one (store forwarding).
     const int x = int(size[grid.axes[0]]), y = int(size[grid.axes[1]]), z = int(size[grid.axes[2]]);
     thread_scratch.own->set(x, y, z);
     n[0] = x, n[1] = y, n[2] = z, lanes = x * y * z;
@@ -519,7 +519,7 @@ template <class R> struct Walk : GridMachine {
 
 // ---- memory, and the launch ------------------------------------------------------------------------
 
-/// Memory of a thread that lasts from launch to launch.
+/// Memory of a thread that is kept between launches.
 struct Memory {
   char* data = nullptr;
   size_t bytes = 0;
@@ -534,7 +534,7 @@ struct Memory {
 };
 thread_local Memory memory;
 
-/// Hands out parts of it; with `base` null it counts.
+/// Allocates parts of it; with a null `base` it only counts.
 struct Parts {
   char* base;
   size_t used = 0;
@@ -545,7 +545,7 @@ struct Parts {
   }
 };
 
-/// Gives the machine its memory, or counts it.
+/// Assigns its memory to the machine, or counts it.
 void lay_out(GridMachine& m, Parts& parts, bool real) {
   const GridProgram& p = m.program;
   m.scalar = parts.take<GridScalar>(p.scalars), m.affine = parts.take<GridAffine>(p.affines);
@@ -557,12 +557,12 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
   m.spare = parts.take<char>(8 * kGridLanes);
   const int64_t lanes = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
-  const int64_t most = (lanes + 15) / 16 * 16;  // machine code runs whole vectors
+  const int64_t most = (lanes + 15) / 16 * 16;  // machine code runs full vectors
   for (int v = 0; v < p.vectors; ++v) {
     const int64_t bytes = most * m.bytes_of(p.vector_type[v]);
     void* const own = parts.take<char>(bytes);
     if (real)
-      m.own[v] = std::memset(own, 0, size_t(bytes));  // lanes that are not active hold numbers
+      m.own[v] = std::memset(own, 0, size_t(bytes));  // lanes that are inactive hold numbers
   }
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;
@@ -575,7 +575,7 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   }
 }
 
-/// Keeps the fault of the earliest tile.
+/// Keeps the fault of the first tile in grid order.
 void keep(const Grid& g, const GridFault& fault) {
   static AtomicInt busy{0};
   int none = 0;
@@ -608,7 +608,7 @@ void launch_grid(const Grid& g) {
   int64_t tiles = 1;
   for (int d = 0; d < 3; ++d) tiles *= g.tiles(d);
   const bool alone = g.program->in_order || g.check || !g.spread;
-  const int64_t least = tiles < 32 ? tiles : 32, many = tiles / 8;  // each lays out its memory
+  const int64_t least = tiles < 32 ? tiles : 32, many = tiles / 8;  // a thread has its own layout
   const int64_t pieces = alone ? 1 : many > 256 ? 256 : many > least ? many : least;
   parallel(pieces, !alone, [&](int64_t i) {
     const int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;

@@ -1,8 +1,8 @@
-// grid_check.cpp -- the check mode of grid kernels: who touched an element, and was it allowed to
+// grid_check.cpp -- the check mode of grid kernels: detects races between threads by element
 //
-// Elements are known by their addresses, so that tensors that share memory are one. Blocks run one after
-// the other; a barrier begins a new epoch, and so does a block: accesses in one epoch are not ordered,
-// those of different blocks never are.
+// Elements are identified by address, so that tensors that share memory are treated as one. Blocks
+// run one after the other; each barrier and each block starts a new epoch: accesses in the same
+// epoch are unordered, and accesses of different blocks always are.
 #include <cstdlib>
 
 #include "kernels/cpu/interpret/grid_machine.h"
@@ -10,11 +10,11 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// An element: threads are numbered by tile and lane, -1 is no thread.
+/// The state of one element: threads are numbered by tile and lane, -1 is no thread.
 struct GridShadow {
   uintptr_t address;  // 0: the entry is free
   int64_t writer, adder, reader[2],
-      earlier;                  // adder: by an atomic; earlier: a reader in a tile before
+      earlier;                  // adder: with an atomic; earlier: a reader in an earlier tile
   int written, added, read[2];  // epochs
   bool many;                    // several threads have added in this epoch
 };
@@ -50,7 +50,7 @@ bool GridCheck::grow() {
   return true;
 }
 
-/// Where the elements of a tensor lie: no access outside of these bytes.
+/// The memory range of a tensor: no access is outside of these bytes.
 static void extent(const GridTensor& t, const char*& low, const char*& high) {
   low = high = static_cast<const char*>(t.data);
   const int64_t item = item_size(t.dtype);
@@ -61,7 +61,7 @@ static void extent(const GridTensor& t, const char*& low, const char*& high) {
   high += item;
 }
 
-/// Tensors that share no memory with one that is written need no watching.
+/// Tensors that share no memory with a written tensor are not checked.
 bool GridMachine::is_watched(int k) const {
   const uint64_t bit = k < 64 ? uint64_t(1) << k : 0;
   if (checks->asked & bit) return checks->watched & bit;
@@ -82,7 +82,7 @@ bool GridMachine::shares_written(int k) const {
   return false;
 }
 
-/// The place in the grid of a thread, by its number.
+/// The position of a thread in the grid, from its number.
 void GridMachine::place_of(int64_t thread, int64_t* out) const {
   int64_t rest = thread / kGridLanes;
   const int l = int(thread % kGridLanes);

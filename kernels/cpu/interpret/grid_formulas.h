@@ -1,4 +1,4 @@
-// grid_formulas.h -- what a grid kernel calculates: with numbers in loops, with lanes in machine code
+// grid_formulas.h -- the formulas of grid kernels: on numbers in loops, on lanes in machine code
 #pragma once
 #include "kernels/grid.h"
 #include "kernels/math/math.h"
@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace grid {
 
-using math::select;  // lanes have one of their own
+using math::select;  // lanes have their own overload
 
 template <GridOp op> struct Formula;
 #define MT_ONE(name, formula)                                 \
@@ -43,7 +43,7 @@ MT_TWO(sub, T(x - y))
 MT_TWO(mul, T(x* y))
 MT_TWO(div, x / y)
 MT_TWO(floor_div, math::floor_divide(x, y))
-/// Lua's %, as LuaJIT computes it.
+/// Lua's % operator, as LuaJIT computes it.
 template <> struct Formula<GridOp::mod> {
   template <class T> static T f(T x, T y) {
     if constexpr (math::is_integer<T>) return math::floor_rest(math::fmod(x, y), y);
@@ -64,7 +64,7 @@ MT_TWO(logical_or, T(x | y))
 #undef MT_ONE
 #undef MT_TWO
 
-/// Of as many operands as there are; a real number has the type T.
+/// Applies a formula to its operands, as many as it has; reals have the type T.
 template <GridOp op, class A, class T> auto formula(A x, T y, T z) {
   constexpr int arity = kGridArity[int(op)];
   if constexpr (op == GridOp::to_real) return static_cast<T>(x);

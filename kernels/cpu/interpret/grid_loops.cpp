@@ -1,4 +1,4 @@
-// grid_loops.cpp -- the loops that a grid kernel's arithmetic is made of
+// grid_loops.cpp -- the loops for the arithmetic of grid kernels
 #include "kernels/cpu/interpret/grid_loops.h"
 
 #include <type_traits>
@@ -11,8 +11,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// x / y rounded down, or what is left, of a y for all. With |x| < 2^52 and y < 2^31 the quotient of doubles
-/// is a whole number or further than its rounding from one, so that its floor is right. False: not done.
+/// The floor of x / y, or the remainder, for one y. With |x| < 2^52 and y < 2^31 the quotient of doubles is
+/// an integer or further than its rounding error from the next one, so its floor is exact. False: not done.
 template <GridOp op> bool divide_by_one(int64_t* out, const int64_t* x, int64_t y, int64_t n) {
   if (y <= 0 || y >> 31) return false;
   int64_t bits = 0;
@@ -27,7 +27,7 @@ template <GridOp op> bool divide_by_one(int64_t* out, const int64_t* x, int64_t 
   return true;
 }
 
-/// The first operand has type A, the others T; the result is what the formula returns.
+/// The first operand has type A, the others T; the result has the type that the formula returns.
 template <GridOp op, class A, class T, int mode>
 void run(void* out, const void* a, const void* b, const void* c, int64_t n) {
   constexpr int arity = kGridArity[int(op)];
@@ -48,13 +48,13 @@ struct Filled : GridLoops {
   template <GridOp op, class A, class T, int... mode>
   constexpr void set(GridType type, std::integer_sequence<int, mode...>) {
     constexpr int vectors = (1 << kGridArity[int(op)]) - 1;
-    constexpr int least = vectors == 1 && op != GridOp::copy;  // of other numbers it is a scalar
+    constexpr int least = vectors == 1 && op != GridOp::copy;  // other numbers are scalars
     ((of[int(op)][int(type)][mode] = run<op, A, T, (mode & vectors) | least>), ...);
   }
   template <class A, class T, GridOp... op> constexpr void set(GridType type) {
     (set<op, A, T>(type, std::make_integer_sequence<int, kGridModes>{}), ...);
   }
-  /// What both kinds of numbers have.
+  /// Sets the loops that integers and reals have in common.
   template <class T> constexpr void set_numbers(GridType type) {
     using enum GridOp;
     set<T, T, neg, abs, copy, add, sub, mul, mod, min, max, lt, le, eq, ne, mul_add, fmod>(type);

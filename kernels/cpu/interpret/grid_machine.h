@@ -1,4 +1,4 @@
-// grid_machine.h -- the state of a tile of a grid kernel that runs in lockstep
+// grid_machine.h -- the state of a tile of a grid kernel whose threads run in lockstep
 #pragma once
 #include "kernels/cpu/interpret/grid_loops.h"
 #include "kernels/cpu/jit/grid_native.h"
@@ -10,7 +10,7 @@ inline namespace MT_ISA {
 struct GridAffine {
   int64_t base, step[3];
 };
-/// The lanes lo .. hi - 1, of them those where `mask` is set; null: all.
+/// The active lanes of lo .. hi - 1: those that are set in `mask`, or all if it is null.
 struct Active {
   int lo, hi;
   const uint8_t* mask;
@@ -22,23 +22,23 @@ constexpr Active kNoLanes{0, 0, nullptr};
 struct LaneBox {
   int lo[3], hi[3];
 };
-constexpr int kMasks = 4;  // of each level of control flow
+constexpr int kMasks = 4;  // for each level of control flow
 
-/// What check mode knows of the elements that threads touched, by their addresses.
+/// The check mode's record of elements that threads accessed, by address.
 struct GridShadow;
 struct GridCheck {
   GridShadow* entries = nullptr;
   size_t capacity = 0, used = 0;
-  uint64_t asked = 0, watched = 0;  // of the first 64 tensors: whether is_watched is known, and is
+  uint64_t asked = 0, watched = 0;  // for the first 64 tensors: is_watched was computed; its result
   GridCheck() = default;
   GridCheck(const GridCheck&) = delete;
   ~GridCheck();
-  /// The element at an address, a new one where it is not known; null: there is no memory.
+  /// The entry of the element at an address, new if there is none yet; null: out of memory.
   GridShadow* find(uintptr_t address);
   bool grow();
 };
 
-/// Cached by a thread for a loop or block: whether it can be machine code, and its last machine code.
+/// Cached by a thread for a loop or block: whether it can be compiled, and its last machine code.
 struct GridCodeEntry {
   int64_t program = 0;
   int at = 0;
@@ -58,13 +58,13 @@ struct GridMachine {
   int64_t first[3] = {0, 0, 0};  // of the tile, in x, y, z
   GridScalar* scalar = nullptr;
   GridAffine* affine = nullptr;
-  void **own = nullptr, **vector = nullptr;  // each vector's memory, and where its elements are now
+  void **own = nullptr, **vector = nullptr;  // memory of vectors, current addresses of elements
   GridTensor* tensor = nullptr;
-  uint8_t** left = nullptr;  // by the instruction of a loop or scope: lanes that left it
+  uint8_t** left = nullptr;  // by the instruction of a loop or scope: the lanes that left it
   uint8_t *masks = nullptr, *valid = nullptr;
   bool* condition = nullptr;
   int64_t *lane[3] = {}, *offset = nullptr,
-          *whole = nullptr;  // coordinates; offsets of elements; room
+          *whole = nullptr;  // coordinates; element offsets; scratch
   char* spare = nullptr;
   GridCheck* checks = nullptr;          // in check mode
   GridCodeEntry* code_cache = nullptr;  // kGridCodeEntries
@@ -85,7 +85,7 @@ struct GridMachine {
       s.lanes = lanes, s.native = &grid_native(program, s.at, lanes);
     return *s.native;
   }
-  /// The elements of an operand from lane lo on: a vector, or a scalar where ref < 0.
+  /// The elements of an operand from lane lo on: a vector, or a scalar if ref < 0.
   const void* operand(int ref, int lo, int64_t bytes) {
     return ref < 0 ? static_cast<const void*>(&at(ref))
                    : static_cast<const char*>(vector[ref]) + lo * bytes;
@@ -98,7 +98,7 @@ struct GridMachine {
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
   LaneBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
-  /// f(first lane, behind the last, the row's lane 0, y, z) of each row of the lanes lo .. hi - 1.
+  /// f(first lane, end lane, lane 0 of the row, y, z) for each row of the lanes lo .. hi - 1.
   template <class F> void each_row(int lo, int hi, const F& f) const {
     for (int l = lo; l < hi;) {
       const int row = l / n[0], begin = row * n[0], end = begin + n[0] < hi ? begin + n[0] : hi;
@@ -106,24 +106,24 @@ struct GridMachine {
       l = end;
     }
   }
-  /// f(first lane, y, z) of each row of a box.
+  /// f(first lane, y, z) for each row of a box.
   template <class F> void each_row_of(const LaneBox& b, const F& f) const {
     for (int z = b.lo[2]; z < b.hi[2]; ++z)
       for (int y = b.lo[1]; y < b.hi[1]; ++y) f((z * n[1] + y) * n[0] + b.lo[0], y, z);
   }
-  /// The smallest box around the active lanes, of which there are some. True where it has no others, as
-  /// behind a guard of each coordinate.
+  /// The bounding box of the active lanes; there must be some. Returns true if all lanes in it are
+  /// active, as after bounds checks on each coordinate.
   bool box_of(Active, LaneBox&) const;
-  /// Writes an affine number as a vector of whole numbers.
+  /// Writes an affine number as a vector of integers.
   void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
-  /// The thread of a lane, counted from 1 in x, y, z.
+  /// The thread of a lane in x, y, z, counted from 1.
   void thread_of(int l, int64_t* out) const {
     for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
   }
   void report(GridFaultKind, const GridInstruction&, int lane, int dim = 0, int64_t index = 0);
 
-  /// Where the lanes' elements are: offset + step[0] * l0 + .. False where an index is no affine number, or
-  /// where one of them may lie outside.
+  /// The elements of the lanes: offset + step[0] * l0 + .. Returns false if an index is not affine,
+  /// or may be out of bounds.
   struct Place {
     int64_t offset, step[3];
   };
@@ -134,7 +134,7 @@ struct GridMachine {
   void load(const GridInstruction&, Active);
   void store(const GridInstruction&, Active);
   void atomic_add(const GridInstruction&, Active);
-  /// In check mode: remembers who touches an element, and reports a race.
+  /// In check mode: records the access of a thread to an element, and reports a race.
   void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
 
  private:

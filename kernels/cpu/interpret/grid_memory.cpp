@@ -1,4 +1,4 @@
-// grid_memory.cpp -- loads and stores of a grid kernel's tile; no access leaves its tensor
+// grid_memory.cpp -- loads and stores of a grid kernel's tile, with bounds checks
 #include <type_traits>
 
 #include "kernels/cpu/interpret/grid_machine.h"
@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// What an element of type D is in a kernel with real numbers R.
+/// The type of an element of dtype D in a kernel with reals R.
 template <class D, class R>
 using Element = std::conditional_t<std::is_same_v<D, bool>, bool,
                                    std::conditional_t<std::is_integral_v<D>, int64_t, R>>;
@@ -22,7 +22,7 @@ template <class V, class D> V loaded(D value) {
   else return static_cast<V>(value);
 }
 
-/// How elements of one dtype come and go.
+/// The loads and stores of elements of one dtype.
 struct Mover {
   void (*read_run)(void* out, const void* in, int64_t step, int64_t n);
   void (*read_at)(void* out, const void* in, const int64_t* at, int64_t n);
@@ -112,7 +112,7 @@ bool GridMachine::box_of(Active a, LaneBox& b) const {
   if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
   b = {{n[0], n[1], n[2]}, {0, 0, 0}};
   int rows = 0, from_x = -1, to_x = -1;
-  bool alike = true;  // the rows, without a gap
+  bool alike = true;  // whether the rows are contiguous
   each_row(a.lo, a.hi, [&](int from, int to, int begin, int y, int z) {
     if (a.mask) {
       const void* const one = __builtin_memchr(a.mask + from, 1, size_t(to - from));
@@ -164,8 +164,8 @@ bool GridMachine::affine_place(const GridInstruction& i, const LaneBox& b, Place
   return true;
 }
 
-/// Sets offset[l] and valid[l] of the lanes lo .. hi - 1, valid where a lane is active and inside; the
-/// offset of others is 0. Reports the first lane that is outside. False where no element may be touched.
+/// Sets offset[l] and valid[l] of the lanes lo .. hi - 1; valid: the lane is active and in bounds; the
+/// offset of other lanes is 0. Reports the first lane out of bounds. False: no element may be accessed.
 bool GridMachine::lane_places(const GridInstruction& i, Active a) {
   const GridTensor& t = tensor[i.tensor];
   int64_t* const at = offset;
@@ -199,7 +199,7 @@ bool GridMachine::lane_places(const GridInstruction& i, Active a) {
   return inside > 0;
 }
 
-/// Reports the first active lane with an index outside.
+/// Reports the first active lane with an index out of bounds.
 void GridMachine::blame(const GridInstruction& i, Active a) {
   const GridTensor& t = tensor[i.tensor];
   for (int l = a.lo; l < a.hi; ++l) {
@@ -221,7 +221,7 @@ void GridMachine::report(GridFaultKind kind, const GridInstruction& i, int l, in
   thread_of(l, fault.thread);
 }
 
-/// In check mode: notes what all valid lanes do.
+/// In check mode: records the accesses of all valid lanes.
 void GridMachine::note_valid(const GridInstruction& i, Active a, bool writes, bool atomic) {
   for (int l = a.lo; grid.check && l < a.hi && !stop; ++l)
     if (valid[l]) note(i, l, offset[l], writes, atomic);

@@ -1,11 +1,11 @@
-// grid_sums.h -- sums of products over a loop's counter, the lanes' sums held in registers
+// grid_sums.h -- sums of products over the counter of a loop, with the lanes' sums in registers
 #pragma once
 #include "kernels/cpu/simd/simd.h"
 
 namespace mt {
 inline namespace MT_ISA {
 
-/// One factor: at[k * by], the same in all lanes, or at[k * by + lane].
+/// One factor: at[k * by] for all lanes, or at[k * by + lane].
 template <class R> struct GridFactor {
   const R* at;
   int64_t by;
@@ -14,7 +14,7 @@ template <class R> struct GridFactor {
 
 constexpr int kVectorBytes = int(sizeof(simd::F32s));
 
-/// Lanes as the compiler's vectors of kBytes, kVectors of them.
+/// Lanes as compiler vectors of kBytes, kVectors of them.
 template <class R, int kBytes, int kVectors, bool X, bool Y>
 inline void sum_lanes(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t count) {
   constexpr int kWidth = kBytes / int(sizeof(R));

@@ -1,7 +1,7 @@
 // program.cpp -- the run verb on the CPU: a blocked interpreter of expression programs
 //
-// Each instruction runs its elementwise loop over a block of elements whose values lie in buffers in
-// the first-level cache. The bits are those of the operations called one after the other.
+// Each instruction runs its elementwise loop over a block of elements, whose values are in buffers
+// in the L1 cache. The bits are the same as those of the operations called one after the other.
 #include "kernels/cpu/interpret/program.h"
 
 #include "kernels/cpu/jit/native.h"
@@ -17,13 +17,13 @@ struct Interpreter {
   const Step* const step;
   const int64_t item;       // bytes of a number
   const int64_t block;      // elements of a block
-  unsigned direct_outputs;  // bit k: result k may be written where it belongs at once
-  int ndim;                 // of the collapsed run
+  unsigned direct_outputs;  // bit k: result k may be written directly to its memory
+  int ndim;                 // of the run with merged dimensions
   const int64_t* size;
   const int64_t (*stride)[kMaxDims];
 
   int64_t row() const { return ndim > 0 ? size[ndim - 1] : 1; }
-  bool one_row() const { return row() >= kShortRow; }  // blocks end where a row ends
+  bool one_row() const { return row() >= kShortRow; }  // blocks end at the end of a row
   void set(Operand* operand) const {
     for (int k = 0; k < p.outputs + p.inputs; ++k)
       operand[k].set(r.data[k], r.is_bool[k] ? 1 : item, ndim, size, stride[k]);
@@ -34,7 +34,7 @@ struct Interpreter {
       if (step[i].loop) run_step(p, step, i, value, n);
   }
 
-  /// The elements [begin, end) of the flattened index space.
+  /// Runs the elements [begin, end) of the flattened index space.
   __attribute__((noinline)) void run_piece(int64_t begin, int64_t end) const {
     Operand* const operand = static_cast<Operand*>(
         __builtin_alloca_with_align(sizeof(Operand) * (p.outputs + p.inputs), 512));
@@ -68,7 +68,7 @@ struct Interpreter {
     }
   }
 
-  /// The inputs, as operands in bits, that are one element: everywhere, or in each row of a block.
+  /// The inputs that are one element, as a bit mask of operands: for all, or for each row.
   uint64_t repeated() const {
     uint64_t bits = 0;
     for (int k = p.outputs; k < p.outputs + p.inputs; ++k) {
@@ -79,7 +79,7 @@ struct Interpreter {
     return bits;
   }
 
-  /// The same by machine code. Where a guard stops it, the interpreter goes on.
+  /// The same with machine code. If a guard stops it, the interpreter continues.
   void run_piece_native(const Code& code, uint64_t single, int64_t begin, int64_t end) const {
     const int used = p.outputs + p.inputs;
     Operand* const operand =
@@ -112,7 +112,7 @@ struct Interpreter {
       if (done < n) run_piece(at + done, at + n);
     }
   }
-  static constexpr int64_t kAround = 256;  // elements that the interpreter takes from a guard on
+  static constexpr int64_t kAround = 256;  // elements that are interpreted after a guard failed
   int64_t first_of_row(int k, int64_t at) const {
     return ndim > 0 ? offset_of(at / row(), ndim - 1, size, stride[k]) : 0;
   }

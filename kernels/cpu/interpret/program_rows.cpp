@@ -1,4 +1,4 @@
-// program_rows.cpp -- the run verb for programs that reduce rows: tiles of whole rows, all steps in cache
+// program_rows.cpp -- the run verb for programs that reduce rows: tiles of full rows, all steps in cache
 #include "kernels/cpu/interpret/program.h"
 #include "kernels/cpu/jit/native.h"
 #include "kernels/reductions.h"
@@ -8,11 +8,11 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// What is done for each tile, in order: machine code of a segment, or an instruction. `nothing`: the end.
+/// The actions for each tile, in order: machine code of a segment, or an instruction. `nothing`: end.
 enum class Do : int8_t { nothing, segment, reduction, row, mixed, elements };
 struct Action {
   Do what;
-  int16_t at;  // the segment or the instruction
+  int16_t at;  // index of the segment or instruction
 };
 
 struct Rows {
@@ -33,7 +33,7 @@ struct Rows {
       if (r.stride[operand][d] != 0) return false;
     return true;
   }
-  /// Whether the rows follow each other in memory, so that they can stay where they are.
+  /// Whether the rows are contiguous in memory, so that they need not be copied.
   bool lies_flat(int operand) const {
     int64_t expected = 1;
     for (int d = r.ndim - 1; d >= 0; expected *= r.size[d--])
@@ -41,7 +41,7 @@ struct Rows {
     return true;
   }
 
-  /// Input k of `rows` rows, contiguous: where it lies, or copied into `buffer`.
+  /// Input k of `rows` rows, contiguous: its own memory, or a copy in `buffer`.
   char* read(int operand, bool is_row, int64_t row, int64_t rows, char* buffer) const {
     char* const data = static_cast<char*>(r.data[operand]);
     const int64_t size = bytes(operand), step_in_row = stride_in_row(operand);
@@ -63,7 +63,7 @@ struct Rows {
     }
   }
 
-  /// One element of a row beside whole rows: row after row, as a number where the loop takes one.
+  /// Combines row values and full rows: row by row, with the row value as a number if possible.
   void run_mixed(int i, char* const* value, int64_t rows, char* copies) const {
     const Instruction& c = p.code[i];
     const Step& s = step[i];
@@ -86,8 +86,8 @@ struct Rows {
     }
   }
 
-  /// A segment by machine code: row after row where one of a row is among its inputs. False where a
-  /// guard stopped it.
+  /// Runs a segment as machine code: row by row if a row value is among its inputs. Returns false
+  /// if a guard stopped it.
   bool run_segment(int s, char* const* value, int64_t rows) const {
     const Segment& g = p.segment[s];
     const int outputs = g.program->outputs, used = outputs + g.program->inputs;
@@ -105,7 +105,7 @@ struct Rows {
     return true;
   }
 
-  /// What an instruction asks for.
+  /// The action for an instruction.
   Do kind_of(int i) const {
     const Instruction& c = p.code[i];
     if (c.op == kReduce) return Do::reduction;
@@ -117,8 +117,8 @@ struct Rows {
     }
     return Do::elements;
   }
-  /// One instruction by the interpreter. `filled`: elements of the buffers of numbers and constants that
-  /// are there; machine code needs none.
+  /// Interprets one instruction. `filled`: the number of elements that the buffers of numbers and
+  /// constants have; machine code does not use these.
   void interpret(Do what, int i, char* const* value, int64_t rows, char* copies,
                  int64_t& filled) const {
     const Instruction& c = p.code[i];
@@ -165,7 +165,7 @@ struct Rows {
       run_results(value, row, rows, copies, filled);
     }
   }
-  /// Results that lie flat are computed where they belong.
+  /// Results with contiguous rows are computed in place.
   void run_results(char** value, int64_t row, int64_t rows, char* copies, int64_t& filled) const {
     for (int k = 0; k < p.outputs; ++k) {
       const int i = p.output[k];
@@ -176,7 +176,7 @@ struct Rows {
     for (int k = 0; k < p.outputs; ++k)
       if (!(direct >> k & 1)) write(k, value[p.output[k]], p.code[p.output[k]].is_row, row, rows);
   }
-  /// Looks for the machine code of the segments.
+  /// Looks up the machine code of the segments.
   void find_code() {
     for (int s = 0; s < p.segments; ++s) {
       const Segment& g = p.segment[s];
@@ -200,7 +200,7 @@ struct Rows {
     }
     *to = {Do::nothing, 0};
   }
-  /// As many rows as fit the first-level cache with all that machine code reads and writes.
+  /// Chooses as many rows as fit in L1 with all that the machine code reads and writes.
   void choose_tile() {
     constexpr int64_t kCache = 32768;
     int64_t buffers = p.inputs + p.outputs;

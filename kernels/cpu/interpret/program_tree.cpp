@@ -1,4 +1,4 @@
-// program_tree.cpp -- trees of pairs: a function of two numbers reduces lines, level after level in cache
+// program_tree.cpp -- tree reductions: a binary function reduces lines, level by level in cache
 #include "kernels/cpu/jit/native.h"
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/tree.h"
@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// A program of contiguous numbers.
+/// Evaluates a program on contiguous numbers.
 struct Evaluator {
   const Tree& t;
   const Program* program;
@@ -18,7 +18,7 @@ struct Evaluator {
     const bool large = p && t.outer * t.n * t.inner * p->count >= kNativeWork;
     if (large) code = native_code(*p, t.dtype, 0);
   }
-  /// data: its results, then its inputs.
+  /// data: its results, followed by its inputs.
   void operator()(char* const* data, int64_t n) const {
     if (code && run_native(*code, reinterpret_cast<void* const*>(data), t.numbers, 0, n) == n)
       return;
@@ -30,11 +30,11 @@ struct Evaluator {
   }
 };
 
-/// Rows of `width` numbers, `pitch` apart; a line has `length` of them, the next begins `step` numbers on.
+/// Rows of `width` numbers, `pitch` apart; a line has `length` rows, the next line is `step` numbers on.
 struct Lines {
   char* data;
   int64_t lines, step, length, pitch, width;
-  /// The same as one line, where pairs do not reach from one line into the next.
+  /// The same as one line, if no pair crosses the boundary of two lines.
   Lines joined() const {
     const bool can = length % 2 == 0 && step == length * pitch;
     return can ? Lines{data, 1, step, lines * length, pitch, width} : *this;
@@ -44,7 +44,7 @@ struct Lines {
   }
 };
 
-/// Rows 1, 3, .. of each line to or from a, rows 2, 4, .. to or from b.
+/// Copies rows 1, 3, .. of each line to or from a, rows 2, 4, .. to or from b.
 template <bool Back, class U> void move_pairs(const Lines& x, U* a, U* b) {
   const int64_t half = x.length / 2;
   for (int64_t l = 0; l < x.lines; ++l, a += half * x.width, b += half * x.width) {
@@ -74,26 +74,26 @@ template <bool Back> void move_pairs(const Lines& x, char* a, char* b, int64_t i
   else as(static_cast<char*>(nullptr));
 }
 
-/// A tile: lines whose rows all lie in buffers, and what their levels were on the way up.
+/// A tile: lines whose rows are all in buffers, and the values of their levels in forward.
 struct Tile {
   const Tree& t;
   const Evaluator &pair, &four, &gradient;
   const int64_t item;
-  char* free;  // what is left of the buffers
+  char* free;  // the free part of the buffers
   struct Level {
     char *a, *b, *odd,
-        *rest;  // pairs; the row without a neighbour, and what it was joined with (null: nothing)
+        *rest;  // pairs; the row without a partner, and what it was combined with (null: nothing)
   };
   Level level[16] = {};
   int levels = 0;
-  char *top = nullptr, *rest = nullptr;  // at the end: of whole pairs, and of what had no neighbour
+  char *top = nullptr, *rest = nullptr;  // the results: of pairs, and of the row without a partner
 
   char* take(int64_t numbers) {
     char* const p = free;
     free += (numbers * item + 63) / 64 * 64;
     return p;
   }
-  /// Of a level: what the way back needs stays, else the next level takes its place.
+  /// The buffer of a level: kept if backward needs it, otherwise the next level reuses it.
   char* take_level(int64_t numbers, char* before) {
     return before && !t.gradient ? before : take(numbers);
   }
@@ -102,7 +102,7 @@ struct Tile {
     pair(data, n);
     return to;
   }
-  /// The gradients by both numbers, for the incoming one, into ga and gb.
+  /// Computes the gradients of both numbers from the incoming one, into ga and gb.
   void part(char* g, char* a, char* b, char* ga, char* gb, int64_t n) {
     char *const from[] = {g, a, b}, *data[5] = {ga, gb};
     for (int k = 0; k < t.gradient->inputs; ++k) data[2 + k] = from[t.operand[k]];
@@ -118,7 +118,7 @@ struct Tile {
            : __builtin_memcpy(row, x.row(l, i, item), bytes);
   }
 
-  /// The result of each line.
+  /// Computes the result of each line.
   char* up(Lines x) {
     const int64_t n = x.lines * x.width;
     if (x.length == 1) return copy_row(x, 0, top = take(n), false), top;
@@ -137,8 +137,8 @@ struct Tile {
     }
     return rest ? join(take(n), top, rest, n) : top;
   }
-  /// The same of one line whose rows are long: a row is joined where it lies as soon as it has a
-  /// neighbour, and the result with the one before of its level, as a binary counter carries.
+  /// The same for one line with long rows: a row is combined in place as soon as it has a partner,
+  /// and the result with the previous one of its level, like the carry of a binary counter.
   char* up_by_rows(const Lines& x) {
     char *done[8] = {}, *room[8] = {}, *const carried = take(x.width);  // by level
     const auto place = [&](int64_t i, int k) {  // of the result of level k that row i completes
@@ -163,7 +163,7 @@ struct Tile {
       if (x.length >> k & 1) row = row ? join(carried, done[k], row, x.width) : done[k];
     return row;
   }
-  /// From the gradients of the results to those of x, which `to` is like.
+  /// Propagates the gradients of the results to those of x; `to` has the layout of x.
   void down(char* g, const Lines& to) {
     const int64_t n = to.lines * to.width;
     char* of_rest = nullptr;
@@ -195,8 +195,8 @@ struct Tile {
     }
   }
 };
-/// Numbers that a tile's buffers hold: pairs, results and gradients of all levels take 5 times its
-/// elements at most, rows without a neighbour less than 2 times.
+/// The size of a tile's buffers in numbers: pairs, results and gradients of all levels need at most
+/// 5 times its elements, rows without a partner less than 2 times.
 constexpr int64_t kTreeBuffers = 8 * kTreeTile;
 
 struct Sweep {
@@ -205,7 +205,7 @@ struct Sweep {
   const bool by_rows = !t.gradient && t.inner >= kTreeLongRow;
   const Evaluator pair{t, t.program}, four{t, by_rows ? t.four : nullptr}, gradient{t, t.gradient};
 
-  /// What lines of this length have, `first` rows after each other's begin: `count` in each of `groups`.
+  /// Processes `count` lines of `length` rows in each group, from row `first` of the group on.
   void lines(int64_t first, int64_t count, int64_t length) const {
     int64_t groups = t.outer, step = length, out_step = 1;
     if (count == 1) count = t.outer, groups = 1, step = t.n, out_step = results;

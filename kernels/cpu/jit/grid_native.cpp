@@ -1,4 +1,4 @@
-// grid_native.cpp -- machine code for loops and basic blocks of grid kernels: recorded as lane programs
+// grid_native.cpp -- compiles loops and basic blocks of grid kernels, recorded as lane programs
 #include "kernels/cpu/jit/grid_native.h"
 
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 using ir::LaneOp;
 using ir::Mask;
 
-/// The formula of `op`, if it is one of `ops`, on lanes.
+/// Computes the formula of `op` on lanes, if it is one of `ops`.
 template <GridOp... ops, class V, class Out> bool calculate(GridOp op, const V (&in)[3], Out& out) {
   return ((op == ops && (out = grid::formula<ops>(in[0], in[1], in[2]), true)) || ...);
 }
@@ -27,7 +27,7 @@ template <class F> bool calculate_number(GridOp op, const F (&in)[3], F& out) {
                    mul_add>(op, in, out);
 }
 
-/// Whether a, b and c are vectors, or scalars where below 0.
+/// Whether the operands a, b and c are vectors, or scalars if they are negative.
 bool reads_vectors(GridCode c) {
   using enum GridCode;
   return c == vector || c == store || c == atomic_add || c == branch || c == count ||
@@ -38,7 +38,7 @@ bool is_index(const GridProgram& p, int vector) {
     if (p.list[k].kind == GridItem::vector && p.list[k].at == vector) return true;
   return false;
 }
-/// Whether another instruction than those of the block at `at` may read a vector.
+/// Whether an instruction outside of the block at `at` may read a vector.
 bool is_read_outside(const GridProgram& p, int at, int vector) {
   if (vector >= p.variables) return false;
   for (int j = 0; j < p.count; ++j) {
@@ -53,10 +53,10 @@ bool is_read_outside(const GridProgram& p, int at, int vector) {
   return is_index(p, vector);
 }
 
-/// Records the body of a loop or block whose real numbers are T.
+/// Records the body of a loop or block whose reals are T.
 template <class T> class Recorder {
   using F = ir::Lane<T>;
-  using W = ir::LaneBits<T>;  // whole numbers; of float32 kernels those that an int32 holds
+  using W = ir::LaneBits<T>;  // integers; in float32 kernels only those that fit int32
   using I = GridInstruction;
 
  public:
@@ -71,7 +71,7 @@ template <class T> class Recorder {
         out_(out),
         builder_(sizeof(T)) {}
 
-  /// False: it is left to the interpreter.
+  /// Returns false if the code is left to the interpreter.
   bool record(ir::LaneProgram& program) {
     const I& first = p_.code[at_];
     for (int j = at_ + 1; j < first.end; ++j) note_written(p_.code[j]);
@@ -101,7 +101,7 @@ template <class T> class Recorder {
       if (leaves_ && !carried_.count(vector) && is_read_outside(p_, at_, vector)) return false;
     return !carried_.empty();
   }
-  /// The lanes that take a turn, and their counter.
+  /// The mask of the lanes that run an iteration, and their counter.
   void start_lanes(const I& first) {
     mask_ = {operand(LaneOp::load_bool, GridNative::active, GridType::boolean, 0), 0};
     active_ = Mask::of(mask_.id), inside_ = true;
@@ -109,7 +109,7 @@ template <class T> class Recorder {
     counter_ = {operand(LaneOp::load, GridNative::counter, GridType::integer, 0), 1};
     scalar_[first.dst] = counter_.id, varying_scalar_[first.dst] = true;
   }
-  /// Those that have done all turns of a loop that counts have left it.
+  /// After all iterations of a counting loop, its lanes have left it.
   bool carry_lanes(const I& first) {
     const bool counts = first.code == GridCode::count;
     builder_.carry(mask_.id, active_.id);
@@ -122,11 +122,11 @@ template <class T> class Recorder {
     builder_.carry(counter_.id, sum(W::of(counter_.id), W::of(step)).id);
     return true;
   }
-  /// What a block writes to memory, and to variables that are read elsewhere.
+  /// Stores what a block writes to memory, and variables that are read outside of it.
   bool store_all() {
     for (const auto& [vector, id] : vector_) {
       if (!written_vector_.count(vector)) continue;
-      // what has been read is read by the next turn of a loop around the block
+      // a vector that was read is read again by the next iteration of an outer loop
       if (!read_vector_.count(vector) && !is_read_outside(p_, at_, vector)) continue;
       const int place = place_of({GridNative::written, p_.vector_type[vector], vector});
       if (place < 0) return false;
@@ -166,7 +166,7 @@ template <class T> class Recorder {
     }
     return true;
   }
-  /// Both ways are done, and what they write is chosen; lanes may leave (i.flag).
+  /// Both branches are computed and their writes are blended; lanes may leave (i.flag).
   bool branch(const I& i, int j) {
     if ((i.a < 0 && !leaves_) || (i.flag && (i.a < 0 || !leaves_))) return false;
     const int32_t condition = value(i.a, GridType::boolean);
@@ -229,17 +229,17 @@ template <class T> class Recorder {
     stores_.push_back({id, place});
     return place >= 0;
   }
-  /// What positions alone say, and in a loop elements of places that do not change, is in its vector before
-  /// the code runs, once.
+  /// Values that depend only on positions, and in a loop loads from loop-invariant addresses, are
+  /// computed once into their vectors before the code runs.
   bool made_before(const I& i) {
     const GridType type = i.code == GridCode::compare ? GridType::boolean : i.type;
     if (read_vector_[i.dst]) return false;
-    if (in_uniform_ && vector_.count(i.dst)) return false;  // from the other way of a branch
+    if (in_uniform_ && vector_.count(i.dst)) return false;  // set by the other branch
     read_vector_[i.dst] = true;
     if (leaves_ && (i.masked || is_read_outside(p_, at_, i.dst) || !is_fixed(i))) return false;
     return (vector_[i.dst] = operand(load_of(type), GridNative::read, type, i.dst)) >= 0;
   }
-  /// Whether what is made before a loop is the same in each turn.
+  /// Whether a value that is computed before a loop is the same in every iteration.
   bool is_fixed(const I& i) {
     bool varies = false;
     const auto same = [&](bool scalar, int ref) { return look(scalar, ref, varies) && !varies; };
@@ -252,7 +252,7 @@ template <class T> class Recorder {
     }
     return true;
   }
-  /// Scalars are looked at before the code runs.
+  /// Scalar conditions are evaluated before the code runs.
   bool holds(const I& i) {
     if (i.a < 0 && !scalar_.count(~i.a)) return true;
     const int32_t condition = value(i.a, GridType::boolean);
@@ -260,23 +260,23 @@ template <class T> class Recorder {
     return condition >= 0;
   }
 
-  // Whole numbers say only where elements are. A number that changes must be linear in the counter, and
-  // must not be kept from turn to turn.
+  // Integers are only used as indices. An integer that varies must be linear in the counter, and
+  // must not be carried from one iteration to the next.
   static bool is_linear(GridOp op, bool a, bool b) {
     if (op == GridOp::mul) return !(a && b);
     return op == GridOp::add || op == GridOp::sub || op == GridOp::neg || op == GridOp::copy;
   }
-  /// Whether a number changes; false: it is kept from turn to turn.
+  /// Whether a number varies; returns false if it is carried from one iteration to the next.
   bool look(bool scalar, int ref, bool& varies) {
     const bool written = scalar ? written_scalar_.count(ref) > 0 : written_affine_.count(ref) > 0;
     auto& varying = scalar ? varying_scalar_ : varying_affine_;
     varies = varying.count(ref) && varying[ref];
     return varying.count(ref) || !written;
   }
-  /// Whole numbers and what is made of them are left to the caller, but for those that follow the counter of
-  /// a loop that lanes leave.
+  /// Integers and their functions are left to the caller, except those that depend on the counter
+  /// of a loop that lanes leave.
   bool scalar(const I& i) {
-    if (leaves_ && written_scalar_[i.dst] > 1) return false;  // perhaps in both ways of a branch
+    if (leaves_ && written_scalar_[i.dst] > 1) return false;  // perhaps set in both branches
     if (i.type == GridType::real) return lane_scalar(i);
     const int in[] = {i.a, i.b, i.c};
     bool varies[3] = {};
@@ -297,7 +297,7 @@ template <class T> class Recorder {
     return is_linear(i.op, varies[0], varies[1]);
   }
 
-  /// A scalar in all lanes; -1: it is kept from turn to turn, or there are too many operands.
+  /// A scalar broadcast to all lanes; -1: it is carried between iterations, or operands run out.
   int32_t scalar_value(int s, GridType type) {
     if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
     if (type == GridType::integer && !has_whole_numbers(false)) return -1;
@@ -305,7 +305,7 @@ template <class T> class Recorder {
     if (written_scalar_.count(s) && !made) return -1;
     return scalar_[s] = operand(load_of(type), GridNative::scalar, type, s);
   }
-  /// A vector, or a scalar where ref < 0.
+  /// A vector, or a scalar if ref < 0.
   int32_t value(int ref, GridType type) {
     if (ref < 0) return scalar_value(~ref, type);
     if (const auto at = vector_.find(ref); at != vector_.end()) return at->second;
@@ -323,7 +323,7 @@ template <class T> class Recorder {
     const int in[] = {~i.a, ~i.b, ~i.c};
     return (scalar_[i.dst] = calculated(i, in).id) >= 0;
   }
-  /// What a vector is after an instruction, which writes active lanes.
+  /// The value of a vector after an instruction, which writes only active lanes.
   bool vector(const I& i) {
     const int in[] = {i.a, i.b, i.c};
     Result x = calculated(i, in);
@@ -339,7 +339,7 @@ template <class T> class Recorder {
     return true;
   }
 
-  // ---- what an instruction calculates --------------------------------------------------------------
+  // ---- what an instruction computes ----------------------------------------------------------------
 
   struct Result {
     int32_t id;  // -1: it is left to the interpreter
@@ -367,7 +367,7 @@ template <class T> class Recorder {
       return {has_whole_numbers(true) ? whole_of(x[0], i.op).id : -1, GridType::integer};
     return {calculate_number(i.op, x, number) ? number.id : -1, GridType::real};
   }
-  /// Whether there are instructions for whole numbers; `more`: for products and conversions.
+  /// Whether there are integer instructions; `more`: also for products and conversions.
   bool has_whole_numbers(bool more) const {
     return !in_turns_ && (!more || kNarrow || isa_ == Isa::avx512);
   }
@@ -396,7 +396,7 @@ template <class T> class Recorder {
       default: return {-1, GridType::integer};
     }
   }
-  /// Where it does not hold in an active lane the code stops.
+  /// Adds a guard: the code stops if this does not hold in an active lane.
   void must(Mask m) { fine_ = fine_ & (inside_ ? m | !active_ : m); }
   W sum(W x, W y) {
     const W z = x + y;
@@ -417,8 +417,8 @@ template <class T> class Recorder {
     must((-end <= y) & (y < end));
     return to_int(y);
   }
-  /// x / y rounded down, or what is left, of numbers below 2^24 or 2^52: their quotient as floats is a whole
-  /// number or further than its rounding from one, so that its floor is right.
+  /// The floor of x / y, or the remainder, for numbers below 2^24 or 2^52: their quotient as floats is an
+  /// integer, or further from the next integer than its rounding error, so that its floor is exact.
   W divided(W x, W y, bool rest) {
     const F a = F::to_float(x), b = F::to_float(y), most(kNarrow ? 0x1p24 : 0x1p52);
     must((fabs(a) < most) & (fabs(b) < most));
@@ -434,13 +434,13 @@ template <class T> class Recorder {
   GridNative& out_;
   ir::LaneBuilder builder_;
   static constexpr bool kNarrow = sizeof(T) == 4;
-  Mask active_;       // within branches and loops that lanes leave
-  Mask fine_ = true;  // what must hold
+  Mask active_;       // in branches and loops that lanes leave
+  Mask fine_ = true;  // must hold in all lanes
   bool inside_ = false,
-       in_uniform_ = false;  // in_uniform_: where lanes go one way, writes are not masked
+       in_uniform_ = false;  // in_uniform_: if lanes take the same branch, writes are not masked
   std::map<int, bool> written_vector_, read_vector_;
-  std::map<int, int> written_scalar_, written_affine_;   // how often
-  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
+  std::map<int, int> written_scalar_, written_affine_;   // the number of writes
+  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they vary
   std::map<int, int32_t> vector_, scalar_;
   std::map<int, First> carried_;
   int accesses_ = 0;
@@ -470,7 +470,7 @@ std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa
   return compile(program, isa, repeated);
 }
 
-/// All that the code depends on.
+/// All that the code depends on, as a cache key.
 std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   std::string key;
   const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
@@ -493,7 +493,7 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   return key;
 }
 
-/// Whether a body can be recorded at all.
+/// Whether the recorder supports the body at all.
 bool fits(const GridProgram& p, int at, Isa isa) {
   if (p.code[at].end - at - 1 > kGridNativeLength) return false;
   GridNative out;
@@ -508,7 +508,7 @@ struct CompiledLoop {
 };
 constexpr uint64_t kAnyLanes = ~uint64_t(0);
 
-/// The entry of a loop, made at first use.
+/// The compiled loop, created at first use.
 const CompiledLoop& made(const GridProgram& p, int at, uint64_t lanes) {
   static std::mutex lock;
   static auto* const all = new std::map<std::string, CompiledLoop>;

@@ -1,4 +1,4 @@
-// grid_native.h -- machine code for loops and basic blocks of grid kernels: what lanes do in registers
+// grid_native.h -- machine code for loops and basic blocks of grid kernels, with lanes in registers
 #pragma once
 #include "kernels/grid.h"
 
@@ -6,16 +6,16 @@ namespace mt {
 
 class Code;
 
-/// A block, or a loop's turns, as machine code. Operands are what `operand` says; of a loop then how far
-/// each moves on with a turn, and the number of turns (jit_x64.h).
+/// A block, or the iterations of a loop, as machine code. The operands are those in `operand`; a
+/// loop then has the step of each operand per iteration, and the number of iterations (jit_x64.h).
 struct GridNative {
   static constexpr int kOperands = 48;
-  /// active: a bool for each lane, whether it goes on; counter: of a loop that counts.
+  /// active: a bool per lane, whether it continues; counter: of a loop that counts.
   enum Kind : uint8_t { written, read, scalar, memory, active, counter };
   struct Operand {
     Kind kind;
     GridType type;
-    int at;  // a vector that is written, one that is read, a scalar; an access: which of the body, from 0
+    int at;  // a vector that is written, one that is read, a scalar; for an access its index in the body
   };
   bool in_place = false;       // a vector is both written and read
   const Code* code = nullptr;  // null: the interpreter runs it
@@ -23,20 +23,20 @@ struct GridNative {
   Operand operand[kOperands];
 };
 
-/// Instructions of a body that can be machine code, at most.
+/// The maximum number of instructions of a body that is compiled.
 constexpr int kGridNativeLength = 256;
-/// Whether the body of the loop or block at instruction `at` has nothing but what grid_native takes.
+/// Whether grid_native supports everything in the body of the loop or block at instruction `at`.
 bool grid_native_fits(const GridProgram&, int at);
-/// The code of the block at instruction `at` of a program, or of the loop that counts whole numbers, whose
-/// body has only arithmetic and accesses at places linear in the counter; bit j of `lanes`: that
-/// access j, from 0, has an element for each lane, next to each other, else one for all. The whole
-/// numbers of the body, in a block all scalars and what is made of positions alone, are left to the caller,
-/// who runs the last turn too. Kept for the process.
-/// Whole numbers are int64 lanes of float64 kernels, int32 lanes of float32 ones; the code of a block stops
-/// before a vector where one does not fit.
-/// Or of a loop that lanes leave one by one: their turns, with what does not change from turn to turn left
-/// to the caller. The lanes of a vector where a whole number would not be exact or a division by zero are
-/// not touched, and stay `active`.
+/// The code of the block at instruction `at` of a program, or of the loop over integers, whose body has
+/// only arithmetic and accesses at positions linear in the counter; bit j of `lanes`: access j, counted
+/// from 0, has one element per lane, contiguously, otherwise one element for all lanes. The integers of the
+/// body, and in a block all scalars and functions of positions alone, are left to the caller, who also runs
+/// the last iteration. The code is cached for the lifetime of the process.
+/// Integers are int64 lanes in float64 kernels and int32 lanes in float32 kernels; the code of a
+/// block stops before a vector in which an integer does not fit.
+/// Also for a loop that lanes leave one by one: it runs their iterations, and loop invariants are
+/// left to the caller. The lanes of a vector in which an integer would not be exact or a division
+/// by zero occurs are not modified, and stay `active`.
 const GridNative& grid_native(const GridProgram&, int at, uint64_t lanes);
 
 }  // namespace mt

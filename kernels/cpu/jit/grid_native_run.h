@@ -1,4 +1,4 @@
-// grid_native_run.h -- runs loops and basic blocks of a grid kernel's tile as machine code (grid_native.h), row by row
+// grid_native_run.h -- runs compiled loops and blocks (grid_native.h) over the rows of a grid kernel's tile
 #pragma once
 #include "kernels/cpu/interpret/grid_machine.h"
 #include "kernels/cpu/interpret/grid_sums.h"
@@ -8,8 +8,8 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// All turns of one row of lanes; `vectors`: where the row begins in vectors; element 0 of load k is
-/// at[k] in the first turn, by[k] further in the next.
+/// Runs all iterations for one row of lanes; `vectors`: the offset of the row in vectors; element 0
+/// of load k is at[k] in the first iteration and moves by by[k] with each iteration.
 template <class R, class Walk>
 void run_row_turns(Walk& w, const GridNative& loop, int64_t vectors, int lo, int hi,
                    const R* const* at, const int64_t* by, int64_t turns) {
@@ -55,8 +55,8 @@ int64_t run_turns(Walk& w, const GridNative& loop, Active a, const LaneBox& box,
   return turns;
 }
 
-/// Does all turns but the last of the loop at instruction `at` by machine code, where it can, and says how
-/// many those were.
+/// Runs all iterations except the last of the loop at instruction `at` as machine code, if
+/// possible, and returns the number of these iterations.
 template <class R, class Walk>
 int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   const int64_t from = w.at(i.a).whole, step = w.at(i.c).whole, last = w.at(i.b).whole;
@@ -86,8 +86,8 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   return native.code ? run_turns<R>(w, native, a, box, place, count - 1) : 0;
 }
 
-/// Whole numbers of the lanes lo .. hi - 1 become int32, which begin where they began, and back. False: they
-/// do not fit, and nothing has been done.
+/// Converts the integers of the lanes lo .. hi - 1 to int32 in place, at the same address, and
+/// back. Returns false, with nothing done, if they do not fit.
 inline bool narrow(void* own, int lo, int hi) {
   constexpr int kMany = 16;
   const int64_t* const whole = static_cast<const int64_t*>(own);
@@ -115,8 +115,8 @@ inline void widen(void* own, int lo, int hi) {
   }
 }
 
-/// Executes an instruction whose result machine code finds done, other than an access; false: the code is
-/// not to be run.
+/// Executes an instruction whose result must exist before the machine code runs, other than an
+/// access; returns false if the code cannot be run.
 template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active a) {
   switch (x.code) {
     case GridCode::scalar: w.scalar_op(x); break;
@@ -129,7 +129,7 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& x, Active
   return true;
 }
 
-/// The same for all of a loop that lanes leave (grid_native.h), and its loads.
+/// The same for the whole body of a loop that lanes leave (grid_native.h), and its loads.
 template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at, Active a) {
   for (int j = at + 1; j < i.end; ++j) {
     const GridInstruction& x = w.program.code[j];
@@ -147,7 +147,7 @@ template <class Walk> bool make_before(Walk& w, const GridInstruction& i, int at
   return true;
 }
 
-/// The first operand that is the same vector as operand k, or k.
+/// The index of the first operand that is the same vector as operand k; k if there is none before.
 inline int first_as(const GridNative& code, int k) {
   const auto is_vector = [](const GridNative::Operand& o) {
     return o.kind == GridNative::written || o.kind == GridNative::read;
@@ -158,8 +158,8 @@ inline int first_as(const GridNative& code, int k) {
   return k;
 }
 
-/// The operands of a block or loop, in the machine's own memory. Whole numbers of a float32 kernel are
-/// int32 from here on, but of the operands from `fine` on.
+/// The operands of a block or loop in the memory of the machine. From here on the integers of a
+/// float32 kernel are int32, except those of the operands from `fine` on.
 template <class R, class Walk>
 void lane_operands(Walk& w, const GridNative& loop, int64_t first, Active a, uint8_t* set, int lo,
                    int hi, void** data, int& fine) {
@@ -205,9 +205,9 @@ void widen_operands(Walk& w, const GridNative& code, int lo, int hi, int fine) {
   }
 }
 
-/// Does turns of the loop at instruction `at`, which lanes leave one by one, by machine code: `turns` of them,
-/// or (0) as many as there are. Adds the lanes that are done to `gone`; `set` is for those that it returns,
-/// of which nothing has been done or of which there are turns left.
+/// Runs iterations of the loop at instruction `at`, which lanes leave one by one, as machine code:
+/// `turns` of them, or all if `turns` is 0. Adds finished lanes to `gone`; returns, with the mask
+/// `set`, the lanes that have not been run or have iterations left.
 template <class R, class Walk>
 Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t turns,
                     uint8_t* set, uint8_t* gone) {
@@ -238,7 +238,7 @@ Active native_lanes(Walk& w, const GridInstruction& i, int at, Active a, int64_t
   return w.lanes_of(set, a.lo, a.hi);
 }
 
-/// Where the lanes of a box find the elements of an access.
+/// The elements that the lanes of a box access.
 struct GridAccess {
   GridMachine::Place place;
   char *data, *first, *last;  // of lane 0; the lowest and the highest element
@@ -264,8 +264,8 @@ struct GridAccess {
            place.step[2] == x.place.step[2];
   }
 };
-/// Whether the accesses of a block, in its order, may be done lane by lane: what is stored is loaded by the
-/// same lanes and before, or not at all. `in_place`: it is loaded.
+/// Whether the accesses of a block, in order, may be run lane by lane: a stored element is loaded
+/// only by the same lane and before the store, or not at all. `in_place`: it is loaded.
 inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
   for (int s = 0; s < n; ++s) {
     for (int k = 0; access[s].stores && k < n; ++k) {
@@ -277,8 +277,8 @@ inline bool are_independent(const GridAccess* access, int n, bool& in_place) {
   return true;
 }
 
-/// One row of lanes. Where nothing is both read and written, the last lanes make up a whole vector with
-/// some of those before. Returns the lane before which it stopped.
+/// Runs one row of lanes. If nothing is both read and written, the last lanes are run as a full
+/// vector that overlaps the lanes before. Returns the lane before which it stopped.
 inline int run_row_block(const GridNative& native, void* const* data, bool in_place, int lo, int hi,
                          int64_t item) {
   const int width = int(64 / item),  // of a vector, at most
@@ -289,7 +289,7 @@ inline int run_row_block(const GridNative& native, void* const* data, bool in_pl
   return at < whole ? at : int(run_native(*native.code, data, nullptr, hi - width, hi));
 }
 
-/// Does the block at instruction `at` by machine code; returns the lanes that are left to the interpreter.
+/// Runs the block at instruction `at` as machine code; returns the lanes left to the interpreter.
 template <class R, class Walk>
 Active run_block(Walk& w, const GridInstruction& i, int at, Active a) {
   GridCodeEntry& s = w.code_entry(at);

@@ -10,14 +10,14 @@ using namespace Xbyak::util;  // the names of registers
 using Xbyak::Operand;
 using Xbyak::Reg64;
 
-// int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx, int64_t to rcx); rdx counts,
-// rax and rbx are for the moment, the others hold addresses of operands.
+// int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx, int64_t to rcx); rdx
+// counts, rax and rbx are scratch, and the other registers hold addresses of operands.
 namespace {
 constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
                              Operand::R12, Operand::R13, Operand::R14, Operand::R15};
-constexpr int kFirstSaved = 5;  // from there on the caller's
+constexpr int kFirstSaved = 5;  // callee-saved from this one on
 constexpr int kMaxPointers = 9;
-constexpr int kFrame = 0x7fffffff;  // overwritten when the size of the frame is known
+constexpr int kFrame = 0x7fffffff;  // patched when the size of the frame is known
 }  // namespace
 
 RegisterFile register_file(Isa isa) {
@@ -40,7 +40,7 @@ Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, int
   next_.assign(values, 0);
   std::fill(std::begin(pointer_), std::end(pointer_), int8_t(-1));
   vectors_.count = wide_ ? 32 : 16;
-  masks_.first = 2, masks_.count = wide_ ? 6 : 0;  // k1 is that of the rest
+  masks_.first = 2, masks_.count = wide_ ? 6 : 0;  // k1 is the mask of the remainder
   std::fill(std::begin(vectors_.holds), std::end(vectors_.holds), kFree);
   std::fill(std::begin(masks_.holds), std::end(masks_.holds), kFree);
 }
@@ -52,7 +52,7 @@ bool Emitter::emit() {
   uses_in_body_ = &in_body;
   write_pool();
   write_prologue();
-  const size_t frame = asm_.getSize() - 4 - 4;  // of the 32 bits in `sub rsp, size`; `and` follows
+  const size_t frame = asm_.getSize() - 4 - 4;  // of the 32-bit size in `sub rsp, size`; then `and`
   write_sequence(plan_.before, in_before, 1, false);
   pin();
   if (plan_.carries.empty()) load_pointers();
@@ -70,7 +70,7 @@ bool Emitter::emit() {
 
 // ---- memory ----------------------------------------------------------------------------------------
 
-/// Constants first: one element each in AVX-512, whose instructions broadcast, else a vector each.
+/// Constants are first: one element each for AVX-512, which broadcasts them, else a full vector.
 void Emitter::write_pool() {
   const int copies = wide_ ? 1 : lanes_;
   asm_.L(pool_);
@@ -80,7 +80,7 @@ void Emitter::write_pool() {
     return at;
   };
   if (wide_) {
-    ones_ = put(1, 1, 16);  // bytes that are true
+    ones_ = put(1, 1, 16);  // true bytes
   } else {
     ones_ = put(~uint64_t(0), 8, 4);
     put(0, 8, 4);  // ones and zeros: masks of any number of lanes
@@ -101,7 +101,7 @@ Emitter::Address Emitter::pool(size_t offset, bool broadcast) {
 
 Emitter::Address Emitter::slot(int32_t index) { return asm_.ptr[rsp + index * bytes_]; }
 
-/// The elements of operand k for the copy that is being written.
+/// The address of the elements of operand k for the copy that is being emitted.
 Emitter::Address Emitter::operand(uint64_t k, int item) {
   const int offset = copy_ * lanes_ * item;
   if (pointer_[k] >= 0) return asm_.ptr[Reg64(pointer_[k]) + rdx * item + offset];
@@ -111,7 +111,7 @@ Emitter::Address Emitter::operand(uint64_t k, int item) {
   return asm_.ptr[rax + rdx * item + offset];
 }
 
-/// The address that a load reads: an operand with a stride per iteration has a pointer in a register.
+/// The address that a load reads: operands with a stride per iteration have a pointer register.
 Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
   if (!ir::is_moving(x.op)) return operand(x.bits, ir::operand_item(x.op, item_));
   const int offset = x.op == LaneOp::load_one ? 0 : copy_ * bytes_;
@@ -143,7 +143,7 @@ void Emitter::load_pointers() {
     if (pointer_[k] >= 0) MT_EMIT(mov, Reg64(pointer_[k]), asm_.ptr[rdi + 8 * k]);
 }
 
-/// Gives registers for all of the loop to the invariants that are read most.
+/// Assigns registers for the whole loop to the invariants that are read most often.
 void Emitter::pin() {
   now_ = nullptr;
   if (!plan_.carries.empty() && !wide_) {
@@ -180,8 +180,8 @@ void Emitter::write_sequence(const std::vector<int32_t>& sequence, const Uses& u
   if (plan_.carries.empty() || before) forget();
 }
 
-/// Asks for the lines that a load or store reaches some iterations later. Long bodies gain 5 to 8 % where
-/// operands lie beyond the caches; short ones are left to the processor.
+/// Prefetches the lines that a load or store accesses some iterations later. Long bodies gain 5 to
+/// 8 % if operands are not cached; short ones are left to the hardware prefetcher.
 void Emitter::prefetch(const ir::LaneInstruction& x, int copies) {
   constexpr int kLine = 64, kAhead = 1024;
   constexpr size_t kLong = 24;
@@ -196,9 +196,9 @@ void Emitter::prefetch(const ir::LaneInstruction& x, int copies) {
   }
 }
 
-/// Frees the registers of all that is not pinned.
+/// Frees the registers of all values that are not pinned.
 void Emitter::forget() {
-  for (File* file : {&vectors_, &masks_})  // the next sequence finds only what is pinned
+  for (File* file : {&vectors_, &masks_})  // the next sequence finds only pinned values
     for (int r = 0; r < 32; ++r) {
       const int32_t value = file->holds[r];
       if (value >= 0) reg_[value] = -1;
@@ -247,7 +247,7 @@ void Emitter::write_loops() {
   place(stopped_, "stopped");
 }
 
-/// The lanes of a vector that are left, of which rax has the number: k1, or a vector of masks.
+/// The mask of the remaining lanes, whose number is in rax: k1, or a vector mask.
 void Emitter::write_rest_mask() {
   if (wide_) {
     MT_EMIT(mov, ebx, -1);

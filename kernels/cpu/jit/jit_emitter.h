@@ -1,8 +1,8 @@
-// jit_emitter.h -- writes the machine code of a planned lane program into a buffer
+// jit_emitter.h -- emits the machine code of a planned lane program into a buffer
 //
-// Registers are given out as the instructions are written: one whose value is read furthest in the
-// future is taken when all are in use (Belady), and its value goes to the stack unless it has a copy in
-// memory. The instructions of the vectors of one iteration alternate, so that chains overlap.
+// Registers are allocated during emission: if all are in use, the one whose next use is furthest
+// away is evicted (Belady), and its value is spilled to the stack unless memory has a copy. The
+// instructions of the vectors of one iteration are interleaved, so that dependency chains overlap.
 #pragma once
 #define XBYAK_NO_EXCEPTION
 #include <xbyak/xbyak.h>
@@ -17,10 +17,10 @@ RegisterFile register_file(Isa);
 class Emitter {
  public:
   static constexpr int kMaxCopies = 8, kOperands = 64;
-  /// `copies`: at most so many vectors in an iteration. `listing`, if any, gets the assembly.
+  /// `copies`: the maximum number of vectors per iteration. `listing`: receives the assembly.
   Emitter(const ir::LaneProgram&, Isa, uint64_t repeated, int copies, uint8_t* buffer, size_t size,
           std::string* listing);
-  /// False: the buffer is too small, or (failed) there are too few registers.
+  /// Returns false if the buffer is too small, or (failed) if there are too few registers.
   bool emit();
   size_t size() const { return asm_.getSize(); }
   size_t entry() const { return entry_; }
@@ -32,7 +32,7 @@ class Emitter {
   using Address = Xbyak::Address;
   using Reg64 = Xbyak::Reg64;
 
-  /// Where an operand of an instruction is.
+  /// The memory or register of an operand of an instruction.
   struct Place {
     Address memory;
     Xmm vector;
@@ -44,8 +44,8 @@ class Emitter {
   struct File {
     int first, count;
     int32_t holds[32];   // the value; kFree, kTaken
-    uint32_t locked;     // by the instruction that is being written
-    uint32_t temporary;  // until it has been written
+    uint32_t locked;     // by the instruction that is being emitted
+    uint32_t temporary;  // until it has been emitted
   };
   enum : int32_t { kFree = -1, kTaken = -2 };
 
@@ -73,7 +73,7 @@ class Emitter {
   static std::string text(const Xbyak::Label&) { return {}; }
   static std::string text(int64_t number) { return std::to_string(number); }
 
-  // jit_turns.cpp: programs with turns
+  // jit_turns.cpp: programs with iterations
   void write_turns(int copies, bool masked);
   void start_operands();
   void move_operands();
@@ -82,7 +82,7 @@ class Emitter {
   bool carries_here(int32_t* first) const;
   void test_active(const Xbyak::Label& none);
 
-  // jit_registers.cpp: who is where
+  // jit_registers.cpp: register allocation
   int32_t value_of(int32_t id, int copy) const {
     return id * plan_.copies + (plan_.shared(id) ? 0 : copy);
   }
@@ -123,7 +123,7 @@ class Emitter {
   Two two();
   struct Three {
     Xmm to;
-    int target, memory;  // which inputs: the one that `to` holds, the one in memory or -1
+    int target, memory;  // indices of inputs: the one in `to`, the one in memory or -1
     Place place[3];
   };
   Three three();
@@ -157,12 +157,12 @@ class Emitter {
   std::string* const listing_;
   size_t entry_ = 0;
   Xbyak::Label pool_, stopped_;
-  const Xbyak::Label* failing_ = &stopped_;  // where a guard that fails jumps to
+  const Xbyak::Label* failing_ = &stopped_;  // the jump target of guards that fail
   std::vector<size_t> pool_offset_;
   size_t ones_ = 0, signs_ = 0;  // in the pool
   int8_t pointer_[kOperands];    // the register with the operand's address, or -1
   int pushed_ = 0;
-  int rest_mask_ = -1;  // AVX2, programs with turns: the register of the lanes that are left
+  int rest_mask_ = -1;  // AVX2, programs with iterations: the register with the remainder's mask
 
   std::vector<int8_t> reg_;
   std::vector<int32_t> slot_, next_;
@@ -177,27 +177,27 @@ class Emitter {
   bool masked_ = false, failed_ = false;
 };
 
-/// Emits an instruction, and lists it.
+/// Emits an instruction, and adds it to the listing.
 #define MT_EMIT(name, ...)                  \
   ([&](const auto&... operands) {           \
     asm_.name(operands...);                 \
     if (listing_) tell(#name, operands...); \
   }(__VA_ARGS__))
-/// A jump, and the name of its label for the listing.
+/// Emits a jump; `listed` is the name of its label in the listing.
 #define MT_JUMP(name, label, listed) \
   (asm_.name(label, Xbyak::CodeGenerator::T_NEAR), list("    " #name " " listed "\n"))
-/// The same of the float instruction, or the integer one, for the width of elements.
+/// Emits the single or double instruction, depending on the element size.
 #define MT_REAL(name, ...) \
   (item_ == 4 ? MT_EMIT(name##ps, __VA_ARGS__) : MT_EMIT(name##pd, __VA_ARGS__))
 #define MT_WORD(name, ...) \
   (item_ == 4 ? MT_EMIT(name##d, __VA_ARGS__) : MT_EMIT(name##q, __VA_ARGS__))
-/// Of masks of 16 or 8 lanes.
+/// Emits the instruction on masks of 16 or 8 lanes.
 #define MT_KMASK(name, ...) \
   (lanes_ == 16 ? MT_EMIT(name##w, __VA_ARGS__) : MT_EMIT(name##b, __VA_ARGS__))
 
 template <class... A> void Emitter::tell(const char* name, const A&... operands) {
   std::string line = "    " + std::string(name);
-  if (line.back() == '_') line.pop_back();  // and_: xbyak's name where C++ has the word
+  if (line.back() == '_') line.pop_back();  // and_: xbyak's name, since C++ has the keyword
   const char* comma = " ";
   ((line += comma + text(operands), comma = ", "), ...);
   if (now_ && now_->line > 0) {

@@ -1,4 +1,4 @@
-// jit_instructions.cpp -- the machine instructions of each lane instruction
+// jit_instructions.cpp -- selects the machine instructions for each lane instruction
 #include "kernels/cpu/jit/jit_emitter.h"
 
 namespace mt {
@@ -10,7 +10,7 @@ using Xbyak::Ymm;
 
 namespace {
 
-/// The predicate of vcmpps for an Order, and that for the operands exchanged.
+/// The predicate of vcmpps for an Order, and the one for swapped operands.
 constexpr uint8_t kPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x15, 0x16};
 constexpr uint8_t kExchanged[] = {0x00, 0x1e, 0x1d, 0x04, 0x1a, 0x19};
 
@@ -19,11 +19,11 @@ bool commutes(LaneOp op) {
          op == LaneOp::iand || op == LaneOp::ior || op == LaneOp::ixor;
 }
 
-/// The table of a function of three bits whose inputs are given in another order.
+/// The truth table of a function of three bits for permuted inputs.
 uint8_t permuted(uint8_t table, const int (&order)[3]) {
   uint8_t out = 0;
   for (int row = 0; row < 8; ++row) {
-    int index = 0;  // of the original: input order[k] has the bit that stands at k
+    int index = 0;  // in the original table: input order[k] has bit k
     for (int k = 0; k < 3; ++k) index |= (row >> (2 - k) & 1) << (2 - order[k]);
     out = uint8_t(out | (table >> index & 1) << row);
   }
@@ -102,7 +102,7 @@ void Emitter::write_value() {
   }
 }
 
-/// The operands of an instruction that reads two values: of those that commute, the one in a register first.
+/// The operands of a binary instruction; if it commutes, the one in a register is first.
 Emitter::Two Emitter::two() {
   const int first = commutes(now_->op) && !is_near(0) ? 1 : 0;
   const Xmm a = reg(first);
@@ -272,7 +272,7 @@ void Emitter::write_icompare() {
   }
   Xmm b = reg(1);
   Place a = any(0);
-  if (order == ir::IntOrder::below) {  // as signed integers with their first bits turned
+  if (order == ir::IntOrder::below) {  // a signed comparison with the sign bits flipped
     const Xmm x = temporary(), y = temporary();
     MT_EMIT(vmovaps, x, pool(signs_, false));
     MT_EMIT(vpxor, y, x, b);
@@ -381,7 +381,7 @@ void Emitter::write_store_half() {
   const Xmm from = reg(0);
   const Address masked = masked_ ? to | Mask(1) : to;
   if (now_->op == LaneOp::store_f16) {
-    MT_EMIT(vcvtps2ph, masked, from, uint8_t(0));  // to nearest, of two to the even one
+    MT_EMIT(vcvtps2ph, masked, from, uint8_t(0));  // to nearest even
   } else if (wide_) {
     MT_EMIT(vpmovdw, masked, from);
   } else {
@@ -393,7 +393,7 @@ void Emitter::write_store_half() {
   consume();
 }
 
-/// Leaves the loop where a lane fails.
+/// Leaves the loop if the guard fails in a lane.
 void Emitter::write_guard() {
   if (wide_) {
     const Mask m = mask(0), failing(0);

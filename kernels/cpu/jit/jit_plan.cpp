@@ -1,4 +1,4 @@
-// jit_plan.cpp -- loop invariants, merged bit operations, register pressure and unrolling
+// jit_plan.cpp -- loop invariants, fused bit operations, register pressure and unrolling
 #include "kernels/cpu/jit/jit_plan.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ using ir::LaneOp;
 
 bool is_bit_op(LaneOp op) { return op >= LaneOp::iand && op <= LaneOp::iandnot; }
 
-/// A function of up to three values' bits: bit 4a + 2b + c of the table is its value.
+/// A bitwise function of up to three values: bit 4a + 2b + c of the table is its result.
 struct BitFunction {
   int32_t leaf[3];
   int count;
@@ -27,7 +27,7 @@ uint8_t apply(LaneOp op, uint8_t a, uint8_t b) {
     default: return uint8_t(~a & b);
   }
 }
-/// The table over the leaves of `to`, which has all of those of `f`; false if there are more than three.
+/// Adds the leaves of `f` to those of `to`, and returns its table; false if there are more than three.
 bool add_leaves(BitFunction& to, const BitFunction& f) {
   for (int k = 0; k < f.count; ++k) {
     if (std::find(to.leaf, to.leaf + to.count, f.leaf[k]) != to.leaf + to.count) continue;
@@ -86,7 +86,7 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
   choose_copies(uses, file, max_copies > 0);
 }
 
-/// Drops what nothing needs, and says what belongs before, into and behind the loop.
+/// Removes dead code, and assigns instructions to before, inside and after the loop.
 void Plan::sort_out(uint64_t repeated) {
   std::vector<bool> needed(code.size(), false);
   for (const ir::LaneProgram::Carry& c : carries) {
@@ -118,7 +118,7 @@ void Plan::sort_out(uint64_t repeated) {
   }
 }
 
-/// a 2^b as math::core::scaled has it: by two factors, of which the last may round; inverses as quotients.
+/// a 2^b as in math::core::scaled: two factors, of which the last may round; inverses as quotients.
 void Plan::expand(int item) {
   const int mantissa = item == 4 ? 23 : 52;
   const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
@@ -133,7 +133,7 @@ void Plan::expand(int item) {
       return int32_t(out.size() - 1);
     };
     if (x.op == LaneOp::scale) {
-      const LaneInstruction whole = out[x.in[1]];  // often n - c with a c like `round`
+      const LaneInstruction whole = out[x.in[1]];  // often n - c with a constant c such as `round`
       const bool known = whole.op == LaneOp::sub && out[whole.in[1]].op == LaneOp::constant &&
                          out[whole.in[1]].bits >> mantissa == round >> mantissa;
       const uint64_t zero = known ? out[whole.in[1]].bits : round;
@@ -157,14 +157,14 @@ void Plan::expand(int item) {
   if (active >= 0) active = place[active];
 }
 
-/// and, or, xor of values that nothing else reads become one function of three bits.
+/// Fuses and, or, xor whose results have one reader into one bitwise function of three values.
 void Plan::merge_bits(int item) {
   const uint64_t all = item == 4 ? 0xffffffffu : ~uint64_t(0);
   std::vector<int32_t> readers(code.size(), 0);
   for (const LaneInstruction& x : code)
     for (int k = 0; k < ir::inputs_of(x.op); ++k) ++readers[x.in[k]];
   std::vector<BitFunction> function(code.size());
-  const auto leaf = [&](int32_t id) {  // of two constants that are each other's contrary one
+  const auto leaf = [&](int32_t id) {  // for two complementary constants, one of them
     for (int32_t j = 0; code[id].op == LaneOp::constant && j < id; ++j)
       if (code[j].op == LaneOp::constant && code[j].bits == (~code[id].bits & all))
         return BitFunction{{j, -1, -1}, 1, uint8_t(~kLeafTable[0])};
@@ -174,7 +174,7 @@ void Plan::merge_bits(int item) {
     function[i] = {{int32_t(i), -1, -1}, 1, kLeafTable[0]};
     LaneInstruction& x = code[i];
     if (!is_bit_op(x.op)) continue;
-    for (const int into : {3, 1, 2, 0}) {  // which inputs are entered
+    for (const int into : {3, 1, 2, 0}) {  // the inputs that are fused
       BitFunction f[2], all{{}, 0, 0};
       bool fits = true;
       for (int k = 0; k < 2; ++k) {
@@ -229,7 +229,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
   int live[2] = {0, 0};  // vectors, masks
   for (const int32_t id : entry) ++live[is_in_masks(id)];
   int most[2] = {live[0], live[1]};
-  std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
+  std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, and the values they read
   for (size_t p = 0; p < body.size(); ++p) {
     const size_t i = body[p];
     const LaneInstruction& x = code[i];
@@ -248,11 +248,11 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
   for (size_t i = 0; i < code.size(); ++i)
     if (invariant[i] && !ir::is_mask(code[i].op) && uses.count(int32_t(i)) > 0)
       wanted.push_back({-uses.count(int32_t(i)), int32_t(i)});
-  const int temporary = carries.empty() ? 2 : 3;   // one for the mask of the rest
-  for (const ir::LaneProgram::Carry& c : carries)  // a load that is carried passes through another
+  const int temporary = carries.empty() ? 2 : 3;   // one for the mask of the remainder
+  for (const ir::LaneProgram::Carry& c : carries)  // a carried load needs a second register
     most[0] += code[c.next].op == LaneOp::load && c.next != c.first;
   if (carries.empty()) copies = std::min(copies, 4);
-  if (active >= 0) copies = std::min(copies, 2);  // all go on until the last lane has left
+  if (active >= 0) copies = std::min(copies, 2);  // all continue until the last lane has left
   for (; copies > 1; --copies)
     if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;
   const int free = !pins ? 0 : std::max(0, file.vectors - temporary - most[0] * copies);

@@ -1,18 +1,18 @@
-// jit_registers.cpp -- which value is in which register of the code that the emitter writes
+// jit_registers.cpp -- the register allocator of the emitter
 #include "kernels/cpu/jit/jit_emitter.h"
 
 namespace mt {
 
 using ir::LaneOp;
 
-/// Whether the value need not be saved when its register is taken.
+/// Whether the value need not be spilled when its register is evicted.
 bool Emitter::has_copy(int32_t value) const {
   const size_t id = id_of(value);
   return plan_.code[id].op == LaneOp::constant || slot_[value] >= 0 ||
          (plan_.direct[id] && !masked_);
 }
 
-/// Whether the instruction being written is the last to read the value.
+/// Whether the instruction being emitted is the last use of the value.
 bool Emitter::dies(int32_t value) const {
   const int32_t id = id_of(value);
   const bool shared = plan_.shared(id) && !is_last_copy();
@@ -22,7 +22,7 @@ bool Emitter::dies(int32_t value) const {
   return uses_->at(id, next_[value] + 1) == Uses::kNone;
 }
 
-/// A register for the value, locked until the instruction is written.
+/// Allocates a register for the value, locked until the instruction is emitted.
 int Emitter::allocate(File& file, int32_t value) {
   int found = -1, furthest = -1;
   for (int r = file.first; r < file.first + file.count; ++r) {
@@ -32,7 +32,7 @@ int Emitter::allocate(File& file, int32_t value) {
       break;
     }
     if (held == kTaken || (file.locked >> r & 1)) continue;
-    // A value that is in memory anyway goes first.
+    // A value that memory has already is evicted first.
     const int32_t use = next_use(held) / 2 + (has_copy(held) ? Uses::kNone / 2 : 0);
     if (use > furthest) furthest = use, found = r;
   }
@@ -54,7 +54,7 @@ void Emitter::evict(File& file, int index) {
   file.holds[index] = kFree;
 }
 
-/// Stores the value's register to the stack.
+/// Spills the value's register to the stack.
 void Emitter::save(int32_t value) {
   if (free_slots_.empty()) free_slots_.push_back(slots_++);
   slot_[value] = free_slots_.back();
@@ -64,7 +64,7 @@ void Emitter::save(int32_t value) {
   else MT_EMIT(vmovaps, slot(slot_[value]), vector(r));
 }
 
-/// Where the value is in memory; vectors of constants are one element in AVX-512.
+/// The memory address of the value; for AVX-512, vectors of constants are one element.
 Emitter::Address Emitter::home(int32_t value) {
   const size_t id = id_of(value);
   if (slot_[value] >= 0) return slot(slot_[value]);
@@ -85,7 +85,7 @@ void Emitter::fill(int index, int32_t value) {
   }
 }
 
-/// Between registers of the value's file.
+/// Copies between registers of the value's file.
 void Emitter::move(int32_t value, int to, int from) {
   if (&file_of(id_of(value)) == &masks_) MT_EMIT(kmovw, Mask(to), Mask(from));
   else MT_EMIT(vmovaps, vector(to), vector(from));
@@ -96,7 +96,7 @@ void Emitter::broadcast(int index, const Address& one) {
   else MT_EMIT(vbroadcastsd, vector(index), one);
 }
 
-/// The register of input k, which is loaded if it is in memory.
+/// The register of input k, which is loaded if necessary.
 int Emitter::reload(int k) {
   const int32_t value = in_value(k);
   if (reg_[value] < 0) fill(allocate(file_of(now_->in[k]), value), value);
@@ -110,14 +110,14 @@ Emitter::Place Emitter::any(int k) {
   return {home(value), Xmm(0), true};
 }
 
-/// A register until the instruction has been written.
+/// A scratch register until the instruction has been emitted.
 Emitter::Xmm Emitter::temporary() {
   const int r = allocate(vectors_, kTaken);
   vectors_.temporary |= 1u << r;
   return vector(r);
 }
 
-/// Locks the registers of the inputs, and frees the temporaries of the instruction before.
+/// Locks the registers of the inputs, and frees the scratch registers of the previous instruction.
 void Emitter::begin(int32_t id, int copy) {
   id_ = id, copy_ = copy, now_ = &plan_.code[id];
   for (int r = 0; r < 32; ++r)
@@ -129,7 +129,7 @@ void Emitter::begin(int32_t id, int copy) {
     if (is_near(k)) file_of(now_->in[k]).locked |= 1u << reg_[in_value(k)];
 }
 
-/// After the inputs have been read: those that nothing reads any more free their registers.
+/// Called after the inputs have been read: frees the registers of those without further uses.
 void Emitter::consume() {
   for (int k = 0; k < ir::inputs_of(now_->op); ++k) {
     const int32_t in = now_->in[k], value = in_value(k);
@@ -150,7 +150,7 @@ void Emitter::consume() {
   }
 }
 
-/// The register that the instruction writes.
+/// The register for the result of the instruction.
 int Emitter::define() {
   const int32_t value = value_of(id_, copy_);
   int32_t first;
@@ -158,8 +158,8 @@ int Emitter::define() {
   return reg_[value] = reg_[first];
 }
 
-/// For an instruction that overwrites one of three inputs: an input that dies if there is one, or a
-/// copy, best of what must be loaded anyway. One input at most stays in memory.
+/// For an instruction that overwrites one of three inputs: an input without further uses, or else a
+/// copy, preferably of one that must be loaded. At most one input stays in memory.
 Emitter::Three Emitter::three() {
   int memory = -1, target = -1;
   bool copied = true;
@@ -193,7 +193,7 @@ Emitter::Three Emitter::three() {
   const int r = reg_[from];
   consume();
   if (vectors_.holds[r] != kTaken)
-    vectors_.holds[r] = to;  // kTaken: the register of what is carried
+    vectors_.holds[r] = to;  // kTaken: the register of a carried value
   reg_[to] = int8_t(r);
   t.to = vector(r);
   return t;

@@ -1,4 +1,4 @@
-// jit_turns.cpp -- the inner loop of programs with turns: sums over k of lanes that stay in registers
+// jit_turns.cpp -- the inner loop of programs with iterations: reductions over k in registers
 #include "kernels/cpu/jit/jit_emitter.h"
 
 namespace mt {
@@ -7,15 +7,15 @@ using ir::LaneOp;
 using namespace Xbyak::util;  // the names of registers
 using Xbyak::Reg64;
 
-/// Which load the value is carried into at the end of a turn; -1: none.
+/// The index of the load that the value is carried into at the end of an iteration; -1: none.
 int Emitter::carried_into(int32_t value) const {
   for (const ir::LaneProgram::Carry& c : plan_.carries)
     if (c.next == id_of(value)) return c.first;
   return -1;
 }
 
-/// Whether the instruction may write the register of the load that it is carried into, because nothing
-/// but itself still reads that.
+/// Whether the instruction may write the register of the load that it is carried into, because no
+/// later instruction reads that load.
 bool Emitter::carries_here(int32_t* first) const {
   const int into = carried_into(value_of(id_, copy_));
   if (into < 0 || plan_.is_entry(id_) || plan_.invariant[id_]) return false;
@@ -24,7 +24,7 @@ bool Emitter::carries_here(int32_t* first) const {
   return use == Uses::kNone || (use == position_ && uses_->at(into, cursor + 1) == Uses::kNone);
 }
 
-/// The addresses of operands that move, for the lanes from rdx on.
+/// The addresses of operands that move per iteration, for the lanes from rdx on.
 void Emitter::start_operands() {
   now_ = nullptr;
   for (const int32_t id : plan_.body) {
@@ -45,7 +45,7 @@ void Emitter::move_operands() {
   }
 }
 
-/// At the end of a turn: moves what is carried into the registers of the loads.
+/// At the end of an iteration: moves carried values into the registers of their loads.
 void Emitter::carry_on(int copies) {
   now_ = nullptr;
   vectors_.locked = 0;
@@ -58,7 +58,7 @@ void Emitter::carry_on(int copies) {
       for (int copy = 0; copy < copies; ++copy)
         visit(value_of(c.first, copy), value_of(c.next, copy), plan_.is_entry(c.next));
   };
-  each([&](int32_t first, int32_t next, bool entry) {  // loads that are carried may be overwritten
+  each([&](int32_t first, int32_t next, bool entry) {  // carried loads may be overwritten
     if (!entry || first == next) return;
     const int spare = allocate(vectors_, kTaken);
     vectors_.temporary |= 1u << spare;
@@ -82,7 +82,7 @@ void Emitter::carry_on(int copies) {
   forget();
 }
 
-/// Goes where no lane is active.
+/// Jumps if no lane is active.
 void Emitter::test_active(const Xbyak::Label& none) {
   const int a = reg_[value_of(plan_.active, 0)], b = reg_[value_of(plan_.active, copies_ - 1)];
   if (wide_) {
@@ -96,7 +96,7 @@ void Emitter::test_active(const Xbyak::Label& none) {
   MT_JUMP(jz, none, "left");
 }
 
-/// All turns of some lanes, from the loads to the stores. rbx counts.
+/// All iterations of some lanes, from the loads to the stores. rbx is the counter.
 void Emitter::write_turns(int copies, bool masked) {
   copies_ = copies, masked_ = masked, uses_ = uses_in_body_;
   std::vector<int32_t> held;

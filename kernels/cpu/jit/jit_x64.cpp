@@ -1,4 +1,4 @@
-// jit_x64.cpp -- compiles lane programs: buffers, executable memory, runs of the code
+// jit_x64.cpp -- compiles lane programs: buffers, executable memory, and calls of the code
 #include "kernels/cpu/jit/jit_x64.h"
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ir::LaneOp;
 
-/// The bytes in memory that was writable once and is executable now; null where the system refuses.
+/// Copies the code to memory that becomes executable; null if the system does not allow it.
 void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
   const size_t page = sysconf(_SC_PAGESIZE);
   bytes = (code.size() + page - 1) / page * page;
@@ -28,7 +28,7 @@ void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
   return nullptr;
 }
 
-/// Emits into a buffer that is large enough; empty: it can't be compiled.
+/// Emits into a buffer that is large enough; returns an empty vector if it cannot be compiled.
 std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
                           std::string* listing) {
   if (program.operands > Emitter::kOperands) return {};
@@ -100,8 +100,8 @@ int64_t Code::run(void* const* data, const double* numbers, int64_t from, int64_
   return at < to && to - at < whole_ ? run_rest(data, numbers, at, to) : at;
 }
 
-/// Less than a vector, through buffers of one; behind the last element stand copies of it, which pass
-/// where it passes.
+/// Runs less than a vector through buffers of one vector, padded with copies of the last element,
+/// which pass a guard if that element does.
 int64_t Code::run_rest(void* const* data, const double* numbers, int64_t from, int64_t to) const {
   alignas(64) char buffer[Emitter::kOperands][kWidest];
   void* part[Emitter::kOperands];

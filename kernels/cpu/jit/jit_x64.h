@@ -9,23 +9,23 @@ namespace mt {
 
 enum class Isa : uint8_t { avx2, avx512 };
 
-/// The machine code of a lane program, in memory that is executable and not writable, until it is
-/// destroyed. It may be run by several threads at once.
+/// The machine code of a lane program, in memory that is executable and not writable. Several
+/// threads may run it at once.
 class Code {
  public:
   struct Operand {
-    int item = 0;  // bytes of an element; 0: neither read nor written
+    int item = 0;  // bytes of an element; 0: it is not accessed
     bool read = false, written = false, repeated = false;
   };
   ~Code();
   Code(const Code&) = delete;
 
-  /// Runs the elements [from, to) of operands that are contiguous (data[k] is the address of element
-  /// 0) or one element repeated. Returns `to`, or the element before which a guard stopped: nothing
-  /// from there on has been written, and it is within 128 of one that does not pass.
-  /// Of a program with turns data[operands + k] is how many bytes operand k moves on with each turn, and
-  /// data[2 operands] how many turns there are, at least one; both as integers. Of one with active lanes a
-  /// guard that fails sets data[2 operands + 1].
+  /// Runs the elements [from, to) of operands that are contiguous (data[k] is the address of
+  /// element 0) or one repeated element. Returns `to`, or the element before which a guard stopped:
+  /// no element from there on has been written, and one within 128 of it fails the guard.
+  /// In a program with iterations, data[operands + k] is the byte stride of operand k per
+  /// iteration, and data[2 operands] the number of iterations, at least one; both are integers. In
+  /// a program with active lanes, a guard that fails sets data[2 operands + 1].
   int64_t run(void* const* data, const double* numbers, int64_t from, int64_t to) const;
   size_t bytes() const { return bytes_; }
 
@@ -43,18 +43,18 @@ class Code {
   void* memory_;
   size_t bytes_;
   Entry entry_;
-  int whole_;  // the code runs multiples of this only
+  int whole_;  // the code runs only multiples of this
   std::vector<Operand> operands_;
 };
 
-/// Bit k of `repeated`: operand k is one element repeated. Null where the program has too many
-/// operands, the system refuses executable memory, or MTORCH_JIT=vm is in the environment.
+/// Bit k of `repeated`: operand k is one repeated element. Null if the program has too many
+/// operands, the system does not allow executable memory, or MTORCH_JIT=vm is set.
 std::unique_ptr<Code> compile(const ir::LaneProgram&, Isa, uint64_t repeated);
 
-/// What `compile` emits, as assembly with the lines of the Lua source.
+/// The output of `compile` as assembly, with the lines of the Lua source.
 std::string machine_code(const ir::LaneProgram&, Isa, uint64_t repeated);
 
-/// The instruction set that the CPU's loops have been chosen for; false: one that has no emitter.
+/// The instruction set of the CPU's loops; returns false if it has no emitter.
 bool jit_isa(Isa&);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// lane_math.h -- lanes as symbolic numbers of the formulas in kernels/math/; for the host's compiler only
+// lane_math.h -- lanes as symbolic numbers for the formulas in kernels/math/; only for the host compiler
 #pragma once
 #include "kernels/cpu/jit/lanes.h"
 #include "kernels/cpu/simd/exp_underflow.h"
@@ -12,7 +12,7 @@ template <class T> struct mt::math::core::Real<mt::ir::Lane<T>> : mt::math::core
 
 namespace mt::ir {
 
-// Preferred to those of math.h: the same bits by fewer instructions.
+// Preferred to the functions of math.h: the same bits with fewer instructions.
 template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e, Lane<T>) {
   const T none = math::core::Real<T>::round + (sizeof(T) == 4 ? 254 : 0);
   return scale(math::core::flush_underflow(e.n, Lane<T>(1) + e.q), e.n - Lane<T>(none));

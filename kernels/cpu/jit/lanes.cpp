@@ -1,4 +1,4 @@
-// lanes.cpp -- records lane programs: equal instructions once, constants folded, dead code removed
+// lanes.cpp -- records lane programs: value numbering, constant folding, dead code elimination
 #include "kernels/cpu/jit/lanes.h"
 
 #include <cmath>
@@ -67,7 +67,7 @@ template <class T> uint64_t to_bits(T x) {
   return bits;
 }
 
-/// What a float instruction gives for constants; the machine's own rounding, as in the loops.
+/// The result of a float instruction for constants, rounded by the hardware, as in the loops.
 template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
   switch (op) {
     using enum LaneOp;
@@ -99,7 +99,7 @@ template <class T> bool holds(Order order, T a, T b) {
   }
 }
 
-/// 1 / x where that is exact, so that dividing by x and multiplying by it give the same; else 0.
+/// 1 / x if it is exact, so that dividing by x equals multiplying by it; else 0.
 template <class T> T exact_inverse(T x) {
   int exponent;
   const T m = std::frexp(std::fabs(x), &exponent), y = T(1) / x;
@@ -178,7 +178,7 @@ int32_t LaneBuilder::intern(const LaneInstruction& x) {
   }
 }
 
-// ---- folding: what gives the same bits with less work (the sign of a NaN aside) ---------------------
+// ---- folding: rewrites that give the same bits with less work (except the sign of a NaN) ------------
 
 int32_t LaneBuilder::fold(LaneInstruction& x) {
   switch (x.op) {
@@ -194,7 +194,7 @@ int32_t LaneBuilder::fold(LaneInstruction& x) {
   return x.op >= LaneOp::add && x.op <= LaneOp::compare ? fold_floats(x) : -1;
 }
 
-/// Whether `id` is -y; then it becomes y.
+/// Whether `id` is -y; if so, sets it to y.
 bool LaneBuilder::minus_of(int32_t& id) const {
   const LaneInstruction& x = code_[id];
   const uint64_t sign = uint64_t(1) << (8 * item_ - 1);
@@ -204,7 +204,7 @@ bool LaneBuilder::minus_of(int32_t& id) const {
 }
 
 int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
-  if (is_estimate(x.op) || is_conversion(x.op)) return -1;  // the machine's own
+  if (is_estimate(x.op) || is_conversion(x.op)) return -1;  // the hardware decides
   const int n = inputs_of(x.op);
   bool all = true;
   uint64_t v[3] = {};
@@ -306,7 +306,7 @@ int32_t LaneBuilder::fold_select(LaneInstruction& x) {
   if (x.in[1] == x.in[2]) return x.in[1];
   if (m.op == LaneOp::mnot) return add(LaneOp::select, m.in[0], x.in[2], x.in[1]);
   if (m.op != LaneOp::compare) return -1;
-  // The instructions min and max choose the second number beside NaN and of two zeros.
+  // The min and max instructions return the second operand for NaN and for two zeros.
   const Order order{uint8_t(m.bits)};
   const bool same = m.in[0] == x.in[1] && m.in[1] == x.in[2];
   const bool crossed = m.in[0] == x.in[2] && m.in[1] == x.in[1];
@@ -322,7 +322,7 @@ int32_t LaneBuilder::fold_select(LaneInstruction& x) {
 LaneProgram LaneBuilder::finish() {
   std::vector<int32_t> place(code_.size(), -1);
   std::vector<bool> needed(code_.size(), false);
-  size_t last_barrier = 0;  // behind it stores may stand
+  size_t last_barrier = 0;  // the last load or guard; stores are placed after it
   for (const LaneProgram::Carry& c : carries_) needed[c.next] = true;
   for (size_t i = code_.size(); i-- > 0;) {
     if (!is_effect(code_[i].op) && !needed[i]) continue;

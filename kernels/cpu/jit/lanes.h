@@ -1,10 +1,10 @@
-// lanes.h -- the lane program: formulas of floats recorded instruction by instruction, for jit_x64.h
+// lanes.h -- the lane program: float formulas recorded as instructions, for jit_x64.h
 //
-// For the host's compiler only. A lane is one element of a vector register. A formula called with
-// T = Lane<float> or Lane<double> records what it computes into the LaneBuilder of this thread:
-// straight-line code in static single assignment, one width of element throughout. Equal
-// instructions are recorded once, constants are folded with the rounding of the loops, and what no
-// store or guard needs is dropped.
+// Only for the host compiler. A lane is one element of a vector register. A formula called with T =
+// Lane<float> or Lane<double> records its computation in the LaneBuilder of this thread:
+// straight-line code in static single assignment form, with one element width. Equal instructions
+// are recorded once, constants are folded with the rounding of the loops, and code that no store or
+// guard uses is removed.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,18 +13,18 @@
 
 namespace mt::ir {
 
-/// What an instruction computes from `in` and `bits`.
+/// The function of `in` and `bits` that an instruction computes.
 enum class LaneOp : uint8_t {
-  // values: `bits` is the operand or the parameter of a run, or the constant itself
+  // values: `bits` is the operand or the parameter of a run, or the bits of the constant
   load,       // an element of an operand
-  load_f16,   // the same of float16, as a float32
-  load_word,  // the same of 16 bits, as an integer
-  load_bool,  // the same of bools: a mask
-  load_turn,  // of a program with turns: an element of an operand that moves on with each turn
-  load_one,   // the same, one element for all lanes
+  load_f16,   // an element of a float16 operand, as a float32
+  load_word,  // an element of 16 bits, as an integer
+  load_bool,  // an element of a bool operand, as a mask
+  load_turn,  // in a program with iterations: an element of an operand that moves per iteration
+  load_one,   // the same, but one element for all lanes
   number,     // a parameter
   constant,   // bits of an element
-  truth,      // a mask that is `bits` everywhere
+  truth,      // a mask that is `bits` in all lanes
   // floats
   add,
   sub,
@@ -38,7 +38,7 @@ enum class LaneOp : uint8_t {
   trunc,
   rint,
   inverse,  // 1 / a for math::core::about_inverse: rounded in AVX2, within 2^-14 in AVX-512; of float32
-  rsqrt,  // the same of sqrt(a), for about_rsqrt
+  rsqrt,  // 1 / sqrt(a) with the same precision, for about_rsqrt
   scale,  // a 2^b rounded once, for 0.5 <= |a| < 2 and a whole b whose half is an exponent of a normal number
   fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
   // integers of the same width, and the bits of floats
@@ -51,28 +51,28 @@ enum class LaneOp : uint8_t {
   iandnot,  // ~a & b
   shl,      // by `bits`
   shr,
-  to_float,  // a signed integer as a float; of 64 bits in AVX-512 only, as imul and to_int
-  to_int,    // a float without its fraction
-  ternary,   // the function of three bits whose table is `bits`; made by the emitter
+  to_float,  // a signed integer as a float; 64 bits only in AVX-512, as imul and to_int
+  to_int,    // a float truncated to an integer
+  ternary,   // the bitwise function of three values with the table `bits`; created by the emitter
   // masks
   compare,   // of floats, `bits` is an Order
-  icompare,  // of integers: equal, below (unsigned) or less (signed)
+  icompare,  // on integers: equal, below (unsigned) or less (signed)
   mand,
   mor,
   mxor,
   mnot,
   select,  // a ? b : c
   // effects
-  guard,       // a must hold in all lanes
+  guard,       // a must be true in all lanes
   store,       // a to operand `bits`
   store_f16,   // the float32 a as a float16, rounded to nearest even
-  store_word,  // the lower 16 bits of a, the others being 0
+  store_word,  // the lower 16 bits of a, whose other bits are 0
   store_bool   // the mask a
 };
 
 enum : uint64_t { kMinusProduct = 1, kMinusAddend = 2 };
 
-/// Comparisons of floats; those with "not" hold when an element is NaN.
+/// Comparisons of floats; those with "not" are true if an operand is NaN.
 enum class Order : uint8_t { equal, less, less_equal, not_equal, not_less, not_less_equal };
 enum class IntOrder : uint8_t { equal, below, less };
 
@@ -84,28 +84,28 @@ struct LaneInstruction {
 };
 
 const char* name_of(LaneOp);
-/// How many of `in` are used.
+/// The number of inputs in `in`.
 int inputs_of(LaneOp);
-/// Whether the value is a mask, and not a number or its bits.
+/// Whether the value is a mask, as opposed to a number or its bits.
 bool is_mask(LaneOp);
 inline bool is_estimate(LaneOp op) { return op == LaneOp::inverse || op == LaneOp::rsqrt; }
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
 inline bool is_conversion(LaneOp op) { return op == LaneOp::to_float || op == LaneOp::to_int; }
 inline bool is_load(LaneOp op) { return op <= LaneOp::load_one; }
-/// Whether the operand moves on with each turn.
+/// Whether the operand moves with each iteration.
 inline bool is_moving(LaneOp op) { return op == LaneOp::load_turn || op == LaneOp::load_one; }
 inline bool is_store(LaneOp op) { return op >= LaneOp::store; }
-/// Bytes of an element of the operand of a load or store.
+/// The element size in bytes of the operand of a load or store.
 inline int operand_item(LaneOp op, int item) {
   if (op == LaneOp::load_bool || op == LaneOp::store_bool) return 1;
   return op == LaneOp::load || is_moving(op) || op == LaneOp::store ? item : 2;
 }
 
-/// Nothing in it changes once it has been made. All loads and guards come before the first store.
-/// With `carries` it is a loop of turns for each lane: what is neither `load` nor `store` is done in
-/// every turn; then the value `first`, a load, becomes `next`. Stores are of such values, at the end.
-/// With `active`, a mask that is carried, turns end where no lane has it; a guard that fails ends them too,
-/// and nothing is stored of the lanes in question.
+/// A program is immutable. All loads and guards come before the first store. With `carries` it is a
+/// loop for each lane: everything except `load` and `store` runs in every iteration; then the value
+/// `first`, a load, is replaced by `next`. Stores write such values at the end. With `active`, a
+/// carried mask, the loop ends when it is false in all lanes; a guard that fails ends the loop too,
+/// and nothing is stored for the lanes concerned.
 struct LaneProgram {
   struct Carry {
     int32_t first, next;
@@ -114,13 +114,13 @@ struct LaneProgram {
   std::vector<Carry> carries;
   int32_t active = -1;
   int item = 4;      // bytes of an element: 4 or 8
-  int operands = 0;  // those that loads and stores name are below
+  int operands = 0;  // operands of loads and stores are below it
 };
 
-/// A text with an instruction per line.
+/// The program as text, with one instruction per line.
 std::string to_string(const LaneProgram&);
 
-/// Records the instructions of one program. The one made last in a thread is its `current`.
+/// Records the instructions of one program. The last one created in a thread is its `current`.
 class LaneBuilder {
  public:
   explicit LaneBuilder(int item);
@@ -130,17 +130,17 @@ class LaneBuilder {
 
   int32_t constant(uint64_t bits);
   int32_t truth(bool);
-  /// Records an instruction, or finds the one that is equal, or what it folds to.
+  /// Records an instruction, or returns an equal one, or the value that it folds to.
   int32_t add(LaneOp, int32_t a = -1, int32_t b = -1, int32_t c = -1, uint64_t bits = 0);
   void guard(int32_t mask) { add(LaneOp::guard, mask); }
-  /// Of a number or a mask.
+  /// Stores a number or a mask.
   void store(int operand, int32_t value);
   void store(int operand, int32_t value, LaneOp how) { add(how, value, -1, -1, uint64_t(operand)); }
-  /// With the end of each turn the load `first` becomes `next`.
+  /// At the end of each iteration the load `first` becomes `next`.
   void carry(int32_t first, int32_t next) { carries_.push_back({first, next}); }
-  /// The load, which is carried, of the lanes that take a turn.
+  /// The carried load with the mask of the lanes that run an iteration.
   void set_active(int32_t first) { active_ = first; }
-  /// Of the instructions that follow.
+  /// Sets the line of the instructions that follow.
   void set_line(int32_t line) { line_ = line; }
   LaneProgram finish();
 
@@ -169,7 +169,7 @@ class LaneBuilder {
 inline int32_t record(LaneOp op, int32_t a, int32_t b = -1, int32_t c = -1, uint64_t bits = 0) {
   return LaneBuilder::current().add(op, a, b, c, bits);
 }
-/// The bits of a float or double in the low end of a word.
+/// The bits of a float or double in the low part of a word.
 inline uint64_t word_of(float x) { return __builtin_bit_cast(uint32_t, x); }
 inline uint64_t word_of(double x) { return __builtin_bit_cast(uint64_t, x); }
 
@@ -222,7 +222,7 @@ template <class T> struct LaneBits {
   friend Mask operator>(LaneBits a, LaneBits b) { return b < a; }
   friend Mask operator<=(LaneBits a, LaneBits b) { return !(b < a); }
   friend Mask operator>=(LaneBits a, LaneBits b) { return !(a < b); }
-  /// As signed integers.
+  /// Compares as signed integers.
   friend Mask less(LaneBits a, LaneBits b) { return compare(a, b, IntOrder::less); }
   friend LaneBits select(Mask m, LaneBits a, LaneBits b) {
     return of(record(LaneOp::select, m.id, a.id, b.id));
@@ -283,7 +283,7 @@ template <class T> struct Lane {
   friend Lane copysign(Lane a, Lane b) {
     return of_bits((to_bits(a) & ~sign()) | (to_bits(b) & sign()));
   }
-  /// Of signed integers, and without the fraction.
+  /// Conversion from signed integers, and to them by truncation.
   static Lane to_float(LaneBits<T> a) { return of(record(LaneOp::to_float, a.id)); }
   friend LaneBits<T> to_int(Lane a) { return LaneBits<T>::of(record(LaneOp::to_int, a.id)); }
   friend LaneBits<T> to_bits(Lane a) { return LaneBits<T>::of(a.id); }

@@ -1,4 +1,4 @@
-// lower.cpp -- expression programs as lane programs, by the formulas of the elementwise operations
+// lower.cpp -- lowers expression programs to lane programs, with the elementwise formulas
 #include "kernels/cpu/jit/lower.h"
 
 #include "kernels/cpu/jit/jit_x64.h"
@@ -11,8 +11,8 @@
 namespace mt::ir {
 namespace {
 
-/// The formula of an operation on lanes: of the struct, unless that asks what kind of number it has, or
-/// is written in double.
+/// The formula of an operation on lanes: that of the struct, unless it depends on the kind of
+/// number or is written in double.
 template <class Op> struct Formula {
   template <class... T> static auto call(T... x) { return Op::f(x...); }
 };
@@ -33,7 +33,7 @@ template <> struct Formula<op::TruncDivide> {
   template <class T> static auto call(T x, T y) { return trunc(x / y); }
 };
 
-/// Leaves to the interpreter what is beyond the range of the formula; NaN stays.
+/// Leaves inputs out of the range of a formula to the interpreter; NaN is allowed.
 void require(Mask m) { LaneBuilder::current().guard(m.id); }
 
 template <class T> T near_angle(T x) {
@@ -51,15 +51,15 @@ template <> struct Formula<op::Tan> {
   static auto call(auto x) { return math::core::near_tan(near_angle(x)); }
 };
 
-/// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what
-/// it is less than 0, has no more bits than x and y.
+/// C's fmod for |x| < 2^22 |y|: the truncated quotient is exact or one too large, and the
+/// remainder, or how far it is below 0, has no more bits than x and y.
 template <class T> T near_fmod(T x, T y) {
   const T a = fabs(x), b = fabs(y), most = b * T(0x1p22);
   require((a < most) & (most < T(math::kInfinity)));
   const T rest = fma(-trunc(a / b), b, a);
   return copysign(select(rest < T(0), rest + b, rest), x);
 }
-/// Whether the rest has another sign than the divisor.
+/// Whether the remainder and the divisor have different signs.
 template <class T> Mask crosses(T rest, T y) {
   return (rest != T(0)) & ((rest < T(0)) != (y < T(0)));
 }
@@ -73,7 +73,7 @@ template <> struct Formula<op::Remainder> {
   }
 };
 template <> struct Formula<op::FloorDivide> {
-  template <class T> static auto call(T x, T y) {  // math::floor_quotient, of a y that is not 0
+  template <class T> static auto call(T x, T y) {  // math::floor_quotient for y != 0
     const T rest = near_fmod(x, y);
     T quotient = (x - rest) / y;
     quotient = select(crosses(rest, y), quotient - T(1), quotient);
@@ -85,7 +85,7 @@ template <> struct Formula<op::FloorDivide> {
 
 }  // namespace
 
-/// What formulas find when they call one another by name.
+/// Overloads for formulas that call one another by name.
 template <class Op, class T, class... U> auto apply(Op, const Lane<T>& x, const U&... more) {
   return Formula<Op>::call(x, Lane<T>(more)...);
 }
@@ -93,7 +93,7 @@ template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
 
 namespace {
 
-/// Those written for every width of float.
+/// The operations whose formulas work for every float width.
 using All = op::List<
     op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg, op::Sqrt,
     op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp, op::Exp, op::Expm1,
@@ -107,10 +107,10 @@ using All = op::List<
     op::Fmin, op::Fmax, op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2,
     op::Heaviside, op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
     op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
-/// Those of float32 alone: of float64 they are written with `?:`.
+/// Only for float32: the float64 formulas use `?:`.
 using Single = op::List<op::Tanhshrink>;
 
-/// Records an operation of numbers; the first input may be a mask.
+/// Records an operation on numbers; the first input may be a mask.
 using Recorder = int32_t (*)(const int32_t* in, const double* params);
 
 template <class Op, class T, int I> auto input(const int32_t* in) {
@@ -127,7 +127,7 @@ template <class Op, class T> int32_t record_op(const int32_t* in, const double* 
                           std::make_integer_sequence<int, op::count_params(Op::info)>{});
 }
 
-/// By the operations' ids; null where there is none.
+/// Indexed by operation id; null if there is none.
 template <class T> struct Recorders {
   Recorder of[op::Elementwise::size] = {};
   template <class... Op> constexpr void enter(op::List<Op...>) {
@@ -140,7 +140,7 @@ template <class T> struct Recorders {
 };
 template <class T> constexpr Recorders<T> kRecorders;
 
-/// An operation of bools; -1: of none that are written here.
+/// Records an operation on bools; -1: the operation is not supported here.
 int32_t record_bools(int op, const int32_t* in) {
   const Mask a = Mask::of(in[0]), b = Mask::of(in[1]), c = Mask::of(in[2]);
   switch (op) {
@@ -172,8 +172,8 @@ void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool i
   builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
 }
 
-/// x / y with the bits of the division, for a y that many x share: by its reciprocal, whose quotient two
-/// remainders correct (Markstein 1990). A guard keeps it to numbers far from the ends of the exponent.
+/// x / y with the bits of the division, for a y that many x share: by its reciprocal, with a quotient
+/// that two remainders correct (Markstein 1990). A guard excludes numbers near the exponent limits.
 Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
   using B = LaneBits<float>;
   const auto within = [](Lane<float> a, float low, float high) {
@@ -186,7 +186,7 @@ Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
   const Lane<float> near = fma(fma(-rough, y, x), inverse, rough);
   return copysign(fma(fma(-near, y, x), inverse, near), rough);
 }
-/// Whether a division costs more than that.
+/// Whether a division costs more than that on this CPU.
 bool divides_slowly() {
   Isa isa;
   return jit_isa(isa) && isa == Isa::avx512;
@@ -203,7 +203,7 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
     const Instruction& c = p.code[i];
     builder.set_line(c.line);
     int32_t in[3] = {-1, -1, -1}, &out = value[i];
-    bool bools = false;  // those of the last input
+    bool bools = false;  // whether the last input is bool
     for (int k = 0; k < 3; ++k)
       if (c.op >= 0 && c.in[k] >= 0) in[k] = value[c.in[k]], bools = p.code[c.in[k]].is_bool;
     if (c.op == kInput) {

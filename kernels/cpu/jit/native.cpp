@@ -1,4 +1,4 @@
-// native.cpp -- the machine code of expression programs, made at first use and kept
+// native.cpp -- the machine code of expression programs, compiled at first use and cached
 #include "kernels/cpu/jit/native.h"
 
 #include <memory>
@@ -32,7 +32,7 @@ struct CodeCache {
   std::unordered_map<Key, std::unique_ptr<Code>, Hash> all;
 };
 CodeCache& code_cache() {
-  static auto* const kept = new CodeCache;  // programs are never freed, nor is their code
+  static auto* const kept = new CodeCache;  // programs are never freed, and neither is their code
   return *kept;
 }
 
@@ -44,8 +44,8 @@ std::unique_ptr<Code> make(const Key& k) {
   return compile(lanes, isa, k.repeated);
 }
 
-/// What this thread used last, by the low bits of the hash; on the heap: a library opened late
-/// (mtorch.so) gets little memory for thread-locals.
+/// The code last used by this thread, indexed by the low bits of the hash; on the heap: a library
+/// loaded late (mtorch.so) gets little thread-local storage.
 struct RecentCode {
   Key key{};
   const Code* code = nullptr;

@@ -1,4 +1,4 @@
-// native.h -- the machine code of expression programs, made at first use and kept
+// native.h -- the machine code of expression programs, compiled at first use and cached
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,13 @@ namespace mt {
 
 class Code;
 
-/// The code for a run of the program where the operands in `repeated` (bits) are one element; null
-/// where there is none: the interpreter runs it. May be called by any thread.
+/// The code for a run of the program in which the operands in the bits of `repeated` are one
+/// element; null if there is none: then the interpreter runs the program. Any thread may call it.
 const Code* native_code(const Program&, Dtype, uint64_t repeated);
-/// The bytes of that code, or 0.
+/// The size of that code in bytes, or 0.
 size_t native_bytes(const Program&, Dtype, uint64_t repeated);
-/// Code::run for callers that are compiled for an instruction set: from there on no header of this
-/// folder's generic code is seen.
+/// Code::run for callers that are compiled for an instruction set, so that they include no header
+/// of this folder's generic code.
 int64_t run_native(const Code&, void* const* data, const double* numbers, int64_t from, int64_t to);
 
 }  // namespace mt

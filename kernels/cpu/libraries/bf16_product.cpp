@@ -1,4 +1,4 @@
-// bf16_product.cpp -- products of bfloat16 by oneDNN, where the processor multiplies such numbers
+// bf16_product.cpp -- bfloat16 matrix products by oneDNN, on processors with bfloat16 instructions
 #include "kernels/cpu/libraries/bf16_product.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using onednn::Primitive;
 constexpr double kMinWork = 2e6;  // multiply-adds: oneDNN compiles for each shape, 0.5 ms
 constexpr size_t kKept = 256;     // shapes
 
-/// m, n, k and the strides of a, b and c: what a primitive is compiled for.
+/// The key that a primitive is compiled for: m, n, k and the strides of a, b and c.
 using Key = std::array<int64_t, 9>;
 
 Primitive compile(const Key& key) {
@@ -28,7 +28,7 @@ Primitive compile(const Key& key) {
   const Layout a(onednn::kBF16, 2, sizes[0], strides[0]), b(onednn::kBF16, 2, sizes[1], strides[1]),
       c(onednn::kF32, 2, sizes[2], strides[2]);
   const Primitive made = a && b && c ? Primitive::matmul(a, b, c) : Primitive();
-  // Those for AMX: the others are slower than products of float32.
+  // Only the AMX kernels are used: the others are slower than products of float32.
   return made && std::strstr(made.kernel(), "amx") ? made : Primitive();
 }
 
@@ -36,7 +36,7 @@ Primitive primitive_for(const Key& key) {
   return onednn::kept<kKept>(key, [&] { return compile(key); });
 }
 
-/// Panels of rows or columns, all of one size but the last.
+/// Panels of rows or columns, all of the same size except the last.
 struct Panels {
   bool by_rows;
   int64_t size, count;
@@ -60,14 +60,14 @@ Key key_of(const Matmul& q, const Panels& p, int64_t i) {
           q.c_col};
 }
 
-/// oneDNN reads by rows or by columns, and writes by rows.
+/// oneDNN reads row-major and column-major matrices, and writes row-major ones.
 bool reads(int64_t row, int64_t col, int64_t rows, int64_t cols) {
   return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
 float at(const void* x, int64_t i) { return float_of_bf16(static_cast<const uint16_t*>(x)[i]); }
 
-/// By plain loops, where memory for oneDNN's intermediate results is missing.
+/// The fallback in plain loops, if memory for oneDNN's scratchpad cannot be allocated.
 void plain(const Key& key, const uint16_t* a, const uint16_t* b, float* c) {
   const auto [m, n, k, a_row, a_col, b_row, b_col, c_row, c_col] = key;
   for (int64_t i = 0; i < m; ++i)

@@ -1,4 +1,4 @@
-// lapack.cpp -- the factorisations of OpenBLAS's LAPACK, on one thread
+// lapack.cpp -- the factorizations of OpenBLAS's LAPACK, on one thread
 #include "kernels/math/lapack.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace mt::lapack {
 namespace {
 
-/// A routine of LAPACK for T. The engine has asked openblas::open() before.
+/// A LAPACK routine for T. The engine has called openblas::open() before.
 template <class T, class Single, class Double>
 auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) {
   if constexpr (sizeof(T) == 4) return openblas::open()->*single;
@@ -23,7 +23,7 @@ auto choose(Single openblas::Library::*single, Double openblas::Library::*wide) 
 }
 #define MT_ROUTINE(name) choose<T>(&openblas::Library::s##name##_, &openblas::Library::d##name##_)
 
-/// OpenBLAS cuts its work by its number of threads, which changes bits: one, while this lives.
+/// OpenBLAS splits its work by its number of threads, which changes bits: a scope sets one thread.
 std::atomic<int> calls_under_way{0};
 struct SerialBlasScope {
   const int before = omp_get_max_threads();
@@ -38,7 +38,7 @@ struct SerialBlasScope {
   SerialBlasScope(const SerialBlasScope&) = delete;
 };
 
-/// An array that is freed at the end; null when there is no memory.
+/// An array that is freed by the destructor; null if it cannot be allocated.
 template <class T> struct Array {
   T* const at;
   explicit Array(double n) : at(static_cast<T*>(std::calloc(size_t(n < 1 ? 1 : n), sizeof(T)))) {}
@@ -47,13 +47,13 @@ template <class T> struct Array {
   operator T*() const { return at; }
 };
 
-/// Calls `routine(work, length, info)` twice: for the length of its workspace, then in earnest.
+/// Calls `routine(work, length, info)` twice: as a workspace query, and for the computation.
 template <class T> int with_workspace(const auto& routine, double least = 1) {
   T wish = 0;
   int query = -1, info = 0;
   routine(&wish, &query, &info);
   if (info != 0) return info;
-  double size = double(wish) * (sizeof(T) == 4 ? 1.0000003 : 1) + 1;  // a float may have lost some
+  double size = double(wish) * (sizeof(T) == 4 ? 1.0000003 : 1) + 1;  // a float may be rounded down
   if (size < least) size = least;
   if (size > 2147483000.0) return kNoMemory;
   const Array<T> work(size);
@@ -68,7 +68,7 @@ constexpr int lead(int n) { return n > 1 ? n : 1; }
 }  // namespace
 
 template <class T> bool finite(const T* x, int64_t n) {
-  T sum = 0;  // x - x is 0 for a number, NaN for the rest
+  T sum = 0;  // x - x is 0 for a finite number, else NaN
   for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
   return sum == 0;
 }
@@ -145,7 +145,7 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
     (&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result, 1);
   });
   if (info <= 0 || mt_interrupted) return info;
-  // Divide and conquer may fail where the slower method does not.
+  // Divide and conquer can fail where the slower method does not.
   std::memcpy(a, copy.at, bytes);
   return with_workspace<T>([&](T* work, const int* length, int* result) {
     MT_ROUTINE(gesvd)
@@ -160,7 +160,7 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
   if (!whole.at) return kNoMemory;
   return with_workspace<T>(
       [&](T* work, const int* length, int* info) {
-        // A query for the real workspace must be one for the whole numbers too.
+        // A query for the real workspace must also be one for the integer workspace.
         const int whole_query = *length == -1 ? -1 : whole_length;
         int wish = 0;
         MT_ROUTINE(syevd)
@@ -173,7 +173,7 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
 template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
   const SerialBlasScope one;
   const int ld = lead(n);
-  T none = 0;  // left eigenvectors are not wanted
+  T none = 0;  // left eigenvectors are not requested
   return with_workspace<T>([&](T* work, const int* length, int* info) {
     MT_ROUTINE(geev)
     ("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work, length, info, 1, 1);
@@ -185,7 +185,7 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
                   int* rank) {
   const SerialBlasScope one;
   const int ldm = lead(m), ldb = lead(m > n ? m : n);
-  const double levels = std::log2(double(m < n ? m : n) + 1) + 2;  // of the divisions, at most
+  const double levels = std::log2(double(m < n ? m : n) + 1) + 2;  // bounds the recursion depth
   const Array<int> whole(double(n) + (m < n ? m : n) * (3 * levels + 11));
   if (!whole.at) return kNoMemory;
   return with_workspace<T>([&](T* work, const int* length, int* info) {

@@ -1,4 +1,4 @@
-// library_loader.h -- loads a shared library at first use: its file, or the reason why there is none
+// library_loader.h -- loads a shared library at first use; keeps its path or why that failed
 #pragma once
 #include <dlfcn.h>
 
@@ -8,10 +8,10 @@
 namespace mt {
 
 struct LibraryLoader {
-  const char* cure;  // what gets one the library
+  const char* cure;  // how to install or configure the library
   char path[512] = {}, reason[1024] = {};
 
-  /// False, with "NAME: WHAT; CURE" as the reason.
+  /// Returns false and sets the reason to "NAME: WHAT; CURE".
   bool refuse(const char* name, const char* what, const char* other_cure = nullptr) {
     std::snprintf(reason, sizeof reason, "%s%s%s; %s", name, *name ? ": " : "", what,
                   other_cure ? other_cure : cure);
@@ -22,7 +22,7 @@ struct LibraryLoader {
     std::snprintf(what, sizeof what, "%s is not in it", function);
     return refuse(name, what);
   }
-  /// The open file; null where it cannot be opened.
+  /// The handle of the opened file, or null if it cannot be opened.
   void* open(const char* name) {
     void* const file = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
     if (file) return file;
@@ -30,7 +30,7 @@ struct LibraryLoader {
     refuse(std::strncmp(said, name, std::strlen(name)) == 0 ? "" : name, said);
     return nullptr;
   }
-  /// The path is that of the file that the function is in.
+  /// Sets the path to that of the file that contains the function.
   template <class F> void locate(F* function, const char* name) {
     Dl_info info{};
     void* symbol = nullptr;
@@ -40,7 +40,7 @@ struct LibraryLoader {
   }
 };
 
-/// Sets the pointer to the function of that name; whether the file has it.
+/// Sets the pointer to the function with that name; returns whether the file has it.
 inline bool find_function(void* file, auto& pointer, const char* name) {
   void* const found = dlsym(file, name);
   std::memcpy(&pointer, &found, sizeof found);

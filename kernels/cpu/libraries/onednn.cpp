@@ -1,4 +1,4 @@
-// onednn.cpp -- finds oneDNN when it is first needed, and calls version 2 and 3 of its C interface
+// onednn.cpp -- finds oneDNN at first use, and calls its C interface of version 2 or 3
 #include "kernels/cpu/libraries/onednn.h"
 
 #include <omp.h>
@@ -13,7 +13,7 @@
 namespace mt::onednn {
 namespace {
 
-// ---- dnnl.h, as far as it is called. Handles are pointers; 0 is success. --------------------------
+// ---- declarations from dnnl.h, as far as they are used. Handles are pointers; 0 is success. -------
 
 struct ExecArg {
   int argument;
@@ -23,8 +23,8 @@ struct Version {
   int major, minor, patch;
 };
 
-// What both versions have, with arguments that mean the same. A memory descriptor is a struct of the
-// caller's in version 2 and a handle in version 3, but passed by pointer in these.
+// The functions of both versions whose arguments mean the same. A memory descriptor is a struct of
+// the caller in version 2 and a handle in version 3, but these functions take a pointer to it.
 #define MT_ONEDNN(X)                                                                             \
   X(const Version*, dnnl_version, (void))                                                        \
   X(int, dnnl_get_effective_cpu_isa, (void))                                                     \
@@ -50,7 +50,7 @@ struct Version {
   X(int, dnnl_primitive_execute, (const void*, void* stream, int n, const ExecArg*))             \
   X(int, dnnl_primitive_destroy, (void*))
 
-// Version 2: descriptions of operations are structs too.
+// Version 2: operation descriptors are structs too.
 #define MT_ONEDNN_2(X)                                                                          \
   X(int, dnnl_memory_desc_init_by_strides, (void*, int, const int64_t*, int, const int64_t*))   \
   X(int, dnnl_memory_desc_init_by_tag, (void*, int, const int64_t*, int, int tag))              \
@@ -105,12 +105,12 @@ constexpr const char* kCure =
 
 Library the_library;
 Functions dnnl;
-void *the_engine, *the_attributes;  // the latter: the caller brings memory for what is intermediate
+void *the_engine, *the_attributes;  // attributes: the caller provides the scratchpad memory
 LibraryLoader loader{kCure};
 
 // ---- the file ------------------------------------------------------------------------------------
 
-/// The first function that the file lacks, or null.
+/// The name of the first function that the file lacks, or null.
 const char* find_all(void* file) {
   const char* missing = nullptr;
 #define MT_FIND(Result, name, arguments) \
@@ -147,7 +147,7 @@ bool accept(void* file, const char* name) {
 
 bool open_file(const char* name) {
   void* const file = loader.open(name);
-  return file && accept(file, name);  // it stays open: its threads' data may be in use
+  return file && accept(file, name);  // never closed: thread-local data may be in use
 }
 
 bool find_library() {
@@ -155,14 +155,14 @@ bool find_library() {
     if (std::strcmp(wish, "off") == 0) return loader.refuse("", "MTORCH_ONEDNN is off", "unset it");
     return open_file(wish);
   }
-  // 3.6 is the name in Debian 13.
+  // Debian 13 names it 3.6.
   return open_file("libdnnl.so.3") || open_file("libdnnl.so.3.6") || open_file("libdnnl.so.2");
 }
 
 // ---- calls ---------------------------------------------------------------------------------------
 
-/// A call of oneDNN: one thread for its OpenMP regions, and signals wait. Its kernels of float products
-/// have the stack pointer in a workspace on the heap, where a handler would write below it.
+/// Calls oneDNN with one thread in its OpenMP regions and signals blocked. Its float matmul kernels
+/// keep the stack pointer in a heap workspace, where a signal handler would write below it.
 struct Call {
   const int threads = omp_get_max_threads();
   sigset_t before;
@@ -179,7 +179,7 @@ struct Call {
   Call(const Call&) = delete;
 };
 
-/// What each thread has of its own.
+/// The stream and the scratchpad of each thread.
 struct Thread {
   void *stream = nullptr, *scratch = nullptr;
   size_t room = 0;
@@ -204,7 +204,7 @@ Thread& this_thread() {
 
 bool version_2() { return the_library.major == 2; }
 
-/// A description by version 2: `init` fills the operation's struct. Null where oneDNN refuses.
+/// A descriptor by version 2: `init` fills the operation's struct. Null if it is unsupported.
 void* described(const auto& init, const void* forward = nullptr) {
   alignas(64) std::byte operation[kOperationRoom]{};
   void* description = nullptr;
@@ -214,7 +214,7 @@ void* described(const auto& init, const void* forward = nullptr) {
   return status == 0 ? description : nullptr;
 }
 
-/// The same by a function of version 3.
+/// Creates a descriptor with a function of version 3.
 template <class Create, class... A> void* described_by(Create create, const A&... given) {
   void* description = nullptr;
   return create(&description, the_engine, given..., the_attributes) == 0 ? description : nullptr;
@@ -294,9 +294,9 @@ Primitive Primitive::convolution(Pass pass, Algorithm algorithm, const Layout& s
   const int how = int(algorithm);
   const int64_t *stride = window.stride, *before = window.padding_before,
                 *after = window.padding_after;
-  int64_t skipped[3];  // oneDNN counts what lies between two elements
+  int64_t skipped[3];  // oneDNN counts the elements skipped between two taps
   for (int d = 0; d < window.dims; ++d) skipped[d] = window.dilation[d] - 1;
-  void *forward = nullptr, *made = nullptr;  // a gradient is described beside its forward pass
+  void *forward = nullptr, *made = nullptr;  // a gradient needs the forward descriptor as a hint
   if (version_2()) {
     forward = described([&](void* to) {
       return dnnl.dnnl_dilated_convolution_forward_desc_init(to, kTraining, how, x, w, nullptr, y,

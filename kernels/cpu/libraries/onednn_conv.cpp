@@ -1,9 +1,9 @@
-// onednn_conv.cpp -- convolutions by oneDNN: chunks of the batch in its layouts, one thread for each
+// onednn_conv.cpp -- convolutions by oneDNN: chunks of the batch in its layouts, a thread per chunk
 //
-// A chunk of images is brought into the layout that the primitive wants, convolved and brought back,
-// all of it by one thread and within its caches. Where there are few chunks the channels of the result
-// are cut too, and the chunks are brought before. Chunks, cuts and the algorithm follow from the shape
-// alone; gradients for the weight are added up in the order of the chunks.
+// A chunk of images is reordered to the layout of the primitive, convolved and reordered back, all
+// by one thread and in its caches. If there are few chunks, the channels of the result are split
+// too, and all chunks are reordered first. Chunks, splits and the algorithm depend only on the
+// shape; gradients of the weight are summed in the order of the chunks.
 #include "kernels/cpu/libraries/onednn_conv.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace mt::onednn {
 namespace {
 
 constexpr int64_t kMinChannels = 16, kWinogradChannels = 64, kWinogradTiles = 128;
-constexpr double kMinWork = 1e7;             // multiply-adds; a primitive takes 1 ms to make
-constexpr double kChunkWork = 4e6;           // of a chunk, if the batch is not cut into 8
-constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of an L2
+constexpr double kMinWork = 1e7;             // multiply-adds; creating a primitive takes 1 ms
+constexpr double kChunkWork = 4e6;           // of a chunk, unless the batch is split into 8
+constexpr int64_t kChunkBytes = 512 * 1024;  // of a chunk's x and y: a part of L2
 constexpr size_t kPlans = 128;
 
 int64_t aligned(size_t bytes) { return int64_t(bytes + 63) / 64 * 64; }
@@ -31,7 +31,7 @@ double work_of_image(const Conv& c) {
   return double(area(c.out)) * double(area(c.kernel)) * double(c.groups * c.inputs * c.outputs);
 }
 
-/// Whether oneDNN is asked at all: by what fills the vectors of its kernels.
+/// Whether oneDNN is tried at all: whether the channels fill the vectors of its kernels.
 bool suits(const Conv& c) {
   const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kMinChannels;
   const bool wide = c.inputs >= kMinChannels && c.outputs >= kMinChannels;
@@ -39,15 +39,15 @@ bool suits(const Conv& c) {
          double(c.batch) * work_of_image(c) >= kMinWork;
 }
 
-/// The largest divisor of n that is at most `most`.
+/// The largest divisor of n that is not greater than `most`.
 int64_t divisor(int64_t n, int64_t most) {
   int64_t d = std::clamp<int64_t>(most, 1, n);
   while (n % d != 0) --d;
   return d;
 }
 
-/// 4 x 4 outputs of a 3 x 3 kernel by 6 x 6 products instead of 144 (Lavin and Gray 2016), where
-/// there are enough of such tiles in an image to be worth transforming the weights.
+/// 4 x 4 outputs of a 3 x 3 kernel with 6 x 6 products instead of 144 (Lavin and Gray 2016), if an
+/// image has enough such tiles to make up for transforming the weights.
 int64_t winograd_chunk(const Conv& c) {
   for (int d = 0; d < 2; ++d)
     if (c.kernel[d] != 3 || c.stride[d] != 1 || c.dilation[d] != 1) return 0;
@@ -66,7 +66,7 @@ int64_t direct_chunk(const Conv& c) {
   return divisor(c.batch, int64_t(std::min({double(kChunkBytes) / bytes, by_work, 1e9})));
 }
 
-/// Into how many parts the channels of the result are cut, so that there are `wanted` pieces.
+/// The number of parts that the channels of the result are split into, to get `wanted` pieces.
 int64_t channel_cuts(const Conv& c, int64_t chunk, int64_t wanted, int64_t least) {
   const int64_t channels = c.part == ConvPart::input ? c.inputs : c.outputs,
                 chunks = c.batch / chunk;
@@ -79,14 +79,14 @@ int64_t channel_cuts(const Conv& c, int64_t chunk, int64_t wanted, int64_t least
 
 // ---- plans --------------------------------------------------------------------------------------
 
-/// What a convolution of one shape needs: the primitive for a piece, a chunk of the batch by a cut of
-/// the result's channels, and the reorders between plain layouts and its own, none where they are
-/// the same.
+/// The plan for convolutions of one shape: the primitive for a piece, which is a chunk of the batch
+/// by a part of the result's channels, and the reorders between plain layouts and its own; a
+/// reorder is empty if the layouts are equal.
 struct Plan {
   int64_t chunk = 0;                      // images; 0: there is no primitive
   int64_t cuts = 1, parts = 1;            // parts: sums of the weight's gradient
-  Conv piece{};                           // the sizes of one
-  Primitive run, from_x, from_w, from_y;  // of the result, its way home
+  Conv piece{};                           // the sizes of one piece
+  Primitive run, from_x, from_w, from_y;  // for the result it is the reorder back to plain
   int64_t x = 0, w = 0, y = 0;            // bytes of each in the primitive's layout; 0: plain
 };
 
@@ -101,8 +101,8 @@ Key key_of(const Conv& c) {
   return key;
 }
 
-/// Those of a piece within the arrays of `c`, contiguous but for the weight that comes for `input` as
-/// (groups, inputs, outputs, kernel); `any`: sizes alone.
+/// The layouts of a piece of the arrays of `c`, contiguous except the weight for `input`, which has
+/// the shape (groups, inputs, outputs, kernel); `any`: only sizes.
 struct Layouts {
   Layout x, w, y;
 };
@@ -116,7 +116,7 @@ Layouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
                 y_strides[] = {c.groups * c.outputs * y_area, y_area, c.out[1], 1},
                 w_strides[] = {c.inputs * c.outputs * taps, exchanged ? taps : c.inputs * taps,
                                exchanged ? c.outputs * taps : taps, c.kernel[1], 1};
-  const int skip = c.groups == 1;  // then the weight has no dimension for them
+  const int skip = c.groups == 1;  // then the weight has no group dimension
   return {Layout(kF32, 4, xs, any ? nullptr : x_strides),
           Layout(kF32, 5 - skip, ws + skip, any ? nullptr : w_strides + skip),
           Layout(kF32, 4, ys, any ? nullptr : y_strides)};
@@ -137,7 +137,7 @@ Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
                                 {2, c.stride, c.dilation, before, after});
 }
 
-/// Sets the way between the plain and the primitive's layout; false where there is none.
+/// Sets the reorder between the plain and the primitive's layout; returns false if there is none.
 bool set_way(const Layout& plain, const Layout& wanted, bool home, Primitive& way, int64_t& bytes) {
   if (!plain || !wanted) return false;
   if (plain == wanted) return true;
@@ -146,12 +146,12 @@ bool set_way(const Layout& plain, const Layout& wanted, bool home, Primitive& wa
   return bool(way);
 }
 
-/// Sets the primitive, and how the work is cut for it.
+/// Sets the primitive, and how the work is split for it.
 void choose(Plan& plan, const Conv& c, Algorithm algorithm, int64_t chunk, int64_t cuts) {
   plan.chunk = chunk, plan.cuts = cuts, plan.piece = c;
   (c.part == ConvPart::input ? plan.piece.inputs : plan.piece.outputs) /= cuts;
   plan.run = primitive_for(plan.piece, chunk, algorithm);
-  // Loops of last resort, and products of columns: own kernels are faster.
+  // Own kernels are faster than reference loops and im2col with gemm.
   const std::string_view kernel = plan.run ? plan.run.kernel() : "";
   if (kernel.find("ref") != kernel.npos || kernel.find("gemm") != kernel.npos) plan.run = {};
 }
@@ -174,7 +174,7 @@ Plan plan_for(const Conv& c) {
     return {};
   if (weight) {
     plan.parts = std::min(conv_parts(c), c.batch / plan.chunk);
-    plan.w = aligned(plan.run.layout(w).bytes());  // parts are needed anyway
+    plan.w = aligned(plan.run.layout(w).bytes());  // the sums need them in any case
   }
   return plan;
 }
@@ -188,9 +188,9 @@ std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-/// A call with its memory: the weight of each cut in oneDNN's layout, or the parts of its gradient;
-/// where channels are cut, the source of all chunks; then what each thread has of its own: a chunk of
-/// x and of y and, for the gradient, that of a chunk.
+/// A call and its scratch memory: the weight of each split in oneDNN's layout, or the parts of its
+/// gradient; if channels are split, the source of all chunks; then for each thread a chunk of x and
+/// of y and, for the gradient of the weight, the gradient of one chunk.
 struct Call {
   const Conv& c;
   const Plan& plan;
@@ -206,7 +206,7 @@ struct Call {
     return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
   }
 
-  // Chunk k of x and of y, and the weight, from cut j on.
+  // Chunk k of x and of y, and the weight, starting with split j.
   float* x(int64_t k, int64_t j) const {
     const int64_t channel =
         k * plan.chunk * c.groups * c.inputs + (from_y ? j : 0) * plan.piece.inputs;
@@ -226,7 +226,7 @@ struct Call {
     return from_y ? plan.from_y.run({{kSource, y(k, 0)}, {kResult, to}})
                   : plan.from_x.run({{kSource, x(k, 0)}, {kResult, to}});
   }
-  /// Chunk k of what all cuts read, in the primitive's layout.
+  /// Chunk k of the tensor that all splits read, in the primitive's layout.
   const void* source_of(int64_t k, bool& good) const {
     if (source == 0) return from_y ? y(k, 0) : x(k, 0);
     if (sources > 0) return scratch() + weights + k * source;
@@ -255,7 +255,7 @@ struct Call {
     }
   }
 
-  /// The result of chunk k and cut j.
+  /// Computes the result of chunk k and split j.
   bool run_piece(int64_t k, int64_t j) const {
     bool good = true;
     const void *from = source_of(k, good), *by = plan.from_w ? sum(0, j) : w(j);
@@ -270,7 +270,7 @@ struct Call {
     return good;
   }
 
-  /// The weight's gradient: part i of cut j, its chunks in their order.
+  /// Computes the gradient of the weight: part i of split j, over its chunks in order.
   bool run_part(int64_t i, int64_t j) const {
     bool good = true;
     const int64_t first = chunks * i / plan.parts, end = chunks * (i + 1) / plan.parts;

@@ -1,15 +1,15 @@
-// onednn_conv.h -- which convolutions oneDNN computes, and in what pieces
+// onednn_conv.h -- the choice of convolutions that oneDNN computes, and of their pieces
 #pragma once
 #include "kernels/conv.h"
 
 namespace mt::onednn {
 
-/// Bytes of `scratch` that convolve() needs; 0 where own kernels are to be taken. float32 from some
-/// channels and some work on: the shape alone decides.
+/// The bytes of `scratch` that convolve() needs; 0 if own kernels shall be used. oneDNN takes
+/// float32 with enough channels and work: the answer depends only on the shape.
 int64_t convolution_scratch(const Conv&);
-/// False, with nothing done, where own kernels are to be taken.
+/// Returns false, with nothing done, if own kernels shall be used.
 bool convolve(const Conv&);
-/// oneDNN's kernel for this, as "jit:avx512_core"; "" where own kernels are taken.
+/// The name of oneDNN's kernel, such as "jit:avx512_core"; "" if own kernels are used.
 const char* convolution_kernel(const Conv&);
 
 }  // namespace mt::onednn

@@ -1,4 +1,4 @@
-// openblas.cpp -- finds OpenBLAS when it is first needed, and has it take kernels by features
+// openblas.cpp -- finds OpenBLAS at first use, and selects its kernels by CPU features
 #include "kernels/cpu/libraries/openblas.h"
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ std::atomic<int> skipped{0};
 
 // ---- the processor and the kernels for it --------------------------------------------------------
 
-/// Families by what they use: 3 AVX-512, 2 AVX2 and FMA, 1 AVX, 0 less.
+/// The level of a kernel family's instruction set: 3 AVX-512, 2 AVX2 and FMA, 1 AVX, 0 less.
 int level_of(const char* core) {
   const char* const families[][8] = {{"Sandybridge", "Bulldozer", "Piledriver", "Steamroller"},
                                      {"Haswell", "Zen", "Excavator"},
@@ -39,7 +39,7 @@ int level_of(const char* core) {
   return 0;
 }
 
-// OpenBLAS goes by the model: an old version takes a processor newer than itself for a Prescott.
+// OpenBLAS selects by CPU model: an old version treats a newer processor as a Prescott.
 int best_level() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
@@ -49,7 +49,7 @@ int best_level() {
   return __builtin_cpu_supports("avx") ? 1 : 0;
 }
 
-/// How many threads the process has; 0 where that is unknown.
+/// The number of threads of the process; 0 if it is unknown.
 int count_threads() {
   std::FILE* file = std::fopen("/proc/self/status", "re");
   if (!file) return 0;
@@ -60,8 +60,8 @@ int count_threads() {
   return n;
 }
 
-/// Whether this is the only thread: the workers are sent home before. The kernel may count one that
-/// has ended for some microseconds.
+/// Whether this is the only thread, after parking the workers. The kernel may count a thread for
+/// some microseconds after its end.
 bool alone() {
   if (!park_workers()) return false;
   for (int tries = 0; tries < 100; ++tries) {
@@ -71,8 +71,8 @@ bool alone() {
   return false;
 }
 
-/// OPENBLAS_CORETYPE while this lives, unless the user has set it. Another thread could be reading
-/// the environment meanwhile, so that it is left alone where there is one.
+/// Sets OPENBLAS_CORETYPE for its lifetime, unless the user has set it. Another thread could read
+/// the environment at that time, so it is not changed if there are other threads.
 struct CoreType {
   static constexpr const char* kVariable = "OPENBLAS_CORETYPE";
   bool set = false;
@@ -91,8 +91,8 @@ struct CoreType {
 
 // ---- the file ------------------------------------------------------------------------------------
 
-/// OpenBLAS asks again for ever when it is refused memory: a buffer of 128 MiB for each of its
-/// threads at its start, and one for each thread that calls it.
+/// OpenBLAS retries forever if it cannot allocate memory: a buffer of 128 MiB for each of its
+/// threads at start, and one for each thread that calls it.
 bool has_room() {
   const size_t mib = size_t(256) * size_t(cpu_threads()) + 64;
   void* probe =
@@ -104,7 +104,7 @@ bool has_room() {
   return loader.refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
 }
 
-/// Fills the_library from an open file, unless that will not do.
+/// Fills the_library from an open file, unless the file is unsuitable.
 bool accept(void* file, const char* name, const char* note) {
   Library& to = the_library;
   const char* missing = nullptr;
@@ -132,7 +132,7 @@ bool open_file(const char* name) {
 }
 
 bool find_library() {
-  // A host may have one already, visible to all or not.
+  // The host program may have loaded one already, with global or local symbols.
   void* here = dlsym(RTLD_DEFAULT, "openblas_get_parallel")
                    ? dlopen(nullptr, RTLD_LAZY)
                    : dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);

@@ -1,12 +1,12 @@
-// openblas.h -- what is called of OpenBLAS and its LAPACK, which is opened when it is first needed
+// openblas.h -- the used part of OpenBLAS and its LAPACK; the library is opened at first use
 //
-// Nothing links the library: a program that needs no large product and no factorisation never opens
-// it. It is looked for in MTORCH_BLAS, at the place that the build found (a bundle's is its own), and
-// as libopenblas.so.0; what the process has already is used as it is. Only the OpenMP build will do.
+// The library is not linked: a program without large products and factorizations never opens it. It
+// is searched for in MTORCH_BLAS, at the path found by the build (a bundle has its own), and as
+// libopenblas.so.0; a copy that the process has already loaded is used. It must be the OpenMP build.
 #pragma once
 #include <cstddef>
 
-/// Every function that is called. scripts/tools/bundle.sh reads the names from these lines.
+/// Every function that is used. scripts/tools/bundle.sh reads the names from these lines.
 // clang-format off
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
@@ -19,7 +19,7 @@
   X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_)
 // clang-format on
 
-// Declared for their types alone. Fortran's lengths of strings follow the arguments.
+// Declared only for their types. Fortran's string lengths follow the arguments.
 extern "C" {
 int openblas_get_parallel(void);
 char* openblas_get_config(void);
@@ -60,29 +60,29 @@ MT_DECLARED(double, d)
 
 namespace mt::openblas {
 
-/// The functions, and what the doctor says of them.
+/// The functions, and what the doctor prints about them.
 struct Library {
 #define MT_MEMBER(name) decltype(&::name) name;
   MT_OPENBLAS(MT_MEMBER)
 #undef MT_MEMBER
   const char* path;  // the file
-  const char* note;  // how its kernels were chosen, where that is not by best_core(); else ""
+  const char* note;  // how its kernels were selected, if not by best_core(); else ""
 };
 
-/// The library, opened by the first call; null where there is none that will do: why() says it.
-/// Called before threads are: the first call has to change the environment for a moment.
+/// The library, opened by the first call; null if there is no suitable one: then why() is the
+/// reason. It is called before threads start: the first call changes the environment for a moment.
 const Library* open();
-/// One sentence with a cure, once open() gave null.
+/// The reason with a cure, in one sentence, once open() has returned null.
 const char* why();
 
-/// open(), where null is counted by skipped_calls(): a kernel cannot fail, so that it leaves its
-/// result undone, and the engine checks whether skipped_calls() has changed.
+/// open() that counts a null in skipped_calls(): a kernel cannot fail, so it leaves its result
+/// unset, and the engine checks whether skipped_calls() has changed.
 const Library* need();
 int skipped_calls();
 
-/// OPENBLAS_CORETYPE for the features of this processor; "" for those without AVX.
+/// The OPENBLAS_CORETYPE for the features of this processor; "" without AVX.
 const char* best_core();
-/// Whether this family of kernels uses all the instructions that best_core's does.
+/// Whether this kernel family uses all the instructions that best_core's family uses.
 bool suits(const char* core);
 
 }  // namespace mt::openblas

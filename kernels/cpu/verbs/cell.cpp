@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Calls f(j, Pack) of as many elements of [0, n) as fill registers, of floats, and f(j, T) of the others.
+/// Calls f(j, Pack) for the elements of [0, n) that fill registers of floats, f(j, T) for the rest.
 template <class T> void each(int64_t n, const auto& f) {
   int64_t j = 0;
 #ifdef MT_HAS_PACKS

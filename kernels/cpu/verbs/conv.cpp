@@ -1,9 +1,9 @@
-// conv.cpp -- convolution on CPUs: tiles of outputs in registers, inputs laid out so that taps are
-// pointers
+// conv.cpp -- convolution on CPUs: tiles of outputs in registers, with the input laid out so that
+// each tap is a pointer
 //
-// A piece is one image, one group and one block of output positions. Its input is copied as
-// conv_layout.h says: shared, or by columns where the waste at the ends of short rows would cost
-// more. The gradient for the input is the same job, once for each phase of the stride.
+// A work item is one image, one group and one block of output positions. Its input is copied into a
+// layout of conv_layout.h: shared, or columns if the waste at the ends of short rows would cost
+// more. The gradient of the input is the same job, run once per phase of the stride.
 
 #include "kernels/cpu/libraries/onednn_conv.h"
 #include "kernels/cpu/pool/parallel.h"
@@ -14,24 +14,24 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Rows of the tallest tile, and as many registers of positions as fit beside so many: of the 16 that
-/// there are, or the 32 of AVX-512, some hold inputs and weights.
+/// Rows of the tallest tile. The rest of the 16 registers, or of the 32 of AVX-512, is for
+/// positions, except for some that hold inputs and weights.
 constexpr bool kMany = sizeof(F32s) == 64;
 constexpr int kTall = kMany ? 8 : 6;
 constexpr int columns_beside(int rows) {
   return rows == 1 ? 8 : kMany ? (rows <= 6 ? 4 : 3) : rows == 2 ? 4 : rows == 3 ? 3 : 2;
 }
 
-/// What the tiles of one chunk of taps share.
+/// What the tiles of one chunk of taps have in common.
 template <class T> struct Chunk {
   const Job<T>& job;
   const Block& block;
   const Taps& taps;
   const T* b;
-  bool first, slack;  // slack: b may be read beyond the last position
+  bool first, slack;  // slack: b may be read past the last position
 };
 
-/// Writes a tile's positions [q, q + n) home, without those between two rows.
+/// Stores the positions [q, q + n) of a tile into the result, without those between two rows.
 template <class T>
 __attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64_t rows, int64_t q,
                                           int64_t n, const T* from, int64_t from_row) {
@@ -59,7 +59,7 @@ __attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64
   }
 }
 
-/// Rows [row, row + rows) of the result at all positions of the block.
+/// Computes the rows [row, row + rows) of the result at all positions of the block.
 template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
   constexpr int W = kWidth<T>;
   const Job<T>& job = c.job;
@@ -94,7 +94,7 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
   }
 }
 
-/// All rows, in groups that fill the registers.
+/// Computes all rows, in groups that fill the registers.
 template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
   for (int64_t i = from; i < to;) {
     const int64_t left = to - i, rows = ceil_div(left, ceil_div(left, int64_t(kTall)));
@@ -103,13 +103,13 @@ template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
   }
 }
 
-// ---- which layout, in what blocks. The shape alone decides, never the number of threads. --------
+// ---- the layout and the blocks depend only on the shape, never on the number of threads ---------
 
 struct Plan {
   enum { direct, shared, columns } layout;
   int64_t block[2];    // positions
   int64_t chunk;       // channels (shared, direct) or taps (columns) at a time
-  int64_t row_pieces;  // the rows are cut too, where there are few blocks
+  int64_t row_pieces;  // the rows are split too if there are few blocks
 };
 
 template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
@@ -131,7 +131,7 @@ template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
       else if (rows > 1) rows = (rows + 1) / 2;
       else plan.chunk = 0;
     }
-    // A row of each tap costs a copy of it; a shared row costs multiplications beyond its end.
+    // One row per tap costs a copy; the shared layout costs multiplications past the ends of rows.
     const double waste = double(w.run(w.count)) / double(w.count) - 1;
     if (plan.chunk == 0 || waste * double(job.rows) > 8) {
       plan.layout = Plan::columns;
@@ -146,7 +146,7 @@ template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
   return plan;
 }
 
-/// Rows [from, to) of one block, chunk after chunk of the taps.
+/// Computes the rows [from, to) of one block, one chunk of taps after the other.
 template <class T>
 void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t from, int64_t to) {
   alignas(64) T scratch[kScratch / sizeof(T)];
@@ -178,14 +178,14 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
   }
 }
 
-/// The job of every image and group.
+/// Runs the job for every image and group.
 template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t groups) {
   const Axis &h = first.axis[0], &w = first.axis[1];
   if (h.count <= 0 || w.count <= 0) return;
   const Plan plan = plan_for(first, images * groups);
   const int64_t per_image = Block::count(first.axis, plan.block) * plan.row_pieces,
                 entries = images * groups;
-  // Fetching and storing an element costs as much as 8 terms.
+  // Loading and storing an element costs as much as 8 terms.
   const double work = double(h.count) * double(w.count) * double(first.rows) *
                       double(first.channels * first.taps() + 8) * double(entries);
   parallel(entries * per_image, work > 1e6, [&](int64_t piece) {
@@ -202,13 +202,13 @@ template <class T> void run_jobs(const Job<T>& first, int64_t images, int64_t gr
 
 // ---- the three parts ----------------------------------------------------------------------------
 
-/// A kernel of one element that reads every place once: a product of matrices for each image.
+/// Whether the kernel has one element and reads every position once: then it is a matmul per image.
 bool is_product(const Conv& c) {
   return area(c.kernel) == 1 && c.stride[0] == 1 && c.stride[1] == 1 && c.offset[0] == 0 &&
          c.offset[1] == 0 && c.size[0] == c.out[0] && c.size[1] == c.out[1];
 }
 
-/// y = w . x, or x = w' . y where the weight comes transposed: rows x inner, inner x places.
+/// y = w . x, or x = w' . y with a transposed weight: (rows x inner) times (inner x positions).
 template <class T>
 void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
   Matmul m;
@@ -241,8 +241,8 @@ template <class T> void output_part(const Conv& c) {
   run_jobs(job, c.batch, c.groups);
 }
 
-/// Position i of x receives from y at (i - offset - k * dilation) / stride, where that is whole: one
-/// job for each remainder of i by the stride, with the taps of that remainder.
+/// Position i of x receives a gradient from y at (i - offset - k * dilation) / stride if that is an
+/// integer: one job for each remainder of i by the stride, with the taps of that remainder.
 Axis input_axis(const Conv& c, int d, int64_t remainder) {
   const int64_t s = c.stride[d];
   Axis axis{c.out[d], (c.size[d] - remainder + s - 1) / s, remainder, s, 1, 0, 0, 0, 0, 1};

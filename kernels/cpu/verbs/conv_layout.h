@@ -1,9 +1,9 @@
-// conv_layout.h -- the input of a convolution, laid out so that each tap is a run of memory
+// conv_layout.h -- the input of a convolution, laid out so that each tap is contiguous
 //
-// A block of output positions, of one image and group, gets its input in a scratch block in which each
-// tap (a channel and a place in the kernel) is a contiguous run: either shared, with zeros around and
-// one plane for each phase of the stride, so that taps overlap and nothing is copied twice; or one row
-// for each tap (im2col).
+// The input for a block of output positions, of one image and group, is copied to scratch memory in
+// which each tap (a channel and a position in the kernel) is contiguous. The layout is either
+// shared, padded with zeros and with one plane for each phase of the stride, so that taps overlap
+// and no element is copied twice; or it has one row for each tap (im2col).
 #pragma once
 #include "kernels/conv.h"
 #include "kernels/cpu/simd/simd.h"
@@ -12,20 +12,20 @@
 namespace mt {
 inline namespace MT_ISA {
 
-constexpr int64_t kScratch = 192 * 1024;  // bytes of a piece's copied input: a part of an L2
+constexpr int64_t kScratch = 192 * 1024;  // bytes of copied input for a block: a part of L2
 constexpr int64_t kTaps = 1024;           // taps that are summed before the result is stored
 
-/// One spatial axis of a job: position q in [0, count) of the result lies at start + q * step; tap
-/// j reads the input at q * stride + shift + j * shift_step and the kernel at at + j * at_step.
+/// One spatial axis of a job: position q in [0, count) of the result is at start + q * step; tap j
+/// reads the input at q * stride + shift + j * shift_step and the kernel at `at` + j * at_step.
 struct Axis {
   int64_t in, count, start, step, stride;
   int64_t taps, shift, shift_step, at, at_step;
   int64_t lowest() const { return shift_step < 0 ? shift + (taps - 1) * shift_step : shift; }
   int64_t reach() const { return (taps - 1) * (shift_step < 0 ? -shift_step : shift_step); }
-  /// How far tap j lies above the lowest.
+  /// The distance of tap j from the lowest tap.
   int64_t above(int64_t j) const { return shift + j * shift_step - lowest(); }
   int64_t phases() const { return smaller(stride, reach() + 1); }
-  /// Elements of a phase that `n` positions need.
+  /// The number of elements of a phase that `n` positions read.
   int64_t run(int64_t n) const { return n + reach() / stride; }
 };
 
@@ -40,14 +40,14 @@ template <class T> struct Job {
   const T* bias;
   int64_t plane, out_plane, out_width;
   int64_t taps() const { return axis[0].taps * axis[1].taps; }
-  /// Where in `a` tap (i, j) of a channel is.
+  /// The offset of tap (i, j) of a channel in `a`.
   int64_t tap(int64_t channel, int64_t i, int64_t j) const {
     const Axis &h = axis[0], &w = axis[1];
     return ((channel * kernel[0]) + h.at + i * h.at_step) * kernel[1] + w.at + j * w.at_step;
   }
 };
 
-/// Where the taps of one chunk lie: in the weights, and in the copied input.
+/// The offsets of the taps of one chunk, in the weights and in the copied input.
 struct Taps {
   int64_t n;
   int64_t a[kTaps], b[kTaps];
@@ -59,8 +59,8 @@ struct Taps {
 /// A block of positions of a job.
 struct Block {
   int64_t first[2], size[2];
-  int64_t pitch;  // of a row of positions in the copied input
-  /// Number k of the blocks that cover all positions, of `most` each; pitch: of the shared layout.
+  int64_t pitch;  // the row stride of positions in the copied input
+  /// Block k of the blocks of `most` positions that cover all; pitch is that of the shared layout.
   Block(const Axis* axis, const int64_t* most, int64_t k) {
     const int64_t across = ceil_div(axis[1].count, most[1]), at[] = {k / across, k % across};
     for (int d = 0; d < 2; ++d) {
@@ -76,7 +76,7 @@ struct Block {
 
 // ---- laying out the input -----------------------------------------------------------------------
 
-/// Which of n positions first, first + stride, .. lie in [0, size): those from `begin` to `end`.
+/// The indices i of the n positions first + i * stride that are in [0, size): `begin` to `end`.
 struct Span {
   int64_t begin, end;
   Span(int64_t n, int64_t first, int64_t stride, int64_t size) {
@@ -102,8 +102,8 @@ inline void lay_run(T* to, int64_t n, const T* in, int64_t first, int64_t stride
   for (i = span.end; i < n; ++i) to[i] = T(0);
 }
 
-/// The elements that a shared layout of `channels` planes takes for a block of positions; a double,
-/// since large strides and dilations go beyond 2^63.
+/// The number of elements of a shared layout of `channels` planes for a block of positions. It is a
+/// double, since large strides and dilations exceed 2^63.
 inline double shared_size(const Axis* axis, int64_t channels, int64_t rows, int64_t columns) {
   return double(channels) * double(axis[0].phases()) * double(axis[1].phases()) *
          double(axis[0].run(rows)) * double(axis[1].run(columns));
@@ -142,7 +142,7 @@ inline void lay_shared(const Job<T>& job, const Block& block, int64_t channel, i
       }
 }
 
-/// One row of positions for each of the taps [tap, tap + n), counted through the channels.
+/// im2col: one row of positions for each tap of [tap, tap + n), counted over the channels.
 template <class T>
 inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int64_t n, T* to,
                         Taps& taps) {
@@ -166,7 +166,7 @@ inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int6
   }
 }
 
-/// A job without axes, from planes of size `in_size` to those of `out_size`.
+/// A job whose axes are not set, from planes of size `in_size` to planes of size `out_size`.
 template <class T>
 inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner,
                      const int64_t* in_size, const int64_t* out_size) {
@@ -179,7 +179,7 @@ inline Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t i
   return job;
 }
 
-/// The sum over x, for the output and for the weight's gradient.
+/// The job that sums over x, for the output and for the gradient of the weight.
 template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
   Job<T> job = job_of(c, static_cast<const T*>(c.x), out, c.outputs, c.inputs, c.size, c.out);
   for (int d = 0; d < 2; ++d)
@@ -188,7 +188,7 @@ template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
   return job;
 }
 
-/// The gradient for the weight (conv_weights.cpp).
+/// The gradient of the weight (conv_weights.cpp).
 void conv_weight(const Conv&);
 
 }  // namespace MT_ISA

@@ -1,4 +1,4 @@
-// conv_tile.h -- the tile of a convolution's sums that stays in registers while its taps pass
+// conv_tile.h -- the register tile of a convolution, which accumulates over the taps
 #pragma once
 #include "kernels/cpu/verbs/conv_layout.h"
 
@@ -8,11 +8,11 @@ namespace {
 
 using namespace simd;
 
-// Arrays of registers become registers only if the loops over them are unrolled early.
+// Arrays of vectors are kept in registers only if the loops over them are unrolled early.
 #define MT_UNROLL _Pragma("GCC unroll 16")
 
-/// R rows of the result, V registers of columns: at each step of `steps.each(a, b, f)` elements of a for
-/// the rows by registers of b. Tail: of its only register `last` columns exist. `bias` may be null.
+/// R rows of the result by V registers of columns: `steps.each(a, b, f)` multiplies elements of a, one
+/// per row, by registers of b. Tail: the only register has `last` valid columns. `bias` may be null.
 template <class T, class Steps, int R, int V, bool Tail>
 __attribute__((noinline)) void tile(const Steps& steps, const T* a, int64_t a_row, const T* b,
                                     const T* bias, T* to, int64_t to_row, bool add_to, int last) {
@@ -41,7 +41,7 @@ __attribute__((noinline)) void tile(const Steps& steps, const T* a, int64_t a_ro
 template <class T, class Steps>
 using Tile = void (*)(const Steps&, const T*, int64_t, const T*, const T*, T*, int64_t, bool, int);
 
-/// The tile of `rows` <= R rows, and of as many registers of columns as registers_for(rows) says.
+/// The tile function for `rows` <= R rows and registers_for(rows) registers of columns.
 template <class T, class Steps, int R, int (*registers_for)(int), bool Tail = false>
 Tile<T, Steps> tile_for(int64_t rows) {
   if constexpr (R > 1)

@@ -1,9 +1,9 @@
-// conv_weights.cpp -- the gradient of a convolution for its weight on CPUs
+// conv_weights.cpp -- the gradient of the weight of a convolution on CPUs
 //
-// With some channels: for one tap of the kernel it is a product, channels of x by outputs of y, summed
-// over positions. A tile of it stays in registers while the positions of a block pass: rows of the
-// shared layout are scaled registers of y's outputs, which were transposed before. With few channels:
-// im2col blocks are multiplied by the matrix kernels.
+// With enough channels, each tap of the kernel is a matrix product, channels of x by outputs of y,
+// summed over positions. A tile of it stays in registers for all positions of a block: rows of the
+// shared layout scale registers of y's outputs, which were transposed before. With few channels,
+// im2col blocks are multiplied by the matmul kernels.
 #include "kernels/cpu/libraries/openblas.h"
 #include "kernels/cpu/pool/parallel.h"
 #include "kernels/cpu/verbs/conv_tile.h"
@@ -42,17 +42,17 @@ void pack_outputs(const T* y, int64_t plane, int64_t n, int64_t positions, T* to
     for (int64_t j = 0; j < W; ++j) to[p * to_row + j] = j < n ? y[j * plane + p] : T(0);
 }
 
-// ---- the plan, by the shape alone ---------------------------------------------------------------
+// ---- the plan, which depends only on the shape --------------------------------------------------
 
-constexpr int64_t kRoom = 96 * 1024;  // bytes of x's block, and of y's: together a part of an L2
+constexpr int64_t kRoom = 96 * 1024;  // bytes of x's block, and of y's: together a part of L2
 
 template <class T> struct Plan {
   Job<T> job;
   int64_t block[2];       // positions
-  int64_t channels;       // of x that are laid at a time; 0: they would take too much room
-  int64_t panel, panels;  // outputs of a tile, and how many tiles of y are packed at a time
-  int64_t padded;         // outputs of a group, up to a whole panel
-  int64_t parts, cuts;    // pieces of the batch, of the channels
+  int64_t channels;       // of x that are laid out at a time; 0: they would need too much memory
+  int64_t panel, panels;  // outputs of a tile, and how many tiles of y are packed at once
+  int64_t padded;         // outputs of a group, rounded up to whole panels
+  int64_t parts, cuts;    // pieces of the batch, and of the channels
 };
 
 template <class T> Plan<T> plan_for(const Conv& c) {
@@ -74,7 +74,7 @@ template <class T> Plan<T> plan_for(const Conv& c) {
   return plan;
 }
 
-/// One block of one image: x's channels from `channel` on, which have been laid, by all outputs.
+/// A block of one image: x's channels from `channel` on, already laid out, by all outputs.
 template <class T>
 void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Taps& taps,
                const T* laid, int64_t plane, int64_t channels, const T* y, T* packed, T* sums) {
@@ -109,7 +109,7 @@ void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Tap
   }
 }
 
-/// The images [image, last) of a group, and the channels [channel, end) of it.
+/// Processes the images [image, last) of a group, and its channels [channel, end).
 template <class T>
 void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int64_t last,
                int64_t channel, int64_t end, T* sums) {
@@ -170,11 +170,11 @@ template <class T> void by_tiles(const Plan<T>& plan, const Conv& c) {
 
 // ---- columns ------------------------------------------------------------------------------------
 
-constexpr int64_t kFew = 1024;  // elements of a weight whose gradient is summed in kParts parts
+constexpr int64_t kFew = 1024;  // weights of at most this size sum their gradient in kParts parts
 constexpr int64_t kParts = 8;
 
-/// By im2col blocks and the matrix kernels: a group's taps in pieces, which go through all images and
-/// blocks in their order; of a small weight in parts of them, to be added up.
+/// By im2col blocks and matmul kernels: a group's taps are split into pieces, each of which runs
+/// over all images and blocks in order; the gradient of a small weight is the sum of several parts.
 template <class T> void by_columns(const Conv& c) {
   const T* y = static_cast<const T*>(c.y);
   T* w = static_cast<T*>(c.w);
@@ -189,7 +189,7 @@ template <class T> void by_columns(const Conv& c) {
   const int64_t all = c.groups * c.outputs * taps;
   const int64_t parts = all > kFew ? 1 : larger(smaller(blocks / 4, kParts), 1);
   const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
-  if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
+  if (work > 8e6) openblas::open();  // before threads start: some pieces may call it
   alignas(64) T sums[kParts * kFew];
   parallel(c.groups * cuts * parts, work > 1e6, [&](int64_t piece) {
     alignas(64) T scratch[room];

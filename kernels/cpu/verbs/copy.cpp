@@ -1,4 +1,4 @@
-// copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
+// copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in blocks of cache lines
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/cpu/simd/storage_types.h"
 #include "kernels/cpu/verbs/copy_bytes.h"
@@ -27,7 +27,7 @@ template <class To> constexpr Convert converts_to[] = {MT_DTYPES(MT_COLUMN)};
 constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
-/// From or to a 16-bit float, by way of float32.
+/// Converts from or to a 16-bit float through float32.
 void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
   if (to == Dtype::f32) return load_converted(from, reinterpret_cast<float*>(out), in, n);
   if (from == Dtype::f32) return store_converted(to, out, reinterpret_cast<const float*>(in), n);
@@ -47,8 +47,8 @@ void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
 
 // ---- transposition ------------------------------------------------------------------------------
 
-/// Written along the last dimension and read along another one: matrices transposed, for every
-/// position of the other dimensions. False when the copy is of another kind.
+/// Copies that write along the last dimension and read along another one: transposed matrices, one
+/// for every position of the other dimensions. Returns false for any other copy.
 bool transposed(const Copy& c) {
   const int last = c.ndim - 1;
   if (c.ndim < 2 || c.out_stride[last] != 1 || c.in_stride[last] == 1) return false;
@@ -79,7 +79,7 @@ bool transposed(const Copy& c) {
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-/// out[i] = in[0] for elements of the size of U. `next` as for copy_bytes.
+/// out[i] = in[0] for elements of the size of U. `next` is as in copy_bytes.
 template <class U> void fill_run(char* out, const char* in, int64_t n, const char* next) {
   const U value = *reinterpret_cast<const U*>(in);
   constexpr int64_t kBytes = 1024, item = int64_t(sizeof(U));
@@ -92,7 +92,7 @@ template <class U> void fill_run(char* out, const char* in, int64_t n, const cha
   }
 }
 
-/// A row of n elements. `next` as for copy_bytes.
+/// Copies a row of n elements. `next` is as in copy_bytes.
 void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item,
               const char* next) {
   if (to == 1 && from == 1) return copy_bytes(out, in, n * item, next);
@@ -103,7 +103,7 @@ void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, in
   });
 }
 
-/// A row past the caches.
+/// Copies a row with non-temporal stores.
 void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
   if (to != 1 || from < 0 || from > 1 || n * item < 512)
     return copy_row(out, to, in, from, n, item, nullptr);
@@ -113,9 +113,9 @@ void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, 
   stream_bytes<true>(out, line, n * item);
 }
 
-constexpr int64_t kFetch = 4096;  // elements; the lines of smaller results are not fetched ahead
+constexpr int64_t kFetch = 4096;  // elements; smaller results are not prefetched
 
-/// One long row, piece by piece.
+/// Copies one long row in pieces.
 bool one_row(const Copy& c) {
   if (c.ndim != 1) return false;
   const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);
@@ -131,7 +131,7 @@ bool one_row(const Copy& c) {
   return true;
 }
 
-/// The rows [first, end), short ones of elements of the size of U.
+/// Copies the rows [first, end), which are short and have elements of the size of U.
 template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
   const int last = c.ndim - 1;
   const auto move =
@@ -144,7 +144,7 @@ template <class U> void copy_short(const Copy& c, int64_t first, int64_t end) {
   each_group<2>(first, end, c.ndim, c.size, {c.out_stride, c.in_stride}, copy_rows);
 }
 
-/// Elements of one dtype, row by row; false where one row is work for several threads.
+/// Copies elements of one dtype by rows; returns false if one row is work for several threads.
 bool by_rows(const Copy& c) {
   const int last = c.ndim - 1;
   if (c.ndim == 0 || c.size[last] > kGrain) return false;

@@ -1,4 +1,4 @@
-// copy_bytes.h -- memcpy for rows of a few bytes up to some pages, and past the caches
+// copy_bytes.h -- memcpy for rows of a few bytes up to some pages, and with non-temporal stores
 #pragma once
 #include <utility>
 
@@ -10,8 +10,8 @@ inline namespace MT_ISA {
 
 constexpr int64_t kLongRow = 65536;  // bytes
 
-/// Asks for the lines that lie kAhead bytes behind these of a row of n bytes, or in the next row. To
-/// write them is twice as fast then, where they come from the memory.
+/// Prefetches the cache lines that are kAhead bytes ahead in a row of n bytes, or in the next row.
+/// Stores are then twice as fast if the lines are not cached.
 template <int64_t bytes>
 inline void fetch(const char* row, int64_t at, int64_t n, const char* next) {
   constexpr int64_t kAhead = 2048;
@@ -23,8 +23,8 @@ inline void fetch(const char* row, int64_t at, int64_t n, const char* next) {
 template <class V, int... K> MT_SIMD void reverse_items(V& x, std::integer_sequence<int, K...>) {
   x = __builtin_shufflevector(x, x, (int(sizeof...(K)) - 1 - K)...);
 }
-/// Calls `block(v, at)` for blocks that cover [0, n) where n is small, the last over some bytes again; v is
-/// something of the block's size.
+/// Calls `block(v, at)` for blocks that cover [0, n) for a small n; the last block may overlap the
+/// one before. v is a value whose type has the size of the block.
 template <class Block> MT_SIMD void cover(int64_t n, const Block& block) {
   typedef uint8_t B64 __attribute__((vector_size(64)));
   typedef uint8_t B32 __attribute__((vector_size(32)));
@@ -44,7 +44,7 @@ template <class Block> MT_SIMD void cover(int64_t n, const Block& block) {
   else if (n >= 2) ends(uint16_t{});
   else if (n == 1) ends(uint8_t{});
 }
-/// memcpy of few bytes.
+/// memcpy of a few bytes.
 MT_SIMD void copy_few(char* out, const char* in, int64_t n) {
   cover(
       n, [=](auto& v, int64_t at) __attribute__((always_inline)) {
@@ -52,7 +52,7 @@ MT_SIMD void copy_few(char* out, const char* in, int64_t n) {
         __builtin_memcpy(out + at, &v, sizeof v);
       });
 }
-/// n bytes of elements that are all `value`.
+/// Fills n bytes with elements that are all `value`.
 template <class U> MT_SIMD void fill_few(char* out, U value, int64_t n) {
   cover(
       n, [=](auto& v, int64_t at) __attribute__((always_inline)) {
@@ -61,7 +61,7 @@ template <class U> MT_SIMD void fill_few(char* out, U value, int64_t n) {
         __builtin_memcpy(out + at, copies, sizeof v);
       });
 }
-/// The elements of n bytes from the last to the first.
+/// Copies the elements of n bytes in reverse order.
 template <class U> MT_SIMD void reverse_few(char* out, const char* in, int64_t n) {
   cover(
       n, [=](auto& v, int64_t at) __attribute__((always_inline)) {
@@ -78,9 +78,9 @@ template <class U> MT_SIMD void reverse_few(char* out, const char* in, int64_t n
       });
 }
 
-/// memcpy with vector loads and stores: where both sides differ in alignment, the C library's `rep
-/// movsb` is several times slower on AMD's Zen, and short rows save the call. `next`, where it is not
-/// null, is where the following row will be: lines are fetched some way before they are written.
+/// memcpy with vector loads and stores: if the two sides differ in alignment, the C library's `rep
+/// movsb` is several times slower on AMD's Zen, and short rows save the call. `next`, if it is not
+/// null, is the address of the next row: cache lines are prefetched before they are written.
 inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = nullptr) {
   constexpr int64_t width = int64_t(sizeof(simd::F32s)), step = 4 * width;
   if (n < step) return copy_few(out, in, n);
@@ -95,11 +95,11 @@ inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = 
     if (next) fetch<step>(out, at, n, next);
     block(at);
   }
-  if (n % step) block(n - step);  // over some bytes again
+  if (n % step) block(n - step);  // overlaps the block before
 }
 
-/// The same past the caches: n bytes of `in`, or of one line that repeats, from which lines of `out`
-/// need not be read first. Other threads see them after finish_streams().
+/// The same with non-temporal stores, so that lines of `out` need not be read first: n bytes of
+/// `in`, or of one line that repeats. Other threads see the stores after finish_streams().
 template <bool repeats> inline void stream_bytes(char* out, const char* in, int64_t n) {
   constexpr int64_t line = 64, width = int64_t(sizeof(simd::F32s));
   int64_t at = smaller(n, -reinterpret_cast<intptr_t>(out) & (line - 1));

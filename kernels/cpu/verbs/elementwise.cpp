@@ -1,4 +1,4 @@
-// elementwise.cpp -- the map verb on the CPU: one loop for each operation, derivative and type
+// elementwise.cpp -- the map verb on the CPU: one loop for each operation, derivative and dtype
 #include <type_traits>
 #include <utility>
 
@@ -14,7 +14,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// A 16-bit float as it is stored, for formulas that only move numbers or set their signs.
+/// The stored bits of a 16-bit float, for formulas that only copy numbers or set their signs.
 struct HalfBits {
   uint16_t bits;
   friend HalfBits operator-(HalfBits x) { return {uint16_t(x.bits ^ 0x8000)}; }
@@ -27,8 +27,8 @@ namespace {
 
 using Loop = ElementwiseLoop;
 
-/// Whether the loop has a way of its own for an input of one element (x + 1, x * column), where
-/// copies of it would cost as much as the operation. A loop without takes copies.
+/// Whether the loop has a special case for an input of one element (x + 1, x * column), where
+/// filling a buffer with copies would cost as much as the operation. Other loops get copies.
 template <class Op, int Part>
 constexpr bool takes_one = Part == 0 &&
                            ((op::operands<Op, Part> == 2 &&
@@ -37,13 +37,13 @@ constexpr bool takes_one = Part == 0 &&
                             std::is_same_v<Op, op::Lerp>)&&shortcut<Op, Part> != Shortcut::quotient;
 
 #ifdef MT_HAS_PACKS
-/// (The slope of sinc has angles of any size.)
+/// (The derivative of sinc takes angles of any size.)
 template <class Op, int Part, class T>
 constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{}) &&
                         !(std::is_same_v<Op, op::Sinc> && Part > 0);
 
-/// Calls make(a register of elements of in...) for all of [0, n). Long formulas leave few loads and stores in
-/// flight, so that what the processor itself asks for comes late.
+/// Calls make(one register of elements of in...) for all of [0, n). Long formulas keep few loads
+/// and stores in flight, so that the hardware prefetcher is late.
 template <class Make, class... In>
 MT_SIMD void each_pack(int64_t n, const Make& make, float* out, const In*... in) {
   constexpr int width = simd::kWidth<float>;
@@ -60,7 +60,7 @@ MT_SIMD void each_pack(int64_t n, const Make& make, float* out, const In*... in)
 template <class Op, int Part, class T> constexpr bool packed = false;
 #endif
 
-/// An element of any type as bits.
+/// The unsigned type for the bits of an element.
 template <size_t Bytes> struct BitsOf { using type = uint8_t; };
 template <> struct BitsOf<2> { using type = Two; };
 template <> struct BitsOf<4> { using type = Four; };
@@ -100,7 +100,7 @@ template <class Op, int Part, class T> struct Kernel {
         end = smaller(n, at + kProbe);
         if (in_fast_range<Op, Part>(end - at, in + at...) == (way == Shortcut::angle)) {
           each_pack(end - at, make, out + at, in + at...);
-        } else {  // angles of any size, or numbers that need no formula
+        } else {  // angles of any size, or operations without a formula
           MT_INDEPENDENT
           for (int64_t i = at; i < end; ++i)
             out[i] = static_cast<float>(F::call(E(in[i])..., E(given[S])...));
@@ -134,12 +134,12 @@ template <class Op, int Part, class T> struct Kernel {
           }
         }
       } else if constexpr (std::is_same_v<Op, op::LogicalNot> && std::is_same_v<T, bool>) {
-        // g++ has no vector of !bool
+        // g++ does not vectorize !bool
         const uint8_t* from = reinterpret_cast<const uint8_t*>(data[1]);
         uint8_t* to = reinterpret_cast<uint8_t*>(out);
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ 1;
-      } else if constexpr (std::is_same_v<Op, op::Where> && Part == 0) {  // g++ would jump
+      } else if constexpr (std::is_same_v<Op, op::Where> && Part == 0) {  // g++ would emit a branch
         using U = typename BitsOf<sizeof(T)>::type;
         const uint8_t* mask = reinterpret_cast<const uint8_t*>(data[1]);
         const U* yes = reinterpret_cast<const U*>(data[2]);
@@ -214,8 +214,8 @@ Dtype operand_dtype(const Map& m, int k) {
 }
 int64_t operand_item(const Map& m, int k) { return item_size(operand_dtype(m, k)); }
 
-/// The loop of float32 or int32 over a dtype that is only stored, which passes through buffers in the
-/// first-level cache.
+/// Runs a loop of float32 or int32 over a storage-only dtype, which is converted through buffers in
+/// L1.
 __attribute__((noinline)) void run_converted(const Map& m, Loop loop, char* const* data, int64_t n,
                                              int one) {
   constexpr int64_t kPiece = 512;
@@ -250,8 +250,8 @@ struct Runner {
   }
 };
 
-/// A few elements in one dimension, some inputs being one element repeated: without the machinery
-/// of blocks.
+/// Maps a few elements in one dimension, where some inputs are one repeated element, without the
+/// overhead of blocks.
 void map_few(const Map& m, const Runner& run, bool takes_one) {
   alignas(64) char buffer[kMaxOperands][kFew * 8];
   char* data[kMaxOperands + 1];
@@ -289,12 +289,12 @@ ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& one) {
 void map(const Map& call) {
   const Runner run{call};
   const bool takes_one = call.part == 0 && All::one[call.op];
-  Map m;  // collapsed
+  Map m;  // after merging dimensions
   m.ndim = call.ndim;
   const int used = call.inputs + 1;
   bool flat = true;
   if (call.ndim ==
-      1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
+      1) {  // the common cases: the engine found that all is contiguous, or repeats one element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
       run(reinterpret_cast<char* const*>(call.data), call.size[0], -1);

@@ -1,4 +1,4 @@
-// elementwise.h -- the loops of the map verb, for who runs formulas block by block
+// elementwise.h -- the loops of the map verb, for callers that run formulas block by block
 #pragma once
 #include <type_traits>
 
@@ -7,17 +7,17 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// One formula over contiguous data: data[0] the result, then the inputs. `one`: the input, from 0,
-/// that is one element for all of the block; -1 for none.
+/// One formula over contiguous data: data[0] is the result, then the inputs follow. `one`: the
+/// input, counted from 0, that has one element for the whole block; -1 if there is none.
 using ElementwiseLoop = void (*)(char* const* data, int64_t n, const double* scalar, int one);
 
-/// The loop of operation `op` for elements that are calculated in `dtype`; null where there is none.
-/// `takes_one`: it has a way for an input of one element.
+/// The loop of operation `op` for elements that are computed in `dtype`, or null. `takes_one`: it
+/// has a special case for an input of one element.
 ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& takes_one);
 
-/// The operations whose loops of float32 call the formulas with Packs (kernels/cpu/simd/pack.h), those of
-/// the derivatives too. Their bits in AVX2 and in AVX-512 differ: by a quotient and by an estimate that is
-/// mended.
+/// The operations whose float32 loops call the formulas with Packs (kernels/cpu/simd/pack.h), also
+/// for the derivatives. Their bits differ between AVX2 and AVX-512: by a quotient, and by a
+/// reciprocal estimate that is refined.
 using Packed =
     op::List<op::Rsqrt, op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10,
              op::Entr, op::Sin, op::Cos, op::Tan, op::Sinc, op::Asin, op::Acos, op::Atan, op::Erf,

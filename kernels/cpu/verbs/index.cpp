@@ -11,19 +11,19 @@ namespace {
 
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
-/// Clears the shared flag where a position is out of range.
+/// Clears the shared flag if a position is out of range.
 void report(bool wrong, bool& fine) {
   if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
 }
 
-/// Rows of the last dimension: where each operand is.
+/// The rows of the last dimension: the offset of each operand.
 struct Rows : RowWalk<3> {
   const int64_t &out = offset[0], &in = offset[1], &index = offset[2];
   Rows(const Gather& g, int64_t row)
       : RowWalk<3>(row, g.ndim - 1, g.size, {g.out_stride, g.in_stride, g.index_stride}) {}
 };
 
-/// A call with at least one dimension, and as few as possible.
+/// The call with its dimensions merged to as few as possible, but at least one.
 Gather collapsed(const Gather& call) {
   Gather g = call;
   int64_t* const stride[3] = {g.out_stride, g.in_stride, g.index_stride};
@@ -37,7 +37,7 @@ Gather collapsed(const Gather& call) {
 
 // ---- gather -------------------------------------------------------------------------------------
 
-/// A row whose elements have each a position of their own.
+/// Gathers a row whose elements have different positions.
 template <class T>
 bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
                   int64_t step, int64_t n, const Positions p) {
@@ -52,7 +52,7 @@ bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* in
   return wrong;
 }
 
-/// A row that is moved as it is.
+/// Copies a row whose elements have the same position.
 template <class T> void move_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
   if (os == 1 && is == 1)
     copy_bytes(reinterpret_cast<char*>(out), reinterpret_cast<const char*>(in),
@@ -63,7 +63,7 @@ template <class T> void move_row(T* out, int64_t os, const T* in, int64_t is, in
 
 constexpr int64_t kOffsets = 512, kAhead = 4;
 
-/// Rows [from, to) in which column j has the same position: read once for all.
+/// Gathers rows [from, to) if column j has the same position in all: the index is read only once.
 template <class T> bool gather_columns(const Gather& g, int64_t from, int64_t to) {
   const int last = g.ndim - 1;
   const int64_t row = g.size[last], os = g.out_stride[last], is = g.in_stride[last];
@@ -94,7 +94,7 @@ template <class T> bool gather_as(const Gather& g) {
   bool same = xs != 0;  // every row has the same positions
   for (int d = 0; d < last; ++d) same &= g.index_stride[d] == 0;
   bool fine = true;
-  // Pieces are whole rows, or parts of one where it is long.
+  // Pieces are whole rows, or parts of one row if it is long.
   const int64_t step = row >= kGrain ? kGrain : row;
   const int64_t parts = ceil_div(row, step), together = step >= kGrain ? 1 : kGrain / step;
   const int64_t groups = ceil_div(rows, together);
@@ -110,7 +110,7 @@ template <class T> bool gather_as(const Gather& g) {
       const T* const in = static_cast<const T*>(g.in) + r.in + j * is;
       const int64_t* const index = g.index + r.index + j * xs;
       if (xs == 0) {
-        if (last == 1 && i + kAhead < to) {  // short rows: none could be foreseen by the machine
+        if (last == 1 && i + kAhead < to) {  // short rows: the hardware does not prefetch them
           bool later = false;
           const int64_t k = p.read(index[kAhead * g.index_stride[0]], later);
           const char* const row_in = reinterpret_cast<const char*>(in + k * g.step);
@@ -129,7 +129,7 @@ template <class T> bool gather_as(const Gather& g) {
 
 // ---- scatter ------------------------------------------------------------------------------------
 
-/// Whether n positions are all there and none counts from the end, asked in vectors.
+/// Whether n positions are all in range and not negative, checked with vector operations.
 inline bool all_there(const int64_t* index, int64_t n, const Positions p) {
   int64_t least = p.first, most = p.first;
   for (int64_t i = 0; i < n; ++i) {
@@ -139,7 +139,7 @@ inline bool all_there(const int64_t* index, int64_t n, const Positions p) {
   return least >= p.first && most - p.first < p.extent;
 }
 
-/// A row whose elements go each to a position of their own; what is not there is passed over.
+/// Scatters a row whose elements have different positions; positions out of range are skipped.
 template <ScatterReduce J, class T>
 bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
                    int64_t step, int64_t n, const Positions p) {
@@ -168,7 +168,7 @@ bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* i
   return wrong;
 }
 
-/// A row that is joined with another as it is.
+/// Scatters a row whose elements have the same position.
 template <ScatterReduce J, class T>
 void join_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
   if (os == 1 && is == 1) {
@@ -211,19 +211,19 @@ template <ScatterReduce J, class T> bool scatter_rows(const Gather& g) {
 using ScatterLoop = bool (*)(const Gather&);
 constexpr int64_t kStrip = 512;
 
-/// Values that meet are joined in the same order every time: only a dimension along which they
-/// cannot meet is spread over threads.
+/// Values for the same position are combined in the same order every time: threads split only a
+/// dimension along which positions cannot be equal.
 bool scatter_by(ScatterLoop scatter, const Gather& g) {
   const int64_t total = count(g.ndim, g.size), item = item_size(g.dtype);
   int cut = 0;
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
   int64_t pieces = 1;
   if (cut < g.ndim) {
-    // Rows that are joined as they are stay long: strips of a few elements would cost a line each.
+    // Rows that are combined as a whole stay long: strips of a few elements would cost a line each.
     const bool rows = cut == g.ndim - 1 && g.index_stride[cut] == 0;
     pieces = rows ? ceil_div(g.size[cut], kStrip) : g.size[cut];
     pieces = smaller(smaller(pieces, total / kGrain + 1), int64_t(64));
-    if (rows && cpu_threads() == 1) pieces = 1;  // each cell meets its values in the same order
+    if (rows && cpu_threads() == 1) pieces = 1;  // each element combines values in the same order
   }
   bool fine = true;
   parallel(pieces, total > 2 * kGrain, [&](int64_t piece) {

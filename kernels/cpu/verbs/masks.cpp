@@ -1,4 +1,4 @@
-// masks.cpp -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
+// masks.cpp -- the CPU verbs that pack and unpack by a mask, find set elements, search sorted data
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
@@ -10,8 +10,8 @@ namespace {
 int64_t pieces_of(const Mask& m) { return ceil_div(m.n, kMaskPiece); }
 bool worth_spreading(const Mask& m) { return m.n > 2 * kMaskPiece; }
 
-// Each element is moved, and the next one overwrites it unless the mask is set: no branch to guess.
-// The loops end with the last one that is set, so that nothing is written behind a piece's part.
+// Each element is stored, and overwritten by the next one unless the mask is set, without a branch.
+// The loops end at the last set element, so that nothing is written past the part of a piece.
 
 template <class T> void compress_as(const Compress& c) {
   T* const whole = static_cast<T*>(c.whole);
@@ -65,7 +65,7 @@ void count_mask(const Mask& m) {
     int64_t* const total = m.before + i / kMaskPiece + 1;
     int64_t sum = 0;
     while (i < end) {
-      uint8_t few = 0;  // 255 at most: a byte holds it, and a register many bytes
+      uint8_t few = 0;  // at most 255: fits in a byte, and a register holds many bytes
       const int64_t stop = smaller(end, i + 255);
       for (; i < stop; ++i) few = uint8_t(few + uint8_t(m.set[i]));
       sum += few;

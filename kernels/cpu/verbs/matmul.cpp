@@ -1,4 +1,4 @@
-// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, oneDNN or OpenBLAS beyond
+// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, then oneDNN or OpenBLAS
 
 #include <omp.h>
 
@@ -20,11 +20,11 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-// ---- The outer form: a tile of c stays in registers while k rows of b stream past it, each scaled
-// ---- by one element of a per row of the tile. It fetches M + V things for M * V multiply-adds.
+// ---- The outer form: a tile of c stays in registers while k rows of b are read, each one scaled
+// ---- by one element of a per row of the tile. It loads M + V values for M * V multiply-adds.
 
-/// What the tiles of one panel of columns share. The rows of b are contiguous; a has any strides,
-/// because its elements are broadcast. Of the last register of columns only `last` exist.
+/// What the tiles of one panel of columns have in common. The rows of b are contiguous; a has any
+/// strides, because its elements are broadcast. The last register of columns has `last` valid ones.
 template <class T> struct Panel {
   int64_t k;
   Mat<const T> a;
@@ -44,7 +44,7 @@ __attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t 
       *c(i, j) = accumulate ? *c(i, j) + tile[i * tile_row + j] : tile[i * tile_row + j];
 }
 
-/// M rows and V registers of columns, `times` times, from row i on. Tail: the last is not full.
+/// `times` tiles of M rows and V registers of columns from row i on. Tail: the last is not full.
 template <class T, int M, int V, bool Tail>
 __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
   constexpr int W = kWidth<T>;
@@ -89,14 +89,14 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
   }
 }
 
-/// `times` tiles of `rows` <= M rows from row i on.
+/// Computes `times` tiles of `rows` <= M rows from row i on.
 template <class T, int M, int V, bool Tail>
 void outer_tiles(const Panel<T>& t, int64_t rows, int64_t i, int64_t times) {
   if (rows == M) outer_tile<T, M, V, Tail>(t, i, times);
   else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail>(t, rows, i, times);
 }
 
-/// All m rows of a panel, in tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
+/// All m rows of a panel in tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
 /// fma. 16 registers hold a tile of 6 x 2 with 2 of b and 1 of a, the 32 of AVX-512 one of 12 x 2.
 template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
   constexpr int most = V > 4 ? 1 : V > 2 ? 3 : sizeof(F32s) == 64 ? 12 : 6;
@@ -105,7 +105,7 @@ template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t
   outer_tiles<T, most, V, Tail>(t, rows, larger * (rows + 1), tiles - larger);
 }
 
-/// Copies k x n elements of b, of any strides, to rows of unit stride.
+/// Copies k x n elements of b, which has any strides, to contiguous rows.
 template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_t to_row) {
   constexpr int W = kWidth<T>, L = kLane<T>;
   if (b.col == 1 && n % W == 0) {
@@ -125,8 +125,8 @@ template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_
     for (int64_t j = p < full_k ? full_n : 0; j < n; ++j) to[p * to_row + j] = *b(p, j);
 }
 
-/// Packing what is contiguous already pays where the panel, read in place, would be spread over too
-/// many cache lines and used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
+/// Packing a contiguous b pays if the panel, read in place, would be spread over too many cache
+/// lines and is used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
 template <class T> bool packs(const Product<T>& q) {
   const bool spread = q.b.row * int64_t(sizeof(T)) > 128;
   return q.b.col != 1 || (spread && q.m >= 32 && q.k >= 128);
@@ -151,7 +151,7 @@ template <class T> void outer_product(const Product<T>& q) {
       t.c = q.c.from(0, j);
       t.b = q.b(p, j), t.b_row = q.b.row;
       if (packing) {
-        // A narrow panel is packed with columns before it, so that no register is cut.
+        // A narrow panel is packed with the columns before it, so that all registers are full.
         const int64_t before = q.n < v * W ? 0 : v * W - columns;
         pack(t.k, before + columns, q.b.from(p, j - before), packed, v * W);
         t.b = packed + before, t.b_row = v * W;
@@ -171,7 +171,7 @@ template <class T> void outer_product(const Product<T>& q) {
 // ---- It needs no packing, but fetches M + N registers for M * N multiply-adds, and ends in a sum
 // ---- across each register.
 
-/// M x N elements of c. Only the first n columns exist; the others repeat the last of them.
+/// Computes M x N elements of c. Only the first n columns exist; the others repeat the last one.
 template <class T, int M, int N>
 __attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, Mat<const T> b,
                                           Mat<T> c, bool accumulate) {
@@ -209,7 +209,7 @@ __attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, 
   }
 }
 
-/// One element: four chains hide the latency of fma.
+/// Computes one element: four accumulators hide the latency of fma.
 template <class T> void dot_product(const Product<T>& q) {
   constexpr int W = kWidth<T>, L = kLane<T>, N = 4;
   const T *a = q.a.at, *b = q.b.at;
@@ -246,20 +246,20 @@ template <class T> void inner_product(const Product<T>& q) {
   }
 }
 
-// ---- Libraries, which pack both operands in blocks tuned to every level of cache.
+// ---- Libraries, which pack both operands in blocks tuned for every level of cache.
 
-/// The leading dimension under which BLAS reads this matrix by rows, or 0 if it cannot.
+/// The leading dimension with which BLAS reads this matrix by rows, or 0 if it cannot.
 template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
   if (rows > INT32_MAX || (x.col != 1 && cols > 1)) return 0;
   const int64_t step = rows > 1 ? x.row : cols;
   return step >= cols && step <= INT32_MAX ? int(step) : 0;
 }
 
-/// A product as BLAS is told of it: c by rows, operands by rows or by columns.
+/// A product as it is passed to BLAS: c is row-major, the operands are row-major or column-major.
 template <class T> struct Gemm {
   Product<T> q;
   bool ta, tb;
-  int lda, ldb, ldc;  // ldc is 0 if the strides or sizes are beyond BLAS
+  int lda, ldb, ldc;  // ldc is 0 if BLAS does not support the strides or sizes
 };
 template <class T> Gemm<T> gemm_of(const Product<T>& q) {
   const int ldc = leading(q.c, q.m, q.n);
@@ -270,17 +270,17 @@ template <class T> Gemm<T> gemm_of(const Product<T>& q) {
   return {q, !lda, !ldb, lda_t, ldb_t, lda_t && ldb_t ? ldc : 0};
 }
 
-// As cblas.h has them.
+// The values of cblas.h.
 constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
 auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
 auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
 
-/// False, with nothing done, if the strides or sizes are beyond BLAS.
+/// Returns false, with nothing done, if BLAS does not support the strides or sizes.
 template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
   const Gemm<T> g = gemm_of(product);
   const Product<T>& q = g.q;
   if (!g.ldc) return false;
-  // Outside a parallel region OpenBLAS would cut the work by the number of its own threads.
+  // Outside a parallel region OpenBLAS would split the work by its own number of threads.
   const int threads = omp_get_max_threads();
   if (threads > 1) omp_set_num_threads(1);
   function_of(blas, T())(kRowMajor, g.ta ? kTransposed : kAsIs, g.tb ? kTransposed : kAsIs,
@@ -291,17 +291,17 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
   return true;
 }
 
-// Floats of a copied operand, half of an L2, and how often each must be used for a copy to pay.
+// Floats of a copied operand, half of L2, and how often each must be used for a copy to pay.
 constexpr int64_t kCopyRoom = 1 << 18, kCopyUses = 256;
 
-/// Memory of a thread for two copied operands.
+/// Scratch memory of a thread for two copied operands.
 struct CopyRoom {
   float* const at = static_cast<float*>(std::aligned_alloc(64, (2 * kCopyRoom + 1024) * 4));
   ~CopyRoom() { std::free(at); }
 };
 
-/// x, whose memory may be transposed, by rows: oneDNN is ahead with those (512 x 512 x 512: 153 to 168
-/// GFLOP/s). They lie no power of two apart, since such fall into few sets of a cache.
+/// Returns x, which may be transposed, row-major: oneDNN is faster with that (512 x 512 x 512: 153 to
+/// 168 GFLOP/s). The row stride is not a power of two, since those rows share few sets of a cache.
 Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
                          bool second) {
   const int64_t step = ceil_div(cols, 16) * 16 + 16;
@@ -313,8 +313,8 @@ Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t
   return {to, step, 1};
 }
 
-/// In the chains of the outer form, which is also faster than all terms at once (1024 x 1024 x 1024:
-/// 170 to 153 GFLOP/s), and which computes what oneDNN refuses.
+/// Sums in the order of the outer form, which is also faster than all terms at once (1024 x 1024 x
+/// 1024: 170 to 153 GFLOP/s). That form also computes what oneDNN does not support.
 void onednn_product(const Product<float>& product) {
   Gemm<float> g = gemm_of(product);
   const Product<float> q = g.q;
@@ -336,10 +336,10 @@ void onednn_product(const Product<float>& product) {
 }
 void onednn_product(const Product<double>&) {}
 
-// ---- Which of them, and in what pieces: bits follow from the shape, never from the number of threads.
+// ---- The choice of the kernel and the pieces: bits depend on the shape, not on the number of threads.
 
-/// Estimates in cycles, of which the order matters: two fma each, a third for a transposing copy,
-/// two for a copied or scattered element, 6 for the sum across a register. Measured on Zen 3.
+/// Estimates in cycles, of which only the order matters: two fma each, a third for a transposing
+/// copy, two for a copied or scattered element, 6 for the sum across a register. Measured on Zen 3.
 template <class T> double outer_cost(const Product<T>& q) {
   const double m = double(q.m), n = double(q.n), k = double(q.k);
   double cost = m * double(ceil_div(q.n, kWidth<T>)) * k / 2;
@@ -352,9 +352,9 @@ template <class T> double inner_cost(const Product<T>& q) {
   return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
 }
 
-/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is one
-/// chain of fma over kDeep terms. Its AVX-512 kernels do. Looked at once, on a small product and a
-/// large one, since it has kernels for either.
+/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is
+/// one chain of fma over kDeep terms. Its AVX-512 kernels do. Tested once, on a small product and a
+/// large one, since oneDNN has different kernels for them.
 int layouts_like_chains() {
   int unlike = 0;
   for (const int64_t m : {40, 200}) {
@@ -377,14 +377,14 @@ int layouts_like_chains() {
   return ~unlike;
 }
 
-// Multiply-adds: of a product at which oneDNN is ahead, of all of them until it pays to have it compile
-// its kernels (30 to 80 ms), and of one product that has it compile them in any case.
+// Multiply-adds: of a product for which oneDNN is faster, of all products until it pays to let oneDNN
+// compile its kernels (30 to 80 ms), and of one product that makes it compile them in any case.
 constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
 std::atomic<double> accumulated_work{0};
 
-/// The backend of each of `entries` products. Work is counted, and own kernels take what comes before
-/// it is enough, only where they and oneDNN compute the same bits, which so do not depend on the count.
-/// Elsewhere the shape decides.
+/// The backend of each of `entries` products. Work is counted, and own kernels run until it is
+/// enough, only where they and oneDNN compute the same bits, which thus do not depend on the count.
+/// Otherwise the choice depends on the shape.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
     const double work = q.work();
@@ -396,7 +396,7 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
       return work > kColdWork ? GemmBackend::onednn : GemmBackend::automatic;
     const double all = accumulated_work.load(std::memory_order_relaxed) + work * double(entries);
     accumulated_work.store(all, std::memory_order_relaxed);
-    // The outer form, which packs b as it goes, is ahead where b is transposed and used by few rows.
+    // The outer form, which packs b as it runs, is faster if b is transposed and used by few rows.
     if (all < kWarmWork || (g.tb && g.q.m < kCopyUses)) return GemmBackend::own;
     static const int like = layouts_like_chains();
     return like & 1 && like >> (g.ta + 2 * g.tb) & 1 ? GemmBackend::onednn_same_order
@@ -407,17 +407,17 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
 
 constexpr double kBlasWork = 8e6;
 
-/// With 32 registers of 512 bits the own kernel is ahead (1024 x 128 x 512: 157 to 136 GFLOP/s, 256 x
-/// 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), but for an a whose
-/// rows are not contiguous, which OpenBLAS packs.
+/// With 32 registers of 512 bits the own kernel is faster (1024 x 128 x 512: 157 to 136 GFLOP/s,
+/// 256 x 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), except
+/// if the rows of a are not contiguous: OpenBLAS packs those.
 template <class T> bool wants_blas(const Product<T>& q) {
   if (q.backend != GemmBackend::automatic) return false;
   const bool wide = sizeof(F32s) == 64 && q.a.col == 1 && (q.k <= 256 || q.n <= 256);
   return q.m >= 32 && q.n >= 32 && q.work() > (wide ? 1e8 : kBlasWork);
 }
 
-/// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
-/// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
+/// One piece on the calling thread. OpenBLAS is faster from about 200 x 200 x 200 on, but not with
+/// few rows or columns (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void serial_product(const Product<T>& q) {
   if (q.backend == GemmBackend::onednn || q.backend == GemmBackend::onednn_same_order)
     return onednn_product(q);
@@ -432,7 +432,7 @@ template <class T> void serial_product(const Product<T>& q) {
   outer_product(outer <= outer_t ? q : t);
 }
 
-/// Part i of n of the rows, or of the columns in whole registers.
+/// Part i of n of the rows, or of the columns in multiples of 16.
 template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int64_t n) {
   const int64_t all = rows ? q.m : q.n, unit = rows ? 1 : 16;
   const auto edge = [&](int64_t i) { return at_most(ceil_div(all * i / n, unit) * unit, all); };
@@ -446,12 +446,12 @@ template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int
 constexpr double kLongWork = 1.5e9;                         // multiply-adds between two looks for
 constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
 
-/// Sums of very many terms, some after the others.
+/// Splits sums of very many terms into parts that are computed one after the other.
 template <class T> void in_parts(const Product<T>& q, const auto& compute) {
   if (q.k <= kLongSum) return compute(q);
   const double most = kLongWork / double(q.m) / double(q.n);
   const int64_t wanted = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
-  const int64_t terms = ceil_div(wanted, q.depth) * q.depth;  // whole chains
+  const int64_t terms = ceil_div(wanted, q.depth) * q.depth;  // a multiple of the chain length
   for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
     Product<T> part = q;
     part.k = at_most(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
@@ -463,16 +463,16 @@ template <class T> void in_parts(const Product<T>& q) {
   in_parts(q, [](const Product<T>& part) { serial_product(part); });
 }
 
-/// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
+/// Computes a panel of a very large product in slices, so that Ctrl-C is checked every 50 ms or so.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
   const int64_t across = by_rows ? q.n : q.m;
   const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, across / 256 + 1);
   for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, !by_rows, i, cuts));
 }
 
-/// A product of which one operand is large and c is thin: it takes the time of reading that operand.
+/// A product with one large operand and a thin c: its time is that of reading the large operand.
 template <class T> void streamed_entry(const Product<T>& q) {
-  const int64_t threads = cpu_threads(), most = ceil_div(q.n, 256);  // rows of c are chains
+  const int64_t threads = cpu_threads(), most = ceil_div(q.n, 256);  // rows of c are chains of fma
   const int64_t panels = at_most(threads, most);
   parallel(panels, true, [&](int64_t i) {
     in_parts(cut(q, false, i, panels), [](const Product<T>& part) { streamed_product(part); });
@@ -485,8 +485,8 @@ template <class T> void thin_entry(const Product<T>& q) {
   });
 }
 
-/// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
-/// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
+/// One entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs all of
+/// the other operand per panel: panels have 256, since 128 cost a tenth; few panels are halved.
 template <class T> void entry(const Product<T>& q) {
   const bool by_rows = q.m >= q.n, blas = q.backend == GemmBackend::onednn || wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
@@ -498,7 +498,7 @@ template <class T> void entry(const Product<T>& q) {
     if (is_thin(t)) return thin_entry(t);
   }
   if (longer <= 64 || q.work() < 1e6) return in_parts(q);
-  // Where sums are chains, an element's is the same in any panel.
+  // If sums are chains of fma, an element is the same in any panel.
   if (q.backend == GemmBackend::own || q.backend == GemmBackend::onednn_same_order) {
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
     const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
@@ -512,7 +512,7 @@ template <class T> void entry(const Product<T>& q) {
   });
 }
 
-/// Integers wrap around, which unsigned arithmetic defines.
+/// Integers wrap around, which is defined for unsigned arithmetic.
 template <class T> void wrapping_entry(const Product<T>& q) {
   constexpr int64_t kColumns = 4096;
   const int64_t across = ceil_div(q.n, kColumns);
@@ -540,7 +540,7 @@ template <class T> void batched(const Matmul& call) {
                    call.accumulate,
                    depth_of(call.k)};
   int dims = call.batch_dims;
-  // Entries that share b and follow each other in a and c are rows of one larger product.
+  // Entries that share b and are adjacent in a and c are rows of one larger product.
   for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {
     const int64_t size = call.batch_size[dims - 1];
     const int64_t a = call.a_batch[dims - 1], c = call.c_batch[dims - 1];
@@ -553,9 +553,9 @@ template <class T> void batched(const Matmul& call) {
   if (first.m == 0 || first.n == 0 || entries == 0) return;
   first.backend = choose_backend(first, entries);
   if (first.backend == GemmBackend::automatic && first.work() > kBlasWork)
-    openblas::open();  // before threads are
+    openblas::open();  // before threads start
   if (entries == 1) return entry(first);
-  // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
+  // Pieces have one MFLOP if there are enough of them; otherwise the entries themselves are split.
   const double work = first.work();
   const int64_t chunk = work > 5e5 ? 1 : int64_t(5e5 / (work + 1)) + 1;
   void (*compute)(const Product<T>&) = [](const Product<T>& one) { entry(one); };

@@ -1,4 +1,4 @@
-// normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
+// normalize.cpp -- the normalize verb on the CPU: two passes over a row in forward, two in backward
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/cpu/simd/simd_reduce.h"
 #include "kernels/moments.h"
@@ -18,9 +18,9 @@ struct Two {
   double a, b;
 };
 
-/// `f(read, i, a, b)` adds its terms to a and b, which are packs or numbers as `read` says. The
-/// order of the additions depends on n alone: four packs of each, which every kRun elements are
-/// added to a double.
+/// `f(read, i, a, b)` adds its terms to a and b, which are packs or scalars depending on `read`.
+/// The order of the additions depends only on n: four packs of each, which are added to a double
+/// every kRun elements.
 template <class T> MT_HD Two sums(int64_t n, const auto& f) {
   constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
   Two total{0, 0};
@@ -70,8 +70,8 @@ template <class T> struct Rows {
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
         sum += join_line<op::Sum>(in(row, o), inner);
     const T about = T(sum / n);
-    Two off{0, 0};  // the deviations' squares, and themselves
-    // The next row comes while this one, which is in the cache, is worked at.
+    Two off{0, 0};  // the sum of squared deviations, and of deviations
+    // The next row is prefetched while this one, which is in the cache, is processed.
     const int64_t ahead = c.outer == 1 && inner <= kAhead ? inner : 0;
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       const T* const x = in(row, o);
@@ -104,7 +104,7 @@ template <class T> struct Rows {
       }
     }
   }
-  /// A row in which every element has its own weight.
+  /// Scales a row in which every element has its own weight.
   void scale(T* y, const T* x, T mean, T rate, int64_t first) const {
     const T* const w = static_cast<const T*>(c.weight) + first;
     const T* const b = static_cast<const T*>(c.bias) + first;
@@ -118,7 +118,7 @@ template <class T> struct Rows {
     }
   }
 
-  /// A row of channels: `to` is where the sums of its image begin.
+  /// Processes a row of channels: `to` is where the sums of its image begin.
   void channels_backward(int64_t row) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     const int64_t first = channel(row),
@@ -149,7 +149,7 @@ template <class T> struct Rows {
         });
       }
   }
-  /// A row in which every element has its own weight; what those get is added in place of `piece`.
+  /// A row in which every element has a weight; their gradients are added to the sums of `piece`.
   template <bool weighted> void elements_backward(int64_t row, int64_t piece) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     const int64_t first = channel(row), to = piece * c.groups * c.channels_per_group + first;
@@ -197,7 +197,7 @@ template <class T> void run(const Normalize& c) {
   });
 }
 
-/// y = (x - mean) * scale + bias, where each element of a row has its own, or all have one.
+/// y = (x - mean) * scale + bias, with one parameter per element of a row, or one per row.
 template <bool kEach, class T>
 void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* bias) {
   const T mean0 = *mean, scale0 = *scale, bias0 = bias ? *bias : T(0);

@@ -7,7 +7,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// The step for elements `from` to `to` of one parameter.
+/// Runs the step for the elements `from` to `to` of one parameter.
 template <class O, unsigned States, class T> struct Elements {
   [[gnu::noinline]] static void run(const OptimizeTensor& p, const double* row, int64_t from,
                                     int64_t to) {
@@ -23,7 +23,7 @@ template <class O, unsigned States, class T> struct Elements {
 };
 using Run = void (*)(const OptimizeTensor&, const double* row, int64_t from, int64_t to);
 
-/// The parameter that holds element i of all.
+/// The parameter that contains element i, counted over all parameters.
 int parameter_at(const Optimize& o, int64_t i) {
   int first = 0, end = o.count;
   while (end - first > 1) {

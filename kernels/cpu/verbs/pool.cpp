@@ -1,4 +1,4 @@
-// pool.cpp -- max pooling on CPUs: a register of windows at a time
+// pool.cpp -- max pooling on CPUs: one register of windows at a time
 #include <type_traits>
 
 #include "kernels/cpu/pool/parallel.h"
@@ -12,7 +12,7 @@ namespace {
 using namespace simd;
 
 template <class T> using Lane = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-/// A position for each element of a register.
+/// One position for each element of a register.
 template <class T> struct PlacesOf {
   typedef Lane<T> type __attribute__((vector_size(sizeof(Vector<T>))));
 };
@@ -45,7 +45,7 @@ template <class T> void one_window(const Row<T>& r, int64_t q) {
   r.values[q] = most, r.index[q] = best;
 }
 
-/// p[0], p[stride], .., the first n of a register; Stride is 1, 2 or, for any other, 0.
+/// Loads p[0], p[stride], .., n elements, at most a register; Stride is 1, 2 or, for any other, 0.
 template <class T, int Stride> MT_SIMD Vector<T> load_every(const T* p, int64_t stride, int n) {
   constexpr int W = kWidth<T>;
   if constexpr (Stride == 1) return n == W ? load(p) : load_first(p, n);
@@ -59,7 +59,7 @@ template <class T, int Stride> MT_SIMD Vector<T> load_every(const T* p, int64_t 
   return load(x);
 }
 
-/// The windows [q, q + n), n at most a register, all of whose columns lie inside.
+/// Computes the windows [q, q + n), n at most a register, all of whose columns are in bounds.
 template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_t q, int n) {
   constexpr int W = kWidth<T>;
   const MaxPool& c = r.c;
@@ -95,7 +95,7 @@ __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_
   if (from < to && to - from < W) some_windows<T, Stride>(r, from, int(to - from));
 }
 
-/// body(plane) for each, so many of them in a piece that it is worth a turn.
+/// Calls body(plane) for each plane, with enough planes in a piece to be worth a task.
 void each_plane(int64_t planes, int64_t cost, const auto& body) {
   const int64_t together = larger(kGrain / larger(cost, 1), 1);
   parallel_chunks(planes, together, planes * cost > 2 * kGrain, [&](int64_t i, int64_t end) {
@@ -105,7 +105,7 @@ void each_plane(int64_t planes, int64_t cost, const auto& body) {
 
 template <class T> void max_pool_as(const MaxPool& c) {
   const int64_t places = area(c.out), reach = (c.kernel[1] - 1) * c.dilation[1];
-  // The windows of a row whose columns lie inside; a position within one fits in a lane.
+  // The windows of a row whose columns are in bounds; a position in a window fits in a lane.
   int64_t from = larger(ceil_div(-c.offset[1], c.stride[1]), 0);
   int64_t to = smaller(ceil_div(c.size[1] - reach - c.offset[1], c.stride[1]), c.out[1]);
   if (from >= to || area(c.size) > INT32_MAX) from = to = c.out[1];

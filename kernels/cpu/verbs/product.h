@@ -1,4 +1,4 @@
-// product.h -- a matrix product as the kernels of kernels/cpu/verbs/matmul.cpp and thin_product.h are told of it
+// product.h -- a matrix product as an argument of the kernels of kernels/cpu/verbs/matmul.cpp and thin_product.h
 #pragma once
 #include <cstdint>
 
@@ -10,13 +10,13 @@ namespace {
 
 using namespace simd;
 
-// Arrays of registers become registers only if the loops over them are unrolled early.
+// Arrays of vectors are kept in registers only if the loops over them are unrolled early.
 #define MT_UNROLL _Pragma("GCC unroll 16")
 
 inline int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
 inline int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
-/// Element (i, j) lies at `at + i * row + j * col`.
+/// Element (i, j) is at `at + i * row + j * col`.
 template <class T> struct Mat {
   T* at;
   int64_t row, col;
@@ -25,15 +25,15 @@ template <class T> struct Mat {
   Mat transposed() const { return {at, col, row}; }
 };
 
-constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of an L1
+constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of L1
 
-/// k in equal parts of at most kDeep.
+/// Splits k into equal parts of at most kDeep.
 inline int64_t depth_of(int64_t k) {
   return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
 }
 
-/// automatic: the cheapest kernel, or OpenBLAS. own: the outer form. onednn_same_order: oneDNN, with
-/// the same sums.
+/// automatic: the fastest kernel, or OpenBLAS. own: the outer form. onednn_same_order: oneDNN, with
+/// the sums in the same order.
 enum class GemmBackend { automatic, onednn, own, onednn_same_order };
 
 template <class T> struct Product {
@@ -42,10 +42,10 @@ template <class T> struct Product {
   Mat<T> c;
   bool accumulate;
   int64_t
-      depth;  // every backend that sums in chains begins another after so many terms of the whole product
+      depth;  // every backend that sums in chains starts a new one after so many terms of the product
   GemmBackend backend = GemmBackend::automatic;
   double work() const { return double(m) * double(n) * double(k); }
-  /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
+  /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.
   Product transposed() const {
     return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, depth, backend};
   }

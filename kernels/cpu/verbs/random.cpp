@@ -10,15 +10,15 @@ namespace {
 
 constexpr int64_t kLanes = 64;
 
-/// A register of words in the lower halves of its elements.
+/// A register of 64-bit elements with a 32-bit word in the lower half of each.
 typedef uint64_t Words __attribute__((vector_size(sizeof(simd::F32s))));
 MT_SIMD Words lower_product(Words a, uint32_t b) {
   typedef long long Register __attribute__((vector_size(sizeof(Words))));
   return Words(MT_MM(mul_epu32)(Register(a), Register(Words{} + b)));
 }
 
-/// The words of n counters, each word in an array of its own, and those up to the end of a register. The
-/// same integers as `philox` of random.h.
+/// The words of n counters, each word in its own array, padded to the end of a register. The
+/// integers are the same as those of `philox` in random.h.
 void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4][kLanes]) {
   constexpr int width = int(sizeof(Words) / 8);
   typedef uint32_t Halves __attribute__((vector_size(sizeof(Words) / 2)));
@@ -42,8 +42,8 @@ void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4
   }
 }
 
-/// word % span by a product: 2^64 / span rounded down makes the quotient too small by one at most. A span of 0 keeps
-/// all words.
+/// word % span by a multiplication: with 2^64 / span rounded down the quotient is too small by at
+/// most one. A span of 0 keeps all words.
 struct Remainder {
   uint64_t span, inverse;
   explicit Remainder(uint64_t s) : span(s), inverse(s ? ~uint64_t{0} / s : 0) {}
@@ -55,7 +55,7 @@ struct Remainder {
   }
 };
 
-/// Whole numbers, as `random_values` gives them.
+/// Fills with integers, the same as those of `random_values`.
 template <class T> void fill(const Random& r) {
   const Remainder remainder(r.span);
   parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t at, int64_t end) {
@@ -75,7 +75,7 @@ template <class T> void fill(const Random& r) {
   });
 }
 
-/// The elements of n <= kLanes counters, as `random_values` gives them.
+/// The elements of n <= kLanes counters, the same as those of `random_values`.
 template <class T> void float_lanes(const Random& r, uint64_t counter, int64_t n, T* out) {
   constexpr int each = 16 / int(sizeof(T));
   uint32_t word[4][kLanes];

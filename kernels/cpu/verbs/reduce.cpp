@@ -1,10 +1,10 @@
 // reduce.cpp -- the reduce verb on the CPU
 //
-// The order of additions depends on the shape alone: the reduced elements are cut into pieces of
-// kPiece, a piece is joined in interleaved partial results (simd_reduce.h), and pieces are joined in their
-// order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, in
-// long runs the sums of eight, so that 2^25 times 0.1f is still right. Elements that are only stored in
-// their dtype pass through a buffer in what they are calculated in.
+// The order of additions depends only on the shape: the reduced elements are split into pieces of
+// kPiece, a piece is reduced in interleaved partial results (simd_reduce.h), and pieces are
+// combined in order. Threads split outputs or pieces; neither changes the order. Floats are summed
+// in double, in long runs as sums of eight, so that 2^25 times 0.1f is still exact enough. Elements
+// of a storage-only dtype are converted through a buffer.
 #include <type_traits>
 
 #include "kernels/cpu/interpret/program.h"
@@ -19,28 +19,28 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int64_t kPiece = 16384;
-constexpr int64_t kBuffer = 512;   // elements gathered at a time where the reduced ones lie apart
-constexpr int64_t kColumns = 256;  // outputs that are reduced side by side
-constexpr int64_t kLong = 512;     // elements from which on floats are added by eights
+constexpr int64_t kBuffer = 512;   // elements gathered at a time if they are not contiguous
+constexpr int64_t kColumns = 256;  // outputs that are reduced together
+constexpr int64_t kLong = 512;     // from this number of elements on floats are summed by eights
 
 // ---- parts of the loop ----------------------------------------------------------------------------
 
 using op::StateOf;
 
-/// How any struct is reduced.
+/// The default reduction, for any struct.
 template <class Op, class T> struct Generic {
   using State = StateOf<Op, T>;
-  /// Columns that are reduced side by side by one thread, and how many of their rows at a time.
+  /// The number of columns that one thread reduces together, and of their rows at a time.
   static constexpr int64_t kWidth = kColumns, kRows = 32;
-  /// Elements that are only stored in their dtype are converted so many at a time.
+  /// The number of elements of a storage-only dtype that are converted at a time.
   static constexpr int64_t kConverted = kPiece;
-  /// The state of n neighbours, of which the first is element `at`.
+  /// The state of n consecutive elements, the first of which has index `at`.
   static State run(const T* x, int64_t n, int64_t at, const double* param) {
     State s = Op::template identity<State>();
     for (int64_t i = 0; i < n; ++i) s = Op::combine(s, op::enter<Op, State>(x[i], at + i, param));
     return s;
   }
-  /// Joins rows of n elements, each element `at` of its column, to the states of their columns.
+  /// Combines rows of n elements, each with index `at` in its column, with the columns' states.
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                       const double* param) {
     for (int64_t i = 0; i < rows; ++i, x += step)
@@ -49,10 +49,10 @@ template <class Op, class T> struct Generic {
   }
 };
 
-/// A faster way for some structs.
+/// Specialized for structs with a faster reduction.
 template <class Op, class T> struct Fast : Generic<Op, T> {};
 
-/// States that are numbers, in vectors.
+/// States that are numbers, reduced with vectors.
 template <class Op, class T>
 requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   using State = StateOf<Op, T>;
@@ -72,7 +72,7 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
     for (; i < rows; ++i, x += step)
       for (int64_t j = 0; j < n; ++j) state[j] = Op::combine(state[j], in(j));
   }
-  /// The same in any order; floats to be added by eights, as in long runs.
+  /// The same in any order; floats are added by eights, as in long runs.
   static void long_columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
     constexpr int64_t fold = kFold<Op, T>;
     int64_t i = 0;
@@ -89,7 +89,7 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
   }
 };
 
-/// Two passes over a run that is in the cache: the mean, then deviations from it.
+/// Two passes over a run that is in the cache: the mean, then the deviations from it.
 template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   using State = op::Moments;
   static State run(const T* x, int64_t n, int64_t, const double*) {
@@ -133,7 +133,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   }
 };
 
-/// The largest element first, then exponentials in vectors.
+/// The maximum first, then exponentials in vectors.
 template <class T> struct Fast<op::LogSumExp, T> : Generic<op::LogSumExp, T> {
   using State = StateOf<op::LogSumExp, T>;
   static State run(const T* x, int64_t n, int64_t, const double*) {
@@ -162,7 +162,7 @@ template <class T> struct Fast<op::LogSumExp, T> : Generic<op::LogSumExp, T> {
   }
 };
 
-/// p log(p) of a run in vectors.
+/// Sums p log(p) of a run in vectors.
 template <class T> struct Fast<op::Entropy, T> : Generic<op::Entropy, T> {
   static op::EntropyState run(const T* x, int64_t n, int64_t, const double*) {
     double product = 0, terms[kBuffer];
@@ -179,8 +179,8 @@ template <class T> struct Fast<op::Entropy, T> : Generic<op::Entropy, T> {
   }
 };
 
-/// Where the extreme of n elements is first, or the first NaN if that is the extreme. kBlock elements
-/// are compared at once.
+/// The index of the first element that equals the extreme, or of the first NaN if that is the
+/// extreme. kBlock elements are compared at once.
 template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
   constexpr int64_t kBlock = 32;
   const bool nan = extreme != extreme;
@@ -195,12 +195,12 @@ template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
   return i;
 }
 
-/// The position of the first largest or smallest element; a NaN counts as the extreme.
+/// The position of the first maximum or minimum; a NaN counts as the extreme.
 template <class Op, class T>
 requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
   using State = op::ArgState<T>;
   static constexpr int64_t kRows = 512, kShort = 16;
-  /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
+  /// Reduces a block first; finds the position only if the block beats the best so far, which is rare.
   static State run(const T* x, int64_t n, int64_t at, const double*) {
     State best{*x, at};
     if (n < kShort) {
@@ -223,7 +223,7 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
                       const double*) {
     using Row = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
     T best[kColumns];
-    Row row[kColumns];  // of the best; -1: none of these
+    Row row[kColumns];  // of the best; -1: not in these rows
     for (int64_t j = 0; j < n; ++j) {
       const bool first = state[j].at < 0;
       best[j] = first ? x[j] : state[j].value;
@@ -240,23 +240,23 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
   }
 };
 
-// ---- what the walk calls --------------------------------------------------------------------------
+// ---- the functions that the walk calls ------------------------------------------------------------
 
-/// A reduction of one dtype, for a walk that knows its states and elements by their bytes alone.
+/// A reduction of one dtype, for a walk that depends only on the sizes of its states and elements.
 struct Joins {
-  int64_t state, width, rows, converted;  // bytes; columns side by side, and their rows at a time
+  int64_t state, width, rows, converted;  // bytes; columns at a time, and their rows at a time
   void (*start)(void* state, int64_t n);
-  /// Joins n neighbours, the first of them element `at`, from each of several places to a state each.
+  /// Reduces n consecutive elements, the first with index `at`, from several places: a state each.
   void (*runs)(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
                const double* param);
-  /// Joins rows of n elements, each element `at` of its column, to the states of their columns.
+  /// Combines rows of n elements, each with index `at` in its column, with the columns' states.
   void (*columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                   const double* param);
-  /// The same for many rows, in any order; null where the order matters.
+  /// The same for many rows, in any order; null if the order matters.
   void (*long_columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n);
-  /// Joins n states to n others.
+  /// Combines n states with n others.
   void (*join)(void* state, const void* more, int64_t n);
-  /// Writes the results of n outputs, `step` apart from `at`.
+  /// Writes the results of n outputs, `step` apart, starting with `at`.
   void (*write)(const Reduce& r, int64_t elements, int64_t at, int64_t step, const void* state,
                 int64_t n);
 };
@@ -321,7 +321,7 @@ struct Walk {
   const bool narrow = is_storage_only(r.dtype);
   const int64_t item = item_size(r.dtype);
 
-  /// The first element of an output.
+  /// The address of the first element of an output.
   const char* in_at(int64_t output) const {
     return static_cast<const char*>(r.in) +
            offset_of(output, r.kept, r.kept_size, r.kept_stride) * item;
@@ -334,7 +334,7 @@ struct Walk {
     j.write(r, elements, offset_of(first, r.kept, r.kept_size, r.out_stride), step, state, n);
   }
 
-  /// j.runs of elements that are perhaps narrow; n is at most kPiece.
+  /// j.runs for elements whose dtype may be storage-only; n is at most kPiece.
   void runs(char* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at) const {
     if (!narrow) return j.runs(state, x, places, step, n, at, r.param);
     alignas(64) char buffer[kPiece * 4];
@@ -349,8 +349,8 @@ struct Walk {
     }
   }
 
-  /// The reduced elements [from, to), at most kPiece, of the output that begins at x. What is not
-  /// contiguous passes through a buffer.
+  /// Reduces the elements [from, to), at most kPiece, of the output that begins at x. Elements that
+  /// are not contiguous are copied to a buffer first.
   void piece(const char* x, int64_t from, int64_t to, char* state) const {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
@@ -369,19 +369,19 @@ struct Walk {
   }
 
   bool has_long_columns() const { return j.long_columns && elements >= kLong; }
-  /// How many rows of few columns, which follow each other without a gap, are joined as one.
+  /// The number of rows of few columns, adjacent without gaps, that are combined as one.
   int64_t rows_in_one() const {
     const int64_t n = r.kept_size[r.kept - 1];
     return has_long_columns() && r.reduced == 1 && r.reduced_stride[0] == n ? kColumns / n : 1;
   }
-  /// Whether outputs are neighbours in memory and the elements of one are not.
+  /// Whether outputs are contiguous in memory and the elements of one output are not.
   bool in_columns() const {
     return elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
            (r.kept_size[r.kept - 1] >= 4 || rows_in_one() > 1) &&
            !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
   }
 
-  /// Joins rows of n elements, each element `at` of its column; returns how many of them.
+  /// Combines rows of n elements, each with index `at` in its column; returns the number of rows.
   int64_t join_some(void* state, const char* x, int64_t rows, int64_t step, int64_t n,
                     int64_t at) const {
     alignas(64) char buffer[kPiece * 4];
@@ -396,7 +396,7 @@ struct Walk {
     else j.columns(state, x, rows, step, n, at, r.param);
     return rows;
   }
-  /// The reduced elements [from, to) of n columns, from `first` on.
+  /// Reduces the elements [from, to) of n columns, starting with column `first`.
   void join_rows(int64_t first, int64_t n, int64_t from, int64_t to, void* state) const {
     const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
     const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
@@ -417,8 +417,8 @@ struct Walk {
     }
   }
 
-  /// Threads take tiles of columns or, where these are few, cuts of a tile's rows, whose results are
-  /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
+  /// Threads split tiles of columns or, if these are few, the rows of a tile, whose partial results
+  /// are combined in order. Memory is read fastest sequentially, so tiles are wide.
   void columns() const {
     constexpr int64_t kCuts = 8, kMinRows = 64;  // rows of a cut
     const int64_t width = r.kept_size[r.kept - 1], tiles = ceil_div(width, j.width);
@@ -448,7 +448,7 @@ struct Walk {
     }
   }
 
-  /// A few outputs of many elements: threads share the pieces of one output.
+  /// Reduces a few outputs of many elements: threads split the pieces of one output.
   bool long_outputs() const {
     const int64_t pieces = ceil_div(elements, kPiece);
     constexpr int64_t kMaxPieces = 4096;
@@ -471,7 +471,7 @@ struct Walk {
     return true;
   }
 
-  /// n outputs in one row, `step` elements apart from x.
+  /// Reduces n outputs in one row, `step` elements apart from x on.
   void row(int64_t first, int64_t n, const char* x, int64_t step) const {
     alignas(64) char state[kOutputs * kMaxStateBytes], part[kMaxStateBytes];
     j.start(state, n);
@@ -504,7 +504,7 @@ struct Walk {
   }
 };
 
-/// Contiguous rows of at most kPiece elements, for programs by rows.
+/// Contiguous rows of at most kPiece elements, for programs over rows.
 static_assert(kLongestRow <= kPiece);
 template <class Op, class T>
 void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double* param) {

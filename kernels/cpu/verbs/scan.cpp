@@ -1,7 +1,7 @@
-// scan.cpp -- the scan verb on the CPU: reductions of all elements so far
+// scan.cpp -- the scan verb on the CPU: inclusive scans along lines
 //
-// A chain of additions is as slow as one addition after the other, so several lines run side by side, or
-// eight elements of one are joined in registers first. Floats are summed in double.
+// A chain of additions is limited by the latency of one addition, so several lines run together, or
+// eight elements of one line are scanned in registers first. Floats are summed in double.
 #include "kernels/cpu/simd/simd_reduce.h"
 #include "kernels/cpu/verbs/along_dim.h"
 #include "kernels/table.h"
@@ -11,10 +11,10 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kTile = 256;  // lines that lie side by side and run together
-constexpr int kLines = 8;       // lines, or elements of one, that run together
+constexpr int64_t kTile = 256;  // adjacent lines that are scanned together
+constexpr int kLines = 8;       // lines, or elements of one line, that are processed together
 
-/// A place in a line, or in kLines of them.
+/// A position in a line, or in kLines of them.
 template <class T> struct At {
   const T* in;
   T* out;
@@ -29,12 +29,12 @@ template <class T> struct At {
   }
 };
 
-/// How any struct is scanned.
+/// The default scan, for any struct.
 template <class Op, class T> struct Generic {
   using State = op::StateOf<Op, T>;
   static State start() { return Op::template identity<State>(); }
 
-  /// Element i of a line after a state; its result is written `to` elements from the place.
+  /// Combines element i of a line with a state; writes the result `to` elements after the position.
   static State step(const Scan& s, const State& before, T x, int64_t i, const At<T>& place,
                     int64_t to) {
     const State state = Op::combine(before, op::enter<Op, State>(x, i, s.param));
@@ -43,7 +43,7 @@ template <class Op, class T> struct Generic {
     return state;
   }
 
-  /// Lines side by side: row after row.
+  /// Scans adjacent lines, row after row.
   static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     At<T> row = At<T>::line(s, l, first);
     State state[kTile];
@@ -55,7 +55,7 @@ template <class Op, class T> struct Generic {
     }
   }
 
-  /// Elements [from, to) of kLines lines in lockstep, each from its own state.
+  /// Scans the elements [from, to) of kLines lines in lockstep, each from its own state.
   static void together(const Scan& s, const At<T>* line, State* state, int64_t from, int64_t to,
                        const AlongDim& l) {
     State now[kLines];
@@ -65,7 +65,7 @@ template <class Op, class T> struct Generic {
         now[k] = step(s, now[k], line[k].in[i * l.in_step], i, line[k], i * l.out_step);
     for (int k = 0; k < kLines; ++k) state[k] = now[k];
   }
-  /// Elements from `begin` on of one line, after a state.
+  /// Scans the elements of one line from `begin` on, starting from a state.
   static void alone(const Scan& s, const At<T>& at, State now, int64_t begin, const AlongDim& l) {
     if (l.n < kLines) {
       for (int64_t i = begin; i < l.n; ++i)
@@ -95,7 +95,7 @@ template <class Op, class T> struct Generic {
   }
 };
 
-/// A faster way for some structs.
+/// Specialized for structs with a faster scan.
 template <class Op, class T> struct Fast : Generic<Op, T> {};
 
 /// Eight states in packs of registers.
@@ -108,7 +108,7 @@ template <class Op, class State> struct Eight {
   static Pack<State> last_of(const Pack<State>& x, std::integer_sequence<int, L...>) {
     return __builtin_shufflevector(x, x, (L | (kWidth - 1))...);
   }
-  /// Every other run of D lanes joined with the last lane before it.
+  /// Combines every second run of D lanes with the last lane before it.
   template <int D, int... L>
   static Pack<State> level(Pack<State> x, std::integer_sequence<int, L...>) {
     const Pack<State> none = Pack<State>{} + Op::template identity<State>();
@@ -124,12 +124,12 @@ template <class Op, class State> struct Eight {
         if (k & run) pack[k] = Op::combine(last_of(pack[(k & ~(run - 1)) - 1], Lanes{}), pack[k]);
     }
   }
-  /// Each joined with all before it, in an order that does not depend on the width of registers
+  /// An inclusive scan of the eight, in an order that does not depend on the width of registers
   /// (Sklansky, Conditional-sum addition logic, 1960).
   void scan() { level<1>(), level<2>(), level<4>(); }
 };
 
-/// Sums and products of elements that are neighbours in memory, from either end.
+/// Sums and products of elements that are contiguous in memory, from either end.
 template <class Op, class T>
 requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
   using Base = Generic<Op, T>;
@@ -178,7 +178,7 @@ requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
   }
 };
 
-/// Extremes, whose values and positions are kept apart.
+/// Cumulative extremes, whose values and positions are kept in separate arrays.
 template <class Op, class T>
 requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
   static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
@@ -200,8 +200,8 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
       }
     }
   }
-  /// Most elements change nothing: kBlock of them are compared at once, and only a block that holds
-  /// a new extreme is walked.
+  /// Most elements change nothing: kBlock of them are compared at once, and only a block with a new
+  /// extreme is scanned element by element.
   static void line(const At<T>& at_line, const AlongDim& l) {
     const T* const in = at_line.in;
     T* const out = at_line.out;
@@ -236,13 +236,13 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
   }
 };
 
-/// Blocks of exponentials below the largest so far: their sums, then logarithms of all sums.
+/// Blocks of exponentials relative to the maximum so far: their sums, then logarithms of all sums.
 template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, T> {
   using Base = Generic<op::Logcumsumexp, T>;
   static constexpr int64_t kBlock = 256;
 
-  /// The results of n elements x after `before`, into x; false, and nothing is done, where a sum would
-  /// lose what is small, or is not finite.
+  /// Replaces n elements x by the results after `before`; returns false, with nothing done, if a
+  /// sum would lose small terms or is not finite.
   static bool block(double* x, int64_t n, double& before) {
     double most = before;
     int finite = 1;
@@ -277,7 +277,7 @@ template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, 
   }
 };
 
-/// n lines from `first` on: those that lie side by side, and others.
+/// Scans n lines from `first` on: a function for adjacent lines, and one for others.
 using Lines = void (*)(const Scan&, const AlongDim&, int64_t first, int64_t n);
 struct ScanLoops {
   Lines tile, lines;

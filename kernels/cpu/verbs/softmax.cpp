@@ -1,4 +1,4 @@
-// softmax.cpp -- the softmax verb on the CPU: one trip through memory instead of one per operation
+// softmax.cpp -- the softmax verb on the CPU: one pass over memory instead of one per operation
 #include "kernels/cpu/simd/blocks.h"
 #include "kernels/cpu/simd/simd_reduce.h"
 #include "kernels/verbs.h"
@@ -7,11 +7,11 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kTile = 256;  // lines that lie side by side and are taken together
+constexpr int64_t kTile = 256;  // adjacent lines that are processed together
 constexpr int64_t kRun = kExpRun;
-constexpr int64_t kLines = 16;  // that a thread takes together
+constexpr int64_t kLines = 16;  // that a thread processes together
 
-/// A pass of `f(in.., i)` into out, in runs; returns the sum of what `f` gives.
+/// Writes `f(in.., i)` to out, in runs; returns the sum of the values of `f`.
 template <class T> double summed(int64_t n, T* out, const auto& f) {
   double sum = 0;
   for (int64_t from = 0; from < n && !mt_interrupted; from += kRun) {
@@ -23,9 +23,9 @@ template <class T> double summed(int64_t n, T* out, const auto& f) {
   return sum;
 }
 
-/// Some lines, one after the other, whose elements are neighbours.
+/// Processes lines with contiguous elements, one after the other.
 template <class T> struct Lines {
-  /// The sum of e^(x - most); out, which may be null, gets the powers.
+  /// The sum of e^(x - most); the exponentials are written to out, which may be null.
   static double sum_of_powers(T* out, const T* x, T most, int64_t n) {
     T buffer[kRun];
     double sum = 0;
@@ -46,7 +46,7 @@ template <class T> struct Lines {
       most[l] = join_line<op::Amax>(x + l * n, n);
       sum[l] = sum_of_powers(nullptr, x + l * n, most[l], n);
     }
-    T log_sum[kLines];  // at once: one by one they take most of the time of short lines
+    T log_sum[kLines];  // computed together: one by one they take most of the time of short lines
     for (int64_t l = 0; l < lines; ++l) log_sum[l] = T(math::log(sum[l]));
     for (int64_t l = 0; l < lines; ++l, out += n, x += n)
       each_element(n, [=, m = most[l], s = log_sum[l]](int64_t i) { out[i] = x[i] - m - s; });
@@ -65,22 +65,22 @@ template <class T> struct Lines {
   }
 };
 
-/// `width` lines side by side, n rows `step` apart.
+/// `width` adjacent lines, with n rows `step` apart.
 template <class T> struct Tile {
   const int64_t n, step, width;
 
-  /// Calls `row(its place)` for each.
+  /// Calls `row(offset)` for each row.
   void rows(const auto& row) const {
     for (int64_t i = 0; i < n && !mt_interrupted; ++i) row(i * step);
   }
-  /// out[at] = f(at, line) at every place.
+  /// out[at] = f(at, line) at every offset.
   void fill(T* out, const auto& f) const {
     rows([&](int64_t row) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < width; ++j) out[row + j] = f(row + j, j);
     });
   }
-  /// For each line `end` of the sum of f(at, line); `out`, if there is one, gets what is added.
+  /// For each line `end` of the sum of f(at, line); `out`, unless it is null, gets the terms.
   void sums(T* out, T* sum, const auto& f, const auto& end) const {
     double all[kTile] = {};
     T buffer[kTile];

@@ -1,8 +1,8 @@
-// sort.cpp -- the sort verb on the CPU: a stable radix sort, and selection where few are wanted
+// sort.cpp -- the sort verb on the CPU: a stable radix sort, and selection of a few elements
 //
-// An element becomes a key (kernels/math/sort_keys.h), which travels with its position, so that equal keys
-// stay in their order and values are made of keys at the end. There is one right answer, so bits do
-// not depend on how the work is cut. Threads take lines, or share a long one.
+// An element is converted to a key (kernels/math/sort_keys.h) and sorted with its position, so that
+// the sort is stable, and values are converted back from keys at the end. The result is unique, so
+// that bits do not depend on how the work is split. Threads split lines, or share a long one.
 #include "kernels/cpu/verbs/along_dim.h"
 #include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
@@ -13,11 +13,11 @@ namespace {
 
 // ---- sorting ------------------------------------------------------------------------------------
 
-constexpr int64_t kInsertion = 40;  // up to so many by insertion, or by rank
-constexpr int64_t kBlock = 256;     // so many are copied at a time
-/// Bits more than tell keys apart that spread evenly, since exponents do not.
+constexpr int64_t kInsertion = 40;  // up to this many items are sorted by insertion, or by rank
+constexpr int64_t kBlock = 256;     // this many items are copied at a time
+/// Bits beyond those that distinguish evenly spread keys, since exponents are not spread evenly.
 template <class K> constexpr int kSpare = sizeof(K) == 4 ? 8 : 13;
-constexpr int kSpareOfPart = 5;  // the exponents of a part of a long line are alike
+constexpr int kSpareOfPart = 5;  // the exponents in one part of a long line are similar
 
 inline int bits_in(uint32_t k) { return k ? 32 - __builtin_clz(k) : 0; }
 inline int bits_in(uint64_t k) { return k ? 64 - __builtin_clzll(k) : 0; }
@@ -31,8 +31,8 @@ template <class I> void insertion_sort(I* x, int64_t n) {
   }
 }
 
-/// A few items, which their positions make different: each comes behind as many as are smaller. No branch
-/// depends on them, unlike insertion's.
+/// Sorts a few items, which are all different because of their positions: the rank of an item is
+/// the number of smaller ones. It has no data-dependent branches, unlike insertion sort.
 inline void rank_sort(const uint64_t* x, uint64_t* out, int64_t n) {
   constexpr int64_t kLanes = 8;
   for (int64_t i = 0; i < n && n < kLanes; ++i) {
@@ -54,7 +54,7 @@ inline void rank_sort(const uint64_t* x, uint64_t* out, int64_t n) {
 template <class I> void read(const I* x, I* out, int64_t i, int64_t n) {
   __builtin_memcpy(out, x + i, sizeof(I) * n);
 }
-/// Calls `body(block, n)` with copies of x[i], .., x[end - 1], some at a time.
+/// Calls `body(block, n)` with copies of x[i], .., x[end - 1] in blocks.
 template <class I> inline void each_block(const auto& x, int64_t i, int64_t end, const auto& body) {
   I block[kBlock];
   for (; i < end; i += kBlock) {
@@ -79,7 +79,7 @@ template <class I> auto range_of(const I* x, int64_t n) {
   return range;
 }
 
-/// The bits in which keys differ.
+/// The bits in which the keys differ.
 template <class I> auto differing(const I* x, int64_t n) {
   const auto first = key_in(x[0]);
   auto differ = first ^ first;
@@ -87,9 +87,9 @@ template <class I> auto differing(const I* x, int64_t n) {
   return differ;
 }
 
-/// By the highest bits in which keys differ, least significant digit first: as many as tell evenly
-/// spread keys apart, and `spare` more. Then each run of items that are alike in these by the
-/// others. Returns where the result lies: x or `other`.
+/// Sorts by the highest bits in which keys differ, least significant digit first: as many bits as
+/// distinguish evenly spread keys, and `spare` more. Then each run of items that are equal in these
+/// bits is sorted by the others. Returns the buffer with the result: x or `other`.
 template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
   using K = decltype(key_in(*x));
   if (n <= kInsertion) {
@@ -105,7 +105,7 @@ template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
   const K mask = (K(1) << digit) - 1;
   for (int low = top - all; low < top; low += digit) {
     const auto value = [&](const I& one) { return key_in(one) >> low & mask; };
-    uint32_t place[1 << 12], odd[1 << 12];  // two counters: alike neighbours do not wait
+    uint32_t place[1 << 12], odd[1 << 12];  // two, so that equal neighbours do not wait
     __builtin_memset(place, 0, sizeof(uint32_t) << digit);
     __builtin_memset(odd, 0, sizeof(uint32_t) << digit);
     for (int64_t i = 1; i < n; i += 2) ++place[value(x[i - 1])], ++odd[value(x[i])];
@@ -137,11 +137,11 @@ template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
 
 template <class K> struct Rank {
   K key;
-  int64_t before;  // how many keys are smaller
+  int64_t before;  // the number of smaller keys
 };
 
-/// The key that sorting would bring to place `rank`: the digit that holds it is found from the most
-/// significant one on, each time among the keys that share the digits before. Uses `scratch`.
+/// The key at position `rank` of the sorted order: its digits are found from the most significant
+/// one on, each time among the keys that have the same digits before it. Uses `scratch`.
 template <class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_t rank) {
   constexpr int bits = 8, values = 1 << bits, ways = 4;
   int64_t before = 0;
@@ -161,7 +161,7 @@ template <class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_
       for (i = 0; value(x[i]) != digit;) ++i;
       return {x[i], before};
     }
-    if (many(digit) == n) continue;  // nothing to leave out
+    if (many(digit) == n) continue;  // all keys have this digit
     int64_t kept = 0;
     for (i = 0; i < n; ++i) {
       const K key = x[i];
@@ -173,8 +173,8 @@ template <class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_
 }
 
 constexpr int64_t kFew = 32;
-/// The `few` smallest of x[i], .., x[end - 1], or all, sorted: each that is smaller than the largest
-/// so far is inserted.
+/// The `few` smallest items of x[i], .., x[end - 1], or all of them, sorted: each item that is
+/// smaller than the largest so far is inserted.
 template <class I> void smallest_items(const auto& x, int64_t i, int64_t end, int64_t few, I* out) {
   read(x, out, i, smaller(few, end - i));
   insertion_sort(out, smaller(few, end - i));
@@ -191,7 +191,7 @@ template <class I> void smallest_items(const auto& x, int64_t i, int64_t end, in
   });
 }
 
-/// The items of the places [first, first + keep), sorted.
+/// The items at the positions [first, first + keep) of the sorted order, sorted.
 template <class K, class I>
 I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, I* x, I* other) {
   const auto ranked = [&](int64_t rank) { return select_rank(key, spare, n, rank); };
@@ -210,8 +210,8 @@ I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, 
 
 // ---- lines --------------------------------------------------------------------------------------
 
-/// A line: what its elements are as items, and where the places [first, end) of its order go. What
-/// depends on the type of the elements is behind three pointers.
+/// A line: its elements as items, and where the positions [first, end) of its sorted order are
+/// written. Code that depends on the type of the elements is behind three function pointers.
 template <class K> struct Line {
   using I = Item<K>;
   const void* in;
@@ -221,10 +221,10 @@ template <class K> struct Line {
   K turn;
   void (*read_items)(const Line&, I* items, int64_t i, int64_t n);
   void (*read_keys)(const Line&, K* keys);
-  /// Writes n sorted items from place first + i on.
+  /// Writes n sorted items to the positions from first + i on.
   void (*write_items)(const Line&, const I* items, int64_t i, int64_t n);
 
-  /// The places [from, stop), where they are wanted, of sorted items that begin at place `base`.
+  /// Writes the positions [from, stop), if requested, of sorted items; the first one is at `base`.
   void write(const I* items, int64_t base, int64_t from, int64_t stop) const {
     if (from < first) from = first;
     write_items(*this, items + (from - base), from - first, smaller(stop, end) - from);
@@ -307,8 +307,8 @@ template <class T, class K> struct Elements {
 
 // ---- long lines ---------------------------------------------------------------------------------
 
-/// A key's digit says how many times 2^low it is above a least key; what lies outside of the range
-/// has a digit of its own on either side.
+/// The digit of a key is its distance from the least key, divided by 2^low; keys below and above
+/// the range have a separate digit on either side.
 template <class K> struct Digits {
   K least, last = 0;
   int low = 0;
@@ -327,15 +327,15 @@ template <class K> struct Digits {
   bool alike(int digit) const { return low == 0 && digit > 0 && digit <= int(last); }
 };
 
-/// Threads share a long line: its items are brought in the order of one digit, and those of each
-/// value of it are then sorted for themselves while they lie in a cache.
+/// Threads share a long line: its items are partitioned by one digit, and then the items of each
+/// value of the digit are sorted independently, while they fit in a cache.
 template <class K> struct LongLine {
   static constexpr int kBits = 11;  // of a digit
   static constexpr int64_t kChunk = 1 << 15, kMaxChunks = 512, kSample = 1024;
   using I = Item<K>;
   using Place = KeyOf<K>;
   const Line<K>& line;
-  Place* table;  // how often each digit is in each chunk; then where the first of these goes
+  Place* table;  // the count of each digit in each chunk; then the position of the first such item
 
   static int64_t chunk_of(int64_t n) { return larger(ceil_div(n, kMaxChunks), kChunk); }
   /// Calls `body(c, i, end)` for each chunk of n items.
@@ -343,7 +343,7 @@ template <class K> struct LongLine {
     const int64_t chunk = chunk_of(n);
     parallel_chunks(n, chunk, true, [&](int64_t i, int64_t end) { body(i / chunk, i, end); });
   }
-  /// Calls `body(block, digits, m)` for the items x[i], .., x[end - 1], m of them at a time.
+  /// Calls `body(block, digits, m)` for the items x[i], .., x[end - 1], m at a time.
   static void each_digit(const Digits<K>& digits, const auto& x, int64_t i, int64_t end,
                          const auto& body) {
     each_block<I>(x, i, end, [&](I* block, int64_t m) {
@@ -354,7 +354,7 @@ template <class K> struct LongLine {
     });
   }
 
-  /// Of every `step`-th of the keys.
+  /// The range of every `step`-th key.
   static Range<K> range_of_some(const auto& x, int64_t n, int64_t step) {
     I one;
     read(x, &one, 0, 1);
@@ -382,7 +382,7 @@ template <class K> struct LongLine {
   void count_digits(const Digits<K>& digits, const auto& x, int64_t n) const {
     const int values = digits.values();
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
-      uint32_t counts[4][1 << kBits];  // equal neighbours do not wait for each other
+      uint32_t counts[4][1 << kBits];  // so that equal neighbours do not wait for each other
       for (int w = 0; w < 4; ++w) __builtin_memset(counts[w], 0, sizeof(uint32_t) * values);
       each_digit(digits, x, i, end, [&](const I*, const uint32_t* digit, int64_t m) {
         int64_t k = 0;
@@ -395,12 +395,12 @@ template <class K> struct LongLine {
     });
   }
 
-  /// Moves items with the digits first to last to their places, which the table has: `wanted` items.
+  /// Moves the items with the digits first to last to their positions in the table: `wanted` items.
   void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t wanted,
             I* to) const {
     const int values = digits.values();
     const uint32_t least = uint32_t(first), most = uint32_t(last - first);
-    // Memory that is new comes here: the first chunk would ask for all of it, deaf to Ctrl-C.
+    // Touches new memory here: else the first chunk would fault it all in without checking Ctrl-C.
     each_chunk(wanted, [&](int64_t, int64_t i, int64_t end) {
       for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
     });
@@ -420,8 +420,8 @@ template <class K> struct LongLine {
     });
   }
 
-  /// Sorts n items that belong to the places from `place` on; `to` and `other` have room for them.
-  /// The range of the keys is guessed from a sample unless `exact`.
+  /// Sorts n items whose positions start at `place`; `to` and `other` have space for them. The
+  /// range of the keys is estimated from a sample unless `exact`.
   void sort(const auto& x, int64_t n, int64_t place, I* to, I* other, bool exact) const {
     Range<K> range = range_of_some(x, n, exact ? n : n / kSample);
     if (range.least == range.most) range = exact_range(x, n);
@@ -429,14 +429,14 @@ template <class K> struct LongLine {
     const Digits<K> digits(range, smaller(kBits, bits_in(uint64_t(n)) - 10));
     const int values = digits.values();
     count_digits(digits, x, n);
-    if (mt_interrupted) return;  // the table is not complete
+    if (mt_interrupted) return;  // the table is incomplete
 
     int64_t begin[(1 << kBits) + 1] = {};
     const int64_t chunks = ceil_div(n, chunk_of(n));
     for (int64_t c = 0; c < chunks; ++c)
       for (int v = 0; v < values; ++v) begin[v + 1] += int64_t(table[c * values + v]);
     for (int v = 0; v < values; ++v) begin[v + 1] += begin[v];
-    int first = 0, last = values - 1;  // the digits that are wanted
+    int first = 0, last = values - 1;  // the digits that are requested
     while (place + begin[first + 1] <= line.first) ++first;
     while (place + begin[last] >= line.end) --last;
     place += begin[first];
@@ -479,7 +479,7 @@ template <class K> struct LongLine {
     });
   }
 
-  /// The first places, no more than kFew: from the smallest items of each chunk.
+  /// Selects the first positions, at most kFew, from the smallest items of each chunk.
   void select_few(I* x, I* other) const {
     const int64_t few = line.end, n = line.n, whole = (n - 1) / chunk_of(n);
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
@@ -493,7 +493,7 @@ template <class K> struct LongLine {
 
 constexpr int64_t kShortLine = 16, kLines = 64;
 
-/// Short lines, step by step: what a step has written is read when it has left the processor's store buffer.
+/// Sorts short lines step by step, so that a step reads data that has already left the store buffer.
 template <class T, class K>
 void sort_short(const Sort& s, const AlongDim& l, int64_t i, int64_t end) {
   Item<K> x[kLines * kShortLine], other[kLines * kShortLine], *sorted[kLines];

@@ -1,4 +1,4 @@
-// thin_product.h -- products of a large matrix by a few rows or columns, at the speed of memory
+// thin_product.h -- products of a large matrix by a few rows or columns, at the bandwidth of memory
 #pragma once
 #include "kernels/cpu/verbs/product.h"
 
@@ -7,17 +7,17 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int64_t kThin = 12;  // rows or columns, at most
-template <class T> constexpr int64_t kThinRoom = 32768 / int64_t(sizeof(T));  // of an L1
+template <class T> constexpr int64_t kThinRoom = 32768 / int64_t(sizeof(T));  // of L1
 
-// ---- Few rows of c, b by rows: b is read from its first element to its last, some rows together, and
-// ---- the sums of all columns stay in L1. Each is the chain of the outer form.
+// ---- Few rows of c, b row-major: b is read sequentially, some rows at a time, and the sums of all
+// ---- columns stay in L1. Each sum is the chain of fma of the outer form.
 
 template <class T> bool is_streamed(const Product<T>& q) {
   return q.m <= kThin && q.n >= 256 && q.k >= 64 && q.b.col == 1 &&
          double(q.n) * double(q.k) >= 1 << 17;
 }
 
-/// sums (M rows of `row` elements) += R columns of a, from p on, by R rows of b.
+/// sums (M rows of `row` elements) += R columns of a, from p on, times R rows of b.
 template <class T, int M, int R>
 __attribute__((noinline)) void stream_rows(const Product<T>& q, int64_t p, int64_t j,
                                            int64_t columns, bool first, T* sums, int64_t row) {
@@ -67,15 +67,15 @@ template <class T, int M = 1> void streamed_product(const Product<T>& q) {
   else if constexpr (M < kThin) streamed_product<T, M + 1>(q);
 }
 
-// ---- Few columns of c, a by rows: dot products of some rows of a with all columns of b, which are
-// ---- packed as they are used: a register of each column, then the next.
+// ---- Few columns of c, a row-major: dot products of rows of a with all columns of b, which are
+// ---- packed in the order of use: one register of each column, then the next.
 
 template <class T> bool is_thin(const Product<T>& q) {
   return q.n <= kThin && q.m >= 512 && q.k >= 4 * kWidth<T> && q.a.col == 1 &&
          double(q.m) * double(q.k) >= 1 << 17;
 }
 
-/// `times` tiles of M rows of c, from row i on, and N columns from j on; k terms from p on.
+/// Computes `times` tiles of M rows of c from row i on by N columns from j on; k terms from p on.
 template <class T, int M, int N>
 __attribute__((noinline)) void thin_tiles(const Product<T>& q, int64_t i, int64_t times, int64_t j,
                                           int64_t p, int64_t k, const T* packed) {
@@ -121,7 +121,7 @@ __attribute__((noinline)) void thin_tiles(const Product<T>& q, int64_t i, int64_
   }
 }
 
-/// Columns in a tile, and the rows for N of them: as many sums as there are registers for.
+/// The columns of a tile, and the rows for N columns: as many sums as there are registers.
 constexpr int kThinTile = sizeof(F32s) == 64 ? 12 : 6;
 constexpr int thin_rows(int columns) {
   const int sums = sizeof(F32s) == 64 ? 24 : 12;

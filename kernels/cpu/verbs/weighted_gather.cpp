@@ -11,8 +11,8 @@ constexpr int64_t kPlaces =
     1024;  // positions and weights of so many places stay in the first-level cache
 constexpr int64_t kStrip = 512;  // columns of a line that a thread takes
 
-/// Terms of a sum, for each place: x[at[p]] * weight[p], nothing where `at` is negative; from one term to the next are
-/// the steps.
+/// The terms of a sum for each place: x[at[p]] * weight[p], or 0 if `at` is negative; the steps are
+/// the strides from one term to the next.
 template <class T> struct Terms {
   const T *x, *weight;
   const int64_t* at;
@@ -85,7 +85,7 @@ template <class T> struct Batch {
         x(static_cast<T*>(c.x) + b * c.channels * c.size * c.inner),
         sums(static_cast<T*>(c.sums) + b * c.channels * c.places * c.inner) {}
 
-  /// The places [p, p + n) of a channel.
+  /// Computes the places [p, p + n) of a channel.
   void sum(int64_t channel, int64_t p, int64_t n) const {
     const T* const from = x + channel * c.size * c.inner;
     T* to = sums + (channel * c.places + p) * c.inner;
@@ -98,7 +98,7 @@ template <class T> struct Batch {
         if (at[k] >= 0) add_line<false>(to, from + at[k] * c.inner, weight[k], c.inner);
     }
   }
-  /// The gradient of the columns [from, from + n) of a channel.
+  /// Computes the gradient of the columns [from, from + n) of a channel.
   void spread(int64_t channel, int64_t from, int64_t n) const {
     T* const to = x + channel * c.size * c.inner + from;
     const T* const g = sums + channel * c.places * c.inner + from;
@@ -115,7 +115,7 @@ template <class T> struct Batch {
       for (int64_t k = p; k < all; k += places)
         if (at[k] >= 0) add_line<false>(to + at[k] * c.inner, g + p * c.inner, weight[k], n);
   }
-  /// The gradient of the weights of the places [p, p + n).
+  /// Computes the gradient of the weights of the places [p, p + n).
   void weigh(int64_t p, int64_t n) const {
     for (int64_t k = p; k < c.taps * c.places; k += c.places)
       add_terms<T>({x, sums + p, at + k, c.channels, c.size, 0, c.places}, weight + k, n);
@@ -123,7 +123,7 @@ template <class T> struct Batch {
 };
 
 template <class T> void weighted_gather_as(const WeightedGather& c) {
-  // A channel's places, or columns, in pieces that take turns; channels together where those are few.
+  // Work items are pieces of a channel's places or columns; if these are few, of several channels.
   const bool columns = c.part == WeightedPart::x;
   const int64_t line = columns ? c.inner : c.places, piece = columns ? kStrip : kPlaces,
                 cost = larger(c.taps, 1) * smaller(line, piece) * (columns ? c.places : c.inner);
