@@ -1,4 +1,4 @@
-// // conv.cpp -- convolutions, pooling and resizing
+// conv.cpp -- convolutions, pooling and resizing
 #include <cmath>
 
 #include "bindings/functions/functions.h"

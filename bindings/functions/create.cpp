@@ -1,4 +1,4 @@
-// // create.cpp -- creating tensors: filled, ranges, random; copies and conversions
+// create.cpp -- creating tensors: filled, ranges, random; copies and conversions
 #include <cmath>
 
 #include "bindings/functions/functions.h"

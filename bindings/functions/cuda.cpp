@@ -1,4 +1,4 @@
-// // cuda.cpp -- GPU functions for Lua: memory, page-locked tensors, events, graphs
+// cuda.cpp -- GPU functions for Lua: memory, page-locked tensors, events, graphs
 #include <cstdio>
 #include <cstring>
 

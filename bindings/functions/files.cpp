@@ -1,4 +1,4 @@
-// // files.cpp -- file functions for bindings/lua/data and bindings/lua/io
+// files.cpp -- file functions for bindings/lua/data and bindings/lua/io
 #include <cmath>
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-// // formats.cpp -- C functions for data/formats.lua: files of other programs as Lua values
+// formats.cpp -- C functions for data/formats.lua: files of other programs as Lua values
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// // functions.cpp -- common parts of the files of this folder
+// functions.cpp -- common parts of the files of this folder
 #include "bindings/functions/functions.h"
 
 #include "engine/autograd/graph.h"

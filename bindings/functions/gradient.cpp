@@ -1,4 +1,4 @@
-// // gradient.cpp -- gradients: recording, hooks, functions with their own gradient
+// gradient.cpp -- gradients: recording, hooks, functions with their own gradient
 #include "bindings/functions/functions.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// // index.cpp -- reading and writing with tensors of positions
+// index.cpp -- reading and writing with tensors of positions
 #include "bindings/core/indexing.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"

@@ -1,4 +1,4 @@
-// // json.cpp -- conversion between JSON and Lua values
+// json.cpp -- conversion between JSON and Lua values
 #include "engine/io/json.h"
 
 #include <algorithm>

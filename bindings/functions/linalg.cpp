@@ -1,4 +1,4 @@
-// // linalg.cpp -- the module mt.linalg, and its functions that are also methods
+// linalg.cpp -- the module mt.linalg, and its functions that are also methods
 #include "engine/linalg/linalg.h"
 #include "bindings/functions/functions.h"
 

@@ -1,4 +1,4 @@
-// // loader.cpp -- C functions for data/loader.lua: random numbers per item
+// loader.cpp -- C functions for data/loader.lua: random numbers per item
 #include <cstring>
 
 #include "bindings/functions/functions.h"

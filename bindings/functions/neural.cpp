@@ -1,4 +1,4 @@
-// // neural.cpp -- functions for networks: softmax, losses, normalisation, attention
+// neural.cpp -- functions for networks: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "bindings/functions/same_dtype.h"
 #include "engine/ops/recurrent.h"

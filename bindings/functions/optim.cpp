@@ -1,4 +1,4 @@
-// // optim.cpp -- optimizers for Lua: their list, steps, and their state
+// optim.cpp -- optimizers for Lua: their list, steps, and their state
 #include <cmath>
 #include <unordered_map>
 

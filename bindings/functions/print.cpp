@@ -1,4 +1,4 @@
-// // print.cpp -- print options of tensors
+// print.cpp -- print options of tensors
 #include <algorithm>
 #include <cmath>
 

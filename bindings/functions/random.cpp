@@ -1,4 +1,4 @@
-// // random.cpp -- random tensors and their generators
+// random.cpp -- random tensors and their generators
 
 #include "bindings/functions/functions.h"
 #include "engine/core/step_listener.h"

@@ -1,4 +1,4 @@
-// // reduce.cpp -- reductions, moments, norms and scans
+// reduce.cpp -- reductions, moments, norms and scans
 #include <cmath>
 #include <deque>
 

@@ -1,4 +1,4 @@
-// // same_dtype.h -- inputs must have the dtype of learned weights, as in PyTorch
+// same_dtype.h -- inputs must have the dtype of learned weights, as in PyTorch
 #pragma once
 
 #include "engine/core/tensor.h"

@@ -1,4 +1,4 @@
-// // shape.cpp -- tensors in other shapes: views, joins, parts, repetitions
+// shape.cpp -- tensors in other shapes: views, joins, parts, repetitions
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {

@@ -1,4 +1,4 @@
-// // sort.cpp -- functions based on sorting, and counts of values
+// sort.cpp -- functions based on sorting, and counts of values
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 

@@ -1,4 +1,4 @@
-// // tokenizer.cpp -- C functions for data/tokenizer.lua
+// tokenizer.cpp -- C functions for data/tokenizer.lua
 #include "engine/text/tokenizer.h"
 
 #include "bindings/functions/functions.h"

@@ -1,4 +1,4 @@
-// // watch.cpp -- C functions for watching: autograd graphs as lists, a page for browsers
+// watch.cpp -- C functions for watching: autograd graphs as lists, a page for browsers
 #include <unistd.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// // workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in its own Lua state
+// workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in its own Lua state
 #include "bindings/functions/workers.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// // mpi.h -- Open MPI, loaded when a process joins a group: the functions that collective operations need
+// mpi.h -- Open MPI, loaded when a process joins a group: the functions that collective operations need
 #pragma once
 #include "engine/io/dynamic_library.h"
 

@@ -1,4 +1,4 @@
-// // process_group.cpp -- collective operations: tensors are concatenated in one buffer on the CPU, which MPI receives
+// process_group.cpp -- collective operations: tensors are concatenated in one buffer on the CPU, which MPI receives
 #include "engine/dist/process_group.h"
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// // process_group.h -- distributed training (mpirun): collective operations on tensors, averaged gradients
+// process_group.h -- distributed training (mpirun): collective operations on tensors, averaged gradients
 //
 // All processes call each function in the same order with tensors of equal sizes and dtypes; a call
 // that differs throws Error in all of them. Tensors on a GPU are copied through CPU memory.

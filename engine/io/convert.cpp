@@ -1,4 +1,4 @@
-// // convert.cpp -- reading elements in file formats into tensors
+// convert.cpp -- reading elements in file formats into tensors
 #include "engine/io/convert.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// // convert.h -- reading elements in file formats into tensors
+// convert.h -- reading elements in file formats into tensors
 #pragma once
 #include "engine/core/tensor.h"
 #include "engine/io/bytes.h"

@@ -1,4 +1,4 @@
-// // download.cpp -- downloads with libcurl, which is loaded at first use
+// download.cpp -- downloads with libcurl, which is loaded at first use
 #include "engine/io/download.h"
 
 #include <curl/curl.h>

@@ -1,4 +1,4 @@
-// // download.h -- downloads with libcurl, which is loaded at first use
+// download.h -- downloads with libcurl, which is loaded at first use
 #pragma once
 #include <cstdint>
 #include <functional>

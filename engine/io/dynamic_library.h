@@ -1,4 +1,4 @@
-// // dynamic_library.h -- shared libraries that are loaded at first use instead of at start-up
+// dynamic_library.h -- shared libraries that are loaded at first use instead of at start-up
 #pragma once
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-// // idx.h -- the IDX format of MNIST: a header with the shape, then the values, big-endian
+// idx.h -- the IDX format of MNIST: a header with the shape, then the values, big-endian
 #pragma once
 #include <string>
 

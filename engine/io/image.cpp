@@ -1,4 +1,4 @@
-// // image.cpp -- PNG and JPEG: decoding and encoding
+// image.cpp -- PNG and JPEG: decoding and encoding
 #include "engine/io/image.h"
 
 #include <png.h>

@@ -1,4 +1,4 @@
-// // image.h -- PNG and JPEG: decoding and encoding
+// image.h -- PNG and JPEG: decoding and encoding
 //
 // libpng and TurboJPEG are loaded at first use; writing PNG needs only zlib. All functions are
 // thread-safe.

@@ -1,4 +1,4 @@
-// // json.cpp -- JSON values: strict parser (RFC 8259) and writer
+// json.cpp -- JSON values: strict parser (RFC 8259) and writer
 #include "engine/io/json.h"
 
 #include <fmt/format.h>

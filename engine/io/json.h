@@ -1,4 +1,4 @@
-// // json.h -- JSON values: strict parser (RFC 8259) and writer
+// json.h -- JSON values: strict parser (RFC 8259) and writer
 #pragma once
 #include <cstdint>
 #include <string>

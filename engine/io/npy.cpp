@@ -1,4 +1,4 @@
-// // npy.cpp -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
+// npy.cpp -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
 #include "engine/io/npy.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// // npy.h -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
+// npy.h -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// // page_server.cpp -- a local HTTP server with one page, on its own thread
+// page_server.cpp -- a local HTTP server with one page, on its own thread
 #include "engine/io/page_server.h"
 
 #include <arpa/inet.h>

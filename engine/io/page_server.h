@@ -1,4 +1,4 @@
-// // page_server.h -- a local HTTP server with one page, on its own thread
+// page_server.h -- a local HTTP server with one page, on its own thread
 #pragma once
 #include <atomic>
 #include <condition_variable>

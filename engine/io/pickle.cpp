@@ -1,4 +1,4 @@
-// // pickle.cpp -- Python's pickles, read without execution: values, and calls of a few allowed functions
+// pickle.cpp -- Python's pickles, read without execution: values, and calls of a few allowed functions
 #include "engine/io/pickle.h"
 
 #include <algorithm>

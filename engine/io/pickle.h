@@ -1,4 +1,4 @@
-// // pickle.h -- Python's pickles, read without execution: values, and calls of a few allowed functions
+// pickle.h -- Python's pickles, read without execution: values, and calls of a few allowed functions
 #pragma once
 #include <cstdint>
 #include <deque>

@@ -1,4 +1,4 @@
-// // safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
+// safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
 #include "engine/io/safetensors.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// // safetensors.h -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
+// safetensors.h -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
 #pragma once
 #include <string>
 #include <string_view>

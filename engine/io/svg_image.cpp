@@ -1,4 +1,4 @@
-// // svg_image.cpp -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
+// svg_image.cpp -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
 #include "engine/io/svg_image.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// // svg_image.h -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
+// svg_image.h -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
 #pragma once
 #include <string>
 #include <string_view>

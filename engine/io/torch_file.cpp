@@ -1,4 +1,4 @@
-// // torch_file.cpp -- files of torch.save: tensors, state dicts, plain values; nothing is executed
+// torch_file.cpp -- files of torch.save: tensors, state dicts, plain values; nothing is executed
 #include "engine/io/torch_file.h"
 
 #include <unistd.h>

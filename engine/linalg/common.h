@@ -1,4 +1,4 @@
-// // common.h -- common parts of linalg: checks, the loop over a batch, packed results
+// common.h -- common parts of linalg: checks, the loop over a batch, packed results
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// // distance.cpp -- cdist: norms of the differences of all pairs of rows, in blocks of rows
+// distance.cpp -- cdist: norms of the differences of all pairs of rows, in blocks of rows
 #include "engine/linalg/distance.h"
 
 #include <algorithm>

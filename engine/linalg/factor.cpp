@@ -1,4 +1,4 @@
-// // factor.cpp -- QR, singular values, eigenvalues, and functions based on them
+// factor.cpp -- QR, singular values, eigenvalues, and functions based on them
 //
 // Factorisations with several results are recorded as one packed tensor, and the results are slices
 // of it: they share one node, whose gradient is differentiable again.

@@ -1,4 +1,4 @@
-// // linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangular systems
+// linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangular systems
 //
 // A row-major matrix is its transpose in column-major order: LAPACK gets our memory unchanged, and
 // solves the transposed problem.

@@ -1,4 +1,4 @@
-// // lu.cpp -- LU factors as results: packed, separate, and solutions with them
+// lu.cpp -- LU factors as results: packed, separate, and solutions with them
 //
 // A = P L U. The packed factors are one recorded tensor; L, U and solutions are computed from it.
 

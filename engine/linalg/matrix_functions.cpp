@@ -1,4 +1,4 @@
-// // matrix_functions.cpp -- the matrix exponential, and functions composed of solutions and products
+// matrix_functions.cpp -- the matrix exponential, and functions composed of solutions and products
 #include <cmath>
 
 #include "engine/linalg/common.h"

@@ -1,4 +1,4 @@
-// // norm.cpp -- norms of vectors and matrices, and condition numbers
+// norm.cpp -- norms of vectors and matrices, and condition numbers
 #include <cmath>
 
 #include "engine/linalg/common.h"

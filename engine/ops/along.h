@@ -1,4 +1,4 @@
-// // along.h -- vectors along one dimension, in shapes that broadcast with a tensor
+// along.h -- vectors along one dimension, in shapes that broadcast with a tensor
 #pragma once
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// // clip.cpp -- gradient clipping by norm and by value
+// clip.cpp -- gradient clipping by norm and by value
 #include "engine/ops/clip.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// // clip.h -- gradient clipping by norm and by value
+// clip.h -- gradient clipping by norm and by value
 #pragma once
 
 #include "engine/core/tensor.h"

@@ -1,4 +1,4 @@
-// // conv.h -- convolutions over one to three spatial dimensions, and their patches (im2col)
+// conv.h -- convolutions over one to three spatial dimensions, and their patches (im2col)
 #pragma once
 #include "engine/core/tensor.h"
 

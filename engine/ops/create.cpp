@@ -1,4 +1,4 @@
-// // create.cpp -- creating, copying and converting tensors
+// create.cpp -- creating, copying and converting tensors
 #include <cmath>
 #include <cstring>
 

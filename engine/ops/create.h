@@ -1,4 +1,4 @@
-// // create.h -- creating, copying and converting tensors
+// create.h -- creating, copying and converting tensors
 #pragma once
 #include <initializer_list>
 #include <string_view>

@@ -1,4 +1,4 @@
-// // dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
+// dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
 #include "engine/ops/dropout.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// // dropout.h -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
+// dropout.h -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
 #pragma once
 #include "engine/core/tensor.h"
 

@@ -1,4 +1,4 @@
-// // einsum.cpp -- sums of products over named dimensions: parser, sizes, the order of contraction
+// einsum.cpp -- sums of products over named dimensions: parser, sizes, the order of contraction
 #include "engine/ops/einsum.h"
 
 #include <algorithm>

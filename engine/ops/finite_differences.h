@@ -1,4 +1,4 @@
-// // finite_differences.h -- integrals and slopes of sampled functions
+// finite_differences.h -- integrals and slopes of sampled functions
 #pragma once
 #include <vector>
 

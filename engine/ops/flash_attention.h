@@ -1,4 +1,4 @@
-// // flash_attention.h -- attention of 16-bit floats with a GPU's own verb, without mask or dropout
+// flash_attention.h -- attention of 16-bit floats with a GPU's own verb, without mask or dropout
 #pragma once
 #include "engine/core/tensor.h"
 

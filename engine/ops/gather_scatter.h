@@ -1,4 +1,4 @@
-// // gather_scatter.h -- reading and writing with tensors of positions
+// gather_scatter.h -- reading and writing with tensors of positions
 #pragma once
 #include <optional>
 #include <string_view>

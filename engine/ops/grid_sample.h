@@ -1,4 +1,4 @@
-// // grid_sample.h -- images sampled at arbitrary points: grid_sample and affine grids
+// grid_sample.h -- images sampled at arbitrary points: grid_sample and affine grids
 #pragma once
 #include <array>
 

@@ -1,4 +1,4 @@
-// // indexing.cpp -- x[k]: reading and writing of regions (views), positions and masks
+// indexing.cpp -- x[k]: reading and writing of regions (views), positions and masks
 #include <cstring>
 
 #include "engine/core/upcast.h"

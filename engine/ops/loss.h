@@ -1,4 +1,4 @@
-// // loss.h -- loss functions
+// loss.h -- loss functions
 #pragma once
 #include <array>
 

@@ -1,4 +1,4 @@
-// // normalize.cpp -- layer, batch, instance, group and RMS normalisation on one standardising node
+// normalize.cpp -- layer, batch, instance, group and RMS normalisation on one standardising node
 #include "engine/ops/normalize.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// // normalize.h -- normalisation layers: mean 0 and variance 1 over some dimensions
+// normalize.h -- normalisation layers: mean 0 and variance 1 over some dimensions
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// // ops.h -- all tensor functions: the elementwise ones here, the others in the headers it includes
+// ops.h -- all tensor functions: the elementwise ones here, the others in the headers it includes
 //
 // Dimensions and positions are 0-based; -1 is the last. Every function throws mt::Error for invalid
 // arguments.

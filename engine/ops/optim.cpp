@@ -1,4 +1,4 @@
-// // optim.cpp -- optimizers: their table, and one call that steps all parameters
+// optim.cpp -- optimizers: their table, and one call that steps all parameters
 #include "engine/ops/optim.h"
 
 #include <algorithm>

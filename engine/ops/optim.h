@@ -1,4 +1,4 @@
-// // optim.h -- optimizers: parameters with their states, and one call that steps all of them
+// optim.h -- optimizers: parameters with their states, and one call that steps all of them
 #pragma once
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-// // out.h -- {out=t}: a result written to memory of the caller
+// out.h -- {out=t}: a result written to memory of the caller
 #pragma once
 #include <utility>
 

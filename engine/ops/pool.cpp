@@ -1,4 +1,4 @@
-// // pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
+// pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
 #include "engine/ops/pool.h"
 
 #include <cmath>

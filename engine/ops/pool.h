@@ -1,4 +1,4 @@
-// // pool.h -- pooling and resizing of images
+// pool.h -- pooling and resizing of images
 #pragma once
 #include <optional>
 

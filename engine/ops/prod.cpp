@@ -1,4 +1,4 @@
-// // prod.cpp -- the gradients of prod and cumprod, with special cases for zeros
+// prod.cpp -- the gradients of prod and cumprod, with special cases for zeros
 #include "engine/ops/reduce_common.h"
 
 namespace mt {

@@ -1,4 +1,4 @@
-// // products.h -- variants of the matrix product: batches, sums with a product, Kronecker
+// products.h -- variants of the matrix product: batches, sums with a product, Kronecker
 #pragma once
 
 #include "engine/core/tensor.h"

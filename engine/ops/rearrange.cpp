@@ -1,4 +1,4 @@
-// // rearrange.cpp -- elements in a different order: flipped, repeated, padded, triangles
+// rearrange.cpp -- elements in a different order: flipped, repeated, padded, triangles
 #include "engine/ops/rearrange.h"
 
 #include <algorithm>

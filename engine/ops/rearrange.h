@@ -1,4 +1,4 @@
-// // rearrange.h -- elements in a different order: flipped, repeated, padded, triangles
+// rearrange.h -- elements in a different order: flipped, repeated, padded, triangles
 #pragma once
 #include <array>
 #include <optional>

@@ -1,4 +1,4 @@
-// // reduce.cpp -- reductions of tensors: reduced dimensions, the verb, the gradient
+// reduce.cpp -- reductions of tensors: reduced dimensions, the verb, the gradient
 #include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/out.h"

@@ -1,4 +1,4 @@
-// // reduce.h -- reductions of tensors over `dims`, or over all dimensions if it is empty
+// reduce.h -- reductions of tensors over `dims`, or over all dimensions if it is empty
 #pragma once
 #include <optional>
 

@@ -1,4 +1,4 @@
-// // reduce_common.h -- common parts of reductions: reduced dimensions, the verb, backward
+// reduce_common.h -- common parts of reductions: reduced dimensions, the verb, backward
 #pragma once
 #include "engine/autograd/graph.h"
 #include "engine/ops/index_checks.h"

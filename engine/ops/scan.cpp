@@ -1,4 +1,4 @@
-// // scan.cpp -- scans of tensors: the verb, and the gradients, which are reverse scans
+// scan.cpp -- scans of tensors: the verb, and the gradients, which are reverse scans
 #include "engine/ops/scan.h"
 
 #include <algorithm>

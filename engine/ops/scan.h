@@ -1,4 +1,4 @@
-// // scan.h -- scans: cumulative reductions along a dimension
+// scan.h -- scans: cumulative reductions along a dimension
 #pragma once
 #include "engine/ops/reduce.h"
 

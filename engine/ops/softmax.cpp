@@ -1,4 +1,4 @@
-// // softmax.cpp -- softmax and log_softmax: one verb for forward and one for backward
+// softmax.cpp -- softmax and log_softmax: one verb for forward and one for backward
 #include "engine/ops/softmax.h"
 
 #include "engine/core/upcast.h"

@@ -1,4 +1,4 @@
-// // softmax.h -- softmax and log_softmax
+// softmax.h -- softmax and log_softmax
 #pragma once
 #include "engine/core/tensor.h"
 

@@ -1,4 +1,4 @@
-// // sort.cpp -- sorting, the k-th element, quantiles and unique
+// sort.cpp -- sorting, the k-th element, quantiles and unique
 #include "engine/ops/sort.h"
 
 #include <algorithm>

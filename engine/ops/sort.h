@@ -1,4 +1,4 @@
-// // sort.h -- functions based on sorting: sort, the k-th element, quantiles, unique
+// sort.h -- functions based on sorting: sort, the k-th element, quantiles, unique
 #pragma once
 #include <array>
 #include <optional>

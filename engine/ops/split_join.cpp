@@ -1,4 +1,4 @@
-// // split_join.cpp -- functions that split tensors, combine them, or write to a region of a copy
+// split_join.cpp -- functions that split tensors, combine them, or write to a region of a copy
 #include "engine/ops/split_join.h"
 
 #include <algorithm>

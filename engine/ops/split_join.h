@@ -1,4 +1,4 @@
-// // split_join.h -- splitting tensors, combining them, and writing to regions of a copy
+// split_join.h -- splitting tensors, combining them, and writing to regions of a copy
 #pragma once
 #include <vector>
 

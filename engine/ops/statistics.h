@@ -1,4 +1,4 @@
-// // statistics.h -- moments, norms, and counts of values
+// statistics.h -- moments, norms, and counts of values
 #pragma once
 
 #include "engine/ops/reduce.h"

@@ -1,4 +1,4 @@
-// // views.h -- tensors in other shapes: views, except where reshape, cat and stack copy
+// views.h -- tensors in other shapes: views, except where reshape, cat and stack copy
 //
 // A view shares its tensor's storage: changes in place are visible in both, with correct gradients.
 #pragma once

@@ -1,4 +1,4 @@
-// // views_split.h -- more views: split dimensions, lists of parts, diagonals, windows, any strides
+// views_split.h -- more views: split dimensions, lists of parts, diagonals, windows, any strides
 #pragma once
 #include <vector>
 

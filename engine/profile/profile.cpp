@@ -1,4 +1,4 @@
-// // profile.cpp -- recordings: a call tree with its times, and the trace
+// profile.cpp -- recordings: a call tree with its times, and the trace
 #include "engine/profile/profile.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// // profile_devices.cpp -- devices with the profiler or the log: times of verbs, and kernels of GPUs
+// profile_devices.cpp -- devices with the profiler or the log: times of verbs, and kernels of GPUs
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// // verb_log.cpp -- the settings of MTORCH_LOG, and the lines that it prints
+// verb_log.cpp -- the settings of MTORCH_LOG, and the lines that it prints
 #include "engine/profile/verb_log.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// // bpe_train.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): training of merges
+// bpe_train.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): training of merges
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// // regex.cpp -- the regular expressions of tokenizers: a backtracking matcher
+// regex.cpp -- the regular expressions of tokenizers: a backtracking matcher
 #include "engine/text/regex.h"
 
 #include <climits>

@@ -1,4 +1,4 @@
-// // regex.h -- the regular expressions of tokenizers
+// regex.h -- the regular expressions of tokenizers
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// // tokenizer.cpp -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
+// tokenizer.cpp -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
 #include "engine/text/tokenizer.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// // tokenizer.h -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
+// tokenizer.h -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
 #pragma once
 #include <array>
 #include <memory>

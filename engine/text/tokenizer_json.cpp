@@ -1,4 +1,4 @@
-// // tokenizer_json.cpp -- parsing a tokenizer.json
+// tokenizer_json.cpp -- parsing a tokenizer.json
 #include <algorithm>
 
 #include "engine/io/bytes.h"

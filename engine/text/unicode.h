@@ -1,4 +1,4 @@
-// // unicode.h -- code points of UTF-8 text and their categories
+// unicode.h -- code points of UTF-8 text and their categories
 #pragma once
 #include <cstdint>
 #include <string>

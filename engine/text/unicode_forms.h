@@ -1,4 +1,4 @@
-// // unicode_forms.h -- Unicode normalization forms and lower case, with libutf8proc
+// unicode_forms.h -- Unicode normalization forms and lower case, with libutf8proc
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,4 @@
-// // compile.cpp -- C functions for compile/*.lua: building expression programs, and running them
+// compile.cpp -- C functions for compile/*.lua: building expression programs, and running them
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/program_cuda.h"

@@ -1,4 +1,4 @@
-// // explain.cpp -- C functions for mt.explain: a program's operations, its code, its gradient
+// explain.cpp -- C functions for mt.explain: a program's operations, its code, its gradient
 #include <algorithm>
 #include <map>
 

@@ -1,4 +1,4 @@
-// // kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
+// kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
 #include <cmath>
 #include <cstdlib>
 
