@@ -114,11 +114,11 @@ function Later:__call(...) return module.now(self)(...) end
 
 --- A module with parameters:
 ---   module.define{signature, doc, parameters = {'weight', ..}, init =, forward =, extra =, macs =}
---- The constructor's arguments become fields, but for those with a parameter's name. init(options)
---- returns a tensor, or nil or false, for each of `parameters`, then for each of `buffers`. forward
---- is a function of mt, called with the inputs and the fields that its signature names, or a
---- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y, inputs) the multiply-adds
---- of a call (x: the first input, y: the result) where nn/summary.lua does not count them right by the parameters.
+--- The constructor's arguments become fields, except those with a parameter's name. init(options) returns a tensor,
+--- or nil or false, for each of `parameters`, then for each of `buffers`. forward is a function of mt, called with
+--- the inputs and the fields that its signature names, or a function of the module and the inputs. extra(self)
+--- returns text for print; macs(self, x, y, inputs) returns the multiply-adds of a call (x: the first input, y: the
+--- result) if nn/summary.lua cannot derive them from the parameters.
 function module.define(spec)
   local made, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
