@@ -199,9 +199,9 @@ end
 
 --- Declares a scheduler, whose fields are its options:
 ---   define(signature, doc, {rate =, closed =, prepare =, start =, started =})
---- rate(self, lr, base, i, group) is the rate of group i after one that was lr and began as base; closed the same
---- from last_epoch alone. prepare(self) comes before, once a step; start and started(self) before and after the first
---- step. A kind with make(self) does all of it itself, one with advance(self, epoch) what a step does.
+--- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; closed
+--- is the same by last_epoch only. prepare(self) is called first in each step; start and started(self) before and
+--- after the first step. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
 function scheduler.define(signature, doc, kind)
   kind.name = signature:match('^[%w_]+')
   object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true, _step_count = true}}, kind)
