@@ -47,8 +47,8 @@ Autocast read_options(lua_State* L) {
   return now;
 }
 
-/// autocast(fn, ..) or autocast{fn, .., dtype=}: the options lie in the table, the arguments in its
-/// list part.
+/// autocast(fn, ..) or autocast{fn, .., dtype=}: options are in the table, arguments in its list
+/// part.
 int autocast_body(Args& a) {
   lua_State* L = a.L;
   Autocast now{Dtype::bf16, Dtype::f16};

@@ -1,4 +1,4 @@
-// conv.cpp -- convolutions, pooling, images at other sizes
+// conv.cpp -- convolutions, pooling and resizing
 #include <cmath>
 
 #include "bindings/functions/functions.h"
@@ -7,7 +7,7 @@
 namespace mt::lua {
 namespace {
 
-/// Numbers for each dimension, or what keeps the size.
+/// A number for each dimension, or 'same'.
 struct ConvPadding {
   Shape sides;
   bool same = false;
@@ -56,7 +56,7 @@ Tensor anchored(const char* name, const Tensor& input, const Tensor& weight, boo
   return conv_anchored(name, Spatial, input, weight, reverse);
 }
 
-/// Values, and where they lie if that is asked for.
+/// Values, and their positions if requested.
 using WithIndices = std::pair<Tensor, std::optional<Positions>>;
 WithIndices asked(Pooled p, bool indices) {
   return {std::move(p.values),
@@ -90,7 +90,7 @@ WithIndices adaptive_max(const char* name, const Tensor& input, const Shape& siz
   return asked(adaptive_max_pool(name, Spatial, input, size), indices);
 }
 
-/// The size and the scale of each spatial dimension; a scale of 0 stands for the sizes' ratio.
+/// The size and the scale of each spatial dimension; a scale of 0 means the ratio of the sizes.
 struct Target {
   Shape size;
   double scale[3] = {0, 0, 0};
@@ -124,7 +124,7 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
   return t;
 }
 
-/// A mode of interpolate: how, and how many spatial dimensions it is for (0: any).
+/// A mode of interpolate: the method, and the number of spatial dimensions (0: any).
 struct Mode {
   Interpolation how;
   int spatial;
@@ -169,7 +169,7 @@ int interpolated(Args& a) {
   return a.push(y);
 }
 
-/// Functions of the module alone.
+/// Functions of the module only.
 const Entry kFunctions[] = {
     {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "

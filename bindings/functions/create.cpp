@@ -1,4 +1,4 @@
-// create.cpp -- making tensors: filled, counted, random; copies and conversions
+// create.cpp -- creating tensors: filled, ranges, random; copies and conversions
 #include <cmath>
 
 #include "bindings/functions/functions.h"
@@ -11,7 +11,7 @@ template <Form form, int Value> int filled(Args& a) {
   return made.push(a, full(made.shape, Value, made.dtype, made.device));
 }
 
-/// Filled with the number or boolean before the options.
+/// Fills with the number or boolean before the options.
 template <Form form> int filled_with(Args& a) {
   const int i = form == Form::of ? 3 : 2;
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
@@ -20,7 +20,7 @@ template <Form form> int filled_with(Args& a) {
   return made.push(a, full(made.shape, value, made.dtype, made.device));
 }
 
-/// Elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
+/// Elements are uninitialised; bools are zeros, because values other than 0 and 1 are undefined.
 template <Form form> int unset(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, made.dtype == Dtype::b8 ? zeros(made.shape, Dtype::b8, made.device)
@@ -63,7 +63,7 @@ int range_body(Args& a) {
 
 template <Dtype D> Tensor converted(const Tensor& x) { return to(x, D); }
 
-/// A dtype or a device by name.
+/// Converts to a dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
   const std::string s = a.text(i);
   if (const Dtype d = dtype_named(s); d != Dtype::none) return to(x, d);
@@ -141,7 +141,7 @@ const Entry kFunctions[] = {
      bind<[]() { return std::string(dtype_name(default_dtype())); }>},
 };
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"clone(x)", "A copy, inside the graph.", bind<clone>},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.", bind<contiguous>},
@@ -203,7 +203,7 @@ const Entry kMethods[] = {
      }>},
 };
 
-/// No function of mt: mt.cuda is a library.
+/// Not a function of mt, because mt.cuda is a library.
 const Entry kCuda{"cuda(x)", "x in the memory of this process's GPU, 'cuda'.",
                   bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>};
 

@@ -1,4 +1,4 @@
-// cuda.cpp -- what Lua asks of GPUs: memory, page-locked tensors, events, graphs
+// cuda.cpp -- GPU functions for Lua: memory, page-locked tensors, events, graphs
 #include <cstdio>
 #include <cstring>
 
@@ -21,7 +21,7 @@ template <> struct Arg<Gpu> {
 
 namespace {
 
-// ---- objects that Lua holds ----------------------------------------------------------------------
+// ---- objects that Lua owns ----------------------------------------------------------------------
 
 struct Event {
   static constexpr char kShown[] = "an event of mt.cuda.Event";
@@ -37,7 +37,7 @@ struct Event {
   ~Event() { gpu.event_drop(mark); }
 };
 
-/// What Lua holds of a graph.
+/// A graph that Lua owns.
 struct LuaGraph : Graph {
   static constexpr char kShown[] = "a graph of mt.cuda.graph";
   using Graph::Graph;

@@ -44,7 +44,7 @@ int elementwise_body(Args& a) {
   return finish(a, e.op, input, params);
 }
 
-// ---- operations that take more than their formula does ------------------------------------------
+// ---- operations with more arguments than their formula ------------------------------------------
 
 int finish(Args& a, int op, std::initializer_list<Tensor> operands) {
   const Tensor* input[op::kMaxInputs];
@@ -105,7 +105,7 @@ int gelu_body(Args& a) {
   return finish(a, kind == "tanh" ? op::id<op::GeluTanh> : op::id<op::Gelu>, {a.operand(1)});
 }
 
-/// Rounds to 10^-decimals. As in PyTorch by a division where that power of ten is whole.
+/// Rounds to 10^-decimals. As in PyTorch by a division if that power of ten is an integer.
 int round_body(Args& a) {
   const int64_t decimals = a.integer(2);
   if (decimals == 0) return elementwise_body(a);
@@ -122,7 +122,7 @@ int round_body(Args& a) {
   return push_or_write(a, to(rounded, x.dtype()));
 }
 
-/// A slope for all, or one for each channel (dimension 2 of the user's).
+/// One slope for all, or one for each channel (dimension 2 for the user).
 int prelu_body(Args& a) {
   const Tensor x = a.operand(1), weight = a.operand(2);
   if (weight.numel() == 1) return finish(a, a.entry().op, {x, reshape(weight, {})});
@@ -135,8 +135,8 @@ int prelu_body(Args& a) {
   return finish(a, a.entry().op, {x, reshape(weight, shape)});
 }
 
-/// An end of clamp: argument i or, for 0, none. What is not given holds no float, not even an
-/// infinite one, and no integer.
+/// A limit of clamp: argument i or, for 0, none. An absent limit does not clamp any float, not even
+/// infinity, nor an integer.
 double end_of(Args& a, int i, double none) {
   return i > 0 && a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
 }
@@ -147,14 +147,14 @@ int clamp_to_numbers(Args& a, int low, int high) {
   return finish(a, op::id<op::Clamp>, &x, ends);
 }
 
-/// The ends are numbers or tensors; ties with a tensor share the gradient, as in maximum.
+/// The limits are numbers or tensors; ties with a tensor share the gradient, as in maximum.
 int clamp_body(Args& a) {
   if (!a.given(2) && !a.given(3)) fail("clamp: give min, max or both");
   for (int i = 2; i <= 3; ++i)
     if (a.given(i) && !tensor_at(a.L, i) && lua_type(a.L, i) != LUA_TNUMBER)
       a.wrong(i, "a number or a tensor");
   bool numbers = true;
-  for (int i = 2; i <= 3; ++i)  // where an end is NaN all becomes NaN
+  for (int i = 2; i <= 3; ++i)  // a NaN limit makes all elements NaN
     numbers &= !tensor_at(a.L, i) && !(a.given(i) && std::isnan(a.number(i)));
   if (numbers) return clamp_to_numbers(a, 2, 3);
   Tensor y = a.tensor(1);
@@ -180,7 +180,7 @@ int polygamma_body(Args& a) {
   return finish(a, a.entry().op, &x, order);
 }
 
-/// A power in float64, whatever the operands are.
+/// A power in float64, independent of the operands' dtypes.
 int float_power_body(Args& a) {
   const Tensor x = a.operand(1), y = a.operand(2);
   if (x.impl()->number && y.impl()->number) fail("float_power: one of the two must be a tensor");
@@ -188,7 +188,7 @@ int float_power_body(Args& a) {
   return push_or_write(a, pow(wider(x), wider(y)));
 }
 
-/// The logarithm of the gamma function of p variables: the sum of lgamma(x - k / 2), k < p.
+/// The multivariate log-gamma function: the sum of lgamma(x - k / 2), k < p.
 int mvlgamma_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const double p = double(a.integer(2));
@@ -200,11 +200,11 @@ int mvlgamma_body(Args& a) {
   return push_or_write(a, is_half(x.dtype()) ? to(all, x.dtype()) : all);
 }
 
-/// Operations with a body of their own, and the arguments that it takes.
+/// Operations with their own body, and its arguments.
 struct Special {
   const char *name, *arguments;
   int (*body)(Args&);
-  bool defers = false;  // it asks nothing of its tensors' data
+  bool defers = false;  // it does not read its tensors' data
 };
 const Special kSpecial[] = {
     {"add", "x, y, alpha=1", scaled_body, true},
@@ -242,7 +242,7 @@ std::string op_signature(const OpRow& row) {
   return s + ", {out=})";
 }
 
-/// elementwise_body with its types: tensors or numbers, of which one alone is a tensor, then numbers.
+/// elementwise_body with its types: tensors or numbers, where a single one is a tensor, then numbers.
 Body generic_body(const OpRow& row) {
   static constexpr Type tensor{kind::tensor}, operand{kind::tensor | kind::number},
       number{kind::number, true};
@@ -253,7 +253,7 @@ Body generic_body(const OpRow& row) {
           row.inputs + row.params, "tensor"};
 }
 
-/// As in PyTorch: comparisons and logic write 0 and 1 into x, what is asked of one number does not.
+/// As in PyTorch: comparisons and logic write 0 and 1 into x; unary predicates have no such form.
 bool has_in_place(const OpRow& row) {
   const bool asks = row.answers_bool && row.inputs == 1 && row.info != &op::LogicalNot::info;
   return !row.mask_first && !asks;
@@ -278,7 +278,7 @@ const std::deque<OwnedEntry>& generated() {
 
 // ---- comparing whole tensors ---
 
-/// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and for integers exactly too.
+/// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and exactly for integers.
 Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
              bool equal_nan) {
   if (!(rtol >= 0) || !(atol >= 0))
@@ -288,7 +288,7 @@ Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, do
   const Tensor p = to(x, Dtype::f64), q = to(y, Dtype::f64);
   const Tensor allowed = Tensor(atol) + Tensor(rtol) * abs(q);
   Tensor near = logical_and(le(abs(p - q), allowed), isfinite(q));
-  if (!is_float(x.dtype()) && !is_float(y.dtype()))  // beyond 2^53 float64 sees no difference
+  if (!is_float(x.dtype()) && !is_float(y.dtype()))  // float64 is not exact above 2^53
     near =
         logical_and(near, le(to(abs(to(x, Dtype::i64) - to(y, Dtype::i64)), Dtype::f64), allowed));
   const Tensor ok = logical_or(eq(x, y), near);
@@ -299,7 +299,7 @@ bool all_close(const char* name, const Tensor& x, const Tensor& y, double rtol, 
   return all(close(name, x, y, rtol, atol, equal_nan)).item() != 0;
 }
 
-/// "x:at(2, 3)" for element i of a shape, as the user counts.
+/// "x:at(2, 3)" for element i of a shape, in the user's numbering.
 std::string at_text(const Shape& shape, int64_t i) {
   std::string inside;
   for (int d = shape.size() - 1; d >= 0; i /= shape[d], --d)
@@ -332,7 +332,7 @@ const Entry kFunctions[] = {
      bind<test_close>},
 };
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},
@@ -351,7 +351,7 @@ const Entry kMethods[] = {
      bind<equal> | kWantsNumbers},
 };
 
-/// Other names that PyTorch has for the same functions; in place too.
+/// PyTorch's other names for the same functions; also in place.
 const char* const kAliases[][2] = {
     {"absolute", "abs"},     {"arccos", "acos"},       {"arccosh", "acosh"},
     {"arcsin", "asin"},      {"arcsinh", "asinh"},     {"arctan", "atan"},

@@ -1,4 +1,4 @@
-// files.cpp -- files of tensors for bindings/lua/data and bindings/lua/io
+// files.cpp -- file functions for bindings/lua/data and bindings/lua/io
 #include <cmath>
 #include <filesystem>
 
@@ -16,19 +16,19 @@ Tensor to_host(const Tensor& x) {
   return contiguous(to(x, cpu_device()));
 }
 
-/// Pushes a table of tensors by name.
+/// Pushes a table of tensors with their names as keys.
 void push_named(Args& a, const std::vector<NamedTensor>& list) {
   lua_createtable(a.L, 0, int(list.size()));
   for (const NamedTensor& t : list) a.push(t.name, t.tensor), lua_rawset(a.L, -3);
 }
 
-/// Pushes a table from names to texts.
+/// Pushes a table of strings with names as keys.
 void push_texts(Args& a, const std::vector<std::pair<std::string, std::string>>& list) {
   lua_createtable(a.L, 0, int(list.size()));
   for (const auto& [key, value] : list) a.push(key, value), lua_rawset(a.L, -3);
 }
 
-/// Pushes why members of a file were left out, by name, or nil; and tells it.
+/// Pushes a table of the members that were left out with the reasons, or nil; prints a warning.
 void push_left_out(Args& a, const char* operation, const std::string& path,
                    const TensorFile& file) {
   if (file.left_out.empty()) return lua_pushnil(a.L);
@@ -52,14 +52,14 @@ std::vector<NamedTensor> named_tensors(Args& a, int i) {
   return list;
 }
 
-/// The same for tensors of the same elements in the same order, and different for others that live.
+/// A key that is equal for tensors of the same elements in the same order, while they exist.
 std::string elements_key(const Tensor& x) {
   return fmt::format("{} {} {} {} {}", static_cast<const void*>(x.impl()->storage), int(x.dtype()),
                      x.offset(), to_string(x.shape()),
                      x.is_contiguous() ? "" : to_string(x.strides()));
 }
 
-/// Whether a zip archive holds arrays of NumPy; one that is damaged is none.
+/// Whether a zip archive contains NumPy arrays; false for a corrupt one.
 bool is_npz(const std::string& operation, const std::string& path) {
   RegularFile file = open_regular(operation.c_str(), path);
   try {
@@ -72,7 +72,7 @@ std::string file_kind(const std::string& operation, const std::string& path) {
   Bytes bytes(open_regular(operation.c_str(), path));
   char head[9] = {};
   const std::string_view text(head, bytes.read(head, sizeof head));
-  // The size of a safetensors header may be any of the marks that follow; the header begins with '{'.
+  // The size of a safetensors header may equal any magic number below; the header begins with '{'.
   if (head[8] == '{') return "safetensors";
   return text.starts_with("PK")          ? "zip"
          : text.starts_with("\x80")      ? "torch"
@@ -80,7 +80,7 @@ std::string file_kind(const std::string& operation, const std::string& path) {
                                          : "other";
 }
 
-/// Pushes the values of a file of torch.save; what is there twice is one table or tensor.
+/// Pushes the values of a torch.save file; a value that occurs twice is one table or tensor.
 class TorchPusher {
  public:
   TorchPusher(const Args& a, const TorchFile& file) : a_(a), L_(a.L), file_(file) {
@@ -107,7 +107,7 @@ class TorchPusher {
     const bool tensor = p.is(Pickled::Kind::other);
     if (tensor && size_t(p.integer()) >= file_.tensors.size())
       fail("load: the file holds a storage without a tensor");
-    // A parameter is another object than the tensor that it was made of.
+    // A parameter is another object than its tensor.
     const void* const key = tensor ? static_cast<const void*>(&file_.tensors[p.integer()])
                                    : static_cast<const void*>(&p);
     lua_pushlightuserdata(L_, const_cast<void*>(key));

@@ -1,4 +1,4 @@
-// formats.cpp -- C functions used by data/formats.lua: files of other programs as Lua values
+// formats.cpp -- C functions for data/formats.lua: files of other programs as Lua values
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace mt::lua {
 namespace {
 
-/// f(text) of a whole file, unpacked where it is gzip; errors begin with the operation and the path.
-/// A plain file lies in memory of a tensor meanwhile, which is not filled with zeros first.
+/// f(text) of a whole file, decompressed if it is gzip; errors start with the operation and the
+/// path. A plain file is read into a tensor's memory, which is not zeroed first.
 auto parsed(const char* operation, const std::string& path, const auto& f) {
   Bytes bytes(open_regular(operation, path));
   return reading(operation, path, "", [&] {
@@ -29,7 +29,7 @@ auto parsed(const char* operation, const std::string& path, const auto& f) {
   });
 }
 
-/// The names in order, and a list of columns: tensors and lists of strings.
+/// Returns the names in order, and a list of columns: tensors and lists of strings.
 int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
   CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4), a.strings(6)};
@@ -51,7 +51,7 @@ int read_csv(Args& a) {
 
 std::string shown(const Tensor& x) { return to_string(x.shape()); }
 
-/// The images of files of one size, [n x channels x height x width]; decoded on all threads.
+/// The images of files of one size, [n x channels x height x width]; decoded by all threads.
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   if (paths.empty()) fail("image: there are no paths");
   TensorList images(paths.size());
@@ -79,7 +79,7 @@ Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
   return out;
 }
 
-/// The names in a folder, in the order of their bytes: two lists, of files and of folders.
+/// The names in a folder, sorted by bytes: two lists, of files and of folders.
 int list_folder(Args& a) {
   namespace fs = std::filesystem;
   const std::string operation = a.text(1), path = a.text(2);
@@ -96,7 +96,7 @@ int list_folder(Args& a) {
   return a.push(names[0], names[1]);
 }
 
-/// Says on a terminal how far a download is, some times a second.
+/// Shows the progress of a download on a terminal, several times per second.
 class Meter {
  public:
   Meter(const std::string& name, bool wanted) : name_(name), on_(wanted && isatty(STDERR_FILENO)) {}

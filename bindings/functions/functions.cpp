@@ -1,4 +1,4 @@
-// functions.cpp -- what the files of this folder share
+// functions.cpp -- common parts of the files of this folder
 #include "bindings/functions/functions.h"
 
 #include "engine/autograd/graph.h"
@@ -7,7 +7,7 @@
 
 namespace mt::lua {
 
-/// 0-based positions as the user counts them.
+/// Pushes 0-based positions in the user's numbering.
 int push_positions(const Args& a, const Tensor& index) {
   if (Deferred* const later = index.impl()->deferred; later && later->add(1)) return a.push(index);
   NoGrad off;

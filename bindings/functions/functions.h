@@ -1,8 +1,8 @@
-// functions.h -- what the files of this folder share: adding entries, positions, who opens what
+// functions.h -- common parts of this folder: adding entries, positions, registration
 //
-// Each file holds the functions of one subject: a table of entries (signature, help, body) and the
-// bodies. A function of the module goes into kFunctions, one that is a method of its first argument
-// too into kMethods.
+// Each file has the functions of one subject: a table of entries (signature, help, body) and the
+// bodies. kFunctions has functions of the module, kMethods those that are also methods of their
+// first argument.
 #pragma once
 #include "bindings/core/bind.h"
 #include "bindings/core/module.h"
@@ -15,7 +15,7 @@ class Expression;
 }
 namespace mt::lua {
 
-/// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
+/// The last options of every constructor (dtype, device, requires_grad), from argument i on.
 struct NewTensorOptions {
   Dtype dtype;
   const Device& device;
@@ -23,8 +23,8 @@ struct NewTensorOptions {
   NewTensorOptions(const Args& a, int i, Dtype fallback, const Device& place = default_device());
   int push(const Args&, const Tensor&) const;
 };
-/// Of zeros(shape, ..), zeros_like(x, ..), x:new_zeros(shape, ..): what the new tensor is like, and its shape;
-/// before the options come `between` more arguments.
+/// For zeros(shape, ..), zeros_like(x, ..), x:new_zeros(shape, ..): the shape and options of the
+/// new tensor; `between` more arguments come before the options.
 enum class Form { plain, like, of };
 struct NewTensor : NewTensorOptions {
   Shape shape;
@@ -33,16 +33,16 @@ struct NewTensor : NewTensorOptions {
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
-/// A whole number of a file: as the text of its digits where a double would round it.
+/// Pushes an integer of a file: as the text of its digits if a double would round it.
 inline void push_whole(lua_State* L, int64_t n) {
   const auto x = double(n);
   if (x < 0x1p63 && int64_t(x) == n) lua_pushnumber(L, x);
   else push_text(L, std::to_string(n));
 }
 
-/// A program of compile.cpp.
+/// A program from compile.cpp.
 const ir::Expression& expression_at(const Args& a, int i);
-/// Argument i of a launch of Lua or CUDA C: a tensor, a number, a boolean, or `other`.
+/// Argument i of a launch from Lua or CUDA C: a tensor, a number, a boolean, or `other`.
 template <class Argument> Argument launch_argument(lua_State* L, int i) {
   Argument g;
   const int type = lua_type(L, i);
@@ -51,10 +51,10 @@ template <class Argument> Argument launch_argument(lua_State* L, int i) {
   else if (type == LUA_TBOOLEAN) g.kind = Argument::boolean, g.value = lua_toboolean(L, i);
   return g;
 }
-/// Tensors as several values.
+/// Pushes tensors as several results.
 int push_all(const Args&, const TensorList&);
 
-// Each names the functions of its file.
+// Each function registers the functions of its file.
 void register_conv(Registry&);
 void register_create(Registry&);
 void register_cuda(Registry&);
@@ -73,7 +73,7 @@ void register_shape(Registry&);
 void register_sort(Registry&);
 void register_tensor(Registry&);
 
-// What a Lua state needs besides functions that are made when asked for.
+// The parts of a Lua state other than functions that are created on demand.
 void add_files(lua_State* L);        // C functions used by data/ and io/, into the core
 void add_json(lua_State* L);         // JSON, into the core
 void add_optim(lua_State* L);        // C functions used by optim/init.lua, into the core

@@ -1,4 +1,4 @@
-// gradient.cpp -- gradients: recording, checking
+// gradient.cpp -- gradients: recording, hooks, functions with their own gradient
 #include "bindings/functions/functions.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace mt::lua {
 namespace {
 
-/// Calls argument 1 with the arguments after it; recording stays on or off until it returns or
+/// Calls argument 1 with the arguments after it, with recording on or off until it returns or
 /// fails.
 template <bool on> int with_recording(Args& a) {
   a.function(1);
@@ -65,7 +65,7 @@ int grad_body(Args& a) {
   return 1;
 }
 
-/// Calls a kept function with a gradient; it may return another.
+/// Calls a stored function with a gradient; it may return another one.
 Tensor call_hook(const Callback& callback, const Tensor& g) {
   lua_State* L = current_state();
   if (!L || !lua_checkstack(L, 8)) return {};
@@ -81,7 +81,7 @@ Tensor call_hook(const Callback& callback, const Tensor& g) {
   return result;
 }
 
-/// The handle of a hook holds it; `remove` empties it.
+/// The handle of a hook owns it; `remove` clears it.
 int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
@@ -110,7 +110,7 @@ int register_hook_body(Args& a) {
       return 1;
     });
     lua_setfield(a.L, -2, "__tostring");
-    lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it, and call it again
+    lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it repeatedly
       if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<WeakHook*>(h)->reset();
       return 0;
     });
@@ -122,8 +122,8 @@ int register_hook_body(Args& a) {
 
 // ---- mt.Function: the engine's side of bindings/lua/core/gradient.lua --------------------------------
 
-/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil or false
-/// for none (more of those may follow: arguments that were left out); `at` says which were tensors.
+/// Calls backward(g1, ..) in Lua: it returns a gradient for each argument of forward, nil or false
+/// for none (also for omitted arguments); `at` has the positions of the tensors.
 TensorList call_backward(const Callback& callback, const std::string& name, int arguments,
                          const std::vector<int>& at, const TensorList& g) {
   lua_State* L = current_state();
@@ -157,8 +157,8 @@ TensorList call_backward(const Callback& callback, const std::string& name, int 
   return found;
 }
 
-/// custom(name, arguments, n, outputs, plain, saved, backward): lists; `plain[k]` true for a result
-/// without a gradient. Returns the outputs, with their place in the graph.
+/// custom(name, arguments, n, outputs, plain, saved, backward): lists; `plain[k]` is true for a
+/// result without a gradient. Returns the outputs, connected to the graph.
 int custom_body(Args& a) {
   lua_State* L = a.L;
   const std::string name = a.text(1);
@@ -183,7 +183,7 @@ int custom_body(Args& a) {
     results = record_function(name, inputs, outputs, plain, saved, [=](const TensorList& g) {
       return call_backward(*callback, name, n, at, g);
     });
-    // All results lead to one node, which keeps the function.
+    // All results share one node, which keeps the function alive.
     const auto recorded =
         std::ranges::find_if(results, [](const Tensor& y) { return y.impl()->node; });
     if (recorded != results.end()) callback->keep_for(recorded->impl()->node->input(0).node.get());
@@ -191,13 +191,13 @@ int custom_body(Args& a) {
   return a.push(results);
 }
 
-/// stretch(again, fn, ..): fn(..) whose operations save nothing; `again` runs the same.
+/// stretch(again, fn, ..): calls fn(..) without saving for its operations; `again` recomputes it.
 int stretch_body(Args& a) {
   a.function(1), a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 1);
   const auto checkpoint = std::make_shared<Checkpoint>();
   callback->keep_for(checkpoint.get());
-  std::vector<std::pair<Tensor, uint32_t>> given;  // with the versions that the first run saw
+  std::vector<std::pair<Tensor, uint32_t>> given;  // with the versions of the first run
   for (int i = 3; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i))
       given.emplace_back(t->detach(), t->impl()->storage->version);
@@ -218,7 +218,7 @@ int stretch_body(Args& a) {
   return lua_gettop(a.L) - 1;
 }
 
-/// What core/gradient.lua needs; it takes them out of the module again.
+/// Functions for core/gradient.lua, which removes them from the module.
 const Entry kParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
      "Results of a function with its own gradient.", custom_body},

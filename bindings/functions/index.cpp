@@ -1,4 +1,4 @@
-// index.cpp -- reading and writing at positions that are data
+// index.cpp -- reading and writing with tensors of positions
 #include "bindings/core/indexing.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
@@ -6,7 +6,7 @@
 namespace mt::lua {
 namespace {
 
-/// A tensor, or a number in x's dtype seen in the index's shape.
+/// A tensor, or a number in x's dtype expanded to the index's shape.
 Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
   if (!boolean && lua_type(a.L, i) != LUA_TNUMBER) return a.tensor(i);
@@ -15,7 +15,7 @@ Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
 
-/// How scatter joins values with x.
+/// How scatter combines values with x.
 enum class ScatterMode { add, multiply };
 constexpr std::array<const char*, 2> names_of(ScatterMode) { return {"add", "multiply"}; }
 
@@ -64,7 +64,7 @@ int index_put_body(Args& a) {
   return in_place ? a.self() : a.push(target);
 }
 
-// ---- what is set, what is sorted ----------------------------------------------------------------
+// ---- masks and sorted data ----------------------------------------------------------------------
 
 int nonzero_body(Args& a) {
   if (a.boolean(2)) return a.push(nonzero_list(a.tensor(1), 1));
@@ -90,7 +90,7 @@ int where_method(Args& a) {
   return where_body(a);
 }
 
-/// Numbers adopt the sequence's dtype.
+/// Converts numbers to the sequence's dtype.
 Tensor values_for(const char* name, const Tensor& v, const Tensor& sorted) {
   if (!v.impl()->number) return v;
   check_value(name, v.at(0), sorted.dtype());
@@ -130,7 +130,7 @@ Tensor is_in(const Operand& elements, const Operand& test, bool, bool invert) {
   return isin(x, y, invert);
 }
 
-/// The range of one dimension that the arguments from i on name: dim, first, last, step.
+/// The range of one dimension given by the arguments from i on: dim, first, last, step.
 struct Sliced {
   At items[2];
   Sliced(const Args& a, int i) {
@@ -148,7 +148,7 @@ int slice_scatter_body(Args& a) {
   return a.push(slice_scatter(a.tensor(1), a.tensor(2), Sliced(a, 3).items, 2));
 }
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"index_select(x, dim, index)",
      "The positions of a dimension that a 1-d integer tensor lists: a copy.", bind<index_select>},
@@ -218,7 +218,7 @@ const Entry kMethods[] = {
      takes<Tensor, Dim, int64_t, int64_t, int64_t>(slice_body)},
 };
 
-/// A function of the module alone, as in PyTorch.
+/// A function of the module only, as in PyTorch.
 const Entry kUnravel{
     "unravel_index(indices, [shape])",
     "A list with the positions (from 1) in each dimension of a tensor of this shape "

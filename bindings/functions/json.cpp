@@ -1,4 +1,4 @@
-// json.cpp -- JSON to and from Lua values
+// json.cpp -- conversion between JSON and Lua values
 #include "engine/io/json.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace mt::lua {
 namespace {
 
-/// Pushes a value; null is the value at stack index `null`, lists get the metatable at `list_meta`.
+/// Pushes a value; null is the value at stack index `null`; lists get the metatable `list_meta`.
 void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   luaL_checkstack(L, 4, "JSON");
   if (json.as<std::nullptr_t>()) lua_pushvalue(L, null);
@@ -38,7 +38,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   }
 }
 
-/// The text of Lua values: tables with the keys 1..n are lists, other tables objects with their keys in order.
+/// Writes Lua values as JSON: tables with the keys 1..n are lists, other tables objects with sorted keys.
 struct Writer {
   lua_State* const L;
   const int list_meta, null;
@@ -52,7 +52,7 @@ struct Writer {
     if (!is_utf8(text_at(L, i))) refuse("is a string that is not UTF-8");
     text += json_quoted(text_at(L, i));
   }
-  /// Whether the table on top of the stack is a list: its metatable says so, or its keys are 1..n.
+  /// Whether the table on top of the stack is a list: by its metatable, or with keys 1..n.
   bool is_list() const {
     if (lua_getmetatable(L, -1)) {
       const bool marked = lua_istable(L, list_meta) && lua_rawequal(L, -1, list_meta);
@@ -99,7 +99,7 @@ struct Writer {
     }
     text += '}';
   }
-  /// The value on top of the stack, which stays.
+  /// Writes the value on top of the stack, and leaves it there.
   void write() {
     if (null && lua_rawequal(L, -1, null)) return void(text += "null");
     switch (lua_type(L, -1)) {

@@ -1,4 +1,4 @@
-// linalg.cpp -- the module mt.linalg, and those of its functions that are methods too
+// linalg.cpp -- the module mt.linalg, and its functions that are also methods
 #include "engine/linalg/linalg.h"
 #include "bindings/functions/functions.h"
 
@@ -21,7 +21,7 @@ template <> struct Arg<linalg::Order> {
 
 namespace {
 
-/// Which triangle of a symmetric matrix is read.
+/// The triangle of a symmetric matrix that is read.
 enum class Triangle { lower, upper };
 constexpr std::array<const char*, 2> names_of(Triangle) { return {"L", "U"}; }
 
@@ -147,7 +147,7 @@ const Entry kLinalg[] = {
     {"cross(x, y, dim=-1)", "The cross products of vectors of 3 elements along dim.", bind<cross>},
 };
 
-/// Functions of the module that are methods of their first argument too, as in PyTorch.
+/// Functions of the module that are also methods of their first argument, as in PyTorch.
 const Entry kMethods[] = {
     {"det(x)", "The determinants of square matrices.", bind<linalg::det>},
     {"slogdet(x)", "The sign of the determinant and the logarithm of its size: two tensors.",

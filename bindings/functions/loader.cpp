@@ -1,4 +1,4 @@
-// loader.cpp -- C functions used by data/loader.lua: random numbers that belong to an item
+// loader.cpp -- C functions for data/loader.lua: random numbers per item
 #include <cstring>
 
 #include "bindings/functions/functions.h"
@@ -8,13 +8,13 @@
 namespace mt::lua {
 namespace {
 
-/// splitmix64's finish (Steele, Lea and Flood 2014): every bit of the result depends on all of x.
+/// The finaliser of splitmix64 (Steele, Lea and Flood 2014): each result bit depends on all of x.
 uint64_t mixed(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
 }
-/// A key of whole numbers, arguments `first` and on.
+/// A key computed from integers, the arguments from `first` on.
 uint64_t key_of(const Args& a, int first) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   uint64_t key = 0;
@@ -22,14 +22,14 @@ uint64_t key_of(const Args& a, int first) {
   return key;
 }
 
-/// Random numbers that belong to items: while it is in use, the thread draws mt's numbers from
-/// `stream`; afterwards those and math.random go on where they stood.
+/// Random numbers per item: while it is active, the thread draws mt's numbers from `stream`;
+/// afterwards those and math.random continue where they were.
 struct ItemRandom {
   static constexpr char kShown[] = "a source of items' random numbers";
   Generator stream{Generator::Kind::philox, 0};
   Generator* before = nullptr;
   bool in_use = false;
-  std::string lua_state;  // of math.random, as it was
+  std::string lua_state;  // of math.random, before
 
   ItemRandom() = default;
   ItemRandom(const ItemRandom&) = delete;
@@ -46,8 +46,8 @@ struct ItemRandom {
   }
 };
 
-/// Where LuaJIT keeps the state of math.random: a userdata, the upvalue of the C function at `index`. Its
-/// bytes are copied whole. Null where that is otherwise.
+/// LuaJIT's state of math.random: a userdata, the upvalue of the C function at `index`. All its
+/// bytes are copied. Null if there is no such upvalue.
 char* random_state(lua_State* L, int index, size_t& bytes) {
   char* state = nullptr;
   if (!lua_iscfunction(L, index) || !lua_getupvalue(L, index, 1)) return nullptr;

@@ -1,4 +1,4 @@
-// neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
+// neural.cpp -- functions for networks: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "bindings/functions/same_dtype.h"
 #include "engine/ops/recurrent.h"
@@ -6,7 +6,7 @@
 namespace mt::lua {
 namespace {
 
-/// x in the float dtype that is named, or as it is.
+/// x converted to the given float dtype, or unchanged.
 Tensor in_dtype(const Tensor& x, Dtype d) {
   if (d == Dtype::none) return x;
   if (!is_float(d)) fail("dtype is '{}'; the answers are fractions", dtype_name(d));
@@ -23,7 +23,7 @@ Tensor feature_dropped(const char* name, const Tensor& x, double p, bool trainin
   return feature_dropout(name, Spatial, x, p, training);
 }
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
      bind<[](const Tensor& x, Dim dim, Dtype d) { return softmax(in_dtype(x, d), dim); }>},
@@ -112,7 +112,7 @@ const Entry kMethods[] = {
      "int64 zeros with a one at each id (from 1) along a new last dimension.", bind<one_hot>},
 };
 
-/// Functions of the module alone.
+/// Functions of the module only.
 const Entry kFunctions[] = {
     {"cosine_similarity(input1, input2, dim=2, eps=1e-8)",
      "The cosine of the angle between vectors along dim; their lengths are held above eps.",

@@ -1,4 +1,4 @@
-// optim.cpp -- what Lua asks of optimizers: the list of them, steps, and their state
+// optim.cpp -- optimizers for Lua: their list, steps, and their state
 #include <cmath>
 #include <unordered_map>
 
@@ -10,7 +10,7 @@
 namespace mt::lua {
 namespace {
 
-/// What Lua holds of an optimizer.
+/// An optimizer that Lua owns.
 struct Owned : Optimizer {
   static constexpr char kShown[] = "an optimizer of mt.optim";
   using Optimizer::Optimizer;
@@ -18,7 +18,7 @@ struct Owned : Optimizer {
 
 // ---- options --------------------------------------------------------------------------------------
 
-/// What an error begins with: "Adam", or "Adam: param_groups[2]" where there are several.
+/// The prefix of an error: "Adam", or "Adam: param_groups[2]" if there are several groups.
 struct Where {
   const char* name;
   size_t group = 0;
@@ -35,7 +35,7 @@ struct Where {
 /// Pushes the keys of the groups of the optimizer at 1: the options and "params".
 int push_names(lua_State* L) { return lua_getfenv(L, 1), lua_gettop(L); }
 
-/// The options in the table at `table`, as the struct has them; their keys are at `names`.
+/// Reads the options in the table at `table` in the order of the struct; their keys are at `names`.
 void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int table, int names,
                   double* out) {
   const int top = lua_gettop(L);
@@ -66,8 +66,8 @@ void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int
     fail("{}: {}", std::string(where), sentence);
 }
 
-/// Pushes the list `params` of the group on top, whose optimizer's keys are at `names`; false where it is
-/// none.
+/// Pushes the list `params` of the group on top, with the optimizer's keys at `names`; returns
+/// false if it is not a list.
 bool push_parameters(lua_State* L, const OptimizerRow& row, int names) {
   if (lua_type(L, -1) != LUA_TTABLE) return false;
   lua_rawgeti(L, names, row.options + 1);
@@ -75,8 +75,8 @@ bool push_parameters(lua_State* L, const OptimizerRow& row, int names) {
   return lua_type(L, -1) == LUA_TTABLE;
 }
 
-/// Whether the tables in the list at 2 are the groups of the optimizer at 1; if `options`, takes their
-/// options over.
+/// Whether the tables in the list at 2 are the groups of the optimizer at 1; if `options`, reads
+/// their options.
 bool has_groups(lua_State* L, const Owned& o, bool options) {
   const OptimizerRow& row = o.row();
   std::vector<Optimizer::Group>& groups = o.groups();
@@ -101,7 +101,7 @@ bool has_groups(lua_State* L, const Owned& o, bool options) {
   return true;
 }
 
-/// Takes the groups in the list at 2 over; a parameter keeps its state.
+/// Replaces the groups by the list at 2; parameters keep their state.
 int take_groups(Args& a) {
   const Owned& o = Userdata<Owned>::at(a, 1);
   std::unordered_map<const TensorImpl*, const Optimizer::Parameter*> held;
@@ -161,7 +161,7 @@ int optimizers(Args& a) {
 
 // ---- state ----------------------------------------------------------------------------------------
 
-/// {[i] = {step=, exp_avg=, ..}} of a group, of the parameters that have had a step.
+/// {[i] = {step=, exp_avg=, ..}} for the parameters of a group that have had a step.
 int push_state(Args& a) {
   const Owned& o = Userdata<Owned>::at(a, 1);
   const OptimizerRow& row = o.row();
@@ -182,7 +182,7 @@ int push_state(Args& a) {
   return 1;
 }
 
-/// A number, or a tensor of one, at the top of the stack.
+/// The number at the top of the stack, which may be a tensor with one element.
 double number_at_top(lua_State* L, const std::string& where) {
   const Tensor* const t = tensor_at(L, -1);
   const double x = t && t->numel() == 1 ? t->item() : lua_tonumber(L, -1);
@@ -191,14 +191,14 @@ double number_at_top(lua_State* L, const std::string& where) {
   return x;
 }
 
-/// Refuses a state at the top of the stack without this entry.
+/// Throws Error if the state at the top of the stack lacks this entry.
 void require_entry(lua_State* L, const std::string& where, const char* key) {
   lua_getfield(L, -1, key);
   if (lua_isnil(L, -1)) fail("{}.{} is missing", where, key);
   lua_pop(L, 1);
 }
 
-/// Where a parameter keeps the state of a name, or null.
+/// The state of a parameter with this name, or null.
 template <class Parameter>
 auto* state_named(const OptimizerRow& row, Parameter& p, const std::string& name) {
   for (int k = 0; k < row.states; ++k)
@@ -206,8 +206,8 @@ auto* state_named(const OptimizerRow& row, Parameter& p, const std::string& name
   return name == "master" ? &p.master : nullptr;
 }
 
-/// The state in the table at the top of the stack, for a parameter. A tensor that the optimizer holds
-/// already stays the same one.
+/// Reads a parameter's state from the table at the top of the stack. A tensor that the optimizer
+/// already owns is kept.
 Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
                                      const Optimizer::Parameter& held, const std::string& where) {
   const Tensor& p = held.value;
@@ -241,7 +241,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
   return s;
 }
 
-/// Gives parameters the state of a list of such lists, one for each group; all of it or nothing.
+/// Sets the parameters' states from a list with one such list per group; all of them or none.
 int load_state(Args& a) {
   const Owned& o = Userdata<Owned>::at(a, 1);
   std::vector<Optimizer::Group> groups = o.groups();
@@ -282,7 +282,7 @@ const Entry kOptim[] = {
        const int64_t rule = a.integer(1);
        if (rule < 0 || rule >= optim::kOptimizers) fail("optimizer: there is no rule {}", rule);
        const Owned& o = *Userdata<Owned>::push(a.L, std::make_unique<Owned>(int(rule)));
-       lua_createtable(a.L, o.row().options + 1, 0);  // the keys of groups, which a step looks up
+       lua_createtable(a.L, o.row().options + 1, 0);  // the keys of groups, used by each step
        for (int i = 0; i < o.row().options; ++i) {
          lua_pushstring(a.L, o.row().info->options[i].name);
          lua_rawseti(a.L, -2, i + 1);

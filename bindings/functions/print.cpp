@@ -1,4 +1,4 @@
-// print.cpp -- how tensors are written
+// print.cpp -- print options of tensors
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMaxThreshold = int64_t(1) << 24;  // an expanded tensor can have 2^46 elements
 
-/// A count from `low` on; math.huge is as many as there are.
+/// A count of at least `low`; math.huge means all.
 int64_t count_at(const Args& a, int i, int64_t low, int64_t fallback) {
   if (!a.given(i)) return fallback;
   if (lua_type(a.L, i) == LUA_TNUMBER && lua_tonumber(a.L, i) == INFINITY) return int64_t(1) << 52;

@@ -16,7 +16,7 @@ int einsum_body(Args& a) {
   return a.push(einsum(equation, operands));
 }
 
-/// dims of tensordot: a count of dimensions, or {dims of x, dims of y}.
+/// dims of tensordot: a number of dimensions, or {dims of x, dims of y}.
 int tensordot_body(Args& a) {
   const Tensor &x = a.tensor(1), &y = a.tensor(2);
   Shape xs, ys;
@@ -41,7 +41,7 @@ int tensordot_body(Args& a) {
   return a.push(tensordot(x, y, xs, ys));
 }
 
-/// torch.cross: without dim the first dimension of 3 elements.
+/// torch.cross: without dim the first dimension with 3 elements.
 Tensor crossed(const Tensor& x, const Tensor& y, std::optional<Dim> dim) {
   if (dim) return cross(x, y, *dim);
   for (int d = 0; d < x.dim(); ++d)
@@ -66,7 +66,7 @@ const Entry kFunctions[] = {
      bind<cdist>},
 };
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"matmul(x, y, {out=})",
      "The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.",

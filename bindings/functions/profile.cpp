@@ -11,7 +11,7 @@
 namespace mt::lua {
 namespace {
 
-/// A recording around a call, ended however that ends.
+/// A recording around a call; it ends also after an error.
 class ProfileScope {
  public:
   explicit ProfileScope(bool trace) { profile::start(trace); }

@@ -1,4 +1,4 @@
-// random.cpp -- random tensors, and the generators that they can be drawn from
+// random.cpp -- random tensors and their generators
 
 #include "bindings/functions/functions.h"
 #include "engine/core/step_listener.h"
@@ -65,7 +65,7 @@ int drawn(Args& a) {
   return made.push(a, draw(made.shape, made.dtype, made.device, generator_at(a, 5)));
 }
 
-/// A number that will not adopt another operand's dtype.
+/// A number that does not adopt another operand's dtype.
 Tensor plain(double value) { return scalar(value, default_dtype()); }
 
 int normal_body(Args& a) {
@@ -90,7 +90,7 @@ int bernoulli_body(Args& a) {
   if (const Tensor* p = tensor_at(a.L, 1)) {
     Generator* g = generator_at(a, 4);
     Tensor x = *p;
-    if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): x says the shape alone
+    if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): only x's shape is used
       x = full(x.shape(), a.number(2), is_float(x.dtype()) ? compute_dtype(x.dtype()) : Dtype::f64,
                x.device());
       x = to(bernoulli(x, g), p->dtype());
@@ -141,7 +141,7 @@ const Entry kFunctions[] = {
      "Restarts the random numbers; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
      bind<[](int64_t n) {
-       mark_untraceable();  // a replay goes on where the generator stands
+       mark_untraceable();  // a replay continues the generator's stream
        manual_seed(uint64_t(n));
      }>},
     {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",

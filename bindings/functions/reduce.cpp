@@ -1,4 +1,4 @@
-// reduce.cpp -- reductions, moments, norms, scans: fewer elements out than in, or all so far
+// reduce.cpp -- reductions, moments, norms and scans
 #include <cmath>
 #include <deque>
 
@@ -10,14 +10,14 @@ namespace {
 
 std::string name_in(const Args& a) { return signature_of(a.entry()).name; }
 
-/// x in a dtype, or as it is.
+/// x converted to a dtype, or unchanged.
 Tensor in_dtype(Tensor x, Dtype dtype) {
   if (dtype != Dtype::none) x = to(x, dtype);
   return x;
 }
 
-/// mean, nanmean: with a dtype to compute in. The result is of that dtype too: integers are added and multiplied
-/// as int64, whose low bits are what a narrower one would hold.
+/// mean, nanmean: with a dtype for the computation and the result: integers are added and
+/// multiplied as int64, whose low bits equal those of a narrower dtype.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
 Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
   return in_dtype(reduce(in_dtype(x, dtype), dims, keepdim), dtype);
@@ -33,8 +33,8 @@ struct Params {
   }
 };
 
-/// Of everything, or along dimensions. Positions; of questions a Lua boolean for the whole tensor; of
-/// sums and products a dtype to compute in.
+/// Reduces all elements, or dimensions. Returns positions where defined; predicates of the whole
+/// tensor return a Lua boolean; sums and products take a dtype for the computation.
 template <class Op> int reduced(Args& a) {
   const bool keepdim = a.boolean(3);
   if constexpr (Op::needs_index) {
@@ -109,8 +109,8 @@ void need_some(const char* name, const Tensor& x) {
     fail("{}: {} is empty; of no elements there is no {}", name, to_string(x.shape()), name);
 }
 
-/// max and min: of everything one tensor; along a dimension values and positions; of two tensors
-/// elementwise.
+/// max and min: a tensor for all elements; values and positions along a dimension; elementwise for
+/// two tensors.
 template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64_t, bool)>
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
@@ -132,7 +132,7 @@ std::pair<Tensor, Tensor> smallest_and_largest(const char* name, const Tensor& x
   return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
 
-/// The correction: argument 4, or 1 and 0 for argument 5, `unbiased`.
+/// The correction: argument 4, or 1 or 0 from argument 5, `unbiased`.
 double correction(const Args& a) {
   if (!a.given(5)) return a.number(4);
   if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
@@ -184,7 +184,7 @@ int diff_body(Args& a) {
   return a.push(diff(parts.size() > 1 ? cat(parts, dim) : x, n, dim));
 }
 
-// ---- functions known at places ------------------------------------------------------------------
+// ---- sampled functions --------------------------------------------------------------------------
 
 /// trapezoid(y, x) and trapezoid(y, {dx=}).
 template <Tensor (*integrate)(const Tensor&, const Spacing&, int64_t)> int integral(Args& a) {
@@ -235,7 +235,7 @@ int histogram_body(Args& a) {
   return a.push(h.counts, h.edges);
 }
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; of nothing NaN.",
@@ -295,7 +295,7 @@ const Entry kMethods[] = {
      histogram_body},
 };
 
-/// Methods only: mt.dist is for several processes.
+/// Only a method, because mt.dist is for several processes.
 const Entry kDist{"dist(x, y, p=2)",
                   "The p-norm of x - y. A method only: mt.dist is for several processes.",
                   bind<[](const Tensor& x, const Tensor& y, double p) { return norm(x - y, p); }>};

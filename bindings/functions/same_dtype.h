@@ -1,12 +1,12 @@
-// same_dtype.h -- what learned weights are applied to has their dtype, as in PyTorch
+// same_dtype.h -- inputs must have the dtype of learned weights, as in PyTorch
 #pragma once
 
 #include "engine/core/tensor.h"
 
 namespace mt::lua {
 
-/// Refuses an input of another dtype than the weight's, where that is of floats. Products of any two tensors are
-/// promoted; of a weight that would make a whole network compute in the input's dtype unnoticed.
+/// Throws Error for an input with another dtype than a float weight. Products of two tensors are promoted; with
+/// a weight, promotion would make a whole network compute in the input's dtype unnoticed.
 inline void check_same_dtype(const Tensor& input, const Tensor& weight) {
   if (!input.defined() || !weight.defined() || input.dtype() == weight.dtype()) return;
   if (!is_float(weight.dtype())) return;

@@ -1,11 +1,11 @@
-// shape.cpp -- the same elements in other shapes: views, joins, parts, repetitions
+// shape.cpp -- tensors in other shapes: views, joins, parts, repetitions
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
 namespace {
 
 template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
-  if (tensor_at(a.L, 1)) {  // cat(a, b), where b would be the dimension
+  if (tensor_at(a.L, 1)) {  // cat(a, b): b would be taken as the dimension
     const std::string name = name_of(a.entry());
     fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,
          describe(a.L, 1), name);
@@ -15,7 +15,7 @@ template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
 
 template <int Dims> Tensor at_least_dims(const Tensor& x) { return at_least(x, Dims); }
 
-/// x['repeat'](x, 2, 3), PyTorch's name: as tile, with a number for every dimension.
+/// x['repeat'](x, 2, 3), PyTorch's name: like tile, with a number for every dimension.
 Tensor repeated(const Tensor& x, const Shape& times) {
   if (times.size() < x.dim())
     fail("repeat: {} repeats for the {} dimensions of {}; use tile", times.size(), x.dim(),
@@ -39,7 +39,7 @@ int split_body(Args& a) {
   return a.push(split(x, a.integers(2), a.position(3)));
 }
 
-/// Where parts begin: positions from 1, counted here from 0; negative ones from the end.
+/// The beginnings of parts: positions from 1, returned from 0; negative ones count back.
 std::vector<int64_t> begins(const Args& a, int i) {
   std::vector<int64_t> list;
   if (const Tensor* t = tensor_at(a.L, i)) {
@@ -57,7 +57,7 @@ std::vector<int64_t> begins(const Args& a, int i) {
   }
   return list;
 }
-/// Parts of dimension d: a number of them, or where they begin.
+/// Parts of dimension d: their number, or their beginnings.
 int parts_of(Args& a, int d, bool equal) {
   const Tensor& x = a.tensor(1);
   const Tensor* t = tensor_at(a.L, 2);
@@ -75,7 +75,7 @@ int tensor_split_body(Args& a) {
   if (a.tensor(1).dim() == 0) fail("tensor_split: a 0-d tensor has no dimension to split");
   return parts_of(a, d, false);
 }
-/// hsplit, vsplit, dsplit: along one dimension; hsplit of a vector along its only one.
+/// hsplit, vsplit, dsplit: along one dimension; hsplit of a vector along its only dimension.
 template <int Dim> int split_along(Args& a) {
   const int rank = a.tensor(1).dim(), least = Dim == 1 ? 1 : Dim == 0 ? 2 : 3;
   if (rank < least)
@@ -98,7 +98,7 @@ Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
   return pad(x, sides, mode, value.value_or(0));
 }
 
-/// The tensors of f(a, b, ..) or f{a, b, ..}; what is no tensor at the end is left for the caller.
+/// The tensors of f(a, b, ..) or f{a, b, ..}; other trailing arguments are left to the caller.
 TensorList several(const Args& a, int& next) {
   const int n = lua_gettop(a.L);
   next = 1;
@@ -196,7 +196,7 @@ const Entry kFunctions[] = {
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
 };
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; -1 for one size that follows.",
@@ -301,7 +301,7 @@ const Entry kMethods[] = {
      bind<padded>},
 };
 
-/// Methods only: mt.unfold is another function, of images.
+/// Only a method, because mt.unfold is another function, for images.
 const Entry kOnlyMethods[] = {
     {"unfold(x, dim, size, step)",
      "A view of all windows of `size` positions, `step` apart; the last dimension is inside them.",

@@ -1,4 +1,4 @@
-// sort.cpp -- functions that need an order, and counts of values
+// sort.cpp -- functions based on sorting, and counts of values
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 
@@ -6,7 +6,7 @@ namespace mt::lua {
 
 namespace {
 
-/// Positions without another owner are counted from 1 in place: no second copy.
+/// Positions with only this owner are converted to 1-based in place, without a copy.
 int push_own_positions(const Args& a, const Tensor& index) {
   if (index.impl()->storage->refs > 1) return push_positions(a, index);
   NoGrad off;
@@ -51,7 +51,7 @@ int push_unique(Args& a, const Unique& u, bool inverse, bool counts) {
   if (counts) n += a.push(u.counts);
   return n;
 }
-/// The dimension at argument i, or none.
+/// The dimension at argument i, if given.
 std::optional<Dim> dim_at(const Args& a, int i) { return Arg<std::optional<Dim>>::get(a, i); }
 int unique_body(Args& a) {
   a.boolean(2);
@@ -63,7 +63,7 @@ int unique_consecutive_body(Args& a) {
   return push_unique(a, unique(a.tensor(1), dim_at(a, 4), true), inverse, counts);
 }
 
-/// Functions of the module that are methods of their first argument too.
+/// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"sort(x, dim=-1, descending=false, stable=false)",
      "The elements in order along dim, and their positions; always stable, NaN is the largest.",

@@ -1,4 +1,4 @@
-// tokenizer.cpp -- C functions used by data/tokenizer.lua
+// tokenizer.cpp -- C functions for data/tokenizer.lua
 #include "engine/text/tokenizer.h"
 
 #include "bindings/functions/functions.h"
@@ -11,7 +11,7 @@ struct HeldTokenizer : Tokenizer {
   using Tokenizer::Tokenizer;
 };
 
-/// The ids of positions.
+/// Converts positions to ids.
 std::vector<int32_t> ids_of(const Tensor& x, int64_t size) {
   std::vector<int32_t> ids(x.numel());
   for (int64_t k = 0; k < x.numel(); ++k) {

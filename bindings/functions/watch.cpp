@@ -1,4 +1,4 @@
-// watch.cpp -- the engine's side of watching: graphs of gradients as lists, a page for browsers
+// watch.cpp -- C functions for watching: autograd graphs as lists, a page for browsers
 #include <unistd.h>
 
 #include <chrono>
@@ -15,8 +15,8 @@ struct LivePage : PageServer {
   using PageServer::PageServer;
 };
 
-/// describe_graph(operation, x, most): a list of {name=, shape=, leaf=, elementwise=, inputs=}; inputs
-/// are positions in the list, or false.
+/// describe_graph(operation, x, most): a list of {name=, shape=, leaf=, elementwise=, inputs=};
+/// inputs are indices into the list, or false.
 int describe_graph_body(Args& a) {
   lua_State* L = a.L;
   const std::vector<GraphEntry> all = describe_graph(a.text(1).c_str(), a.tensor(2), a.integer(3));

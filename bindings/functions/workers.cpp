@@ -1,4 +1,4 @@
-// workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in a Lua state of its own
+// workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in its own Lua state
 #include "bindings/functions/workers.h"
 
 #include <signal.h>
@@ -23,30 +23,30 @@ void (*prepare_state)(lua_State* L) = nullptr;
 
 namespace {
 
-/// Ctrl-C wakes no waiting thread: each polls for it this often.
+/// Ctrl-C does not wake waiting threads: each polls with this period.
 constexpr auto kPoll = std::chrono::milliseconds(20);
-/// How long the end of a loader waits for an item that is under way; then its thread is left alone.
+/// How long the end of a loader waits for an item in progress; then its thread is abandoned.
 constexpr auto kPatience = std::chrono::seconds(2);
 
 struct Result {
   bool good;
-  Parcel values;  // the batch, or a sentence
+  Parcel values;  // the batch, or an error message
 };
 
-/// What the loader's thread and its workers share. Batches are known by tickets, which count up.
+/// The state shared by the loader's thread and its workers. Batches have increasing tickets.
 struct Team {
   std::mutex guard;
   std::condition_variable to_do, done;
   std::deque<std::pair<int64_t, Parcel>> jobs;
   std::unordered_map<int64_t, Result> results;
-  std::shared_ptr<const Parcel> setup;  // the set and the collate function
+  std::shared_ptr<const Parcel> setup;  // the dataset and the collate function
   int64_t next = 1;                     // the next ticket
-  std::atomic<int64_t> oldest{1};       // tickets before were given up
+  std::atomic<int64_t> oldest{1};       // earlier tickets were cancelled
   int alive = 0;
-  std::string death;  // why a worker ended that was not asked to
+  std::string death;  // why a worker ended without a request
   std::atomic<bool> stopping{false};
 
-  /// Nobody waits for what was asked before. With the guard.
+  /// Cancels all earlier requests. The caller must hold the guard.
   void give_up() {
     jobs.clear();
     results.clear();
@@ -56,8 +56,8 @@ struct Team {
 
 struct Worker {
   std::shared_ptr<Team> team;
-  std::shared_ptr<const Parcel> setup;  // the last that it was given
-  int64_t ticket = 0;                   // of the job under way, or 0
+  std::shared_ptr<const Parcel> setup;  // the last one it received
+  int64_t ticket = 0;                   // of the current job, or 0
 };
 thread_local Worker* of_thread = nullptr;
 
@@ -80,7 +80,7 @@ int open_and_work(lua_State* L) {
   return 0;
 }
 
-/// Works until the team stops; tells it why, where it ends for another reason.
+/// Works until the team stops; if it ends for another reason, reports that to the team.
 void work(std::shared_ptr<Team> team) {
   disable_pool_on_this_thread();
   thread_state.device = nullptr;  // the CPU
@@ -105,7 +105,7 @@ void work(std::shared_ptr<Team> team) {
   of_thread = nullptr;
 }
 
-/// wait(): the next job's ticket, the job, and the set if it is another than before; nothing at the end.
+/// wait(): the next job's ticket, the job, and the dataset if it has changed; nothing at the end.
 int wait(Args& a) {
   Worker& me = worker();
   Team& team = *me.team;
@@ -128,8 +128,8 @@ int wait(Args& a) {
   return 2 + setup->push(a.L);
 }
 
-/// give(values, n, ticket, good): a batch, or a sentence. A table is never the last argument here: it
-/// would be one of options.
+/// give(values, n, ticket, good): a batch, or an error message. The last argument must not be a
+/// table, because it would be parsed as options.
 int give(Args& a) {
   Team& team = *worker().team;
   const int n = int(a.integer(2));
@@ -147,14 +147,14 @@ int give(Args& a) {
 
 // ---- the loader's side --------------------------------------------------------------------------
 
-/// A team, which ends with it.
+/// A team, which stops when this is destroyed.
 struct Workers {
   static constexpr char kShown[] = "the workers of a DataLoader";
   std::shared_ptr<Team> team = std::make_shared<Team>();
   std::vector<std::thread> threads;
 
   explicit Workers(int n) {
-    sigset_t blocked, before;  // Ctrl-C and timers are the program's; faults stay where they are
+    sigset_t blocked, before;  // Ctrl-C and timers belong to the main thread; faults stay unblocked
     sigfillset(&blocked);
     for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
       sigdelset(&blocked, fault);
@@ -187,7 +187,7 @@ struct Workers {
   }
 };
 
-/// set_up(values, team): what the jobs to come are about. Where it is other than before, jobs are given up.
+/// set_up(values, team): the constants of the following jobs. If they have changed, jobs are cancelled.
 int set_up(Args& a) {
   Team& team = *Userdata<Workers>::at(a, 2).team;
   auto setup = std::make_shared<const Parcel>(a.L, 1, 1);
@@ -209,7 +209,7 @@ int post(Args& a) {
   return a.push(ticket);
 }
 
-/// take(team, ticket): waits; true and the batch, or false and a sentence.
+/// take(team, ticket): waits; returns true and the batch, or false and an error message.
 int take(Args& a) {
   Team& team = *Userdata<Workers>::at(a, 1).team;
   const int64_t ticket = a.integer(2);

@@ -4,9 +4,9 @@
 
 namespace mt::lua {
 
-/// Adds what starts, asks and ends workers to the table at the top of the stack.
+/// Adds functions that start, control and end workers to the table at the top of the stack.
 void add_workers(lua_State* L);
-/// On a worker's thread: an error where the loader no longer needs its batch.
+/// On a worker's thread: throws an error if the loader no longer needs the batch.
 void check_wanted();
 
 }  // namespace mt::lua

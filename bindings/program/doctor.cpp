@@ -1,4 +1,4 @@
-// doctor.cpp -- `mtorch doctor`: what was found on this machine, and how to mend what was not
+// doctor.cpp -- `mtorch doctor`: the libraries and devices found, and how to get missing ones
 #include <dlfcn.h>
 #include <fmt/core.h>
 
@@ -29,7 +29,7 @@ bool there(const char* library) {
   return handle;
 }
 
-/// The library, and whether it took the best of its kernels.
+/// Prints the BLAS library, and whether it uses its best kernels.
 void blas() {
   const openblas::Library* library = openblas::open();
   if (!library)

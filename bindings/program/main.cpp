@@ -26,10 +26,10 @@ namespace {
 
 lua_State* running = nullptr;
 
-// A compiled loop looks at no hook, but LuaJIT's profiler has it look whether a sample is due, which
-// is once in a thousand years unless Ctrl-C asks for samples every 10 ms. The loop then goes on in
-// the interpreter, which obeys hooks. Line by line, as a loop may be one line: tight loops take up to
-// twice the time, so this is for the prompt.
+// Compiled loops do not check hooks, but LuaJIT's profiler makes them check for a sample, which is
+// due once in a thousand years unless Ctrl-C requests one every 10 ms. The loop then continues in
+// the interpreter, which runs hooks. It checks on every line, because a loop may be one line: tight
+// loops take up to twice the time, so this is only for the prompt.
 volatile sig_atomic_t compiled_stop = 0;
 void leave_compiled(int every_us) {
   const itimerval timer{{0, every_us}, {every_us ? 0 : 1000000000, every_us}};
@@ -37,14 +37,14 @@ void leave_compiled(int every_us) {
 }
 void on_sample(void*, lua_State*, int, int) { leave_compiled(0); }
 
-/// Raises the interrupt inside Lua code that calls no function of mtorch.
+/// Raises the interrupt inside Lua code that does not call functions of mtorch.
 void stop_hook(lua_State* L, lua_Debug*) {
   lua_sethook(L, nullptr, 0, 0);
   luaL_error(L, "interrupted!");
 }
 
-/// The first Ctrl-C asks, the second ends the process at once. LuaJIT's compiled loops can be asked
-/// where interrupt_compiled() was called, LAPACK nowhere.
+/// The first Ctrl-C requests an interrupt, the second one exits at once. LuaJIT's compiled loops
+/// react only after interrupt_compiled(), LAPACK does not.
 void on_interrupt(int) {
   if (!interrupt()) _exit(130);
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
@@ -53,7 +53,7 @@ void on_interrupt(int) {
   if (lapack::under_way() && write(STDERR_FILENO, word, sizeof word - 1) < 0) return;
 }
 
-/// Whether the message says where already: it begins with the only line of the user's on the stack.
+/// Whether the message already has a position: it begins with the only user line on the stack.
 bool says_where(lua_State* L, const std::string& message) {
   lua_Debug frame;
   std::string line;
@@ -66,8 +66,8 @@ bool says_where(lua_State* L, const std::string& message) {
   return message.rfind(line, 0) == 0;
 }
 
-/// What mtorch.core says of a field that Lua found nil, "attempt to call method 'NAME' (a nil value)",
-/// or mtorch.help.missing of a global.
+/// Pushes the hint of mtorch.core for a field that is nil, "attempt to call method 'NAME' (a nil
+/// value)", or of mtorch.help.missing for a global.
 void hint_missing(lua_State* L, const std::string& message) {
   const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
   if (end == std::string::npos || begin == std::string::npos) return;
@@ -91,7 +91,7 @@ void hint_missing(lua_State* L, const std::string& message) {
   lua_settop(L, top);
 }
 
-/// Adds to a syntax error at the top of the stack how Lua writes what other languages write so.
+/// Appends to a syntax error at the top of the stack the Lua form of other languages' syntax.
 void hint_syntax(lua_State* L) {
   static const char* const hints[][2] = {
       {"near '!'", "\"not equal\" is ~=, \"not\" is the word not"},
@@ -116,7 +116,7 @@ void hint_syntax(lua_State* L) {
 }
 
 int traceback(lua_State* L) {
-  lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not strike in here
+  lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not occur here
   if (!lua_isstring(L, 1)) {
     if (lua_isnoneornil(L, 1)) lua_pushliteral(L, "nil");
     else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
@@ -124,8 +124,8 @@ int traceback(lua_State* L) {
     lua_replace(L, 1);
     lua_settop(L, 1);
   }
-  // Lua's own errors cannot be reworded, but a hint can be added, and a line of the library's own
-  // become the user's.
+  // The text of Lua's own errors is fixed, but a hint can be appended, and a position inside the
+  // library can be replaced by the user's line.
   const auto say = [L](const std::string& text, bool before) {
     lua_pushlstring(L, text.data(), text.size());
     if (before) lua_insert(L, 1);
@@ -163,7 +163,7 @@ int traceback(lua_State* L) {
   return 1;
 }
 
-/// Finds modules beside the script, before the usual places.
+/// Searches modules in the script's folder first.
 void add_script_folder(lua_State* L, const std::string& script) {
   const size_t slash = script.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : script.substr(0, slash);
@@ -187,7 +187,7 @@ void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
 
 int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 1; }
 
-/// string.gsub, whose buffer lies on C's stack, and whose function may call it again.
+/// string.gsub uses a buffer on the C stack, and its function may call it recursively.
 lua_CFunction plain_gsub = nullptr;
 int gsub(lua_State* L) {
   if (!lua::c_stack_left())
@@ -195,9 +195,9 @@ int gsub(lua_State* L) {
   return plain_gsub(L);
 }
 
-/// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads
-/// bytecode, which LuaJIT does not check; coroutines inside one another and string.gsub, which LuaJIT
-/// lets use up C's stack, stop before that.
+/// os.exit closes the state first, so that files are flushed and tensors freed; bytecode cannot be
+/// loaded, because LuaJIT does not verify it; nested coroutines and string.gsub, for which LuaJIT
+/// does not check the C stack, fail before it overflows.
 constexpr char kStart[] = R"lua(
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
@@ -264,7 +264,7 @@ void adjust_library(lua_State* L) {
   lua_settop(L, 0);
 }
 
-/// All of standard input; a first line for the shell becomes a comment.
+/// Reads standard input; a shebang line becomes a comment.
 std::string standard_input() {
   std::string text;
   char piece[65536];
@@ -279,7 +279,7 @@ int load_file(lua_State* L, const std::string& name) {
     lua_pop(L, 1);
     lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
   }
-  if (status == LUA_ERRSYNTAX && name != "-") hint_syntax(L);  // load_text added its own
+  if (status == LUA_ERRSYNTAX && name != "-") hint_syntax(L);  // load_text has added its hint
   return status;
 }
 
@@ -302,7 +302,7 @@ int load_text(lua_State* L, const std::string& text, const char* chunk) {
   return status;
 }
 
-/// Frees what a failed run held.
+/// Frees the memory of a failed run.
 static int collect(lua_State* L) {
   lua_gc(L, LUA_GCCOLLECT, 0);
   return 0;
@@ -325,7 +325,7 @@ int call(lua_State* L, int arguments, int results) {
   return status;
 }
 
-/// A chunk of the program's own; `call` tells where there is no memory for it.
+/// Loads a chunk of the program; out of memory is reported by `call`.
 static void load_own(lua_State* L, const char* code) {
   luaL_loadbuffer(L, code, std::strlen(code), "@mtorch/options");
 }
@@ -368,7 +368,7 @@ struct Options {
   std::vector<std::string> rest;
 };
 
-/// Does what --threads, --seed and --device say, through the module's own functions.
+/// Applies --threads, --seed and --device through functions of the module.
 int apply(lua_State* L, const Options& o) {
   static const char code[] =
       "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
@@ -384,7 +384,7 @@ int apply(lua_State* L, const Options& o) {
   return call(L, 3, 0);
 }
 
-/// --profile: records what follows. What ends that stays in the registry, for `end_profile`.
+/// --profile: starts a recording. The function that ends it is in the registry, for `end_profile`.
 constexpr char kEndProfile[] = "mtorch.end_profile";
 int begin_profile(lua_State* L, const std::string& path) {
   static const char code[] =
@@ -401,7 +401,7 @@ void end_profile(lua_State* L) {
   if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
 }
 
-/// Says that --threads, --seed and --device after a script that does not read its words have no effect.
+/// Warns that --threads, --seed and --device after a script that ignores its arguments have no effect.
 int lost_flags(lua_State* L, const Options& o) {
   static const char code[] = R"lua(
 local script, flag = ...
@@ -417,7 +417,7 @@ end
 io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(script,
   flag, flag, script))
 )lua";
-  struct stat what;  // a pipe can be read but once
+  struct stat what;  // a pipe can be read only once
   if (o.rest[0] == "-" || stat(o.rest[0].c_str(), &what) != 0 || !S_ISREG(what.st_mode)) return 0;
   for (size_t i = 1; i < o.rest.size(); ++i)
     for (const char* flag : {"--threads", "--seed", "--device"}) {
@@ -436,7 +436,7 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   set_arg(L, words, script);
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 2;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
-  const auto says = [&](const char* word) {  // opening them takes milliseconds
+  const auto says = [&](const char* word) {  // loading them takes milliseconds
     return std::ranges::any_of(
         o.code, [&](const std::string& c) { return c.find(word) != std::string::npos; });
   };
@@ -471,14 +471,14 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   return 0;
 }
 
-/// A closed standard stream must not become the next file that is opened: it stays unusable.
+/// Prevents that a closed standard stream becomes the next opened file: it stays unusable.
 void hold_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
       return;
 }
 
-/// At the end of the process: output that was lost is an error (as in GNU's close_stdout).
+/// At exit: output that could not be written is an error (as in GNU's close_stdout).
 void check_output() {
   const bool lost = std::ferror(stdout);
   if (std::fflush(stdout) == 0 && !lost) return;
@@ -503,7 +503,7 @@ int unknown_option(const CLI::App& app, const std::string& given) {
                            near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
-/// Why an option's text is no number from `low` to `high` (a whole one, if `whole`), or nothing.
+/// The reason why an option is not a number (`whole`: an integer) from `low` to `high`, or nothing.
 CLI::Validator number(double low, double high, bool whole, const char* what) {
   return CLI::Validator(
       [=](const std::string& text) {
@@ -516,7 +516,7 @@ CLI::Validator number(double low, double high, bool whole, const char* what) {
       "");
 }
 
-/// What the words say; an exit status where they end the program.
+/// Parses the command line; returns an exit status if it ends the program.
 std::optional<int> read_options(int argc, char** argv, Options& o) {
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
@@ -559,11 +559,11 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   return std::nullopt;
 }
 
-/// The stack grows by a MiB while there is memory: in a full address space it could not.
+/// Grows the stack by 1 MiB while there is memory: in a full address space it could not grow.
 [[gnu::noinline]] void grow_stack() {
   char room[1 << 20];
   room[0] = 0;
-  asm volatile("" : : "r"(room) : "memory");  // so that the compiler leaves it
+  asm volatile("" : : "r"(room) : "memory");  // prevents removal by the compiler
 }
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
-// repl.cpp -- the interactive prompt: results are printed, unfinished input is continued, errors
-// are survived
+// repl.cpp -- the interactive prompt: prints results, continues unfinished input, and survives
+// errors
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace mt::program {
 namespace {
 
-/// Calls a function of prompt.lua with what lies above the stack index `base`.
+/// Calls a function of prompt.lua with the values above the stack index `base`.
 int call_prompt(lua_State* L, const char* name, int base, int results) {
   lua_getglobal(L, "require");
   lua_pushliteral(L, "mtorch.help.prompt");
@@ -29,7 +29,7 @@ int call_prompt(lua_State* L, const char* name, int base, int results) {
 
 lua_State* completing = nullptr;
 
-/// The next name that a word may become, for libedit, which frees it; null after the last.
+/// The next completion of a word, for libedit, which frees it; null after the last one.
 char* next_name(const char* word, int state) {
   static std::vector<std::string> names;
   static size_t at = 0;
@@ -48,7 +48,7 @@ char* next_name(const char* word, int state) {
   return at < names.size() ? strdup(names[at++].c_str()) : nullptr;
 }
 
-/// libedit, opened when the prompt first appears; without it lines are read plainly.
+/// libedit, loaded when the prompt first appears; without it lines are read without editing.
 class Editor {
  public:
   explicit Editor(lua_State* L) {
@@ -64,10 +64,10 @@ class Editor {
     if (read && !path_.empty()) read(path_.c_str());
   }
 
-  /// False at the end of the input, and where Ctrl-C gave it up.
+  /// Returns false at the end of input, and after Ctrl-C.
   bool read(const char* prompt, std::string& line) {
     gave_up = false;
-    take_interrupt();  // of what ran before
+    take_interrupt();  // of the previous code
     if (readline_ && add_) {
       char* text = readline_(prompt);
       if (!text && take_interrupt()) {
@@ -88,7 +88,7 @@ class Editor {
   bool gave_up = false;
 
  private:
-  /// Tab completes names of Lua; what stands before a word is none of it.
+  /// Tab completes Lua names; the text before a word is not part of it.
   static void complete_with(void* library, lua_State* L) {
     using Matches = char** (*)(const char*, char* (*)(const char*, int));
     static Matches matches = nullptr;
@@ -101,7 +101,7 @@ class Editor {
     const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
     if (!matches || !find || !over || !breaks || !append) return;
     completing = L;
-    static int* stop = nullptr;  // libedit would look for files next
+    static int* stop = nullptr;  // otherwise libedit completes file names
     stop = over;
     *breaks = " \t\n\"'`@$><=;|&{}()[]+-*/^%,~#";
     *append = 0;
@@ -110,7 +110,7 @@ class Editor {
       return matches(word, next_name);
     };
   }
-  /// In the file at once: the process may end without a word to it.
+  /// Saves at once, because the process may end without notice.
   void remember(const char* text) {
     add_(text);
     if (write_ && !path_.empty()) write_(path_.c_str());
@@ -134,7 +134,7 @@ class Editor {
 
 bool load(lua_State* L, const std::string& code) { return load_text(L, code, "=stdin") == 0; }
 
-/// Whether the error at the top of the stack says that the input is not complete.
+/// Whether the error at the top of the stack means that the input is incomplete.
 bool unfinished(lua_State* L) {
   const std::string message = lua_tostring(L, -1);
   return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
@@ -142,13 +142,13 @@ bool unfinished(lua_State* L) {
 
 int results(lua_State* L) { return lua_gettop(L); }
 
-/// Compiles what was typed: as an expression if it is one, else as statements, asking for more
-/// lines where they are needed. Leaves a function and its arguments, or an error message.
+/// Compiles the input: as an expression if possible, otherwise as statements, and reads more lines
+/// if necessary. Leaves a function and its arguments, or an error message.
 bool compile(lua_State* L, Editor& editor, std::string code) {
   if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
   for (;;) {
-    // As arguments of what gives them back: no tail call, which would forget the line. Behind a comment the end
-    // stands on a line of its own, which would be the last operation's.
+    // The values are arguments of a function that returns them: a tail call would lose the line.
+    // After a comment the `)` needs its own line, which would become the last operation's line.
     const char* const end = code.find("--") == code.npos ? ")" : "\n)";
     if (load(L, "return (...)(" + code + end)) return lua_pushcfunction(L, results), true;
     lua_pop(L, 1);
@@ -169,7 +169,7 @@ void print_results(lua_State* L) {
   if (call_prompt(L, "print", 0, 0) != 0) report(L);
 }
 
-/// Whether the line is this word, alone or called, and the script has no global of that name.
+/// Whether the line is this word, with or without a call, and no global has that name.
 bool is_word(lua_State* L, const std::string& line, const char* word) {
   const size_t end = line.find_last_not_of(" \t") + 1, begin = line.find_first_not_of(" \t");
   const std::string text = line.substr(begin, end - begin);

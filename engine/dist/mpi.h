@@ -1,10 +1,10 @@
-// mpi.h -- Open MPI, opened when a process joins others: the functions that collective operations call
+// mpi.h -- Open MPI, loaded when a process joins a group: the functions that collective operations need
 #pragma once
 #include "engine/io/dynamic_library.h"
 
 namespace mt::dist {
 
-/// Open MPI's objects are known by address alone.
+/// Open MPI's objects are identified by their address.
 using Object = const void*;
 
 /// Open MPI 4 or 5 (the ABI of libmpi.so.40).

@@ -1,4 +1,4 @@
-// process_group.cpp -- collective operations: tensors are laid end to end in one buffer of the CPU, which MPI takes
+// process_group.cpp -- collective operations: tensors are concatenated in one buffer on the CPU, which MPI receives
 #include "engine/dist/process_group.h"
 
 #include <chrono>
@@ -28,10 +28,10 @@ void check(const char* operation, int status) {
   fail("{}: {}", operation, text);
 }
 
-/// What a process does at its end: one that succeeded takes part in agreements until all have ended.
+/// Called at exit: after success a process takes part in agreements until all have exited.
 void leave(int status);
 
-/// Processes that would each train alone: torchrun, MPICH or Intel MPI, and srun without PMIx started them.
+/// Detects processes that would each train alone: of torchrun, MPICH, Intel MPI, or srun without PMIx.
 void refuse_other_launchers() {
   for (const char* name : {"WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char* size = getenv(name); size && std::atoi(size) > 1)
@@ -68,7 +68,7 @@ const ProcessGroup& group() {
   return group;
 }
 
-/// MPI's name for a dtype; 16-bit floats travel as float32, bool as uint8.
+/// The dtype for MPI; 16-bit floats are sent as float32, bool as uint8.
 Dtype wire(Dtype d) { return is_half(d) ? Dtype::f32 : d == Dtype::b8 ? Dtype::u8 : d; }
 Object datatype(Dtype d) {
   switch (wire(d)) {
@@ -87,18 +87,18 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double max_seconds = 600;  // that a call waits for the other processes
-int64_t calls = 0;         // agreements so far: the same number in all processes
+double max_seconds = 600;  // the limit of a call that waits for other processes
+int64_t calls = 0;         // the number of agreements so far, equal in all processes
 std::string
-    lost;  // why the group cannot be used any more: an agreement was given up, which MPI has not done
+    lost;  // why the group is unusable: an agreement that MPI has not completed was abandoned
 
-/// Processes that wait tell the others so when one of them has waited for too long.
+/// Messages from a process that has waited for too long to the others that wait.
 struct Alarm {
   static constexpr int kTag = 1, kAnySource = -1;
   std::vector<bool> waits = std::vector<bool>(group().size);
-  int64_t call = calls;  // sent; an alarm of an earlier call is none
+  int64_t call = calls;  // the call it is for; alarms of earlier calls are ignored
 
-  /// Whether another process has announced this call.
+  /// Receives alarms; returns whether another process has announced this call.
   bool heard() {
     bool some = false;
     for (int there = 1; there;) {
@@ -119,7 +119,7 @@ struct Alarm {
         mpi().send(&call, 1, datatype(Dtype::i64), i, kTag, mpi().world, &request);
     }
   }
-  /// "process 1", "processes 1, 2": the processes that have not announced it.
+  /// "process 1", "processes 1, 2": the processes that have not announced the call.
   std::string missing() const {
     std::string text;
     int n = 0;
@@ -129,9 +129,9 @@ struct Alarm {
   }
 };
 
-/// Waits until all processes have come to an agreement, for at most `seconds`, and not beyond Ctrl-C.
+/// Waits until all processes have agreed, for at most `seconds`, or until Ctrl-C.
 void wait(const char* operation, Mpi::Request request, double seconds) {
-  constexpr double kBusy = 0.01, kAnswer = 1;  // seconds: without a nap; for the others' answers
+  constexpr double kBusy = 0.01, kAnswer = 1;  // seconds: of busy waiting; for the others' answers
   const auto start = Clock::now();
   const auto done = [&] {
     int is = 0;
@@ -163,7 +163,7 @@ void wait(const char* operation, Mpi::Request request, double seconds) {
       operation, group().rank, waited, alarm.missing(), 10 * max_seconds);
 }
 
-/// Calls part(first, count) for pieces of 4 MB and so on, which Open MPI moves twice as fast as 64 MB at once.
+/// Calls part(first, count) for pieces of 4 MB or so, which Open MPI transfers twice as fast as 64 MB at once.
 void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
   constexpr int64_t kMaxCount = int64_t(1) << 20;
   for (int64_t at = 0; at < count; at += kMaxCount) part(at, int(std::min(kMaxCount, count - at)));
@@ -171,14 +171,14 @@ void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
 
 const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 
-/// What all processes call now. One all-reduce of always three numbers, as MPI forbids other counts.
+/// The calls of all processes. Always an all-reduce of three numbers, as MPI needs equal counts.
 struct Calls {
   bool equal;
-  int64_t ended;  // a process that has ended, or -1
+  int64_t ended;  // a process that has exited, or -1
 };
 Calls compare(const char* operation, const std::string& call, bool ended) {
   const auto hash = int64_t(std::hash<std::string>()(call) >> 1);
-  static int64_t numbers[3];  // MPI may still write into them where the wait is given up
+  static int64_t numbers[3];  // MPI may still write here after the wait was abandoned
   if (!lost.empty())
     fail("{}: the processes cannot work together any more, since {}; start them again", operation,
          lost);
@@ -200,12 +200,12 @@ void leave(int status) {
       return;
     }
   } catch (const std::exception& e) { why = e.what(); }
-  // Without MPI_Finalize: mpirun ends the others.
+  // Exits without MPI_Finalize, so that mpirun ends the others.
   fprintf(stderr, "mt.dist: process %d of %d has failed, which ends the others (%s)\n",
           group().rank, group().size, why.c_str());
 }
 
-/// Refuses, in all processes, calls that differ.
+/// Throws Error in all processes if their calls differ.
 void agree(const char* operation, const std::string& call) {
   if (std::this_thread::get_id() != group().thread)
     fail("{}: only the thread that called mt.dist first may call it, not a worker", operation);
@@ -229,7 +229,7 @@ std::string described(const TensorList& list) {
   return text;
 }
 
-/// Tensors of one dtype end to end; one that MPI can take as it is stays where it is.
+/// Tensors of one dtype in one buffer; a single tensor that MPI can use directly is not copied.
 struct Buffer {
   Tensor data;
   bool shared = false;  // with the tensor
@@ -254,9 +254,9 @@ struct Buffer {
   void copy_to(const TensorList& list) const {
     if (!shared) each(list, [](const Tensor& x, const Tensor& part) { copy_(x, part); });
   }
-  // All processes have agreed on the call when its elements move: MPI's calls that wait are 1.7 to 2.5 times as fast
-  // as those that can be given up.
-  /// Elements become those of all processes, combined.
+  // All processes have agreed on the call before data is sent: blocking MPI calls are 1.7 to 2.5
+  // times as fast as those that can be abandoned.
+  /// Reduces the elements over all processes.
   void reduce(const char* operation, Reduction how) const {
     constexpr const char* kOps[] = {"ompi_mpi_op_sum", "ompi_mpi_op_sum", "ompi_mpi_op_max",
                                     "ompi_mpi_op_min"};
@@ -267,7 +267,7 @@ struct Buffer {
     });
     if (how == Reduction::mean) copy_(data, div(data, scalar(group().size, d)));
   }
-  /// Elements become those of process `root`.
+  /// Copies the elements of process `root` to all.
   void broadcast(const char* operation, int64_t root) const {
     const Dtype d = data.dtype();
     in_parts(data.numel(), [&](int64_t at, int n) {
@@ -277,7 +277,7 @@ struct Buffer {
   }
 };
 
-/// Calls f with the tensors of each dtype that occurs.
+/// Calls f with the tensors of each dtype in the list.
 void by_dtype(const TensorList& list, auto f) {
   for (int d = 0; d < kDtypes; ++d) {
     TensorList some;
@@ -378,7 +378,7 @@ void average_gradients(const TensorList& parameters) {
                                               : zeros(meta.shape, meta.dtype, *meta.device));
       }
       if (some.empty()) continue;
-      const Buffer buffer(some, false);  // others may hold a gradient
+      const Buffer buffer(some, false);  // other processes may have a gradient
       buffer.reduce("backward", Reduction::mean);
       size_t k = 0;
       buffer.each(some, [&](const Tensor& g, const Tensor& part) {

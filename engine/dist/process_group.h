@@ -1,7 +1,7 @@
-// process_group.h -- processes that train together (mpirun): collective operations on tensors, averaged gradients
+// process_group.h -- distributed training (mpirun): collective operations on tensors, averaged gradients
 //
-// Each function is called by all processes in the same order with tensors of the same sizes and dtypes; a call that
-// differs is refused in all of them. Tensors on a GPU pass through the CPU's memory.
+// All processes call each function in the same order with tensors of equal sizes and dtypes; a call
+// that differs throws Error in all of them. Tensors on a GPU are copied through CPU memory.
 #pragma once
 #include <array>
 
@@ -9,30 +9,30 @@
 
 namespace mt::dist {
 
-/// Of this process, from 0, and how many there are: 0 and 1 where mpirun did not start it. MPI is opened by the first
-/// call of any function here; the process then leaves the group when it ends with status 0: calls that the others still
-/// make are refused. With another status it says so and ends the others.
+/// The rank of this process, from 0, and the number of processes: 0 and 1 if it was not started by mpirun. The first
+/// call of any function here loads MPI; the process then leaves the group when it exits with status 0: later calls of
+/// the others throw Error. With another status it prints a message and ends the others.
 int rank();
 int size();
-/// A call waits at most so long for the other processes (at first 600 s), then says which did not come. That, or
-/// Ctrl-C meanwhile, is the end of the group: every later call is refused.
+/// The maximum time a call waits for the other processes (initially 600 s), before it throws Error with the
+/// missing ones. After that, or after Ctrl-C, the group is unusable: every later call throws Error.
 void set_timeout(double seconds);
 
 enum class Reduction { sum, mean, max, min };
 constexpr std::array<const char*, 4> names_of(Reduction) { return {"sum", "mean", "max", "min"}; }
 
-/// Each tensor becomes the sum (mean, ..) of the processes' in place, in an order of additions that depends on the
-/// number of processes alone. 16-bit floats are added in float32; mean is for floats.
+/// Reduces each tensor over the processes (sum, mean, ..) in place; the order of additions depends
+/// only on the number of processes. 16-bit floats are added in float32; mean needs floats.
 void all_reduce_(const TensorList&, Reduction);
-/// Each tensor becomes what it is in process `root`, in place.
+/// Copies each tensor of process `root` to all processes, in place.
 void broadcast_(const TensorList&, int64_t root);
-/// The processes' tensors by rank.
+/// The tensors of all processes, by rank.
 TensorList all_gather(const Tensor&);
 /// Returns when all processes have called it.
 void barrier();
 
 /// From now on each backward pass averages these leaves' gradients over the processes before it adds them to `.grad`.
-/// One that a process did not compute counts as 0 there; all processes run as many passes (Li et al. 2020, DDP).
+/// A gradient that a process did not compute counts as 0; all must run equally many passes (Li et al. 2020, DDP).
 void average_gradients(const TensorList& parameters);
 
 }  // namespace mt::dist

@@ -1,4 +1,4 @@
-// bytes.cpp -- reading bytes in order from memory or from gzip in memory, never more than is there
+// bytes.cpp -- sequential reading of bytes from memory or a source, plain or gzip
 #include "engine/io/bytes.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 namespace mt {
 namespace {
 
-/// The mark of gzip, and deflate, the one method that it has (RFC 1952).
+/// The magic bytes of gzip, and deflate, its only method (RFC 1952).
 bool is_gzip(const uint8_t* p, size_t n) {
   return n >= 2 && p[0] == 0x1f && p[1] == 0x8b && (n == 2 || p[2] == 8);
 }
@@ -21,7 +21,7 @@ bool is_gzip(const uint8_t* p, size_t n) {
 struct FileSource : ByteSource {
   explicit FileSource(File f) : file(std::move(f)) {}
   void read(uint8_t* out, size_t n) override {
-    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+    constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
     for (size_t some; n > 0; out += some, n -= some) {
       check_interrupt();
       some = std::min(n, kPiece);
@@ -99,7 +99,7 @@ void Bytes::look_for_gzip() {
   if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
 }
 
-/// Brings more of the source behind what is left of the piece in memory; false at its end.
+/// Appends more of the source to the unread part of the piece in memory; false at its end.
 bool Bytes::refill() {
   if (ahead_ == 0) return false;
   uint8_t* const piece = piece_.data();
@@ -110,7 +110,7 @@ bool Bytes::refill() {
   return true;
 }
 
-/// Bytes as they are in the file.
+/// Copies bytes of the file without decompression.
 size_t Bytes::take(uint8_t* out, size_t n) {
   size_t done = 0;
   while (done < n) {
@@ -118,7 +118,7 @@ size_t Bytes::take(uint8_t* out, size_t n) {
     if (some) std::memcpy(out + done, at_, some);
     at_ += some, left_ -= some, done += some;
     if (done == n || ahead_ == 0) break;
-    if (n - done >= piece_.size()) {  // straight to where they go
+    if (n - done >= piece_.size()) {  // read directly into the destination
       const size_t rest = std::min<uint64_t>(n - done, ahead_);
       source_->read(out + done, rest);
       done += rest, ahead_ -= rest;
@@ -161,7 +161,7 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
 }
 
 std::string Bytes::rest() {
-  constexpr size_t kMaxUnpacked = size_t(1) << 34;  // a few kB of zeros can be a terabyte
+  constexpr size_t kMaxUnpacked = size_t(1) << 34;  // a few kB of zeros can expand to a terabyte
   std::string text;
   for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()); some > 0;) {
     const size_t before = text.size();
@@ -170,7 +170,7 @@ std::string Bytes::rest() {
     text.resize(before + some);
     const size_t got = read(text.data() + before, some);
     text.resize(before + got);
-    some = inflate_ && got == some ? text.size() : 0;  // as much again
+    some = inflate_ && got == some ? text.size() : 0;  // doubles the buffer
   }
   return text;
 }

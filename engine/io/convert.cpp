@@ -1,4 +1,4 @@
-// convert.cpp -- elements as files store them, read into tensors
+// convert.cpp -- reading elements in file formats into tensors
 #include "engine/io/convert.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ template <class From, class To> void widen(const uint8_t* from, To* to, int64_t 
   }
 }
 
-/// After the bytes of x: what is not valid as it lies is made so, or refused.
+/// Called with the bytes of x read: converts invalid values, or throws Error.
 void mend(Stored stored, const Tensor& x) {
   if (stored == Stored::boolean) {
     uint8_t* const p = x.data_as<uint8_t>();

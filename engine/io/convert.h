@@ -1,27 +1,27 @@
-// convert.h -- elements as files store them, read into tensors
+// convert.h -- reading elements in file formats into tensors
 #pragma once
 #include "engine/core/tensor.h"
 #include "engine/io/bytes.h"
 
 namespace mt {
 
-/// How elements lie in a file: as in the tensor, as bytes of which any but 0 is true, or as unsigned integers
-/// that the tensor holds in a wider or in the signed type.
+/// The representation of elements in a file: as in the tensor, as bytes that are true if not 0, or
+/// as unsigned integers, which the tensor holds in a wider or in the signed dtype.
 enum class Stored : uint8_t { same, boolean, u16, u32, u64 };
 
-/// An element type of files: how it lies there, the dtype that holds it, and what formats call it; "" (0 in IDX)
-/// where they do not have it.
+/// An element type of files: its representation, the dtype that holds it, and its names in the
+/// formats; "" (0 in IDX) if a format does not have it.
 struct StoredType {
   Stored stored;
   Dtype dtype;
   const char *npy, *safetensors, *torch, *torch_storage;
   int idx;
-  /// Bytes of an element in the file.
+  /// The number of bytes of an element in the file.
   int64_t size() const {
     return stored == Stored::u16 ? 2 : stored == Stored::u32 ? 4 : item_size(dtype);
   }
 };
-/// The first with a dtype is the one that is written.
+/// For writing, the first entry with a dtype is used.
 inline constexpr StoredType kStoredTypes[] = {
     {Stored::same, Dtype::f32, "f4", "F32", "torch.float32", "torch.FloatStorage", 0x0d},
     {Stored::same, Dtype::f64, "f8", "F64", "torch.float64", "torch.DoubleStorage", 0x0e},
@@ -37,7 +37,7 @@ inline constexpr StoredType kStoredTypes[] = {
     {Stored::u32, Dtype::i64, "u4", "U32", "torch.uint32", "", 0},
     {Stored::u64, Dtype::i64, "u8", "U64", "torch.uint64", "", 0}};
 
-/// What no tensor here can hold, though the file is good: a member of a file of several is left out.
+/// For valid data that no tensor can hold: it is left out if the file has several members.
 struct CannotHold : Error {
   using Error::Error;
 };
@@ -48,18 +48,18 @@ const StoredType* find_stored(const auto& is) {
     if (is(t)) return &t;
   return nullptr;
 }
-/// The type by which a tensor is written.
+/// The type that a tensor is written with.
 inline const StoredType& stored_by(Dtype dtype) {
   return *find_stored([&](const StoredType& t) { return t.dtype == dtype; });
 }
 
-/// The elements of a contiguous tensor of the CPU.
+/// The bytes of a contiguous tensor on the CPU.
 inline std::string_view bytes_of(const Tensor& x) {
   return {x.data_as<const char>(), size_t(x.numel() * item_size(x.dtype()))};
 }
 
-/// Fills x, contiguous on the CPU, with the next bytes. `swapped`: they are big-endian. Throws where the
-/// bytes end, or a value does not fit.
+/// Fills x, contiguous on the CPU, with the next bytes. `swapped`: they are big-endian. Throws
+/// Error if the bytes end too early, or if a value does not fit.
 void read_stored(Bytes&, const StoredType&, const Tensor& x, bool swapped = false);
 
 }  // namespace mt

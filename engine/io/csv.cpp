@@ -15,7 +15,7 @@
 namespace mt {
 namespace {
 
-/// Eight characters as a number, where all are digits (D. Lemire, "Quickly parsing eight digits").
+/// Converts eight digits to a number; else false (D. Lemire, "Quickly parsing eight digits").
 inline bool eight_digits(const char* p, uint64_t& number) {
   uint64_t v;
   std::memcpy(&v, p, 8);
@@ -27,9 +27,9 @@ inline bool eight_digits(const char* p, uint64_t& number) {
   return true;
 }
 
-/// mantissa / 10^places, rounded as it should be, or false. Exact numbers of 64 bits (of x86) are
-/// divided: that leaves 11 bits more than a double has, which must not be near one half, nor all 0, as
-/// they always are where an emulator's long double is a double.
+/// Computes mantissa / 10^places, correctly rounded, or returns false. Exact 64-bit numbers are
+/// divided as x86 long doubles: they have 11 more bits than a double, which must not be close to
+/// one half, nor all be 0, which is always the case if an emulator's long double is a double.
 inline bool scale(uint64_t mantissa, int64_t places, double& value) {
   static constexpr long double kPower[] = {1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,
                                            1e7L,  1e8L,  1e9L,  1e10L, 1e11L, 1e12L, 1e13L,
@@ -44,11 +44,11 @@ inline bool scale(uint64_t mantissa, int64_t places, double& value) {
   return value = double(quotient), true;
 }
 
-/// Where a cell ends: before a delimiter, at the end of its line, or at the end of the text.
+/// What ends a cell: a delimiter, the end of its line, or the end of the text.
 enum class End { cell, line, text };
 
-/// The cells of a text, one after another. What next() gives lies in the text, or, where quotes were
-/// doubled, in a buffer until the next call.
+/// Iterates over the cells of a text. The result of next() is a part of the text, or, if it
+/// contains doubled quotes, of a buffer that is valid until the next call.
 class Cells {
  public:
   Cells(std::string_view text, const CsvOptions& options, size_t line = 1)
@@ -63,7 +63,7 @@ class Cells {
   bool may_be_quoted() const { return quotes_ && rest().find('"') != std::string_view::npos; }
   size_t line() const { return line_; }
 
-  /// Skips lines without a character.
+  /// Skips empty lines.
   void skip_empty_lines() {
     while (at_ < end_ && (*at_ == '\n' || (*at_ == '\r' && (at_ + 1 == end_ || at_[1] == '\n')))) {
       at_ += *at_ == '\n' || at_ + 1 == end_ ? 1 : 2;
@@ -80,8 +80,8 @@ class Cells {
     return step();
   }
 
-  /// The same for a cell that is a plain number, "-12.5", of at most 19 digits, and certainly no code; else
-  /// false, and nothing is read.
+  /// The same for a cell that is a plain number, "-12.5", with at most 19 digits, and certainly not
+  /// a code; otherwise returns false and reads nothing.
   bool number(double& value, End& end) {
     const char* const first = at_;
     const bool minus = at_ < end_ && *at_ == '-';
@@ -89,7 +89,7 @@ class Cells {
     uint64_t mantissa = 0;
     const bool zero = end_ - at_ > 1 && *at_ == '0' && unsigned(at_[1] - '0') <= 9;
     const int64_t whole = digits(mantissa);
-    const int64_t before = mantissa ? whole : 0;  // zeros in front do not count
+    const int64_t before = mantissa ? whole : 0;  // without leading zeros
     const bool point = at_ < end_ && *at_ == '.';
     at_ += point;
     const int64_t places = point ? digits(mantissa) : 0;
@@ -103,7 +103,7 @@ class Cells {
   }
 
  private:
-  /// Reads digits into a number, which overflows beyond 19 of them; how many there were.
+  /// Reads digits into a number, which overflows with more than 19 digits; returns their count.
   int64_t digits(uint64_t& number) {
     const char* const first = at_;
     uint64_t some;
@@ -163,7 +163,7 @@ Names read_row(Cells& cells) {
   return row;
 }
 
-/// Reads rows to the end: read(cells, k, row) reads a cell of the k-th wanted column. How many there were.
+/// Reads all rows: read(cells, k, row) reads a cell of the k-th wanted column. Returns the number of rows.
 size_t each_cell(Cells cells, const std::vector<int>& place, const auto& read) {
   std::string_view skipped;
   for (size_t row = 0;; ++row) {
@@ -181,7 +181,7 @@ size_t each_cell(Cells cells, const std::vector<int>& place, const auto& read) {
   }
 }
 
-/// Which of the columns is the k-th wanted one, or -1; every name once.
+/// For each column of the file its index among the wanted ones, or -1; names must be unique.
 std::vector<int> choose(const Names& names, const Names& wanted) {
   std::vector<int> place(names.size(), -1);
   std::unordered_map<std::string_view, size_t> known;
@@ -206,7 +206,7 @@ std::string_view trimmed(std::string_view s) {
   return s;
 }
 
-/// Whether a number is one by its looks alone, and its digits matter: 00501, 9007199254740993.
+/// Whether a number is a code whose digits must be kept: 00501, 9007199254740993.
 bool is_code(std::string_view s) {
   s = trimmed(s);
   if (!s.empty() && (s.front() == '-' || s.front() == '+')) s.remove_prefix(1);
@@ -214,16 +214,16 @@ bool is_code(std::string_view s) {
   return s.find_first_not_of("0123456789") == s.npos && !fits_double(s);
 }
 
-/// Whole lines of a text that are read together, and what came of them.
+/// A block of whole lines that is parsed at once, and its results.
 struct Piece {
   std::string_view text;
-  size_t line = 1, row = 0;  // its first: of the text, of the columns
+  size_t line = 1, row = 0;  // its first line of the text, its first row of the columns
   size_t most = 0, rows = 0;
   std::vector<char> numeric;
   std::string error;
 };
 
-/// Counts line breaks, and the lines that are not empty.
+/// Counts line breaks, and lines that are not empty.
 void count_lines(Piece& piece, size_t& breaks) {
   const std::string_view text = piece.text;
   for (size_t at = 0, end; at < text.size(); at = end + 1) {
@@ -233,7 +233,7 @@ void count_lines(Piece& piece, size_t& breaks) {
   }
 }
 
-/// Cuts a text without quotes into pieces of about a MiB.
+/// Splits a text without quotes into pieces of about 1 MiB.
 std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
   constexpr size_t kSize = 1 << 20;
   std::string_view text = cells.rest();
@@ -250,7 +250,7 @@ std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
     text.remove_prefix(piece.text.size());
   }
   if (row <= cells.rest().size() / place.size() + 1) return pieces;
-  // Lines too short for so many columns: a row is wrong, or quotes hold line breaks.
+  // Lines are too short for so many columns: a row is wrong, or quotes contain line breaks.
   pieces.resize(1);
   pieces[0].text = cells.rest();
   std::string_view skipped;
@@ -259,7 +259,7 @@ std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
   return pieces;
 }
 
-/// Reads the numbers of a piece; a column with something else stays unfinished.
+/// Parses the numbers of a piece; a column that contains another cell is left unfinished.
 void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions& options,
                   const std::vector<double*>& numbers, const std::vector<char>& may_be_numeric) {
   piece.numeric = may_be_numeric;
@@ -279,7 +279,7 @@ void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions&
   });
 }
 
-/// The columns of numbers, without data where a cell is none.
+/// The numeric columns; a column with a non-numeric cell has no data.
 TensorList read_columns(std::vector<Piece>& pieces, const std::vector<int>& place,
                         const CsvOptions& options, const std::vector<char>& may_be_numeric) {
   const size_t n = may_be_numeric.size();
@@ -330,7 +330,7 @@ bool parse_number(std::string_view s, double& value) {
     value = std::numeric_limits<double>::quiet_NaN();
     return std::find(std::begin(kNone), std::end(kNone), s) != std::end(kNone);
   }
-  if (error == std::errc::result_out_of_range)  // from_chars leaves the value alone
+  if (error == std::errc::result_out_of_range)  // from_chars does not set the value then
     value = std::strtod(std::string(s).c_str(), nullptr);
   else if (error != std::errc()) return false;
   return true;
@@ -364,7 +364,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   const std::vector<int> place = choose(names, wanted);
   const size_t n = wanted.empty() ? names.size() : wanted.size();
 
-  // First the numbers. A column that turns out to be none is read again as text.
+  // Numeric columns are parsed first. A column that is not numeric is read again as text.
   std::vector<CsvColumn> columns(n);
   std::vector<Piece> pieces = cut(cells, place);
   for (size_t i = 0; i < names.size(); ++i)

@@ -9,28 +9,28 @@
 namespace mt {
 
 struct CsvOptions {
-  bool header = true;  // the first row has the names; without, they are "1", "2", ..
+  bool header = true;  // the first row has the names; otherwise they are "1", "2", ..
   char delimiter = ',';
-  bool quotes = true;                // a quotation mark at its front opens a cell's quotes
-  std::vector<std::string> columns;  // which, in this order; without a header the names of all
-  std::vector<std::string> text;     // which stay text
+  bool quotes = true;                // a quotation mark at the beginning of a cell quotes it
+  std::vector<std::string> columns;  // the columns to read, in order; without a header, all names
+  std::vector<std::string> text;     // the columns that stay text
 };
 
-/// One column: float64 numbers where every cell is a number or empty (NaN), else text. A number with a zero in front
-/// (00501) is a code, and so is a whole one that a double would round (beyond 2^53): its column is text.
+/// One column: float64 if every cell is a number or empty (NaN), otherwise text. A number with a leading zero
+/// (00501) is a code, and so is an integer that a double would round (above 2^53): such a column is text.
 struct CsvColumn {
   std::string name;
   Tensor numbers;
   std::vector<std::string> text;
 };
 
-/// The columns of a text. Cells may be quoted ("" is a quote inside) and hold line breaks; lines end
-/// in LF or CRLF, or all in CR, empty ones are left out; a UTF-8 mark at the front is skipped. nan, NA, N/A, null
-/// and None in any common case are NaN too. Errors name line and column.
+/// Parses the columns of a text. Cells may be quoted ("" is a quote in it) and contain line breaks;
+/// lines end with LF or CRLF, or all with CR; empty ones are skipped, and so is a UTF-8 BOM. nan,
+/// NA, N/A, null and None in any usual case are NaN too. Errors contain line and column.
 std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions&);
 
-/// A number as files write it: decimal, inf or nan, with spaces around; empty and NA are NaN. False
-/// where the text is none.
+/// Parses a number: decimal, inf or nan, with spaces around it; empty and NA are NaN. Returns false
+/// if the text is not a number.
 bool parse_number(std::string_view text, double& value);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// download.cpp -- files from the web by libcurl, which is opened at first use
+// download.cpp -- downloads with libcurl, which is loaded at first use
 #include "engine/io/download.h"
 
 #include <curl/curl.h>
@@ -52,14 +52,14 @@ const Crypto& crypto() {
   return library;
 }
 
-/// One file under way.
+/// A download in progress.
 struct Transfer {
   const std::string& url;
   const Expected& expected;
   const std::function<void(uint64_t, uint64_t)>& progress;
   File file;  // path.part
   uint64_t had = 0, have = 0;
-  std::string write_error;  // of writing
+  std::string write_error;  // errors when writing the file
 
   static size_t on_data(char* data, size_t, size_t n, void* self) {
     Transfer& t = *static_cast<Transfer*>(self);
@@ -75,12 +75,12 @@ struct Transfer {
     return mt_interrupted ? 1 : 0;
   }
 
-  /// Throws away what is there.
+  /// Discards the partial file.
   void restart() {
     if (ftruncate(file.fd(), 0) != 0) fail("{}", std::strerror(errno));
     had = 0;
   }
-  /// Fetches what is missing; CURLE_OK, or what went wrong. `reason` then says so.
+  /// Fetches the missing bytes; returns CURLE_OK, or an error that `reason` describes.
   CURLcode fetch(std::string& reason);
 };
 
@@ -120,7 +120,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Why bytes are not what was expected, or "".
+/// The message if the checksum of the bytes is wrong, or "".
 std::string wrong_sum(const Expected& expected, const std::string& bytes) {
   for (const auto& [kind, sum] :
        {std::pair("sha256", expected.sha256), std::pair("md5", expected.md5)}) {
@@ -141,7 +141,7 @@ void run(Transfer& t, const std::string& part) {
     const bool resumed = t.had > 0;
     const CURLcode code = t.fetch(reason);
     check_interrupt();
-    // A part may be whole already, belong to another file, or be of a server that knows no parts.
+    // A part may be complete, of another file, or of a server without range requests.
     if (code != CURLE_OK && code != CURLE_RANGE_ERROR && code != CURLE_BAD_DOWNLOAD_RESUME)
       fail("{}", reason);
     const bool summed = !t.expected.sha256.empty() || !t.expected.md5.empty();

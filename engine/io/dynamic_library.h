@@ -1,4 +1,4 @@
-// dynamic_library.h -- shared libraries that start-up does not need, opened at first use
+// dynamic_library.h -- shared libraries that are loaded at first use instead of at start-up
 #pragma once
 #include <dlfcn.h>
 
@@ -8,8 +8,8 @@
 
 namespace mt {
 
-/// A shared library, opened by the first of its names that the dynamic linker finds. It stays open.
-/// A struct of its functions is made once, at first use:
+/// A shared library, loaded by the first of its names that the dynamic linker finds, and never
+/// unloaded. A struct with its functions is created once, at first use:
 ///
 ///   struct Zip : DynamicLibrary {
 ///     Zip() : DynamicLibrary("zip files", "libzip4", {"libzip.so.5", "libzip.so.4"}) {}
@@ -19,7 +19,7 @@ namespace mt {
 ///   zip().zip_fread(file, to, n);
 class DynamicLibrary {
  public:
-  /// Throws a sentence that names `purpose` and the Debian package.
+  /// Throws Error with `purpose` and the Debian package.
   DynamicLibrary(const char* purpose, const char* package, std::initializer_list<const char*> names)
       : purpose_(purpose),
         package_(package) {
@@ -32,7 +32,7 @@ class DynamicLibrary {
   DynamicLibrary(const DynamicLibrary&) = delete;
 
  protected:
-  /// The address of a function. Throws where the library is too old to have it.
+  /// The address of a function. Throws Error if the library is too old to have it.
   template <class F> F* find(const char* name) const {
     void* const symbol = dlsym(handle_, name);
     if (!symbol)
@@ -45,7 +45,7 @@ class DynamicLibrary {
   const char *purpose_, *package_;
 };
 
-/// A member for a function that a header declares: it has its name and its type.
+/// Defines a member for a function that a header declares, with its name and type.
 #define MT_SYMBOL(name) decltype(&::name) name = find<decltype(::name)>(#name);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// idx.cpp -- the IDX format of MNIST: a few bytes of shape, then the values, big-endian
+// idx.cpp -- the IDX format of MNIST: a header with the shape, then the values, big-endian
 #include "engine/io/idx.h"
 
 #include "engine/io/convert.h"

@@ -1,4 +1,4 @@
-// image.cpp -- PNG and JPEG: bytes as pixels, pixels as bytes
+// image.cpp -- PNG and JPEG: decoding and encoding
 #include "engine/io/image.h"
 
 #include <png.h>
@@ -70,7 +70,7 @@ void check_size(const char* format, uint64_t width, uint64_t height) {
 
 // ---- channels ------------------------------------------------------------------------------------
 
-/// Pixels with their channels side by side, as files have them, to planes.
+/// Converts pixels with interleaved channels, as in files, to planes.
 Tensor planes(const uint8_t* in, int64_t height, int64_t width, int channels) {
   const Tensor out = empty({channels, height, width}, Dtype::u8);
   const int64_t n = height * width;
@@ -91,7 +91,7 @@ std::vector<uint8_t> side_by_side(const Tensor& x) {
   return out;
 }
 
-/// Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R 601), in Pillow's 16 bits; new alpha is opaque.
+/// Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R 601), as Pillow in 16 bits; new alpha is opaque.
 Tensor convert(const Tensor& x, int64_t channels) {
   const int64_t given = x.size(0), n = x.size(1) * x.size(2);
   if (channels == 0 || channels == given) return x;
@@ -117,7 +117,7 @@ Tensor convert(const Tensor& x, int64_t channels) {
 
 constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
-/// A file in memory as libpng reads it, and what it says is wrong.
+/// Reads a file in memory with libpng, and keeps its error message.
 class PngReader {
  public:
   PngReader(const uint8_t* data, size_t size) : left_(data, size) {
@@ -128,9 +128,9 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   ~PngReader() { png().png_destroy_read_struct(&png_, &info_, nullptr); }
 
-  /// The size of the image, with the transformations that make its samples bytes: palettes become RGB, transparent
-  /// colours alpha, fewer bits are repeated, of 16 the high byte stays (as Pillow reads colours). Gamma and profiles
-  /// change nothing.
+  /// Reads the size of the image, and selects the transformations to 8 bits: palettes become RGB,
+  /// transparent colours become alpha, fewer bits are expanded, of 16 bits the high byte is kept
+  /// (as Pillow reads colours). Gamma and colour profiles are ignored.
   void read_header() {
     try_to([](PngReader& r) {
       png().png_set_benign_errors(r.png_, 1);
@@ -152,7 +152,7 @@ class PngReader {
   }
 
  private:
-  /// libpng leaves f by a jump where the file is wrong: f has no objects to destroy.
+  /// On an error libpng leaves f with longjmp, so f must not have objects with destructors.
   void try_to(void (*f)(PngReader&)) {
     if (message_.empty() && setjmp(*png().png_set_longjmp_fn(png_, longjmp, sizeof(jmp_buf))) == 0)
       f(*this);
@@ -178,7 +178,7 @@ class PngReader {
 };
 
 Tensor decode_png(const uint8_t* data, size_t size) {
-  // Deflate packs 1032 to one and no more: a header that promises more is not worth its memory.
+  // Deflate compresses by at most 1032 to 1: memory is not allocated for a header that claims more.
   constexpr int kSamples[] = {1, 0, 3, 1, 2, 0, 4};
   PngReader reader(data, size);
   reader.read_header();
@@ -206,7 +206,7 @@ void add_chunk(std::string& out, const char* kind, std::string_view content) {
                                  uInt(out.size() - first))));
 }
 
-/// A row by the filter (PNG specification, 9) with the smallest sum of absolute differences.
+/// A row with the filter (PNG specification, 9) of least sum of absolute differences.
 void filter_row(std::string& out, const uint8_t* row, const uint8_t* above, size_t n, size_t step) {
   std::string best, tried(n + 1, '\0');
   uint64_t least = ~uint64_t(0);
@@ -230,7 +230,7 @@ void filter_row(std::string& out, const uint8_t* row, const uint8_t* above, size
 
 // ---- JPEG ----------------------------------------------------------------------------------------
 
-/// A handle of TurboJPEG's.
+/// A TurboJPEG handle.
 struct Turbo {
   tjhandle handle;
   explicit Turbo(tjhandle h) : handle(h) {
@@ -239,7 +239,7 @@ struct Turbo {
   Turbo(const Turbo&) = delete;
   ~Turbo() { jpeg().tjDestroy(handle); }
   std::string_view message() const { return jpeg().tjGetErrorStr2(handle); }
-  /// Bytes between two markers do no harm; every other warning says that something is missing.
+  /// Only the warning about bytes between two markers is harmless; all others report missing data.
   bool is_harmless() const { return message().find("extraneous bytes") != std::string_view::npos; }
 };
 
@@ -250,7 +250,7 @@ Tensor decode_jpeg(const uint8_t* data, size_t size) {
       !turbo.is_harmless())
     fail("a JPEG: {}", turbo.message());
   check_size("JPEG", uint64_t(width), uint64_t(height));
-  // Each 8 x 8 pixels have a DC coefficient of a bit at least; twice as many are let through.
+  // Every 8 x 8 block has a DC coefficient of at least one bit; twice as many are accepted.
   if (uint64_t(width) * uint64_t(height) > uint64_t(size) * 1024 + 65536)
     fail("a JPEG of {} x {} pixels, more than its {} bytes can hold", width, height, size);
   const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;
@@ -265,7 +265,7 @@ Tensor decode_jpeg(const uint8_t* data, size_t size) {
       (!turbo.is_harmless() || (!decompress(0) && !turbo.is_harmless())))
     fail("a JPEG: {}", turbo.message());
   if (!four) return planes(pixels.data(), height, width, channels);
-  // Such files store the inverse of the inks (Adobe).
+  // Such files store inverted inks (Adobe).
   std::vector<uint8_t> rgb(pixels.size() / 4 * 3);
   for (size_t i = 0; i < pixels.size() / 4; ++i)
     for (size_t c = 0; c < 3; ++c)

@@ -1,4 +1,4 @@
-// json.cpp -- JSON values: parsed strictly (RFC 8259), written as text
+// json.cpp -- JSON values: strict parser (RFC 8259) and writer
 #include "engine/io/json.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace mt {
 namespace {
 
-/// Builds the value from nlohmann-json's events; nothing here recurses.
+/// Builds the value from the events of nlohmann-json, without recursion.
 using Events = nlohmann::json_sax<nlohmann::json>;
 class Builder : public Events {
  public:
@@ -29,7 +29,7 @@ class Builder : public Events {
     return add(x);
   }
   bool string(std::string& text) override { return add(std::move(text)); }
-  bool binary(Events::binary_t&) override { return false; }  // JSON has none
+  bool binary(Events::binary_t&) override { return false; }  // JSON does not have it
   bool start_object(size_t) override {
     open<JsonObject>();
     keys_.emplace_back();
@@ -56,7 +56,7 @@ class Builder : public Events {
   Json root;
 
  private:
-  /// Where the next value goes; null there.
+  /// Where the next value is stored; it is null initially.
   Json* next() {
     if (open_.empty()) return &root;
     if (JsonList* list = std::get_if<JsonList>(&open_.back()->value)) return &list->emplace_back();
@@ -66,7 +66,7 @@ class Builder : public Events {
     next()->value.emplace<T>(std::move(x));
     return true;
   }
-  // A value that is open is the last of its list: the list does not grow while it is.
+  // An open value is the last one of its list, and the list does not grow while it is open.
   template <class T> bool open() {
     if (open_.size() == kJsonDepth) fail("lists and objects are nested deeper than {}", kJsonDepth);
     Json* const json = next();
@@ -80,7 +80,7 @@ class Builder : public Events {
   }
 
   std::vector<Json*> open_;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+  std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
 };
 
 }  // namespace
@@ -88,7 +88,7 @@ class Builder : public Events {
 Json parse_json(std::string_view text) {
   Builder builder;
   nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder);
-  if (const size_t at = text.find('\0'); at != text.npos)  // which the parser takes as the end
+  if (const size_t at = text.find('\0'); at != text.npos)  // the parser would take it as the end
     fail("byte {} is 0; text follows the value, or the file was not written to its end", at + 1);
   return std::move(builder.root);
 }

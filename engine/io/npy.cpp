@@ -1,4 +1,4 @@
-// npy.cpp -- NumPy's files: npy, one array, and npz, a zip archive of them by name
+// npy.cpp -- NumPy's file formats: npy, one array, and npz, a zip archive of named arrays
 #include "engine/io/npy.h"
 
 #include <fmt/format.h>
@@ -19,8 +19,8 @@ struct Header {
   Shape shape;
 };
 
-/// Reads the header, a Python dictionary of three entries: {'descr': '<f4', 'fortran_order': False,
-/// 'shape': (2, 3), }
+/// Parses the header, a Python dictionary with three entries: {'descr': '<f4', 'fortran_order':
+/// False, 'shape': (2, 3), }
 class HeaderReader {
  public:
   explicit HeaderReader(std::string_view text) : rest_(text) {}
@@ -108,7 +108,7 @@ class HeaderReader {
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), n);
       if (error != std::errc() || n < 0) wrong();
       rest_.remove_prefix(end - rest_.data());
-      word("L");  // of Python 2
+      word("L");  // written by Python 2
       shape.push(n);
       if (!take(',')) {
         need(')');
@@ -174,7 +174,7 @@ TensorFile parse_zip(const ZipReader& zip) {
   return file;
 }
 
-/// What stands before the values.
+/// The header of the file, up to the values.
 std::string header_of(const char* operation, const Tensor& x) {
   const char* const type = stored_by(x.dtype()).npy;
   if (!*type) fail("{}: NumPy has no {}; use x:float()", operation, dtype_name(x.dtype()));

@@ -1,4 +1,4 @@
-// page_server.cpp -- one page for browsers on this machine, served by a thread of its own
+// page_server.cpp -- a local HTTP server with one page, on its own thread
 #include "engine/io/page_server.h"
 
 #include <arpa/inet.h>
@@ -22,14 +22,14 @@ namespace mt {
 namespace {
 
 constexpr size_t kMaxRequest = 8192, kMaxClients = 32;
-constexpr double kPatience = 10;  // seconds for a request and its answer
+constexpr double kPatience = 10;  // seconds for a request and its response
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The value of a header without spaces before it; empty where it is missing. The request ends in a
-/// line's end.
+/// The value of a header without leading spaces; empty if the header is missing. The request must
+/// end with a line break.
 std::string header(const std::string& request, const char* name) {
   const size_t length = std::strlen(name);
   for (size_t at = request.find("\r\n"); at != std::string::npos; at = request.find("\r\n", at)) {
@@ -58,7 +58,7 @@ struct PageServer::Client {
   File socket;
   std::string request, answer;
   size_t sent = 0;
-  uint64_t delivers = 0;  // the page that is told as fetched when all is sent
+  uint64_t delivers = 0;  // the page that counts as fetched when all is sent
   double deadline = 0;
   bool done = false;
 };
@@ -83,7 +83,7 @@ PageServer::PageServer(const char* operation, int64_t port)
     fail("{}: cannot serve on 127.0.0.1 port {}: {}", operation, port, std::strerror(errno));
   wake_read_ = File(ends[0]), wake_write_ = File(ends[1]);
   port_ = ntohs(place.sin_port);
-  sigset_t all, before;  // signals are the main thread's
+  sigset_t all, before;  // signals are handled by the main thread
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
   thread_ = std::thread([this] { run(); });
@@ -91,7 +91,7 @@ PageServer::PageServer(const char* operation, int64_t port)
 }
 
 PageServer::~PageServer() {
-  wake_write_.close();  // the thread sees the end of the pipe
+  wake_write_.close();  // the thread detects the end of the pipe
   thread_.join();
 }
 
@@ -117,7 +117,7 @@ void PageServer::delivered(uint64_t version) {
 }
 
 std::string PageServer::answer(const std::string& request, uint64_t& delivers) {
-  // Any port, as a tunnel may have another; a name of another machine would be a page of another site.
+  // Any port is allowed, because a tunnel may use another; another host name means another site.
   std::string host = header(request, "host");
   host.resize(std::min(host.find(':'), host.size()));
   if (host != "127.0.0.1" && host != "localhost")
@@ -141,7 +141,7 @@ std::string PageServer::answer(const std::string& request, uint64_t& delivers) {
   return reply("200 OK", "text/html; charset=utf-8", *page, version);
 }
 
-/// Reads what has come and writes what goes; done at the end and where the other side is gone.
+/// Reads available input and writes output; c is done at the end, or when the peer has closed.
 void PageServer::serve(Client& c) {
   while (c.answer.empty()) {
     char piece[2048];
@@ -180,7 +180,7 @@ void PageServer::run() {
     for (size_t i = 0; i < clients.size(); ++i) {
       try {
         if (watched[i + 2].revents) serve(clients[i]);
-      } catch (const std::exception&) {  // no memory
+      } catch (const std::exception&) {  // out of memory
         clients[i].done = true;
       }
       clients[i].done |= time > clients[i].deadline;

@@ -1,4 +1,4 @@
-// page_server.h -- one page for browsers on this machine, served by a thread of its own
+// page_server.h -- a local HTTP server with one page, on its own thread
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -11,22 +11,22 @@
 
 namespace mt {
 
-/// HTTP on 127.0.0.1: GET / answers with the page published last, GET /?have=N with 204 where that is
-/// still page N. Requests that name another host are refused, so that no page of another site reads
-/// it. The thread computes nothing, handles no signal and sleeps until a browser asks.
+/// HTTP on 127.0.0.1: GET / returns the page published last, GET /?have=N returns 204 if that is
+/// still page N. Requests with another host name are refused, so that pages of other sites cannot
+/// read it. The thread computes nothing, handles no signals and sleeps until a request arrives.
 class PageServer {
  public:
-  /// Listens on the port, 0: any that is free. Every failure is an mt::Error that begins with the
-  /// operation.
+  /// Listens on the port; 0 selects a free one. Every failure is an mt::Error that starts with
+  /// `operation`.
   PageServer(const char* operation, int64_t port);
   PageServer(const PageServer&) = delete;
   ~PageServer();
 
   int port() const { return port_; }
   void publish(std::string page);
-  /// Seconds since a browser asked last; infinity before the first.
+  /// Seconds since the last request of a browser; infinity before the first.
   double idle() const;
-  /// Waits until a browser has what was published last, at most so many seconds; whether one has.
+  /// Waits at most `seconds` until a browser has fetched the last page; returns whether one has.
   bool wait_fetched(double seconds);
 
  private:
@@ -40,7 +40,7 @@ class PageServer {
   File listening_, wake_read_, wake_write_;
   std::mutex guard_;
   std::condition_variable fetched_changed_;
-  std::shared_ptr<const std::string> page_;  // these three under guard_
+  std::shared_ptr<const std::string> page_;  // guard_ protects these three
   uint64_t version_ = 0, fetched_ = 0;
   std::atomic<double> asked_;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// pickle.cpp -- Python's pickles, read without executing anything: values, and calls of a few known functions
+// pickle.cpp -- Python's pickles, read without execution: values, and calls of a few allowed functions
 #include "engine/io/pickle.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Pickled::Kind;
 
-/// The machine of pickle.py: a stack of values with marks, and a memo. Opcodes are named as there.
+/// The machine of pickle.py: a stack of values with marks, and a memo. Opcodes have the same names.
 class Machine {
  public:
   Machine(const uint8_t* at, const uint8_t* end, PickledValues& values, PickleCalls& calls)
@@ -69,7 +69,7 @@ class Machine {
     need(1);
     return *stack_.back();
   }
-  /// The values above the last mark, which goes.
+  /// Pops the values above the last mark, and the mark.
   PickledList marked() {
     if (marks_.empty()) fail("its pickle takes a mark that is not there");
     const size_t from = marks_.back();
@@ -97,9 +97,9 @@ class Machine {
     return p->text();
   }
 
-  // ---- opcodes, by what they make; false where op is none of them
+  // ---- opcodes, grouped by result; false where op is not in the group
   void integer(int64_t x) { push(Kind::integer, x); }
-  /// False where the number is too large for a T.
+  /// Returns false if the number does not fit a T.
   static bool read(std::string_view digits, auto& x) {
     const char* const last = digits.data() + digits.size();
     const auto [end, error] = std::from_chars(digits.data(), last, x);
@@ -117,7 +117,7 @@ class Machine {
     read(digits, x);
     push(Kind::number, x);
   }
-  /// An integer of any length in two's complement, a number where it needs more than 64 bits.
+  /// An integer of any length in two's complement; a float if it needs more than 64 bits.
   void longer(uint64_t n) {
     const uint8_t* p = bytes(n);
     const bool negative = n > 0 && (p[n - 1] & 0x80);
@@ -128,7 +128,7 @@ class Machine {
     }
     constexpr uint64_t kMaxBytes = 128;
     if (n > kMaxBytes) fail("it has a whole number of {} bytes; at most {} are read", n, kMaxBytes);
-    std::string digits = "0";  // from the lowest
+    std::string digits = "0";  // least significant first
     for (uint64_t i = n; i-- > 0;) {
       int carry = negative ? uint8_t(~p[i]) : p[i];
       if (i == 0) carry += negative;  // -x is ~x + 1
@@ -202,7 +202,7 @@ class Machine {
   bool container(uint8_t op) {
     switch (op) {
       case '(': marks_.push_back(stack_.size()); return true;
-      case '0':  // POP, of a mark too
+      case '0':  // POP, also of a mark
         if (!marks_.empty() && marks_.back() == stack_.size()) marks_.pop_back();
         else pop();
         return true;
@@ -300,7 +300,7 @@ class Machine {
 }  // namespace
 
 Pickled* PickledValues::add(Kind kind, decltype(Pickled::value) value) {
-  constexpr size_t kMaxText = size_t(1) << 30;  // a call can copy what is written once
+  constexpr size_t kMaxText = size_t(1) << 30;  // a call can copy a text that is written once
   if (kind == Kind::text && (text_ += std::get<std::string>(value).size()) > kMaxText)
     fail("its pickle makes more than {} bytes of text", kMaxText);
   return &all_.emplace_back(Pickled{kind, std::move(value)});

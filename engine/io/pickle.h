@@ -1,4 +1,4 @@
-// pickle.h -- Python's pickles, read without executing anything: values, and calls of a few known functions
+// pickle.h -- Python's pickles, read without execution: values, and calls of a few allowed functions
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -11,7 +11,7 @@ namespace mt {
 struct Pickled;
 using PickledList = std::vector<const Pickled*>;
 
-/// A value of a pickle; its parts may be shared, and lists may contain themselves.
+/// A value of a pickle; parts may be shared, and lists may contain themselves.
 struct Pickled {
   enum class Kind : uint8_t {
     none,
@@ -21,9 +21,9 @@ struct Pickled {
     text,  // str and bytes
     list,  // list and set
     tuple,
-    dict,    // keys and values in turn
-    global,  // a name of those that are allowed: index among them
-    other    // made by the caller: index among its own
+    dict,    // alternating keys and values
+    global,  // an allowed name: its index in the list of names
+    other    // created by the caller: its index in the caller's list
   };
   Kind kind = Kind::none;
   std::variant<int64_t, double, std::string, PickledList> value{int64_t(0)};
@@ -35,7 +35,7 @@ struct Pickled {
   const PickledList& list() const { return std::get<PickledList>(value); }
 };
 
-/// The values that pickles made, in one place: they may lie in circles.
+/// Owns all values of pickles, because they may contain reference cycles.
 class PickledValues {
  public:
   Pickled* add(Pickled::Kind kind, decltype(Pickled::value) value = int64_t(0));
@@ -45,20 +45,20 @@ class PickledValues {
   size_t text_ = 0;  // bytes of text
 };
 
-/// What a pickle may name and call.
+/// The names and calls that a pickle may contain.
 struct PickleCalls {
   virtual ~PickleCalls() = default;
-  /// The value of a name, "torch._utils._rebuild_tensor_v2". Throws on one that is not known.
+  /// The value of a name, "torch._utils._rebuild_tensor_v2". Throws Error if it is not allowed.
   virtual Pickled* global(const std::string& name) = 0;
-  /// f(arguments).
+  /// The result of f(arguments).
   virtual Pickled* call(const Pickled& f, const PickledList& arguments) = 0;
-  /// The object outside the pickle that an id stands for.
+  /// The object outside of the pickle that an id refers to.
   virtual Pickled* persistent(const Pickled& id) = 0;
-  /// What an object made by `call` is given afterwards.
+  /// Sets the state of an object that `call` created.
   virtual void state(Pickled& object, const Pickled& state) = 0;
 };
 
-/// The value of the pickle (protocols 0 to 5) that begins at `at`, which is moved behind its end.
+/// Parses the pickle (protocols 0 to 5) that begins at `at`, and moves `at` to its end.
 const Pickled* parse_pickle(const uint8_t*& at, const uint8_t* end, PickledValues& values,
                             PickleCalls& calls);
 

@@ -1,4 +1,4 @@
-// safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and places, then the data
+// safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
 #include "engine/io/safetensors.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kLongestHeader = 100'000'000;
 
-/// What the header says of a tensor. Places count from the end of the header.
+/// The header's entry of a tensor. Offsets count from the end of the header.
 struct Place {
   const std::string *name, *dtype;
   const StoredType* type;  // null: no tensor can hold it
@@ -58,7 +58,7 @@ Place place_of(const JsonMember& member) {
   return place;
 }
 
-/// The places in the order of the data. Nothing may lie between them, before the first or in two.
+/// The entries in the order of the data, which must not have gaps or overlaps.
 std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
   std::vector<Place> places;
   for (const JsonMember& member : header) {
@@ -114,7 +114,7 @@ void skip(Bytes& bytes, uint64_t n) {
   }
 }
 
-/// The tensor of the next bytes.
+/// Reads the tensor from the next bytes.
 Tensor read_tensor(Bytes& bytes, const Place& p) {
   if (!p.type) {
     skip(bytes, p.end - p.begin);
@@ -183,7 +183,7 @@ TensorFile read_safetensors(const char* operation, const std::string& path) {
 
 void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,
                        Tensor (*to_host)(const Tensor&)) {
-  std::vector<const NamedTensor*> order;  // the widest first: each is aligned to its elements
+  std::vector<const NamedTensor*> order;  // the widest first, for alignment
   for (const NamedTensor& t : file.tensors) order.push_back(&t);
   std::ranges::stable_sort(order, [](auto* a, auto* b) {
     return item_size(a->tensor.dtype()) > item_size(b->tensor.dtype());

@@ -1,4 +1,4 @@
-// svg_image.cpp -- SVG drawings as PNG files, by librsvg and cairo, which are opened at first use
+// svg_image.cpp -- SVG drawings to PNG with librsvg and cairo, which are loaded at first use
 #include "engine/io/svg_image.h"
 
 #include <cmath>
@@ -42,7 +42,7 @@ const char* cairo_status_to_string(int status);
 namespace mt {
 namespace {
 
-/// librsvg, which has loaded cairo and GLib: dlsym looks into what a library depends on, too.
+/// librsvg depends on cairo and GLib: dlsym also searches the dependencies of a library.
 struct Rsvg : DynamicLibrary {
   Rsvg() : DynamicLibrary("pictures of figures as PNG", "librsvg2-2", {"librsvg-2.so.2"}) {}
   MT_SYMBOL(g_error_free)
@@ -74,7 +74,7 @@ using Owner = std::unique_ptr<void, void (*)(void*)>;
 }
 
 Owner parse(std::string_view svg) {
-  constexpr int kUnlimited = 1;  // pictures within the drawing may be texts of more than 10 MB
+  constexpr int kUnlimited = 1;  // embedded images may be texts of more than 10 MB
   const Owner stream(
       rsvg().g_memory_input_stream_new_from_data(svg.data(), ptrdiff_t(svg.size()), nullptr),
       rsvg().g_object_unref);
@@ -107,7 +107,7 @@ std::string svg_to_png(std::string_view svg, double zoom) {
          page.height, kMaxSide, kMaxSide);
   const int width = int(std::ceil(page.width)), height = int(std::ceil(page.height));
   const Tensor pixels = empty({height, width, 4}, Dtype::u8);
-  std::memset(pixels.data(), 255, size_t(pixels.numel()));  // a white page
+  std::memset(pixels.data(), 255, size_t(pixels.numel()));  // a white background
   const Owner surface(rsvg().cairo_image_surface_create_for_data(pixels.data_as<uint8_t>(), kRgb24,
                                                                  width, height, 4 * width),
                       rsvg().cairo_surface_destroy);

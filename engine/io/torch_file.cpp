@@ -25,7 +25,7 @@ enum class Call : uint8_t {
   of_type,       // _rebuild_from_type_v2(function, type, arguments, state)
   ordered,       // OrderedDict()
   list,          // set([..]), Size((..))
-  first,         // device('cpu'): its first argument
+  first,         // device('cpu'): returns its first argument
   encode,        // _codecs.encode(text, 'latin1')
   type           // a name that is never called
 };
@@ -51,11 +51,11 @@ constexpr Global kGlobals[] = {{"torch._utils._rebuild_tensor_v2", Call::tensor}
 constexpr int kUntyped = int(std::size(kStoredTypes));
 constexpr const char kUntypedName[] = "torch.storage.UntypedStorage";
 
-/// A storage, and a tensor's view of it, before the bytes are there.
+/// A storage, and a tensor's view of it, before the bytes are read.
 struct StorageSpec {
   std::string key;
   int type;       // of kStoredTypes, or kUntyped
-  int64_t count;  // of elements, of bytes where it is untyped
+  int64_t count;  // of elements, or of bytes if it is untyped
 };
 struct View {
   size_t storage;
@@ -64,8 +64,8 @@ struct View {
   Shape size, stride;
 };
 
-/// The functions and types that files may name. An `other` value below kStorages is a tensor, from there
-/// a storage; a global below kTypeNames a function, from there the storage or the name of a type.
+/// The functions and types that files may contain. An `other` value below kStorages is a tensor,
+/// else a storage; a global below kTypeNames is a function, else the type of a storage or a name.
 class TorchCalls : public PickleCalls {
  public:
   static constexpr int64_t kStorages = int64_t(1) << 40, kTypeNames = 1000, kDtypes = 2000;
@@ -81,7 +81,7 @@ class TorchCalls : public PickleCalls {
   Pickled* global(const std::string& name) override {
     for (size_t i = 0; i < std::size(kGlobals); ++i)
       if (name == kGlobals[i].name) return add(Kind::global, int64_t(i));
-    const bool on_gpu = name.starts_with("torch.cuda.");  // of PyTorch before 1.6
+    const bool on_gpu = name.starts_with("torch.cuda.");  // before PyTorch 1.6
     const std::string storage = on_gpu ? kTorch + name.substr(11) : name;
     for (int i = 0; i < kUntyped; ++i) {
       if (storage == kStoredTypes[i].torch_storage) return add(Kind::global, kTypeNames + i);
@@ -147,7 +147,7 @@ class TorchCalls : public PickleCalls {
     return add(Kind::other, kStorages + int64_t(at->second));
   }
 
-  /// Attributes of an OrderedDict are left out; of a tensor, whether it is a buffer.
+  /// The attributes of an OrderedDict are ignored; so is whether a tensor is a buffer.
   void state(Pickled& object, const Pickled& state) override {
     if (object.is(Kind::dict)) return;
     need(is_tensor(object));
@@ -180,7 +180,7 @@ class TorchCalls : public PickleCalls {
     return shape;
   }
 
-  /// Whether the last element lies among the first `have`; sizes and strides are the file's.
+  /// Whether the last element is among the first `have` ones; sizes and strides are from the file.
   static bool fits(const View& v, int64_t have) {
     int64_t last = v.offset, step;
     for (int d = 0; d < v.size.size(); ++d)
@@ -227,7 +227,7 @@ class TorchCalls : public PickleCalls {
     return file_.values.add(Kind::dict, std::move(entries));
   }
 
-  /// The bytes of a text of characters below 256.
+  /// The bytes of a text whose characters are below 256.
   Pickled* encode(const std::string& text) {
     std::string bytes;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -246,7 +246,7 @@ class TorchCalls : public PickleCalls {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// Fills the tensors' views of storages that `read(storage, x, stored)` reads.
+/// Fills the tensors' views with storages that `read(storage, x, stored)` reads.
 void resolve(TorchFile& file, const TorchCalls& calls, const auto& read) {
   std::map<std::pair<size_t, int>, Tensor> flat;
   for (size_t i = 0; i < calls.views.size(); ++i) {
@@ -313,8 +313,8 @@ struct Memory : ByteSource {
   const uint8_t* at;
 };
 
-/// The stream of before version 1.6: three pickles about the file, the value, the storages' keys, and
-/// for each of them its size and its bytes.
+/// The format before version 1.6: three pickles of metadata, the value, the keys of the storages,
+/// and for each storage its size and its bytes.
 TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   TorchFile file;
   TorchCalls calls(file);

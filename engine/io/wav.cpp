@@ -19,7 +19,7 @@ uint32_t number_at(std::string_view s, size_t at, int n) {
 
 struct Format {
   unsigned kind = 0, channels = 0, rate = 0, bits = 0;
-  unsigned frame = 0;  // bytes of a frame
+  unsigned frame = 0;  // the number of bytes of a frame
 };
 
 Format read_format(std::string_view chunk) {
@@ -96,8 +96,8 @@ Sound parse_wav(const void* data, size_t size) {
     const std::string_view name = s.substr(at, 4);
     const uint64_t length = number_at(s, at + 4, 4);
     at += 8;
-    // A program that wrote to a pipe did not know the length; one that was cut off left 0, and a RIFF
-    // chunk that ends before the file does.
+    // A program that writes to a pipe does not know the length; an interrupted one leaves 0, and a
+    // RIFF chunk that ends before the file does.
     const bool cut = length == 0 && number_at(s, 4, 4) + 8 < size;
     const bool unknown = name == "data" && (length == 0xffffffff || cut);
     if (!unknown && length > size - at)

@@ -34,7 +34,7 @@ const Zip& zip() {
   return library;
 }
 
-/// An entry being read.
+/// The bytes of an entry.
 struct EntrySource : ByteSource {
   EntrySource(zip_t* archive, size_t index, uint64_t size)
       : file(zip().zip_fopen_index(archive, index, 0)),
@@ -44,14 +44,14 @@ struct EntrySource : ByteSource {
   EntrySource(const EntrySource&) = delete;
   ~EntrySource() override { zip().zip_fclose(file); }
   void read(uint8_t* out, size_t n) override {
-    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+    constexpr size_t kPiece = 64 << 20;  // between two checks for Ctrl-C
     while (n > 0) {
       check_interrupt();
       const zip_int64_t got = zip().zip_fread(file, out, std::min(n, kPiece));
       if (got <= 0) refuse(got);
       out += got, n -= size_t(got), left -= uint64_t(got);
     }
-    uint8_t extra;  // the checksum is looked at when nothing more comes
+    uint8_t extra;  // the checksum is verified at the end
     if (left == 0)
       if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) refuse(got);
   }
@@ -67,7 +67,7 @@ struct EntrySource : ByteSource {
 }  // namespace
 
 struct ZipReader::Archive {
-  std::string unpacked;  // of what was packed by gzip
+  std::string unpacked;  // decompressed content of a gzip file
   zip_t* zip = nullptr;
   Archive() = default;
   Archive(const Archive&) = delete;
@@ -151,13 +151,13 @@ std::string ZipReader::text(size_t entry, size_t most) const {
 
 namespace {
 
-/// What local and central headers have in common, from the version that is needed on.
+/// The common fields of local and central headers, from the required version on.
 void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t size, bool wide,
                int extra) {
   put_le(to, wide ? 45 : 20, 2);
   put_le(to, 0x800, 2);                 // names are UTF-8
   put_le(to, 0, 2);                     // stored
-  put_le(to, 0, 2), put_le(to, 33, 2);  // 1980-01-01: the same tensors make the same file
+  put_le(to, 0, 2), put_le(to, 33, 2);  // 1980-01-01: the same tensors give the same file
   put_le(to, crc, 4);
   put_le(to, wide ? UINT32_MAX : size, 4), put_le(to, wide ? UINT32_MAX : size, 4);
   put_le(to, name.size(), 2), put_le(to, uint64_t(extra), 2);

@@ -10,25 +10,25 @@
 
 namespace mt {
 
-/// An archive that is read. Refused: encryption, other methods than stored and deflated, entries
-/// that share bytes.
+/// Reads an archive. Throws Error for encryption, methods other than stored and deflated, and
+/// entries that overlap.
 class ZipReader {
  public:
   struct Entry {
     std::string name;
     uint64_t size;
   };
-  /// Memory must outlive the reader.
+  /// The memory must outlive the reader.
   ZipReader(const void* data, size_t size);
-  /// Of a regular file, plain or gzip.
+  /// Reads a regular file, plain or gzip.
   explicit ZipReader(RegularFile);
   ~ZipReader();
   ZipReader(const ZipReader&) = delete;
   const std::vector<Entry>& entries() const { return entries_; }
-  /// The bytes of an entry, in order; a wrong checksum is an error at their end. The reader must outlive
-  /// them.
+  /// The bytes of an entry, sequentially; a wrong checksum is an error at their end. The reader
+  /// must outlive them.
   Bytes open(size_t entry) const;
-  /// All of them, where they are at most `most`.
+  /// All bytes of an entry, if they are at most `most`.
   std::string text(size_t entry, size_t most) const;
 
  private:
@@ -38,13 +38,13 @@ class ZipReader {
   std::vector<Entry> entries_;
 };
 
-/// An archive that is written, entries as they are, with zip64 where sizes need it.
+/// Writes an archive with uncompressed entries, and zip64 where sizes need it.
 class ZipWriter {
  public:
   explicit ZipWriter(FileWriter& out) : out_(out) {}
-  /// One entry; its bytes are the pieces one after another.
+  /// Adds an entry; its content is the concatenation of the pieces.
   void add(const std::string& name, const std::vector<std::string_view>& pieces);
-  /// The directory. Nothing is added after it.
+  /// Writes the directory. No entry can be added after it.
   void finish();
 
  private:

@@ -1,4 +1,4 @@
-// common.cpp -- what the files of linalg share: checks, names for messages, packed results
+// common.cpp -- common parts of linalg: checks, names for messages, packed results
 #include "engine/linalg/common.h"
 
 #include <fmt/format.h>

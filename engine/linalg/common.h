@@ -1,4 +1,4 @@
-// common.h -- what the files of linalg share: checks, the walk over a batch, packed results
+// common.h -- common parts of linalg: checks, the loop over a batch, packed results
 #pragma once
 #include <string>
 #include <vector>
@@ -18,14 +18,14 @@ inline int64_t rows_of(const Tensor& x) { return x.size(-2); }
 inline int64_t columns_of(const Tensor& x) { return x.size(-1); }
 inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
 
-/// LAPACK is on the CPU: matrices of another device go there, and the results go back.
+/// LAPACK runs on the CPU: matrices of another device are copied there, and the results back.
 inline bool away(const Tensor& x) { return !is_cpu(x.device()); }
 inline bool away(const Tensor& x, const Tensor& y) { return away(x) && &x.device() == &y.device(); }
 inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
 inline Tensor back(const Tensor& result, const Tensor& x) {
   return result.defined() ? to(result, x.device()) : result;
 }
-/// The tensors of a struct of up to four.
+/// Copies the tensors of a struct, up to four, to x's device.
 template <class R> R back(const R& r, const Tensor& x) {
   const auto all = [&](const auto&... t) -> R { return {back(t, x)...}; };
   if constexpr (requires { R{{}, {}, {}, {}}; }) {
@@ -39,24 +39,24 @@ template <class R> R back(const R& r, const Tensor& x) {
     return all(a, b);
   }
 }
-/// x beside matrices: with two more dimensions of size 1.
+/// Views x with two more dimensions of size 1, to broadcast with matrices.
 inline Tensor for_matrices(const Tensor& x) { return unsqueeze(unsqueeze(x, -1), -1); }
 
-/// Refuses what LAPACK cannot take: other devices and dtypes, vectors, sizes beyond 32 bits.
+/// Throws Error for devices, dtypes, vectors and sizes (over 32 bits) that LAPACK lacks.
 void check_matrices(const char* name, const Tensor&);
 void check_square(const char* name, const Tensor&);
-/// Beyond it workspaces that grow with the square of a side overflow.
+/// Above this size, workspaces that grow with the square of a side overflow.
 void check_workspace(const char* name, int64_t side);
 
-/// The sizes before the last `n`.
+/// The shape without its last `n` sizes.
 inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim() - n); }
 
 /// "the matrix", or "matrix (2, 1) of the batch".
 std::string which(const Shape& batch, int64_t i);
 
-/// A tensor of U beside those of floats.
+/// A tensor with elements of type U among tensors of floats.
 template <class U> struct As { const Tensor& tensor; };
-/// Where entry i of n begins.
+/// A pointer to entry i of n.
 template <class T> T* entry_of(const Tensor& x, int64_t i, int64_t n) {
   return x.data_as<T>() + i * (x.numel() / n);
 }
@@ -64,8 +64,8 @@ template <class T, class U> U* entry_of(const As<U>& x, int64_t i, int64_t n) {
   return entry_of<U>(x.tensor, i, n);
 }
 
-/// Calls body(where its entry of each tensor begins..) for every matrix of the batch; the values that
-/// are not 0 (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short
+/// Calls body(pointers to its entry of each tensor..) for every matrix of the batch, and returns
+/// LAPACK's info of each. `work`: elements processed for each. Throws Error if memory is exhausted
 /// or OpenBLAS is missing.
 template <class Body, class... X>
 std::vector<int> each(const char* name, const Shape& batch, double work, const Body& body,
@@ -83,28 +83,28 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
     if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);
   return info;
 }
-/// The first matrix whose info is not 0, or -1.
+/// The index of the first matrix whose info is not 0, or -1.
 int64_t first_failed(const std::vector<int>& info);
-/// Refuses a batch of iterations of which one failed; info below 0: the matrix was not finite.
+/// Throws Error if an iteration of a batch failed; info below 0: the matrix was not finite.
 void check_converged(const char* name, const Shape& batch, const std::vector<int>& info);
 
-/// LU factors in the place of matrices, [.. x columns x rows]: by columns, as LAPACK's. NaN everywhere
-/// where a matrix is not finite: LAPACK may read beyond it while looking for pivots.
+/// LU factors that replace matrices, [.. x columns x rows]: column-major as in LAPACK. Matrices
+/// that are not finite become NaN, because LAPACK may read out of bounds when it searches pivots.
 struct Lu {
   Tensor factors, pivots;
   std::vector<int> info;
 };
 Lu factor_columns(const char* name, const Tensor& matrices);
-/// Refuses factors with a pivot that is 0.
+/// Throws Error if a pivot is 0.
 void check_regular(const char* name, const Lu&);
 
-/// 1 / x, and 0 where x is 0: for differences of values whose vectors are not unique.
+/// 1 / x, or 0 where x is 0: for differences of eigenvalues whose vectors are not unique.
 Tensor reciprocal_or_zero(const Tensor& x);
 
-/// Several results as one tensor, so that one node has them all: their elements joined in the last
-/// dimension.
+/// Several results as one tensor, so that they share one node: their elements are concatenated in
+/// the last dimension.
 Tensor pack(const Shape& batch, const TensorList& parts);
-/// Takes the next part of a packed tensor, of this shape behind the batch.
+/// Extracts the next part of a packed tensor, with this shape after the batch.
 struct Unpack {
   const Tensor& packed;
   int64_t at = 0;

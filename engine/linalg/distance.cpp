@@ -1,4 +1,4 @@
-// distance.cpp -- cdist: norms of the differences of all pairs of rows, some rows at a time
+// distance.cpp -- cdist: norms of the differences of all pairs of rows, in blocks of rows
 #include "engine/linalg/distance.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace mt {
 namespace {
 
-/// Rows at a time, so that the differences of all pairs never fill more than 32 MiB or so.
+/// The number of rows per block, so that the differences of all pairs need at most about 32 MiB.
 int64_t rows_at_once(const Tensor& x, const Tensor& y) {
   const int64_t row = y.size(-2) * x.size(-1);
   const int64_t all = row * product(linalg::batch_of(x));
@@ -18,19 +18,19 @@ int64_t rows_at_once(const Tensor& x, const Tensor& y) {
 
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
-/// As torch.cdist does by default: the squares from a product, where there are many rows.
+/// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
 bool by_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
-/// The mean row of y, by which both are moved before a product: rows far from 0 would cancel. 0 where it is not finite.
+/// The mean row of y, subtracted before a product: rows far from 0 would cancel. 0 if not finite.
 Tensor middle(const Tensor& y) {
   if (y.size(-2) == 0) return zeros({1}, y);
   const Tensor m = mean(y.detach(), {-2}, true);
   return where(eq(m - m, 0.0), m, 0.0);
 }
 
-/// |x|^2 - 2 x y + |y|^2 of moved rows, as one product of longer rows.
+/// |x|^2 - 2 x y + |y|^2 of the shifted rows, as one product of extended rows.
 Tensor squares(const Tensor& x0, const Tensor& y0) {
   const Tensor m = middle(y0), x = x0 - m, y = y0 - m;
   const auto norms = [](const Tensor& t) { return sum(square(t), {-1}, true); };
@@ -53,7 +53,7 @@ Tensor distances(const Tensor& x, const Tensor& y, double p) {
   return parts.size() == 1 ? parts[0] : cat(parts, d);
 }
 
-/// The slope of the p-norm by each difference u, times g / distance^(p-1): 0 at distance 0.
+/// The derivative of the p-norm by each difference u, times g / distance^(p-1): 0 at distance 0.
 Tensor slopes(const Tensor& u, const Tensor& distance, const Tensor& g, double p) {
   const Tensor far = unsqueeze(distance, -1), grad = unsqueeze(g, -1);
   if (p == 1) return sign(u) * grad;

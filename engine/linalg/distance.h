@@ -4,7 +4,7 @@
 
 namespace mt {
 
-/// (.., m, d) and (.., n, d) to the p-norms of all differences, (.., m, n). The gradient at
+/// Maps (.., m, d) and (.., n, d) to the p-norms of all differences, (.., m, n). The gradient at
 /// distance 0 is 0.
 Tensor cdist(const Tensor&, const Tensor&, double p = 2);
 

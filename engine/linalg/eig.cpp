@@ -1,4 +1,4 @@
-// eig.cpp -- eigenvalues and vectors of any square matrix, complex ones as two real tensors
+// eig.cpp -- eigenvalues and eigenvectors of square matrices, complex ones as two real tensors
 
 #include "engine/linalg/common.h"
 
@@ -17,7 +17,7 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
     if (!lapack::finite(w, n * n)) return -1;
     if (const int failed = n ? lapack::eig(vectors, int(n), w, wr, wi, v) : 0) return failed;
     for (int64_t c = 0; c < sides; ++c) {
-      // Of a pair the first has the positive imaginary part.
+      // The first one of a conjugate pair has the positive imaginary part.
       const bool complex = wi[c] != 0, second = wi[c] < 0;
       const T *re = v + (second ? c - 1 : c) * n, *im = v + (second ? c : c + 1) * n;
       for (int64_t r = 0; r < n; ++r) {
@@ -33,7 +33,7 @@ Eig eig_values(const char* name, const Tensor& a, bool vectors) {
   return f;
 }
 
-/// A complex tensor as two real ones.
+/// A complex tensor as two real tensors.
 struct Complex {
   Tensor re, im;
 };
@@ -43,8 +43,8 @@ Complex adjoint_times(const Complex& v, const Complex& x) {
   return {matmul(vr, x.re) + matmul(vi, x.im), matmul(vr, x.im) - matmul(vi, x.re)};
 }
 
-/// A V = V diag(w) in differentials, for vectors of length 1 whose phase is free (Boeddeker et al.
-/// 2017, torch's form): V^-H (diag(gw) + (V^H gV - V^H V diag(re V^H gV)) / conj(E)) V^H with
+/// A V = V diag(w) in differentials, for vectors of length 1 with arbitrary phase (Boeddeker et al.
+/// 2017, in PyTorch's form): V^-H (diag(gw) + (V^H gV - V^H V diag(re V^H gV)) / conj(E)) V^H with
 /// E(i, j) = w(j) - w(i).
 void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
@@ -72,8 +72,8 @@ void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
     inner.re = where(diagonal_only, inner.re, (turn.re * er - turn.im * ei) / size);
     inner.im = where(diagonal_only, inner.im, (turn.re * ei + turn.im * er) / size);
   }
-  // (inner V^H) from the left by V^-H: as a real system of twice the size, of which the real half
-  // of the answer counts.
+  // Multiplies (inner V^H) from the left by V^-H: solves a real system of twice the size, of which
+  // the real half is the result.
   const Tensor vr = mT(v.re), vi = mT(v.im);
   const Tensor right = cat(
       {matmul(inner.re, vr) + matmul(inner.im, vi), matmul(inner.im, vr) - matmul(inner.re, vi)},

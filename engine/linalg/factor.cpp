@@ -1,7 +1,7 @@
-// factor.cpp -- QR, singular values, eigenvalues, and what is made from them
+// factor.cpp -- QR, singular values, eigenvalues, and functions based on them
 //
-// Factorisations with several results are recorded as one packed tensor, of which the results are
-// slices: one node has all of them, and its gradient is differentiable again.
+// Factorisations with several results are recorded as one packed tensor, and the results are slices
+// of it: they share one node, whose gradient is differentiable again.
 #include <limits>
 
 #include "engine/linalg/common.h"
@@ -11,13 +11,13 @@ namespace {
 
 // ---- QR -----------------------------------------------------------------------------------------
 
-/// Without Q where q_columns is kNoQ.
+/// Does not compute Q if q_columns is kNoQ.
 constexpr int64_t kNoQ = -1;
 Qr qr_values(const Tensor& a, int64_t q_columns) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n),
                 wide = std::max(n, q_columns);
   const Shape batch = batch_of(a);
-  // By columns: the matrix, then what Q needs beyond it.
+  // Column-major: the matrix, then the additional columns of Q.
   Tensor work = empty(joined(batch, {wide, m}), a.dtype());
   copy_elements(slice(work, -2, 0, n), mT(a.detach()));
   Tensor tau = empty(joined(batch, {k}), a.dtype()), r = empty(joined(batch, {n, k}), a.dtype());
@@ -39,7 +39,7 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
           contiguous(mT(r))};
 }
 
-/// For at least as many rows as columns (Walter and Lehmann 2018).
+/// For matrices with at least as many rows as columns (Walter and Lehmann 2018).
 Tensor tall_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const Tensor& gr) {
   const Tensor m = matmul(r, mT(gr)) - matmul(mT(gq), q);
   const Tensor symmetric = tril(m) + mT(tril(m, -1));
@@ -69,7 +69,7 @@ const NodeType kQr{"qr", qr_backward};
 
 // ---- singular values ----------------------------------------------------------------------------
 
-/// job as LAPACK's: 'N', 'S', 'A'.
+/// job is LAPACK's: 'N', 'S', 'A'.
 Svd svd_values(const char* name, const Tensor& a, char job) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Shape batch = batch_of(a);
@@ -83,17 +83,17 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
     for (int64_t e = 0; k == 0 && e < m * mu; ++e) u[e] = T(e % (m + 1) == 0);
     for (int64_t e = 0; k == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);
     if (k == 0) return 0;
-    // The memory is the transpose by columns: its left vectors are our right ones.
+    // The memory is the column-major transpose: its left vectors are our right ones.
     return lapack::svd(job, int(n), int(m), w, s, vh, u);
   };
   check_converged(name, batch, each(name, batch, double(m) * double(n), run, work, f.u, f.s, f.vh));
   return f;
 }
 
-/// Whether vectors with this gradient had a part in the result.
+/// Whether the result depends on vectors with this gradient.
 bool has_part(const Tensor& g) { return g.numel() > 0 && any(g).item() != 0; }
 
-/// 1 / x, where vectors are not unique at 0: infinite there as in torch, if they had a part.
+/// 1 / x, where vectors are not unique at 0: infinite there as in PyTorch, if the result uses them.
 Tensor reciprocal_for(bool part, const Tensor& x) {
   return part ? reciprocal(x) : reciprocal_or_zero(x);
 }
@@ -105,7 +105,7 @@ struct MatrixSize {
   int64_t rows, columns;
 };
 
-/// A = U S V' in differentials; E holds the differences of squares (Townsend 2016, torch's form).
+/// A = U S V' in differentials; E holds the differences of squares (Townsend 2016, PyTorch's form).
 void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
   const auto& [m, n] = node.kept<MatrixSize>();
@@ -158,7 +158,7 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
   const Tensor ones = eye(n, n, w.dtype());
   const Tensor apart = reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
-  // V stays orthogonal: only the skew part of what would turn it counts, and A's gradient is
+  // V stays orthogonal: only the skew part of its differential contributes, and A's gradient is
   // symmetric.
   const Tensor inner =
       where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * apart * 0.5);
@@ -205,7 +205,7 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
       recorded(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
   Unpack results{packed};
   Svd out{results.next({m, k}), results.next({k}), results.next({k, n})};
-  // The further vectors are any basis of what is left: constants.
+  // The additional vectors are an arbitrary basis of the complement: constants.
   if (full_matrices && m > k) out.u = cat({out.u, slice(f.u, -1, k, m - k)}, -1);
   if (full_matrices && n > k) out.vh = cat({out.vh, slice(f.vh, -2, k, n - k)}, -2);
   return out;
@@ -241,7 +241,7 @@ namespace {
 
 double unit_of(Dtype d) { return d == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
 
-/// What counts as zero beside the largest of `values` (last dimension, kept).
+/// The threshold of zero, relative to the largest of `values` (last dimension, kept).
 Tensor threshold_of(const char* name, const Tensor& a, const Tensor& values, const Tolerance& t) {
   if ((t.atol && !(*t.atol >= 0)) || (t.rtol && !(*t.rtol >= 0)))
     fail("{}: atol and rtol must be 0 or more", name);
@@ -264,7 +264,7 @@ Tensor pinv_values(const char* name, const Tensor& a, const Tolerance& t, bool h
   return matmul(mT(f.vh) * unsqueeze(inverse, -2), mT(f.u));
 }
 
-/// The gradient by A of <g, pinv(A)>, for a rank that does not change (Golub and Pereyra 1973).
+/// The gradient of <g, pinv(A)> by A, for constant rank (Golub and Pereyra 1973).
 Tensor pinv_gradient(const Tensor& a, const Tensor& p, const Tensor& g) {
   const Tensor pt = mT(p), gt = mT(g);
   const Tensor gp = matmul(gt, p), pg = matmul(p, gt);

@@ -1,7 +1,7 @@
-// linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangles
+// linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangular systems
 //
-// A matrix by rows is its transpose by columns: LAPACK gets our memory as it is, and the transposed
-// question.
+// A row-major matrix is its transpose in column-major order: LAPACK gets our memory unchanged, and
+// solves the transposed problem.
 #include "engine/linalg/linalg.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 
 // ---- LU -----------------------------------------------------------------------------------------
 
-/// The factors of the transposes.
+/// The LU factors of the transposes.
 Lu factor(const char* name, const Tensor& a) { return factor_columns(name, clone(a.detach())); }
 
-/// LAPACK's info of every matrix, and NaN into the results of those that failed.
+/// LAPACK's info for every matrix; fills the results of failed ones with NaN.
 Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   const Tensor info = empty(batch, Dtype::i32);
   std::ranges::copy(lu.info, info.data_as<int>());
@@ -27,7 +27,7 @@ Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   return info;
 }
 
-/// Both with the same batch; b a matrix. With `info` singular matrices are not refused.
+/// Both have the same batch, and b is a matrix. With `info` singular matrices do not throw.
 Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
 
 const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -53,7 +53,7 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor
   return out;
 }
 
-/// The operands of A X = B: one dtype, one batch, B a matrix.
+/// The operands of A X = B: one dtype, one batch, and B as a matrix.
 struct System {
   Tensor a, b;
   bool vector;
@@ -77,7 +77,7 @@ System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left
   return s;
 }
 
-/// The answer in the shape of the question.
+/// The result in the shape of the given B.
 Tensor answer(const System& s, bool left, const Tensor& x) {
   return s.vector ? squeeze(x, -1) : left ? x : mT(x);
 }
@@ -142,7 +142,7 @@ Checked inv_ex(const Tensor& a, bool check) {
 
 namespace {
 
-/// Calls f(matrix, element, whether its row was exchanged) for the elements of U's diagonals.
+/// Calls f(matrix, element, whether its row was swapped) for the diagonal elements of U.
 void each_pivot(const Lu& lu, const auto& f) {
   const int64_t n = rows_of(lu.factors);
   for (int64_t i = 0; i < lu.pivots.numel(); ++i)
@@ -150,8 +150,8 @@ void each_pivot(const Lu& lu, const auto& f) {
       lu.pivots.data_as<int>()[i] != i % n + 1);
 }
 
-/// Whether no matrix is nearly singular, by the pivots: then A^-T det A keeps two thirds of the
-/// digits of a gradient.
+/// Whether no matrix is nearly singular, estimated from the pivots: then A^-T det A has two thirds
+/// of the digits of a gradient.
 bool regular(const Lu& lu, size_t count) {
   const double limit = std::cbrt(lu.factors.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
   std::vector<double> least(count, HUGE_VAL), most(count, 0.0);
@@ -165,7 +165,7 @@ bool regular(const Lu& lu, size_t count) {
   return true;
 }
 
-/// Cofactors by singular values: right for any matrix, not for differentiating again.
+/// Cofactors from the SVD: correct for every matrix, but not differentiable again.
 Tensor cofactors_by_svd(const Tensor& a) {
   const int64_t n = rows_of(a);
   const Svd f = svd(a, false, "det");
@@ -175,7 +175,7 @@ Tensor cofactors_by_svd(const Tensor& a) {
   return matmul(f.u * unsqueeze(others, -2), f.vh) * op::sign(sign);
 }
 
-/// Cofactors as determinants of what is left without a row and a column: n^2 of them.
+/// Cofactors as determinants of the minors without a row and a column: n^2 of them.
 Tensor cofactors_by_minors(const Tensor& a) {
   const int64_t n = rows_of(a);
   if (n > 32)
@@ -294,7 +294,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   return out;
 }
 
-/// A = L L' in differentials: A' = L (lower half of L^-1 A' L^-T), read backwards.
+/// A = L L' in differentials: A' = L (lower half of L^-1 A' L^-T), in reverse mode.
 void cholesky_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor l = node.get(0), lt = mT(l);
   const Tensor phi = matmul(lt, g);

@@ -1,6 +1,6 @@
-// lu.cpp -- LU factors as results: packed, apart, and what is solved with them
+// lu.cpp -- LU factors as results: packed, separate, and solutions with them
 //
-// A = P L U. The packed factors are one recorded tensor; L, U and solutions are composed of it.
+// A = P L U. The packed factors are one recorded tensor; L, U and solutions are computed from it.
 
 #include <numeric>
 
@@ -9,14 +9,14 @@
 namespace mt::linalg {
 namespace {
 
-/// The rows of every matrix in another order: row i is x's row order[i].
+/// Permutes the rows of every matrix: row i is x's row order[i].
 Tensor rows_in(const Tensor& x, const Tensor& order) {
   const Shape size =
       joined(broadcast("lu", batch_of(x), batch_of(order, 1)), {rows_of(x), columns_of(x)});
   return gather(expand(x, size), -2, expand(unsqueeze(order, -1), size));
 }
 
-/// How P orders m rows, from its exchanges: row i of P' A is row order[i] of A; or of P A, inverted.
+/// The row order of P from its exchanges: row i of P' A is row order[i] of A; or of P A, inverted.
 Tensor order_of(const Tensor& pivots, int64_t m, bool inverted) {
   const int64_t k = pivots.size(-1), count = checked_count("lu", batch_of(pivots, 1));
   const Tensor dense = contiguous(pivots);
@@ -42,8 +42,8 @@ Tensor upper_of(const Tensor& packed) {
   return triu(slice(packed, -2, 0, std::min(rows_of(packed), columns_of(packed))));
 }
 
-/// A = P L U in differentials of the square part; what is beyond it, below or to the right, is a
-/// product with the inverse of U or L.
+/// A = P L U in differentials of the square part; the rest, below or to the right, is a product
+/// with the inverse of U or L.
 void lu_backward(Node& node, const Tensor& g, Tensor* dx) {
   const char* name = "lu's gradient";
   const Tensor packed = node.get(0), back = node.get(1);
@@ -68,7 +68,7 @@ void lu_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kLu{"lu", lu_backward};
 
-/// The packed factors; `regular`: refused where a pivot is 0.
+/// The packed factors; `regular`: throws Error if a pivot is 0.
 LuFactors factored(const char* name, const Tensor& a, bool regular) {
   check_matrices(name, a);
   const Lu lu = factor_columns(name, clone(mT(a.detach())));

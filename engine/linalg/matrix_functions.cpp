@@ -1,4 +1,4 @@
-// matrix_functions.cpp -- the exponential of matrices, and functions composed of solutions and products
+// matrix_functions.cpp -- the matrix exponential, and functions composed of solutions and products
 #include <cmath>
 
 #include "engine/linalg/common.h"
@@ -6,7 +6,7 @@
 namespace mt::linalg {
 namespace {
 
-/// exp of matrices whose norm is at most 5.4: the diagonal Pade approximant of degree 13 (Higham
+/// exp of matrices with a norm of at most 5.4: the diagonal Pade approximant of degree 13 (Higham
 /// 2005).
 Tensor pade(const Tensor& a) {
   constexpr double b[] = {64764752532480000.,
@@ -23,20 +23,20 @@ Tensor pade(const Tensor& a) {
                           16380.,
                           182.,
                           1.};
-  const auto c = [&](int k) { return Tensor(b[k] / b[0]); };  // exp of 0 is exact
+  const auto c = [&](int k) { return Tensor(b[k] / b[0]); };  // makes exp of 0 exact
   const Tensor one = eye(rows_of(a), rows_of(a), a.dtype());
   const Tensor a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a2, a4);
   const auto high = [&](int k) {
     return matmul(a6, a6 * c(k + 12) + a4 * c(k + 10) + a2 * c(k + 8));
   };
-  const auto sum = [&](int k) {  // of every second power, from k on
+  const auto sum = [&](int k) {  // over every second power, from k on
     return high(k) + a6 * c(k + 6) + a4 * c(k + 4) + a2 * c(k + 2) + one * c(k);
   };
   const Tensor odd = matmul(a, sum(1)), even = sum(0);
   return solve(even - odd, even + odd, true, "matrix_exp");
 }
 
-/// In double: scaled by a power of 2 for each matrix, and squared as often.
+/// In float64, with scaling and squaring: each matrix has its own power of 2.
 Tensor exp_values(const Tensor& given) {
   const Tensor a = to(given.detach(), Dtype::f64);
   const Tensor norm = unsqueeze(amax(sum(abs(a), {-2}), {-1}, true), -1);
@@ -48,8 +48,8 @@ Tensor exp_values(const Tensor& given) {
   return to(e, given.dtype());
 }
 
-/// exp of (A', G; 0, A') has the gradient of <G, exp A> at its upper right (Mathias 1996). G is
-/// scaled, so that it does not decide how often is squared.
+/// exp of (A', G; 0, A') contains the gradient of <G, exp A> in its upper right block (Mathias
+/// 1996). G is scaled, so that it does not determine the number of squarings.
 const NodeType kExp{
     "matrix_exp", [](Node& node, const Tensor& g, Tensor* dx) {
       const Tensor at = mT(node.get(0));
@@ -61,7 +61,7 @@ const NodeType kExp{
       dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * size;
     }};
 
-/// The product of some sizes.
+/// The product of the sizes from `from` to `to`.
 int64_t product(const char* name, const Tensor& x, int from, int to) {
   return checked_count(name, x.shape().first(to).from(from));
 }

@@ -1,4 +1,4 @@
-// norm.cpp -- norms of vectors and matrices, and the condition of a matrix
+// norm.cpp -- norms of vectors and matrices, and condition numbers
 #include <cmath>
 
 #include "engine/linalg/common.h"
@@ -21,7 +21,7 @@ std::string show_order(const Order& o) {
   return o.kind == Order::fro ? "'fro'" : o.kind == Order::nuc ? "'nuc'" : show(o.p);
 }
 
-/// The norm over the last two dimensions, which go.
+/// The norm over the last two dimensions, which are removed.
 Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   if (o.kind == Order::fro || o.kind == Order::none)
     return vector_norm(x, 2, {-2, -1}, false, name);

@@ -1,5 +1,5 @@
-// attention.cpp -- attention by blocks of queries: scores for all queries at once are never in
-// memory, and the way back computes them again (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
+// attention.cpp -- attention in blocks of queries: the scores of all queries are never in memory at
+// once, and backward recomputes them (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
 #include "engine/ops/attention.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Attention {
   Tensor q, k, v, mask;
   double scale, dropout;
   bool causal;
-  uint64_t seed, counter;  // where dropout's numbers begin in the stream
+  uint64_t seed, counter;  // the position in the random stream where dropout's numbers begin
 
   int64_t batch() const { return q.size(0); }
   int64_t heads() const { return q.size(1); }
@@ -30,23 +30,23 @@ struct Attention {
   Shape scores() const { return {batch(), heads(), queries(), keys()}; }
 };
 
-/// Some batches, some heads of them, some queries of those, and the keys that they may see: the first.
+/// Ranges of batches, heads and queries, and the number of keys (the first ones) they attend to.
 struct Block {
   int64_t first[3], n[3], keys;
 
-  /// The part of a tensor whose dimensions are batch, heads and queries.
+  /// Slices a tensor whose dimensions are batch, heads and queries.
   Tensor of(const Tensor& x) const {
     Tensor part = of_keys(x);
     return x.size(2) == 1 ? part : slice(part, 2, first[2], n[2]);
   }
-  /// The part of one whose third dimension is not the queries.
+  /// Slices a tensor whose third dimension is not the queries.
   Tensor of_keys(const Tensor& x) const {
     const Tensor part = x.size(0) == 1 ? x : slice(x, 0, first[0], n[0]);
     return x.size(1) == 1 ? part : slice(part, 1, first[1], n[1]);
   }
 };
 
-/// Blocks whose scores stay in a CPU's cache, or fill a GPU.
+/// Splits the work into blocks whose scores fit a CPU's cache, or occupy a GPU.
 std::vector<Block> blocks_of(const Attention& a) {
   const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 26,
                 row = std::max<int64_t>(a.keys(), 1);
@@ -68,7 +68,7 @@ std::vector<Block> blocks_of(const Attention& a) {
   return list;
 }
 
-/// 0 or 1 / (1 - p) for each score of a block: the numbers that one draw for all scores would give.
+/// 0 or 1 / (1 - p) for each score of a block: the same numbers as one draw for all scores gives.
 Tensor dropout_factors(const Attention& a, const Block& k) {
   const int64_t first =
                     ((k.first[0] * a.heads() + k.first[1]) * a.queries() + k.first[2]) * a.keys(),
@@ -81,7 +81,7 @@ Tensor dropout_factors(const Attention& a, const Block& k) {
   return to(kept, a.q.dtype()) * (a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
 }
 
-/// Which keys the queries see by their order: key j by query i >= j.
+/// The causal mask: query i attends to the keys j <= i.
 Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t keys) {
   const auto count = [&](int64_t from, int64_t n) {
     return range(double(from), double(from + n - 1), 1, Dtype::i64, a.q.device());
@@ -89,12 +89,12 @@ Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t k
   return ge(unsqueeze(count(first, queries), 1), count(0, keys));
 }
 
-/// Which keys a mask leaves.
+/// The keys that a mask allows, as a bool tensor.
 Tensor not_forbidden(const Tensor& mask) {
   return mask.dtype() == Dtype::b8 ? mask : ne(mask, -INFINITY);
 }
 
-/// Whether each query sees some key, where one of the mask's rows allows none; otherwise undefined.
+/// Whether each query has a key that is allowed; undefined if every row of the mask has one.
 Tensor some_key(const Tensor& mask) {
   if (!mask.defined()) return {};
   const Tensor some = any(not_forbidden(mask), {-1}, true);
@@ -106,7 +106,7 @@ Tensor masked(const Tensor& scores, const Tensor& mask) {
   return scores + to(mask, scores.dtype());
 }
 
-/// The probabilities of a block, of queries that are scaled.
+/// The probabilities of a block, for queries that are already scaled.
 Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
   Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
   Tensor sees = some.defined() ? k.of(some) : some, order;
@@ -122,16 +122,16 @@ Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, co
   return sees.defined() ? where(sees, s, 0.0) : s;
 }
 
-/// Whether x has its heads beside the features in memory: it was cut from one product.
+/// Whether x has strides as [batch x length x heads x features]: a slice of one projection.
 bool heads_inside(const Tensor& x) {
   return x.stride(1) < x.stride(2) && x.size(1) > 1 && x.size(2) > 1;
 }
-/// x * factor, in the order of memory.
+/// x * factor, with the memory order of x.
 Tensor scaled(const Tensor& x, double factor) {
   if (!heads_inside(x)) return x * factor;
   return transpose(transpose(x, 1, 2) * factor, 1, 2);
 }
-/// Uninitialised, with x's leading sizes and these features, and the order of x in memory.
+/// An uninitialised tensor with x's leading sizes, `features` features, and the memory order of x.
 Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
   const bool inside = heads_inside(x);
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
@@ -140,7 +140,7 @@ Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
   return inside ? transpose(t, 1, 2) : t;
 }
 
-/// The result; where one block is all, its probabilities too.
+/// Returns the result and, if there is only one block, its probabilities too.
 TensorList forward(const Attention& a, const Tensor& some) {
   const Tensor q = scaled(a.q, a.scale), out = laid_out_as(a.q, a.v.size(3));
   const std::vector<Block> list = blocks_of(a);
@@ -178,8 +178,8 @@ TensorList backward(const Attention& a, const Tensor& some, const Tensor& known,
   return {dq, dk, dv};
 }
 
-/// The same in recorded operations, with all scores in memory. Queries that see no key see all, and
-/// their result is 0: so no gradient is NaN.
+/// The same in recorded operations, with all scores in memory. Queries without an allowed key
+/// attend to all keys, and their result is set to 0, so that no gradient is NaN.
 Tensor composed(const Attention& a) {
   const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
   Tensor s = matmul(a.q * a.scale, transpose(a.k, 2, 3)), allowed;
@@ -229,7 +229,7 @@ Tensor recorded(const Attention& a) {
                          way_back)[0];
 }
 
-/// A key or a value whose heads are repeated so that each head of the query has one.
+/// Repeats the heads of a key or a value so that each head of the query has its own.
 Tensor for_heads(const Tensor& q, const Tensor& x) {
   const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
                 given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
@@ -239,7 +239,7 @@ Tensor for_heads(const Tensor& q, const Tensor& x) {
   return heads == given ? x : repeat_interleave(x, heads / given, -3);
 }
 
-/// By the device's own verb, in four dimensions, with heads that may be shared; else undefined.
+/// Runs the device's own verb on 4-d tensors; heads may be shared. Undefined where it cannot.
 Tensor by_flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
   const FlashInputs in{q, k, v, scale, causal};
   if (!takes_flash_attention(in)) return {};
@@ -264,7 +264,7 @@ Tensor by_flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, 
   return record_function(kAttention, {q, k, v}, {made[0]}, {false}, {q, k, v, made[0], made[1]},
                          way_back)[0];
 }
-/// The same for any number of leading sizes that are equal.
+/// The same for any number of equal leading sizes.
 Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale, bool shared) {
   if (!q.device().verbs.flash_attention || q.dim() > 4 || q.dim() < 2) return {};
   const int dims = q.dim();
@@ -277,7 +277,7 @@ Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> sc
   return out;
 }
 
-/// x with these sizes before its last two, as [batch x heads x ..].
+/// Reshapes x, whose sizes before the last two are `lead`, to [batch x heads x ..].
 Tensor in_four(const Tensor& x, const Shape& lead) {
   const int last = std::max(lead.size() - 1, 0);
   const Shape matrix = x.shape().from(x.dim() - 2),
@@ -285,7 +285,7 @@ Tensor in_four(const Tensor& x, const Shape& lead) {
   return x.shape() == four ? x : reshape(expand(x, joined(lead, matrix)), four);
 }
 
-/// The mask as [.. x .. x .. x ..], of sizes 1 where it repeats.
+/// Reshapes the mask to four dimensions, with size 1 where it broadcasts.
 Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
                     const Shape& scores) {
   if (mask.dtype() != Dtype::b8 && !is_float(mask.dtype()))
@@ -339,7 +339,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const Shape lead =
       broadcast(kAttention, broadcast(kAttention, leading(q), leading(k)), leading(v));
   const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
-  // The tensor cores of a GPU take 16-bit floats as they are.
+  // The tensor cores of a GPU compute with 16-bit floats directly.
   const Dtype computed = is_cpu(q.device()) ? compute_dtype(dtype) : dtype;
   const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
   const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };

@@ -1,4 +1,4 @@
-// clip.cpp -- gradients of many parameters held within a norm or a range
+// clip.cpp -- gradient clipping by norm and by value
 #include "engine/ops/clip.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace mt {
 namespace {
 
-/// The gradients that there are and that have elements.
+/// The gradients that are defined and have elements.
 TensorList gradients_of(const TensorList& parameters) {
   TensorList all;
   for (const Tensor& p : parameters)

@@ -14,22 +14,22 @@
 namespace mt {
 namespace {
 
-/// What the verb is asked for; a node keeps the sizes of it.
+/// The arguments of the verb; a node keeps their sizes.
 struct Geometry : Conv {
   Shape x() const { return {batch, groups * inputs, size[0], size[1]}; }
   Shape w() const { return {groups * outputs, inputs, kernel[0], kernel[1]}; }
   Shape y() const { return {batch, groups * outputs, out[0], out[1]}; }
 };
 
-// The three tensors of the sum: the part that computes one takes the two others, in this order.
+// The three tensors of the sum: the part that computes one takes the others, in this order.
 enum Role { kX, kW, kY };
 
-/// Bytes that the CPU's verb needs.
+/// The bytes of scratch that the CPU's verb needs.
 int64_t scratch_of(const Conv& c) {
   return std::max(onednn::convolution_scratch(c), conv_scratch(c));
 }
 
-/// The verb. `given` holds the two other tensors at their roles.
+/// Calls the verb. `given` holds the two other tensors at the indices of their roles.
 Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
@@ -48,7 +48,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   Tensor held[3];
   for (int r = 0; r < 3; ++r)
     if (r != result) held[r] = contiguous(given[r]);
-  if (result == kX)  // the weight with its channels exchanged
+  if (result == kX)  // the weight with its channels transposed
     held[kW] = contiguous(
         permute(reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
                 {0, 2, 1, 3, 4}));
@@ -59,7 +59,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
   const Tensor b = contiguous(bias);
   c.bias = bias.defined() ? b.data() : nullptr;
-  Tensor scratch;  // a GPU has its own
+  Tensor scratch;  // a GPU allocates its own
   if (const int64_t bytes = is_cpu(out.device()) ? scratch_of(c) : 0) {
     scratch = empty({bytes}, Dtype::u8);
     c.scratch = scratch.data();
@@ -72,13 +72,13 @@ void conv_backward(Node& node, const Tensor& g, Tensor* dx);
 const NodeType kParts[3] = {
     {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
-/// The roles of the two tensors that are given, in order.
+/// The roles of the two given tensors, in order.
 struct OtherOperands {
   Role role[2];
   explicit OtherOperands(Role result) : role{result == kX ? kW : kX, result == kY ? kW : kY} {}
 };
 
-/// The tensor of a role from those at the two others, recorded.
+/// Computes the tensor of role `result` from the two others, recorded.
 Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geometry& g) {
   const auto [role] = OtherOperands(result);
   const Tensor &a = given[role[0]], &b = given[role[1]];
@@ -88,7 +88,7 @@ Tensor part(Role result, const Tensor (&given)[3], const Tensor& bias, const Geo
   return out;
 }
 
-/// The incoming gradient takes the place of the result in the sum.
+/// In the sum, the incoming gradient replaces the result.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
   const Role result = Role(node.type - kParts);
   const auto [role] = OtherOperands(result);
@@ -101,8 +101,8 @@ void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
 
 // ---- patches ------------------------------------------------------------------------------------
 
-/// Images or volumes, and what their windows see: those along height and width as columns, those along
-/// the depth as images whose channels are the window's slices.
+/// Images or volumes and their windows: the windows along height and width become columns, those
+/// along the depth become images whose channels are the slices of a window.
 struct Patches {
   Shape whole, seen;
   Window window[2];
@@ -133,8 +133,8 @@ const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
                        dx[0] = unfolded(g, node.kept<Patches>());
                      }};
 
-/// Calls f(part, places) for each element of the kernel: its part of the patches, and the places of
-/// `whole` that it takes inside.
+/// Calls f(part, places) for each element of the kernel, with its part of the patches and the
+/// elements of `whole` that it covers in bounds.
 void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const auto& f, int i = 0) {
   if (i == p.windows) return f(part, whole);
   const Window& d = p.window[i];
@@ -156,7 +156,7 @@ Tensor unfolded(const Tensor& x, const Patches& p) {
     from = pad(from, {-w.offset, -w.offset, -h.offset, -h.offset});
     for (Window& d : in.window) d.size -= 2 * d.offset, d.offset = 0;
   }
-  // Among zeros every place of an image's windows is there.
+  // The windows of an image with zero padding are copied completely.
   const Tensor out = image ? empty(p.seen, x) : zeros(p.seen, x);
   each_tap(p.split(out), from, in,
            [](const Tensor& part, const Tensor& places) { copy_(part, places); });
@@ -172,14 +172,14 @@ Tensor folded(const Tensor& patches, const Patches& p) {
   return out;
 }
 
-/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w), zeros outside.
+/// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w), with zero padding.
 Tensor depth_windows(const Tensor& x, const Window& d) {
   const Patches p = Patches::of_volume(x.size(0), x.size(1), d, x.size(3), x.size(4));
   checked_count("conv3d", p.seen);
   return unfolded(x, p);
 }
 
-/// The gradient of depth_windows as an operation: the sum of all slices at their places in n volumes.
+/// The gradient of depth_windows as an operation: adds all slices at their positions in n volumes.
 Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
   const Patches p =
       Patches::of_volume(n, slices.size(1) / d.kernel, d, slices.size(2), slices.size(3));
@@ -189,10 +189,10 @@ Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
-/// What conv and similar functions begin with: tensors of one float dtype, x as a batch of images.
+/// The common first step of conv and similar functions: tensors of one float dtype, x with a batch.
 struct ConvOperands {
   Tensor x, w, bias;
-  bool single;  // x came without a batch
+  bool single;  // x was given without a batch
 };
 ConvOperands prepare(const char* name, int spatial, const Tensor& x, const Tensor& w,
                      const Tensor& bias) {
@@ -220,7 +220,7 @@ Tensor finish(const ConvOperands& p, int spatial, const Tensor& y) {
   return p.single ? squeeze(out, 0) : out;
 }
 
-/// The sum over height and width, of channels of one group.
+/// The arguments of the sum over height and width, with the channels of one group.
 Geometry geometry_of(int64_t batch, int64_t groups, int64_t inputs, int64_t outputs,
                      const Window& h, const Window& w) {
   Geometry g{};
@@ -245,14 +245,14 @@ void check_groups(const char* name, int64_t groups, int64_t channels, const char
          channels, whose);
 }
 
-/// dilation * (kernel - 1) + 1, held at 2^62.
+/// dilation * (kernel - 1) + 1, clamped to 2^62.
 int64_t span_of(int64_t kernel, int64_t dilation) {
   int64_t span;
   constexpr int64_t most = int64_t(1) << 62;
   return __builtin_mul_overflow(kernel - 1, dilation, &span) || span >= most ? most : span + 1;
 }
 
-/// How many windows fit along one dimension.
+/// The number of windows that fit along one dimension.
 int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, int64_t kernel,
                 int64_t dilation, int64_t stride) {
   const int64_t padded = size + before + after, span = span_of(kernel, dilation);

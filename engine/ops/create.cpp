@@ -1,4 +1,4 @@
-// create.cpp -- making tensors, copying and converting them
+// create.cpp -- creating, copying and converting tensors
 #include <cmath>
 #include <cstring>
 
@@ -12,7 +12,7 @@ namespace mt {
 
 namespace {
 
-/// One element of the CPU's memory, everywhere in a GPU's.
+/// Writes one element on a CPU, or fills all elements on a GPU.
 void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
   Tensor one;
   alignas(8) unsigned char number[8];
@@ -82,7 +82,7 @@ Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
       parallel_strips(n, [=](int64_t i, int64_t end) {
-        constexpr int many = 16;  // whose numbers are 32-bit integers: vectors convert these
+        constexpr int many = 16;  // for 32-bit integers, which vector instructions convert
         for (; i + many <= end; i += many) {
           MT_INDEPENDENT
           for (int k = 0; k < many; ++k) to[i + k] = T(f(double(i) + double(k)));
@@ -92,7 +92,7 @@ Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
     });
   });
 }
-/// The same by an f that takes tensors too: what is on a GPU is made there, so that no synchronisation is needed.
+/// The same for an f that also takes tensors: on a GPU the sequence is computed there, without synchronisation.
 Tensor sequence(int64_t n, Dtype dtype, const Device& device, const auto& f) {
   if (is_cpu(device)) return on_cpu(n, dtype, f);
   return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - 1.0, Dtype::f64)), dtype);
@@ -111,7 +111,7 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
   if (!is_float(dtype) && step != std::floor(step))
     fail("range: the step {} does not fit into {}", step, dtype);
   const double most = std::max({std::abs(first), std::abs(last), std::abs(step)});
-  if (dtype == Dtype::i64 && is_cpu(device) && most < 0x1p53)  // doubles hold such numbers
+  if (dtype == Dtype::i64 && is_cpu(device) && most < 0x1p53)  // exact in double
     return constants<int64_t>({n}, [&](int64_t* to) {
       parallel_strips(n, [=](int64_t i, int64_t end) {
         for (; i < end; ++i) to[i] = int64_t(first) + i * int64_t(step);
@@ -160,7 +160,7 @@ Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
   uint8_t* const to = out.data_as<uint8_t>();
   parallel_strips(have, [&](int64_t i, int64_t end) {
     std::memcpy(to + i, bytes.data() + i, end - i);
-    for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // another bool is undefined
+    for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // other bools are undefined
   });
   return out;
 }
@@ -195,7 +195,7 @@ Tensor to(const Tensor& x, Dtype dtype) {
   return out;
 }
 
-/// What moves is contiguous; between two GPUs it goes by way of the CPU.
+/// The data that moves is contiguous; copies between two GPUs go through the CPU.
 Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
   const Device& from = x.device();
   if (&from == &device) return x;

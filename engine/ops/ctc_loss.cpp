@@ -1,7 +1,7 @@
 // ctc_loss.cpp -- connectionist temporal classification: the loss of unaligned sequences, on the CPU
 //
-// Both recursions run in double and in logarithms (Graves et al. 2006). Positions s of the path
-// alternate blanks (even s) with the target's labels (odd s).
+// Both recursions run in double with logarithms (Graves et al. 2006). The states s of the path
+// alternate between blanks (even s) and the target's labels (odd s).
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ double log_add(double a, double b) {
   return low == kNever ? high : high + std::log1p(std::exp(low - high));
 }
 
-/// One sequence: its log-probabilities, its target, what they give.
+/// One sequence: its log-probabilities, its target and the results.
 template <class T> struct Sequence {
   const T* x;  // element (time, class) at x[time * step + class]
   int64_t step, classes, time, blank;
@@ -35,10 +35,10 @@ template <class T> struct Sequence {
   int64_t places() const { return 2 * length + 1; }
   int64_t label(int64_t s) const { return s % 2 ? target[s / 2] : blank; }
   double at(int64_t t, int64_t s) const { return double(x[t * step + label(s)]); }
-  /// Whether place s follows place s - 2 without the blank between.
+  /// Whether state s can follow state s - 2 without the blank between them.
   bool skips(int64_t s) const { return s % 2 && s > 1 && label(s) != label(s - 2); }
 
-  /// alpha[t * places + s]: the logarithm of all ways to reach place s by time t.
+  /// alpha[t * places + s]: the log-probability of all paths that reach state s at time t.
   std::vector<double> forward() const {
     const int64_t n = places();
     std::vector<double> alpha(time * n, kNever);
@@ -60,7 +60,7 @@ template <class T> struct Sequence {
     return -(length > 0 ? log_add(end[0], end[-1]) : end[0]);
   }
 
-  /// scale (exp(x) - the probability of passing each class at each time) into gradient.
+  /// Writes scale (exp(x) - the posterior probability of each class at each time) to `gradient`.
   void backward(double scale, T* gradient) const {
     if (time == 0) return;
     const std::vector<double> alpha = forward();
@@ -76,10 +76,10 @@ template <class T> struct Sequence {
       }
       T* out = gradient + t * step;
       for (int64_t c = 0; c < classes; ++c) {
-        const double way = passed[c] + total;  // NaN where nothing spells the target
+        const double way = passed[c] + total;  // NaN where no path spells the target
         out[c] = T(scale * (std::exp(double(x[t * step + c])) - std::exp(way)));
       }
-      // beta without the probability at its own time.
+      // beta without the log-probability at its own time.
       for (int64_t s = 0; s < n; ++s) {
         double sum = beta[s] + at(t, s);
         if (s + 1 < n) sum = log_add(sum, beta[s + 1] + at(t, s + 1));
@@ -91,7 +91,7 @@ template <class T> struct Sequence {
   }
 };
 
-/// What a call knows besides the numbers: positions from 0 of all targets, where each begins.
+/// All targets as 0-based labels, where each begins, and the lengths: constants of a call.
 struct Spelling {
   Tensor labels, begin, length, time;  // int64: all labels; for each sequence
   int64_t blank;
@@ -146,7 +146,7 @@ void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kCtc{"ctc_loss", ctc_backward};
 
-/// Lengths of n sequences, from 0 to `most`.
+/// Checks the lengths of n sequences, each from 0 to `most`.
 Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64_t most,
                        const char* of) {
   check_integers(kName, lengths, what, what);
@@ -160,7 +160,7 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
   return known;
 }
 
-/// The targets of n sequences as positions from 0.
+/// Converts the targets of n sequences to 0-based labels.
 Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
                      int64_t blank) {
   check_integers(kName, targets, "targets are class positions and", "targets");

@@ -1,4 +1,4 @@
-// dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are no elementwise formulas
+// dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
 #include "engine/ops/dropout.h"
 
 #include <cmath>
@@ -13,19 +13,19 @@ void check_dropout(const char* name, const Tensor& x, double p) {
   check_float(name, x);
 }
 
-/// 0 or 1 / (1 - p) at random: element i depends on the stream alone, not on threads.
+/// 0 or 1 / (1 - p) at random: element i depends only on the random stream, not on threads.
 Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
   const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), p);
   return to(kept, x.dtype()) * (p < 1 ? 1 / (1 - p) : 0);
 }
 
-/// Alpha dropout by a mask of this shape.
+/// Alpha dropout with a mask of this shape.
 Tensor alpha_dropped(const char* name, const Tensor& x, const Shape& shape, double p,
                      bool training) {
   check_dropout(name, x, p);
   if (!training || p == 0) return x;
   if (p == 1) return x * zeros_like(x);
-  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
+  constexpr double alpha = 1.7580993408473766;  // -selu(-inf): dropped elements become its negative
   const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
   const Tensor kept = dropout_mask(x, shape, p) * (1 - p);
   const Tensor shift = (kept - 1.0) * (alpha * a) + (alpha * a * p);
@@ -41,7 +41,7 @@ Tensor dropout(const Tensor& x, double p, bool training) {
 
 Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p, bool training) {
   check_dropout(name, x, p);
-  // In PyTorch three dimensions are a batch for dropout2d.
+  // As in PyTorch, dropout2d takes three dimensions as a batch.
   const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
   if (!batch && (spatial == 2 || x.dim() != spatial + 1))
     fail("{}: the input is {}; expected (batch x channels x {}", name, x.shape(),

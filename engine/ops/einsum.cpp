@@ -1,4 +1,4 @@
-// einsum.cpp -- sums of products over named dimensions: reading, sizes, the order of contraction
+// einsum.cpp -- sums of products over named dimensions: parser, sizes, the order of contraction
 #include "engine/ops/einsum.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace mt {
 namespace {
 
-/// A dimension's name: its letter, or for those of an ellipsis 0, 1, .. from the left.
+/// The names of dimensions: the letter, or 0, 1, .. from the left for those of an ellipsis.
 using Labels = Shape;
 constexpr int kLabels = 128;
 using Set = std::bitset<kLabels>;
-constexpr char kDots = '.';  // an ellipsis, once read
+constexpr char kDots = '.';  // an ellipsis after parsing
 
 // ---- reading ------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ std::string show_label(int64_t label) {
   return label < kMaxDims ? "..." : std::string(1, char(label));
 }
 
-/// Gives every dimension of the operands its name, and finds the sizes: 1 fits any other.
+/// Names every dimension of the operands and finds the sizes: size 1 broadcasts.
 class Naming {
  public:
   Naming(const Expression& e, const TensorList& operands) {
@@ -115,7 +115,7 @@ class Naming {
   }
   std::vector<Term> terms;
 
-  /// Repeated names become diagonals; sizes of 1 beside larger ones go away.
+  /// Takes diagonals of repeated names; drops sizes of 1 that broadcast to larger ones.
   void settle() {
     for (Term& t : terms) {
       for (int d = 0; d < t.at.size(); ++d)
@@ -158,14 +158,14 @@ class Naming {
     terms.push_back(std::move(t));
   }
 
-  int dots_ = 0;  // dimensions of the longest ellipsis
+  int dots_ = 0;  // the number of dimensions of the longest ellipsis
   int64_t size_[kLabels] = {};
-  int owner_[kLabels];  // the operand that says the size, or -1
+  int owner_[kLabels];  // the operand that defines the size, or -1
 };
 
 // ---- one operand, two operands ------------------------------------------------------------------
 
-/// x with its dimensions in this order and sizes of 1 where it lacks one: a view.
+/// A view of x with its dimensions in this order, and with size 1 for those that it lacks.
 Tensor aligned(const Term& t, const Labels& order) {
   Shape dims, size;
   bool same = t.at == order;
@@ -177,7 +177,7 @@ Tensor aligned(const Term& t, const Labels& order) {
   return same ? t.x : reshape(permute(t.x, dims), size);
 }
 
-/// The sum over the dimensions that are not to be kept: of integers int64.
+/// Sums over the dimensions that are not kept; sums of integers are int64.
 Term summed(const Term& t, const Set& keep) {
   Shape dims;
   Labels left;
@@ -190,7 +190,7 @@ Term summed(const Term& t, const Set& keep) {
   return {sum(t.x, dims), left};
 }
 
-/// What the labels of two operands are for their product.
+/// The roles of the labels of two operands in their product.
 struct Roles {
   Labels batch, left, right, inner;
   Roles(const Term& a, const Term& b, const Set& keep) {
@@ -209,7 +209,7 @@ int64_t count(const Term& t, const Labels& labels) {
   return n;
 }
 
-/// In the order of t's memory, so that joining them needs no copy where none is possible.
+/// Sorts by the strides of t, so that merging the dimensions needs no copy where that is possible.
 void by_stride(const Term& t, Labels& labels) {
   for (int i = 1; i < labels.size(); ++i)
     for (int k = i; k > 0; --k) {
@@ -219,7 +219,7 @@ void by_stride(const Term& t, Labels& labels) {
     }
 }
 
-/// In the order of the final result, where there is one.
+/// Sorts in the order of the final result, if it is given.
 void by_result(const Labels* result, Labels& labels) {
   if (!result) return;
   Labels sorted;
@@ -236,7 +236,7 @@ Labels joined(const Labels& a, const Labels& b, const Labels& c) {
   return mt::joined(mt::joined(a, b), c);
 }
 
-/// The dimensions `rows`, then `columns`, each joined into one, after those of the batch.
+/// Merges the dimensions `rows` into one, and `columns` into another, after those of the batch.
 Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const Labels& columns) {
   const Labels order = joined(batch, rows, columns);
   Shape size;
@@ -260,16 +260,16 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
   Roles r(a, b, keep);
   by_result(result, r.batch);
   const int64_t m = count(a, r.left), n = count(b, r.right), k = count(a, r.inner);
-  // Without a sum, or with a short one of single elements, a pass over the elements is cheaper.
+  // Without a sum, or for a short sum per element, a pass over the elements is cheaper.
   if (r.inner.size() == 0 || (m == 1 && n == 1 && k <= 4 && r.batch.size() > 0)) {
     Labels order = joined(r.batch, r.left, r.right);
     if (result && r.inner.size() == 0) order = *result;
     order = joined(order, r.inner, {});
     Term out = summed({aligned(a, order) * aligned(b, order), order}, keep);
-    out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // as a product by matmul
+    out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // the dtype that matmul returns
     return out;
   }
-  if (ends_with_one_of(result, r.left)) {  // then the product transposed is contiguous
+  if (ends_with_one_of(result, r.left)) {  // then the transposed product is contiguous
     std::swap(a, b);
     std::swap(r.left, r.right);
   }
@@ -287,9 +287,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
 
 // ---- the order of many operands -----------------------------------------------------------------
 
-constexpr int kExact = 8;  // up to so many operands every order is considered
+constexpr int kExact = 8;  // up to this number of operands every order is considered
 
-/// Finds the cheapest order by the number of multiplications, over all subsets of the operands.
+/// Finds the order with the fewest multiplications, over all subsets of the operands.
 class ExactOrder {
  public:
   ExactOrder(const std::vector<Term>& terms, const Set& output, const Labels& result)
@@ -341,7 +341,7 @@ class ExactOrder {
   Set inside_[1u << kExact], keep_[1u << kExact];
 };
 
-/// Of many: always the two whose product adds least to what is in memory.
+/// For many operands: always contracts the pair whose product increases memory least.
 Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& result) {
   while (terms.size() > 1) {
     size_t best_i = 0, best_k = 1;
@@ -387,7 +387,7 @@ Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
   return aligned(summed(end, output), result);
 }
 
-/// One dtype and one device for all.
+/// Converts all operands to one dtype and one device.
 void make_alike(const char* name, TensorList& operands) {
   Dtype dtype = operands[0].dtype();
   for (const Tensor& x : operands) {

@@ -14,10 +14,10 @@
 namespace mt {
 namespace {
 
-// ---- facts folded from the list -----------------------------------------------------------------
+// ---- properties computed from the list ----------------------------------------------------------
 
-/// Stands in for the incoming gradient, to find derivatives that are the identity (add, sub's
-/// left side).
+/// Replaces the incoming gradient to find derivatives that are the identity (add, the left side of
+/// sub).
 struct IdentityProbe {
   bool same = false;
   explicit IdentityProbe(bool incoming) : same(incoming) {}
@@ -34,7 +34,7 @@ template <class Op, int Part> bool is_identity_gradient() {
   else return false;
 }
 
-/// The derivative as recorded operations: the formula of kernels/ops.h at T = Tensor.
+/// The derivative as recorded operations: the formula of kernels/ops.h with T = Tensor.
 using Recorded = Tensor (*)(const Tensor* operands, const double* params);
 
 struct Derivative {
@@ -49,7 +49,7 @@ template <class Op, int Part> Derivative derivative_of() {
   else return {};
 }
 
-/// Inputs that are numbers and have no derivative, although others have one.
+/// Scalar inputs that have no derivative although other inputs have one.
 template <class Op> constexpr unsigned flat_inputs() {
   const bool has[] = {op::has_derivative<Op, 1>, op::has_derivative<Op, 2>,
                       op::has_derivative<Op, 3>};
@@ -69,20 +69,20 @@ template <class Op> OpEntry op_entry() {
           {by[0], by[1], by[2]}};
 }
 using OpEntries = std::array<OpEntry, kOps>;
-// Made before a program's own global tensors, though its files may be linked first.
+// Initialised before a program's own global tensors, even if its files are linked first.
 const OpEntries op_entries [[gnu::init_priority(101)]] =
     table_of(op::Elementwise{}, [](auto op) { return op_entry<decltype(op)>(); });
 
-// ---- the way back -------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
-/// Whether every element is the same place.
+/// Whether all elements are one element in memory (strides 0).
 bool repeats(const TensorImpl& t) {
   for (int d = 0; d < t.ndim; ++d)
     if (t.stride[d] != 0 && t.size[d] != 1) return false;
   return true;
 }
 
-/// Whether a row of x is a column in memory: a loop along it would fetch a line for each element.
+/// Whether rows of x are columns in memory: a loop along one reads a cache line per element.
 bool is_column_major(const Tensor& x) {
   const TensorImpl& t = *x.impl();
   const int last = t.ndim - 1;
@@ -92,15 +92,15 @@ bool is_column_major(const Tensor& x) {
   return false;
 }
 
-/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
-/// 16-bit floats the float32 that they are calculated in (`wide_numbers`), so that the number is not
-/// rounded first. As PyTorch's CPU does.
+/// The dtype of a plain number next to tensors: theirs. For 16-bit floats in x + 0.1, 0.1 * x, x -
+/// 0.1 and x / 0.1 it is float32, in which they are computed (`wide_numbers`), so that the number
+/// is not rounded first. As PyTorch on the CPU.
 Dtype number_dtype(int op, int input, Dtype d) {
   if (!is_half(d) || op >= kOps) return d;
   return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? compute_dtype(d) : d;
 }
 
-/// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
+/// Elements passed to a kernel by value: plain numbers, and 0-d CPU tensors next to a GPU's tensors.
 struct Numbers {
   unsigned which = 0;
   alignas(8) unsigned char value[kMaxOperands + 1][8];
@@ -136,8 +136,8 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
   round_into(out, answer);
 }
 
-/// Calls the map verb for operands of one shape and plain numbers, or beside a GPU's tensors 0-d ones
-/// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
+/// Calls the map verb for operands of one shape, plain numbers, and 0-d CPU tensors next to a
+/// GPU's. Operands that are contiguous or one repeated element are passed as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
   if (is_storage_only(dtype) && !is_float(dtype) && !is_cpu(out.device()))
@@ -218,7 +218,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
     }
     if (grad_enabled()) {
       operand[0] = g;
-      dx[i] = to(d.recorded(operand, params), g.dtype());  // a number beside is float32
+      dx[i] = to(d.recorded(operand, params), g.dtype());  // a number operand is float32
     } else {
       dx[i] = empty(g.shape(), g);
       run_part(op, i + 1, g.dtype(), dx[i], given, n, params);
@@ -247,7 +247,7 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
   uint8_t saves = 0;
   for (int i = 0; i < f.row.inputs; ++i) {
     if (!node.wants(i)) continue;
-    if (!f.by[i].exists) node.edge[i] = {};  // a mask, for one
+    if (!f.by[i].exists) node.edge[i] = {};  // for example a mask
     else saves |= f.by[i].saves;
   }
   for (int i = 0; i < f.row.inputs; ++i)
@@ -256,10 +256,10 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
   if (params) std::copy_n(params, f.row.params, node.keep_list<double>(op::kMaxParams));
 }
 
-// ---- the way forward ----------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 /// As torch.result_type: a 0-d tensor ranks below tensors, a Lua number below both; the lower rank
-/// may change the category (bool < integer < float), never the width.
+/// may change the category (bool < integer < float), but never the width.
 Dtype widen(Dtype d, Dtype lesser) {
   if (d == Dtype::none) return lesser;
   if (lesser == Dtype::none || is_float(d)) return d;
@@ -275,7 +275,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
     Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
     kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
-  for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
+  for (int i = 0; params && i < row.params; ++i)  // fractions, as in clamp's limits
     if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
       numbers = promote(numbers, default_dtype());
   const Dtype d = row.info->facts.logical && widen(tensors, points) == Dtype::b8
@@ -297,7 +297,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 
 namespace {
 
-/// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
+/// x / 0 and 2 ^ -1 are not defined for integers: this throws before the kernel runs.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   const op::Info& info = *op_entries[op].row.info;
   const op::Divisor may_be = info.facts.divisor;
@@ -309,13 +309,13 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
     fail("{}: an integer to a negative power is not whole; use :float() first", info.name);
 }
 
-/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. Where
-/// no gradient is asked of it, it goes with the call.
+/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. If it
+/// needs no gradient, it is passed by value.
 bool is_movable_scalar(const Tensor& x) {
   return x.impl()->number || (x.dim() == 0 && is_cpu(x.device()));
 }
 
-/// The device that all operands are on which do not follow.
+/// The device of all operands that do not follow.
 const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
   const Tensor* first = nullptr;
   for (int i = 0; i < row.inputs; ++i) {
@@ -330,19 +330,19 @@ Dtype answer_dtype(const OpRow& row, Dtype computed) {
   return row.answers_bool ? Dtype::b8 : computed;
 }
 
-/// Whether an operation takes elements of the type as they are.
+/// Whether an operation accepts elements of the dtype without conversion.
 bool takes(op::Accepts accepts, Dtype d) {
   if (accepts == op::Accepts::any) return true;
   if (is_float(d)) return accepts != op::Accepts::integer;
   return accepts == op::Accepts::integer || (accepts == op::Accepts::number && d != Dtype::b8);
 }
 
-/// What there is to prepare: nothing, where shapes and dtypes are equal and all is contiguous; or the
-/// plain number among such floats, which goes with the call; or all.
+/// What needs preparation: nothing, if shapes and dtypes are equal and all inputs are contiguous;
+/// the index of the plain number among such float inputs, which is passed by value; or all inputs.
 constexpr int kNothing = -1, kAll = -2;
 int to_prepare(const OpRow& row, const Tensor* const* inputs) {
   const int first = row.mask_first;
-  int number = kNothing, seen = -1;  // the first that is no number
+  int number = kNothing, seen = -1;  // seen: the first input that is not a number
   for (int i = first; i < row.inputs; ++i) {
     const TensorImpl& x = *inputs[i]->given();
     if (x.number) {
@@ -367,7 +367,7 @@ int to_prepare(const OpRow& row, const Tensor* const* inputs) {
   return number;
 }
 
-/// Whether the operation is recorded. An input without derivative is refused where it asks for one.
+/// Whether the operation is recorded. Throws if an input without derivative requires a gradient.
 bool wants_record(const OpRow& row, const Tensor* const* inputs) {
   if (!row.differentiable || !grad_enabled()) return false;
   bool wants = false;
@@ -380,7 +380,7 @@ bool wants_record(const OpRow& row, const Tensor* const* inputs) {
   return wants;
 }
 
-/// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
+/// Prepared inputs: one dtype, one device, and broadcast to one shape by recorded operations.
 struct BroadcastInputs {
   Tensor tensor[3];
   const Tensor* input[3];
@@ -412,7 +412,7 @@ BroadcastInputs prepare(int op, const Tensor* const* inputs, const double* param
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);
     if (&x.device() != &device) {
-      if (x.dim() == 0 && !wants_grad(x)) {  // by value
+      if (x.dim() == 0 && !wants_grad(x)) {  // passed by value
         p.tensor[i] = x;
         p.input[i] = &p.tensor[i];
         continue;
@@ -434,7 +434,7 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
          target.shape());
 }
 
-/// x + 2 and similar functions: input k is a number that goes with the call; a recorded one is kept.
+/// x + 2 and similar calls: input k is a number passed by value; a recorded call saves it.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
                    const Tensor* target) {
   const OpRow& row = op_entries[op].row;
@@ -455,8 +455,8 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   return out;
 }
 
-/// The parameters of a call; of those that are limits unless given, the limits of a tensor of 16-bit
-/// floats are those of its own type, not of the one it is calculated in.
+/// The parameters of a call. Where limits are defaults, those of a tensor of 16-bit floats are the
+/// limits of its own dtype, not of the dtype it is computed in.
 const double* params_for(int op, const Tensor& x, const double* params, double* own) {
   if (!is_half(x.dtype()) || !params) return params;
   const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
@@ -504,7 +504,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const bool wants = wants_record(row, inputs);
   const int left = to_prepare(row, inputs);
   if (left == kNothing) {
-    const Tensor& a = *inputs[row.inputs - 1];  // the first may be a mask
+    const Tensor& a = *inputs[row.inputs - 1];  // the first input may be a mask
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, a, a.dtype());
     Tensor out = result_in(target, a.shape(), answer_dtype(row, a.dtype()), a.device());
     run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
@@ -545,7 +545,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
     bump(target);
     return target;
   }
-  const Tensor result = elementwise(op, inputs, params);  // aside, then written
+  const Tensor result = elementwise(op, inputs, params);  // computed separately, then written
   check_fits(name.c_str(), target, result.shape());
   if (wants) keep_saved(result, target);
   return write_(name.c_str(), target, result);

@@ -11,17 +11,17 @@
 namespace mt {
 namespace {
 
-/// ids as positions from 0 below `size`; refuses others by their place.
+/// Converts ids to 0-based positions below `size`; throws Error with the place of an invalid one.
 Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   check_integers(name, ids, "ids", "ids");
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
-  // Wraps around for the least integers.
+  // The subtraction wraps around for the smallest integers.
   const Tensor at = read - scalar(index_base(), Dtype::i64);
   check_counted(IndexBound::id, name, read, at, size);
   return at;
 }
 
-/// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
+/// Checks that the weight is a table with the padding's row; returns that row, or -1.
 int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, weight.shape());
@@ -52,7 +52,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position
 
 namespace {
 
-/// Where each bag begins among n ids, and where the last ends.
+/// The position where each bag begins among n ids, and where the last one ends.
 std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
   const char* name = "embedding_bag";
   if (!is_integer(offsets.dtype()) || offsets.dim() != 1)
@@ -75,7 +75,7 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   return ends;
 }
 
-/// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
+/// The maximum of each bag's rows: bags become lines of equal length, padded with masked values.
 Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
   const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
   int64_t most = 1;
@@ -101,7 +101,7 @@ Tensor weighted(const Tensor& rows, const Tensor& factor) {
   return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
 }
 
-/// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
+/// Calls f(from, count) for runs of the `n` rows, in whole groups of `each`, that fit the cache.
 void in_runs(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
                 row = std::max<int64_t>(x.size(1), 1);
@@ -109,7 +109,7 @@ void in_runs(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
 }
 
-/// sum of x[at[i]] * y[bag[i]] over each row.
+/// The sum of x[at[i]] * y[bag[i]] over each row.
 Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
   const auto part = [&](int64_t from, int64_t n) {
     return sum(
@@ -123,8 +123,8 @@ Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, cons
   return out;
 }
 
-/// [bags x features]: row bag[i] is the sum of its x[at[i]] * factor[i], or of x[at[i]] without
-/// factors. each > 0: so many follow each other in each bag. All rows at once are never in memory.
+/// [bags x features]: row bag[i] is the sum of x[at[i]] * factor[i], or of x[at[i]] without
+/// factors. each > 0: every bag has `each` consecutive rows. All rows are never in memory at once.
 Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
                     int64_t bags, int64_t each = 0) {
   const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();

@@ -7,17 +7,17 @@
 
 namespace mt {
 
-/// Rows of weight by ids, which count from `index_base()`; those of `padding` get no gradient.
+/// Rows of weight by ids, which count from `index_base()`; the row `padding` gets no gradient.
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding = {});
 enum class Bag { mean, sum, max };
 constexpr std::array<const char*, 3> names_of(Bag) { return {"mean", "sum", "max"}; }
-/// Sums, means or maxima of the rows of weight over bags of ids: rows of 2-d ids, or parts of 1-d
-/// ids, each of which begins at its offset (counted from `index_base()`; with `include_last` the last
-/// offset is where the last bag ends). per_sample: factors of a sum. Empty bags are 0.
+/// Sums, means or maxima of the rows of weight over bags of ids: the rows of 2-d ids, or parts of
+/// 1-d ids, each of which begins at its offset (counted from `index_base()`; with `include_last`
+/// the last offset is the end of the last bag). per_sample: factors for a sum. Empty bags are 0.
 Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets = {},
                      Bag mode = Bag::mean, const Tensor& per_sample = {}, bool include_last = false,
                      std::optional<Position> padding = {});
-/// int64 zeros with a one at each id, which count from `index_base()`; classes: up to the largest id.
+/// int64 zeros with a one at each id, counted from `index_base()`; default classes: the largest id.
 Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes = {});
 
 }  // namespace mt

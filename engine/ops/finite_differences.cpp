@@ -7,7 +7,7 @@
 namespace mt {
 namespace {
 
-/// The areas between neighbours, twice.
+/// Twice the areas between neighbouring samples.
 Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   if (y0.dim() == 0) fail("{}: a 0-d tensor has no samples", name);
   if (y0.dtype() == Dtype::b8 || (s.at.defined() && s.at.dtype() == Dtype::b8))
@@ -49,8 +49,8 @@ Tensor cumulative_trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
 
 namespace {
 
-/// The slope of the parabola through three samples u, v, w, which lie h and k apart, at a place that
-/// is t behind the middle one.
+/// The slope of the parabola through three samples u, v, w, with distances h and k between them, at
+/// the point at distance t after the middle one.
 Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h, const Tensor& k,
                 const Tensor& t) {
   const Tensor left = (v - u) / h, right = (w - v) / k;
@@ -62,7 +62,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   if (n < edge_order + 1)
     fail("gradient: dimension {} of {} has {} samples; with edge_order={} at least {} are needed",
          d + 1, x.shape(), n, edge_order, edge_order + 1);
-  Tensor step = Tensor(s.apart);  // between neighbours: a number, or n - 1 of them along d
+  Tensor step = Tensor(s.apart);  // between neighbours: a number, or n - 1 numbers along d
   if (s.at.defined()) {
     if (s.at.dim() != 1 || s.at.size(0) != n)
       fail("gradient: the places are {}, dimension {} of {} has {} samples", s.at.shape(), d + 1,
@@ -70,7 +70,7 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
     const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
     step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), sizes_along(x.dim(), d, n - 1));
   }
-  // Samples k, k + 1, .. and the steps behind them.
+  // The samples k, k + 1, .. and the steps that follow them.
   const auto f = [&](int64_t k, int64_t count = 1) { return slice(x, d, k, count); };
   const auto h = [&](int64_t k, int64_t count = 1) {
     return s.at.defined() ? slice(step, d, k, count) : step;
@@ -93,7 +93,7 @@ TensorList gradient(const Tensor& given, const std::vector<Spacing>& spacing, co
     fail("gradient: edge_order is {}; it must be 1 or 2", edge_order);
   if (given.dtype() == Dtype::b8 || given.dtype() == Dtype::u8)
     fail("gradient: of {}; use x:float()", given.dtype());
-  dims_mask("gradient", given, dims);  // refuses one that is named twice
+  dims_mask("gradient", given, dims);  // throws if a dimension is given twice
   const int n = dims.size() ? dims.size() : given.dim();
   if (spacing.size() != 1 && int(spacing.size()) != n)
     fail("gradient: {} spacings are given for {} dimensions", spacing.size(), n);

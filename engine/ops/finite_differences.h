@@ -1,4 +1,4 @@
-// finite_differences.h -- functions that are known at places: their integrals and their slopes
+// finite_differences.h -- integrals and slopes of sampled functions
 #pragma once
 #include <vector>
 
@@ -6,20 +6,20 @@
 
 namespace mt {
 
-/// Where the samples along a dimension lie: `apart` by a number, or at the places of a tensor.
+/// The positions of the samples along a dimension: spaced by a number, or given by a tensor.
 struct Spacing {
   double apart = 1;
   Tensor at;
 };
 
-/// The integral along a dimension by the trapezoidal rule, 0 of fewer than two samples. The places
-/// are a vector, or broadcast with y.
+/// The integral along a dimension by the trapezoidal rule, 0 for fewer than two samples. The
+/// positions are a vector, or broadcast with y.
 Tensor trapezoid(const Tensor& y, const Spacing& = {}, int64_t dim = -1);
-/// The integral up to each sample but the first.
+/// The integral up to each sample except the first.
 Tensor cumulative_trapezoid(const Tensor& y, const Spacing& = {}, int64_t dim = -1);
 
-/// The slope along each of the dimensions: inside by central differences, exact for parabolas, at
-/// the ends one-sided, of order 1 or 2. One spacing for each; places are vectors.
+/// The slope along each dimension: central differences inside, exact for parabolas; one-sided ones
+/// of order 1 or 2 at the ends. One spacing per dimension; positions are vectors.
 TensorList gradient(const Tensor&, const std::vector<Spacing>&, const Shape& dims,
                     int64_t edge_order = 1);
 

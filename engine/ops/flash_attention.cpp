@@ -1,4 +1,4 @@
-// flash_attention.cpp -- attention of 16-bit floats by a GPU's own verb, without a mask or dropout
+// flash_attention.cpp -- attention of 16-bit floats with a GPU verb, without mask or dropout
 #include "engine/ops/flash_attention.h"
 
 #include <climits>
@@ -8,7 +8,7 @@
 namespace mt {
 namespace {
 
-/// x, or a copy whose features lie side by side and whose rows begin at 16 bytes.
+/// x, or a copy whose features are contiguous and whose rows are aligned to 16 bytes.
 Tensor in_rows(const Tensor& x) {
   bool good = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && x.stride(3) == 1;
   for (int d = 0; d < 3; ++d) good = good && (x.size(d) == 1 || x.stride(d) % 8 == 0);
@@ -18,7 +18,7 @@ FlashInputs in_rows(const FlashInputs& in) {
   return {in_rows(in.q), in_rows(in.k), in_rows(in.v), in.scale, in.causal};
 }
 
-/// Uninitialised, with heads inside where they are in x.
+/// Uninitialised, with the heads inside the rows if x has them there.
 Tensor laid_out_as(const Tensor& x, int64_t features) {
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
   if (x.stride(1) >= x.stride(2)) return empty({b, h, n, features}, x);

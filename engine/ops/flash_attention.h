@@ -1,20 +1,20 @@
-// flash_attention.h -- attention of 16-bit floats by a GPU's own verb, without a mask or dropout
+// flash_attention.h -- attention of 16-bit floats with a GPU's own verb, without mask or dropout
 #pragma once
 #include "engine/core/tensor.h"
 
 namespace mt {
 
-/// Inputs of a verb flash_attention, [batch x heads x length x features] each.
+/// The inputs of the verb flash_attention, each [batch x heads x length x features].
 struct FlashInputs {
   Tensor q, k, v;
   double scale;
   bool causal;
 };
-/// Whether the verb takes these, where the device has it; heads of q may be a multiple of those of k and v.
+/// Whether the verb exists and accepts these inputs; heads of q may be a multiple of those of k, v.
 bool takes_flash_attention(const FlashInputs&);
-/// The result and the sums that the way back reads.
+/// The result, and the log-sums that backward reads.
 TensorList flash_attention(const FlashInputs&);
-/// From these and the result's gradient to those of q, k and v.
+/// From these and the result's gradient computes the gradients of q, k and v.
 TensorList flash_attention_backward(const FlashInputs&, const Tensor& out, const Tensor& log_sums,
                                     const Tensor& grad);
 

@@ -1,4 +1,4 @@
-// gather_scatter.cpp -- gather and scatter: positions along one dimension that are themselves data
+// gather_scatter.cpp -- gather and scatter: indexing along one dimension by tensors
 #include "engine/ops/gather_scatter.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
@@ -19,7 +19,7 @@ Index integer_positions(const char* name, const Index& index) {
 
 namespace {
 
-/// What the positions should be, as the user counts.
+/// The valid positions, in the way the user counts them.
 IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
                     const Shape& shape) {
   const int64_t shift = index.first ? 0 : index_base();
@@ -120,7 +120,7 @@ void check_source(const char* name, const Tensor& x, const Tensor& source) {
 
 namespace {
 
-/// `whole` is the side with the indexed dimension, `part` the side of the index's shape.
+/// `whole` is the tensor with the indexed dimension, `part` the one with the index's shape.
 Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) {
   Gather g;
   g.dtype = whole.dtype();
@@ -150,10 +150,10 @@ void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) 
            k + 1);
 }
 
-/// A 0-d tensor or index as one of size 1.
+/// Views a 0-d tensor or index as one of size 1.
 Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
 
-/// The dimension of an index, from where it counts, and what it indexes.
+/// The dimension of an index, its first position, and the size that it indexes.
 struct Along {
   int d;
   int64_t first;
@@ -214,7 +214,7 @@ void scatter_into(const char* name, const Tensor& out, int d, const Index& index
   found(out.device().scatter(g), name, index, out.size(d), d, out.shape());
 }
 
-/// Where the source's values stayed: the last of those that met.
+/// The source's values that remain: the last of those with the same position.
 Tensor stayed(const Shape& whole, int d, const Index& index) {
   const int64_t n = index.at.numel();
   const Tensor ids =
@@ -236,7 +236,7 @@ void add_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = gather(g, d, index);
 }
 
-/// Ties share the gradient.
+/// Equal elements share the gradient.
 void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
@@ -247,8 +247,8 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
 }
 
-/// As PyTorch: the product without the element, which for the only zero of its group is computed
-/// again. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
+/// As in PyTorch: the product of the others, recomputed for the only zero of a group. With several
+/// zeros it is 0, but its own derivative is not: recording it throws Error.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
@@ -283,7 +283,7 @@ void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int 
   node.save(1, x, 0).save(2, source, 1).save(3, out, Node::kOutput);
 }
 
-/// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
+/// Implements every kind of scatter. In place and without a gradient it writes x, after all checks.
 Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& given,
                    const Tensor& source, ScatterReduce join, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());
@@ -323,7 +323,7 @@ Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& give
   return in_place ? write_(name, x, out) : out;
 }
 
-/// What changes nothing in a product, a maximum, a minimum, a sum.
+/// The identity element of a product, a maximum, a minimum or a sum.
 double identity(ScatterReduce join, Dtype dtype) {
   if (join == ScatterReduce::mul) return 1;
   if (join == ScatterReduce::add || join == ScatterReduce::set) return 0;
@@ -333,7 +333,7 @@ double identity(ScatterReduce join, Dtype dtype) {
   });
 }
 
-/// How many values each cell of x is the mean of.
+/// The number of values that are averaged in each element of x.
 Tensor counts(const Tensor& x, Dim dim, const Index& index, bool include_self) {
   const Dtype dtype = is_float(x.dtype()) ? x.dtype() : Dtype::i64;
   const Tensor n = scatter_add(full(x.shape(), include_self, dtype, x.device()), dim, index,

@@ -16,9 +16,9 @@ namespace {
 
 constexpr int kWords = 624, kMiddle = 397;
 constexpr uint64_t kWide = uint64_t(1) << 28;    // from this span on PyTorch draws two words
-constexpr uint64_t kFirstSeed = 0x6d746f726368;  // until manual_seed: the same numbers in every run
+constexpr uint64_t kFirstSeed = 0x6d746f726368;  // the default seed: every run has the same numbers
 
-/// Takes one number off the front of `text`.
+/// Parses and removes one number at the front of `text`.
 uint64_t take(std::string_view& text, int base) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -120,9 +120,9 @@ template <class T> void Generator::uniforms(T* out, int64_t n) {
   });
 }
 
-/// As at::normal_fill: 16 uniforms become 8 cosines and 8 sines; a tail of fewer than 16 takes the
-/// last 16 places again with fresh uniforms. Fewer than 16 in all are drawn in pairs of doubles, the
-/// second of which may wait for the next call.
+/// As at::normal_fill: 16 uniforms become 8 cosines and 8 sines; for a tail of fewer than 16 the
+/// last 16 elements are drawn again from new uniforms. Fewer than 16 in total are drawn in pairs of
+/// doubles; the second of a pair may be kept for the next call.
 template <class T> void Generator::normals(T* out, int64_t n) {
   if (n < 16) {
     for (int64_t i = 0; i < n; ++i) {

@@ -9,7 +9,7 @@
 namespace mt {
 
 /// A stream of random numbers. Philox gives the same numbers on every device; mt19937 (Matsumoto
-/// and Nishimura 1998) those of PyTorch's CPU generator, drawn on the CPU one after the other.
+/// and Nishimura 1998) gives those of PyTorch's CPU generator, drawn sequentially on the CPU.
 class Generator {
  public:
   enum class Kind { philox, mt19937 };
@@ -18,17 +18,17 @@ class Generator {
 
   Kind kind() const { return kind_; }
   uint64_t initial_seed() const { return seed_; }
-  /// Restarts the stream.
+  /// Restarts the stream with a seed.
   void manual_seed(uint64_t seed);
-  /// Starts the stream at a random seed; returns it. Below 2^53.
+  /// Restarts the stream with a random seed below 2^53, and returns it.
   uint64_t seed();
-  /// Where the stream stands, as text that `set_state` resumes exactly.
+  /// The position of the stream as text, from which `set_state` resumes exactly.
   std::string state() const;
   void set_state(std::string_view);
-  /// How many counters of Philox were used.
+  /// The number of Philox counters used so far.
   uint64_t counter() const { return counter_; }
   void set_counter(uint64_t n) { counter_ = n; }
-  /// Draws r.n elements into r.out. With mt19937 that is memory of the CPU.
+  /// Draws r.n elements into r.out. With mt19937 this must be CPU memory.
   void fill(Random r, const Device&);
   /// The next 32 bits of an mt19937 stream.
   uint32_t word();
@@ -49,13 +49,13 @@ class Generator {
   uint64_t seed_ = 0, counter_ = 0;
   uint32_t state_[624] = {};
   int next_ = 624;
-  bool has_normal_ = false;  // the second of the last pair of normals waits
+  bool has_normal_ = false;  // the second of the last pair of normals is kept
   double normal_ = 0;
 };
 
-/// The stream of manual_seed, which everybody uses who names no other.
+/// The stream of manual_seed, the default where no other generator is given.
 Generator& default_generator();
-/// Where this is set, it is the thread's default_generator(). Whoever sets it puts back what was there.
+/// If set, this is the thread's default_generator(). Code that sets it must restore the old value.
 Generator*& generator_of_thread();
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// grid_sample.cpp -- images read at any points, composed of gathers and weights that have gradients
+// grid_sample.cpp -- images sampled at any points, composed of gathers and differentiable weights
 #include "engine/ops/grid_sample.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace mt {
 namespace {
 
-/// A coordinate mirrored between low / 2 and high / 2, again and again.
+/// Reflects a coordinate repeatedly between low / 2 and high / 2.
 Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
   if (low == high) return at * 0.0;
   const double first = double(low) / 2, span = double(high - low) / 2;
@@ -21,8 +21,8 @@ Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
   return where(odd, span - rest, rest) + first;
 }
 
-/// A pixel's coordinate with what lies beyond the image brought inside, unless that is zeros; held
-/// so that it fits a whole number. NaN is 0 there, and stays NaN among zeros.
+/// Moves a pixel coordinate out of bounds to the inside, except for zeros padding, and clamps it so
+/// that it fits an integer. NaN becomes 0, except for zeros padding, where it stays NaN.
 Tensor brought_inside(Tensor at, int64_t size, Beyond beyond, bool corners) {
   if (beyond == Beyond::reflection)
     at = corners ? mirrored(at, 0, 2 * (size - 1)) : mirrored(at, -1, 2 * size - 1);
@@ -30,20 +30,20 @@ Tensor brought_inside(Tensor at, int64_t size, Beyond beyond, bool corners) {
   return clamp(at, -0x1p30, 0x1p30);
 }
 
-/// From -1..1 to pixels.
+/// Converts -1..1 to pixel coordinates.
 Tensor pixels(const Tensor& g, int64_t size, bool corners) {
   if (corners) return (g + 1.0) * (double(size - 1) / 2);
   return ((g + 1.0) * double(size) - 1.0) * 0.5;
 }
 
-/// One of the pixels along a dimension that a point is made of.
+/// One of the pixels along a dimension that contribute to a sample.
 struct Tap {
-  Tensor place, weight;  // (n, 1, points); the place as a float, which may lie outside
+  Tensor place, weight;  // (n, 1, points); place is a float and may be out of bounds
 };
 
 std::vector<Tap> taps_of(const Tensor& at, int64_t size, Sampling how, Beyond beyond,
                          bool corners) {
-  if (how == Sampling::nearest) {  // the points have a gradient, which is 0; NaN lies outside
+  if (how == Sampling::nearest) {  // the gradient of the points is 0; NaN is out of bounds
     const Tensor safe = where(isnan(at), -1.0, at);
     return {{round(safe.detach()), safe - safe + 1.0}};
   }
@@ -83,7 +83,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   const Shape places = grid.shape().first(1 + spatial).from(1), result = joined({n, c}, places);
   const int64_t points = product(places), area = product(x.shape().from(2));
   if (checked_count("grid_sample", result) == 0) return zeros(result, x);
-  // From the last dimension, which the grid's first number is for.
+  // Starts at the last dimension, which the first component of the grid addresses.
   std::vector<Tap> all{{Tensor(), Tensor()}};  // place: int64 in the plane
   TensorList inside{Tensor()};
   int64_t stride = 1;
@@ -95,7 +95,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     TensorList all_inside;
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
       const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
-      const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
+      const Tensor within = logical_or(known, isnan(tap.place));  // their weight is NaN
       Tensor place = to(where(known, tap.place, 0.0), Dtype::i64);
       if (size >> 24)
         place = minimum(place, double(size - 1));  // a float32 may have been rounded up

@@ -1,4 +1,4 @@
-// index_checks.h -- what functions of positions share: reading them, refusing wrong ones, the node of picked values
+// index_checks.h -- common parts of indexing functions: reading positions, bounds checks, the gather node
 #pragma once
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
@@ -6,29 +6,29 @@
 
 namespace mt {
 
-/// The index as int64; refuses what is no integer.
+/// The index as int64; throws Error if the dtype is not an integer.
 Index integer_positions(const char* name, const Index&);
-/// "gather: position 5 is outside 1..4 (dimension 2 of (3 x 4))": finds the one that is not there.
+/// "gather: position 5 is outside 1..4 (dimension 2 of (3 x 4))": finds the position out of bounds.
 [[noreturn]] void fail_position(const char* name, const Index&, int64_t extent, int dim,
                                 const Shape& shape);
-/// After a verb that looked at positions said whether they are there: refuses, or remembers what to
-/// say if a GPU finds out later.
+/// Called with the result of a verb's bounds check: throws Error, or stores the message for an
+/// error that a GPU reports later.
 void found(bool there, const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
-/// Refuses positions outside, before anything is written.
+/// Throws Error for positions out of bounds, before anything is written.
 void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
-/// out[i] = (or +=) index[i] * step, counted from 0; false: a position is not there.
+/// out[i] = (or +=) index[i] * step, counted from 0; returns false if a position is out of bounds.
 bool ravel_index(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
-/// Refuses labels or ids that lie outside as the user counts them, but those equal to `ignore`; `at`:
-/// the same from 0, below `extent`.
+/// Throws Error for labels or ids out of bounds, except those equal to `ignore`; `given` has the
+/// user's numbers, `at` the same from 0, valid below `extent`.
 void check_counted(IndexBound::Kind, const char* name, const Tensor& given, const Tensor& at,
                    int64_t extent, std::optional<int64_t> ignore = {});
-/// The one number that masked_fill and index_fill put into x: 0-d, of x's dtype.
+/// The number that masked_fill and index_fill write to x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
-/// Records that `values` are x at `index` along dimension d; the gradient goes back there.
+/// Records that `values` are x at `index` along dimension d; backward scatters the gradient there.
 void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d, const Index&);
 /// The `backward` of such a node.
 void gather_backward(Node& node, const Tensor& g, Tensor* dx);
-/// Refuses a source of another dtype or on another device.
+/// Throws Error if the source has another dtype or device.
 void check_source(const char* name, const Tensor& x, const Tensor& source);
 
 }  // namespace mt

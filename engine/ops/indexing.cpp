@@ -1,4 +1,4 @@
-// indexing.cpp -- x[k]: regions that are views, positions and masks that are data, and writing there
+// indexing.cpp -- x[k]: reading and writing of regions (views), positions and masks
 #include <cstring>
 
 #include "engine/core/upcast.h"
@@ -9,17 +9,17 @@
 namespace mt {
 namespace {
 
-/// Which elements of a tensor index tensors name. With one indexed dimension `at` is the index;
-/// with several its first dimension counts them, and its positions have been read: from 0.
+/// The elements that index tensors select. With one indexed dimension `at` is the index; with
+/// several, its first dimension enumerates them, and its positions are already 0-based.
 struct Key {
   unsigned dims = 0;  // the indexed dimensions, as bits
-  int place = 0;      // how many of the other dimensions stand before the index's in the result
+  int place = 0;      // the number of other dimensions before the index's dimensions in the result
   Index at{Tensor()};
-  int shown = 0;  // the dimension and the shape that messages name
+  int shown = 0;  // the dimension and the shape shown in messages
   Shape whole;
 
   bool several() const { return (dims & (dims - 1)) != 0; }
-  /// The shape that the index tensors have together.
+  /// The shape that the index tensors broadcast to.
   Shape block() const {
     Shape shape = at.at.shape();
     if (several()) shape.erase(0);
@@ -44,7 +44,7 @@ Shape shape_at(const Shape& x, const Key& key) {
   return out;
 }
 
-/// The offsets of the named elements in x, of several indexed dimensions.
+/// The offsets in x of the selected elements, for several indexed dimensions.
 Tensor offsets_in(const Tensor& x, const Key& key) {
   Tensor out = empty(key.block(), Dtype::i64, x.device());
   int row = 0;
@@ -57,8 +57,8 @@ Tensor offsets_in(const Tensor& x, const Key& key) {
   return out;
 }
 
-/// The verb's argument: `whole` has the indexed dimensions, `part` the shape of shape_at.
-/// `offsets` keeps what the call points to.
+/// The verb's argument: `whole` has the indexed dimensions, `part` the shape of shape_at. `offsets`
+/// owns the memory that the argument points to.
 Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& offsets) {
   Gather g;
   g.dtype = whole.dtype();
@@ -97,7 +97,7 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
 
 int64_t extent_of(const Shape& x, const Key& key) { return x[__builtin_ctz(key.dims)]; }
 
-/// Positions that no call would read must be there too.
+/// Also checks positions that the call would not read.
 void check_unread(const char* name, const Shape& x, const Key& key, int64_t part) {
   if (key.several()) return;  // read already
   const int64_t extent = extent_of(x, key);
@@ -105,13 +105,13 @@ void check_unread(const char* name, const Shape& x, const Key& key, int64_t part
   if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
 }
 
-/// A key as a node keeps it, without the positions.
+/// A key as a node stores it, without the positions.
 struct KeptKey {
   Shape whole;
   int64_t first;
   unsigned dims;
   int place;
-  bool adds;  // index_put: instead of replacing
+  bool adds;  // index_put: adds instead of replacing
 };
 Key saved_key(Node& node) {
   const KeptKey& k = node.kept<KeptKey>();
@@ -127,14 +127,14 @@ void save_key(Node& node, const Tensor& x, const Key& key, bool adds) {
 Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
               ScatterReduce join, InPlace in_place = false);
 
-/// The elements that the key names.
+/// Gathers the elements that the key selects.
 Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   Tensor out = empty(shape_at(x.shape(), key), x);
   check_unread(name, x.shape(), key, out.numel());
   if (out.numel() > 0) {
     Tensor offsets;
     const bool there = x.device().gather(call_at(x, out, key, offsets));
-    if (!key.several())  // those were looked at before
+    if (!key.several())  // several indices were checked before
       found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants_grad(x)) {
@@ -147,7 +147,7 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   return out;
 }
 
-/// Where the source's values stayed: the last of those that met.
+/// The source's values that remain: the last of those with the same position.
 Tensor stayed(const Key& key) {
   const Shape shape = shape_at(key.whole, key);
   const Tensor ids = reshape(
@@ -157,7 +157,7 @@ Tensor stayed(const Key& key) {
   return eq(pick_at("index", winners, key), ids);
 }
 
-/// x with the source, of shape_at's shape and x's dtype, at the named elements.
+/// x with the source, of shape_at's shape and x's dtype, written at the selected elements.
 Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
               ScatterReduce join, InPlace in_place) {
   const bool wants = wants_grad(x, source);
@@ -205,7 +205,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
 
 // ---- from the entries of an index to a region and a key -----------------------------------------
 
-/// The part of an index that needs no data: a view of x, and what is left for the key.
+/// The part of an index that needs no tensors: a view of x, and the remaining entries for the key.
 class Region {
  public:
   Region(const Tensor& x, const At* items, int n, bool recorded)
@@ -220,7 +220,7 @@ class Region {
   }
   const Tensor& view() const { return view_; }
   bool plain() const { return indices_.empty(); }
-  /// The one mask over all of the view, or null.
+  /// The mask, if a single one covers the whole view; otherwise null.
   const Tensor* whole_mask() const {
     return masks_ == 1 && mask_.defined() && int(indices_.size()) == mask_.dim() &&
                    mask_.dim() == view_.dim()
@@ -249,7 +249,7 @@ class Region {
     }
   }
 
-  /// An index where x is: one on the CPU goes there.
+  /// Returns an index on x's device: one on the CPU is copied there.
   Tensor here(const Tensor& index) const {
     if (!is_cpu(index.device())) check_together("index", x_, index);
     return to(index, x_.device());
@@ -275,7 +275,7 @@ class Region {
     if (!__builtin_mul_overflow(stride_[dim_], item.step, &step)) stride_[dim_] = step;
     ++dim_, ++shown_;
   }
-  /// Becomes the positions that it sets, counted from 0: one index for each dimension of the mask.
+  /// Converts a mask to the positions that it sets, 0-based: one index per dimension of the mask.
   void enter_mask(const Tensor& mask) {
     ++masks_;
     const int rank = mask.dim();
@@ -296,10 +296,10 @@ class Region {
   }
 
   Tensor x_, view_;
-  Shape size_, stride_, given_;  // of the view so far; of the tensor that was given
+  Shape size_, stride_, given_;  // of the view so far; of the given tensor
   int64_t offset_;
   bool recorded_, lazy_ = false;
-  int dim_ = 0, shown_ = 0;  // in what is left of x; as the user counts
+  int dim_ = 0, shown_ = 0;  // in the remaining dimensions of x; as the user counts
   std::vector<Entry> indices_;
   int masks_ = 0;
   Tensor mask_;  // the last one
@@ -335,8 +335,8 @@ Key Region::key(const char* name) const {
   return key;
 }
 
-/// A value without leading dimensions of size 1 that are too many, in x's dtype, in the shape of what
-/// it is written to.
+/// A value without surplus leading dimensions of size 1, in x's dtype, in the shape of the region
+/// that it is written to.
 Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
   Tensor value = given;
   while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
@@ -345,7 +345,7 @@ Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
   return expand(to(value, x.dtype()), shape);
 }
 
-/// x[mask] = value, with as many elements as are set or with one.
+/// x[mask] = value, with one element or as many as the mask sets.
 Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool accumulate) {
   if (value.numel() == 1) {
     const Tensor v = to(reshape(value, {}), x.dtype());
@@ -359,7 +359,7 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool
 }  // namespace
 
 Tensor index(const Tensor& x, const At* items, int n) {
-  if (n == 1 && items[0].kind == At::pick && !wants_grad(x)) {  // x[2], in every loop
+  if (n == 1 && items[0].kind == At::pick && !wants_grad(x)) {  // x[2], common in loops
     Shape size = x.shape(), stride = x.strides();
     size.erase(0), stride.erase(0);
     return view_of(x, size, stride, x.offset() + items[0].first * x.stride(0));
@@ -376,7 +376,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
   const Region region(x, items, n, false);
   const Tensor& view = region.view();
   if (given.dim() == 0 && !accumulate && is_cpu(given.device()) && !wants_grad(given)) {
-    const Tensor number = to(given, x.dtype());  // goes with the call
+    const Tensor number = to(given, x.dtype());  // passed by value
     if (region.plain()) return assign(x, view, number);
     if (const Tensor* mask = region.whole_mask(); mask && !wants_grad(x))
       return assign(x, view, where(*mask, number, view));
@@ -409,7 +409,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
 
 namespace {
 
-/// The key of a 1-d index into one dimension.
+/// The key of a 1-d index for one dimension.
 Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
@@ -421,7 +421,7 @@ Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   return key;
 }
 
-/// What index_add, index_copy and index_fill share; `source` broadcasts when it is a filling.
+/// Common part of index_add, index_copy and index_fill; `source` broadcasts if it is a filling.
 Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
                   const Tensor& source, ScatterReduce join, bool filling, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());

@@ -60,11 +60,11 @@ Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
   return loss * weight;
 }
 
-/// log p and log(1 - p), held above -100, as PyTorch does, so that p = 0 costs 100 and not infinity.
+/// log p and log(1 - p), clamped to -100 as in PyTorch, so that p = 0 costs 100 and not infinity.
 Tensor held_log(const Tensor& p) { return maximum(log(p), -100.0); }
 Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), -100.0); }
 
-/// The slope (p - target) / (p (1 - p)) stays finite at the ends, where the logarithm's does not.
+/// The derivative (p - target) / (p (1 - p)) stays finite at 0 and 1, unlike the logarithm's.
 const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
                          const Tensor p = node.get(0);
                          if (node.wants(0)) {
@@ -85,7 +85,7 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tenso
   Tensor loss;
   {
     NoGrad off;
-    // A GPU is not waited for: there the loss becomes NaN.
+    // No synchronisation with a GPU: there the loss becomes NaN.
     if (p.numel() > 0 && reports_synchronously(p.device()) &&
         (amin(p).item() < 0 || amax(p).item() > 1))
       fail(
@@ -128,7 +128,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const 
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_target) {
   broadcast("kl_div", x.shape(), target.shape());
-  if (how == Reduction::batchmean) {  // over the input's batch, the target's does not count
+  if (how == Reduction::batchmean) {  // over the input's batch size, not the target's
     const Tensor total = kl_div(x, target, Reduction::sum, log_target);
     return x.dim() > 0 ? total / double(x.size(0)) : total;
   }
@@ -138,7 +138,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_tar
   return reduced(entropy - target * x, how);
 }
 
-// ---- likelihoods of counts and of normal numbers ------------------------------------------------
+// ---- likelihoods of counts and of normal distributions ------------------------------------------
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance, bool full,
                          double eps, Reduction how) {
@@ -148,7 +148,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   Tensor var = variance.impl()->number ? full_like(x, variance.at(0)) : variance;
   if (var.shape() != x.shape()) {
     const bool row = x.dim() == var.dim() + 1 && var.shape() == x.shape().first(var.dim());
-    int64_t ones = 0;  // the sizes of var that differ from x's, which must be one 1
+    int64_t ones = 0;  // the sizes of var that differ from x's: only one, of 1
     for (int d = 0; x.dim() == var.dim() && d < x.dim(); ++d)
       if (x.size(d) != var.size(d)) ones += var.size(d);
     if (row) var = unsqueeze(var, -1);
@@ -179,7 +179,7 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, b
 
 namespace {
 
-/// Targets as positions from 0; what is ignored stands at 0 and is not `kept`.
+/// Targets as 0-based positions; an ignored target has position 0 and is not `kept`.
 struct Labels {
   Tensor position, kept;
 };
@@ -202,7 +202,7 @@ void check_class_weight(const char* name, const Tensor& weight, int64_t classes)
          weight.shape(), classes);
 }
 
-/// x with a batch, and the targets' shape that belongs to it.
+/// x with a batch dimension, after a check of the targets' shape.
 Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
   Shape expected = x.shape();
   if (x.dim() > 0) expected.erase(x.dim() == 1 ? 0 : 1);
@@ -212,7 +212,7 @@ Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
   return x.dim() == 1 ? unsqueeze(x, 0) : x;
 }
 
-/// -log p of the targets; `smoothing` of the weight goes to all classes alike.
+/// -log p of the targets; the fraction `smoothing` of the weight is spread evenly over all classes.
 Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
                     const Tensor& weight, int64_t ignore, double smoothing, Reduction how) {
   const int64_t classes = logp.size(1);
@@ -220,7 +220,7 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
   const Labels l = labels_of(name, logp.dim() == target.dim() + 1 ? target : unsqueeze(target, 0),
                              classes, ignore);
   const bool nothing = l.position.numel() == 0 || classes == 0;
-  Tensor share;  // of each target in a mean
+  Tensor share;  // the weight of each target in the mean
   if (weight.defined() && !nothing) {
     const Tensor w = index_select(to(weight.detach(), logp.dtype()), 0, reshape(l.position, {-1}));
     share = where(l.kept, reshape(w, l.position.shape()), 0.0);
@@ -228,7 +228,7 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
     share = to(l.kept, logp.dtype());
   }
   Tensor loss = nothing
-                    ? sum(logp, {1})  // zeros that have a gradient
+                    ? sum(logp, {1})  // zeros with a gradient
                     : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), 0.0);
   if (weight.defined()) loss = loss * share;
   if (smoothing > 0 && !nothing) {
@@ -258,7 +258,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
          logits.shape(), dtype_name(logits.dtype()), target.shape(), dtype_name(target.dtype()));
   check_float(name, logits, "the logits are");
   if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
-    // Probabilities of the classes instead of labels.
+    // The targets are probabilities of the classes instead of labels.
     const int d = logits.dim() == 1 ? 0 : 1;
     const int64_t classes = logits.size(d);
     check_class_weight(name, weight, classes);
@@ -277,7 +277,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
 
 namespace {
 
-/// Scores (n, classes) and what belongs to them: both with a batch.
+/// Checks the scores, (n, classes) or (classes), and the shape of what belongs to them.
 void check_rows(const char* name, const Tensor& x, const Tensor& target, const Shape& expected) {
   if (x.dim() != 1 && x.dim() != 2)
     fail("{}: the scores are {}; expected (n x classes) or (classes)", name, x.shape());
@@ -293,7 +293,7 @@ Tensor as_rows(const Tensor& x, const Tensor& part) {
   return x.dim() == 1 ? unsqueeze(part, 0) : part;
 }
 
-/// The mean or the sum of a loss for each row (of no rows 0, as in PyTorch), or the losses.
+/// The mean or the sum of a loss per row (0 for no rows, as in PyTorch), or the losses.
 Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
   if (how == Reduction::mean && loss.numel() == 0) how = Reduction::sum;
   return reduced(reshape(loss, shape), how);
@@ -328,12 +328,12 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
   checked_count(name, {n, classes, classes});
   const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
   const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
-  int64_t most = classes;  // targets of a row
+  int64_t most = classes;  // the number of targets in a row
   if (n > 0 && reports_synchronously(x.device()))
     most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
-  const Tensor listed = slice(ne(counts, 0.0), 1, 0, most);  // which targets count
+  const Tensor listed = slice(ne(counts, 0.0), 1, 0, most);  // targets before the end
   const Tensor none = zeros({n, classes}, Dtype::i64, x.device());
-  const Tensor outside = eq(scatter_add(none, 1, l.position, counts), 0.0);  // classes not listed
+  const Tensor outside = eq(scatter_add(none, 1, l.position, counts), 0.0);  // not listed
   const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
   const Tensor cost = relu(unsqueeze(x, 1) - own + 1.0);
   const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
@@ -345,7 +345,7 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
 
 namespace {
 
-/// The p-norm along a dimension, held above eps.
+/// The p-norm along a dimension, clamped to at least eps.
 Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
   return maximum(norm(x, p, {d}, keepdim), eps);
 }
@@ -371,7 +371,7 @@ Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) 
   check_norm(name, a, 2);
   check_norm(name, b, 2);
   const int d = wrap_dim(name, dim, a.dim());
-  // Each over its own norm, so that no product of large numbers is infinite, nor of small ones 0.
+  // Each vector is divided by its own norm, so that products neither overflow nor underflow.
   return sum(a / norm_above(a, 2, d, true, eps) * (b / norm_above(b, 2, d, true, eps)), {d});
 }
 
@@ -383,7 +383,7 @@ Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps,
 
 namespace {
 
-/// Signs that say which of two: 1 or -1.
+/// Targets with the sign of one of two classes: 1 or -1.
 Tensor is_one(const Tensor& y) { return eq(y, 1.0); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// masks.cpp -- masks and sorted data: what is set, what is not zero, where a value belongs
+// masks.cpp -- masks and sorted data: masked_select, nonzero, searchsorted and similar functions
 #include <algorithm>
 
 #include "engine/core/upcast.h"
@@ -8,7 +8,7 @@
 namespace mt {
 namespace {
 
-/// A mask seen in a shape, contiguous, with how many elements are set before each piece.
+/// A mask broadcast to a shape, contiguous, with the number of set elements before each piece.
 struct CountedMask {
   Tensor set, before;
   Mask mask;
@@ -27,7 +27,7 @@ void check_mask(const char* name, const Tensor& mask) {
     fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name, mask.dtype());
 }
 
-/// The shape that x and the mask have together; in place it must be x's.
+/// The common shape of x and the mask; in place it must be x's.
 Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, InPlace in_place) {
   check_mask(name, mask);
   check_together(name, x, mask);
@@ -84,7 +84,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
                                  if (!node.wants(1)) return;
                                  Tensor part = masked_select(g, mask);
                                  const int64_t n = checked_count("masked_scatter", full);
-                                 if (part.numel() < n) {  // the rest of the source took no part
+                                 if (part.numel() < n) {  // the rest of the source was not used
                                    const Tensor rest = zeros({n - part.numel()}, g);
                                    part = cat({part, rest}, 0);
                                  }
@@ -97,7 +97,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
 
 namespace {
 
-/// One contiguous row for each dimension of x.
+/// One contiguous row per dimension of x.
 Tensor nonzero_rows(const Tensor& x, int64_t first) {
   const CountedMask c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
   Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
@@ -155,7 +155,7 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
                                             : promote(elements.dtype(), test.dtype()));
   const Tensor x = to(to(elements, dtype), device);
   const Tensor sorted = sort(reshape(to(to(test, dtype), device), {-1}), 0).values;
-  const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN, which comes last, equals nothing
+  const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN sorts last and equals nothing
   if (n == 0) return full(elements.shape(), invert, Dtype::b8, device);
   const Tensor known = slice(sorted, 0, 0, n);
   const Tensor at = minimum(searchsorted("isin", known, x, false), double(n - 1));

@@ -10,8 +10,8 @@
 namespace mt {
 namespace {
 
-/// Whether the operands are calculated with as float32: the tensor cores of a GPU take 16-bit floats
-/// as they are.
+/// Whether the operands are converted to float32: the tensor cores of a GPU compute with 16-bit
+/// floats directly.
 bool through_float32(const Tensor& a) {
   return is_storage_only(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
 }
@@ -39,7 +39,7 @@ const NodeType kMatmul{
         dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.kept<Factors>().b);
     }};
 
-/// What the verb is asked for; a and b are of out's rank.
+/// The arguments of the verb; a and b have out's rank.
 Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
   const int rank = out.dim(), batch = rank - 2;
   Matmul m;
@@ -58,7 +58,7 @@ Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accum
   return m;
 }
 
-/// Whether the product of bfloat16 has been calculated into the float32 `out` of a CPU.
+/// Computes a product of bfloat16 into the float32 `out` of a CPU; returns whether it did.
 bool in_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (a.dtype() != Dtype::bf16 || b.dtype() != Dtype::bf16 || !is_cpu(a.device())) return false;
   Matmul m = described(out, a, b, false);
@@ -68,7 +68,7 @@ bool in_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
   return true;
 }
 
-/// Both of rank >= 2.
+/// The product of tensors of rank >= 2.
 Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
@@ -128,7 +128,7 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a.size(-1) != b.size(std::max(b.dim() - 2, 0))) inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
-  Tensor matrix;  // the target as the product of matrices sees it
+  Tensor matrix;  // the target as a matrix product writes it
   if (target && target->dim() == std::max(a0.dim(), b0.dim()) - 1) {
     matrix = row ? unsqueeze(*target, column ? -1 : -2) : *target;
     if (column) matrix = unsqueeze(matrix, -1);
@@ -141,8 +141,8 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
 
 namespace {
 
-/// x . weight^T + bias, of operands alike. The rows start as the bias and the product is added: one
-/// pass and one node instead of two.
+/// x . weight^T + bias for operands of one dtype. The rows are initialised with the bias and the
+/// product is accumulated: one pass and one node instead of two.
 Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const NoGrad off;
   const bool through_f32 = through_float32(x);
@@ -159,7 +159,7 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (weight.dim() == 1 && x.dim() > 0 && x.size(-1) == weight.size(0)) {  // one feature out
+  if (weight.dim() == 1 && x.dim() > 0 && x.size(-1) == weight.size(0)) {  // one output feature
     if (bias.defined() && bias.dim() != 0)
       fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
            bias.shape(), weight.shape());
@@ -172,7 +172,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         x.shape(), weight.shape());
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
     fail("linear: the bias is {}, the weight {}", bias.shape(), weight.shape());
-  if (x.dim() > 2 && x.is_contiguous()) {  // as rows: their bias is added on the way
+  if (x.dim() > 2 && x.is_contiguous()) {  // as rows: the bias is added in the product
     Shape shape = x.shape();
     const int last = shape.size() - 1;
     shape[last] = weight.size(0);

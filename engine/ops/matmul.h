@@ -4,15 +4,15 @@
 
 namespace mt {
 
-/// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul; dtypes are promoted.
-/// `name` is who asks, for messages.
+/// (.., m, k) x (.., k, n), with broadcast batches; vectors as in torch.matmul; dtypes are
+/// promoted. `name` is the calling function, for messages.
 Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
 /// x . weight' + bias for x (.., in), weight (out, in), bias (out) or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 /// x . weight[o] . y for each o, + bias; weight (out, in1, in2).
 Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {});
 /// out = a . b, or out += a . b, outside the graph: matrices or batches of equal leading sizes, any
-/// strides, one dtype that verbs take.
+/// strides, one dtype that the verb accepts.
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate = false);
 

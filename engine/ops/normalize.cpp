@@ -1,4 +1,4 @@
-// normalize.cpp -- layer, batch, instance, group and RMS normalisation over one standardising node
+// normalize.cpp -- layer, batch, instance, group and RMS normalisation on one standardising node
 #include "engine/ops/normalize.h"
 
 #include <limits>
@@ -11,8 +11,8 @@
 namespace mt {
 namespace {
 
-/// How the verb sees x: [outer, batch, groups, channels_per_group, spatial]; a row is what `batch`
-/// and `groups` name, weight and bias are [groups, channels_per_group].
+/// The verb's view of x: [outer, batch, groups, channels_per_group, spatial]; a row is an index of
+/// `batch` and `groups`; weight and bias are [groups, channels_per_group].
 struct Sizes {
   int64_t outer, batch, groups, channels_per_group, spatial;
   Shape shape() const { return {outer, batch, groups, channels_per_group, spatial}; }
@@ -29,18 +29,18 @@ Normalize call(const Tensor& x, const Sizes& n, double eps, bool centred, const 
 }
 const void* data_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; }
 
-/// What a node keeps beside x, the weight, means and rates.
+/// The sizes that a node saves in addition to x, the weight, means and rates.
 struct Rows {
   int64_t outer, channels_per_group;
   double eps;
   bool centred;
 };
 
-/// By operations that can be recorded: rate and y are computed again from x, so that they are part of
-/// the graph.
+/// Backward in recorded operations: rate and y are recomputed from x, so that they are part of the
+/// graph.
 void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
                        const Tensor& g, Tensor* dx) {
-  const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row, what a weight is summed over
+  const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row and what a weight is summed over
   const auto& [outer, channels_per_group, eps, centred] = node.kept<Rows>();
   const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
   const Tensor centre = centred ? x - mean(x, row, true) : x;
@@ -80,7 +80,7 @@ void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 const NodeType kNormalize{"normalize", normalize_backward};
 
-/// The sizes in `shape` must be x's last ones.
+/// `shape` must be the last sizes of x.
 void check_last(const char* name, const Tensor& x, const Shape& shape) {
   check_float(name, x);
   if (shape.size() == 0) fail("{}: normalized_shape is empty", name);
@@ -96,7 +96,7 @@ Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias) {
   return bias.defined() ? z + bias : z;
 }
 
-/// The vectors beside the channels of x, all of one length, checked.
+/// Checks the vectors that belong to the channels of x: all have one length.
 void check_channels(const char* name, const Tensor& x, int least, const Tensor& running_mean,
                     const Tensor& running_var, const Tensor& weight, const Tensor& bias) {
   check_float(name, x);
@@ -109,7 +109,7 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
       fail("{}: the input {} has {} channels, the layer {}", name, x.shape(), x.size(1), t.size(0));
   check_beside(name, "running_mean", running_mean, x, channels);
   check_beside(name, "running_var", running_var, x, channels);
-  // Integers would lose what moves them.
+  // Integers would truncate the updates.
   if (running_mean.defined()) check_float(name, running_mean, "running_mean is");
   if (running_var.defined()) check_float(name, running_var, "running_var is");
   check_beside(name, "weight", weight, x, channels);
@@ -124,7 +124,7 @@ void move(const Tensor& running, const Tensor& now, double momentum) {
   copy_(running, to(running, d) * (1 - momentum) + to(now, d) * momentum);
 }
 
-/// What the running statistics move to.
+/// The batch statistics for the update of the running ones.
 struct Statistics {
   Tensor mean, variance;
 };
@@ -135,7 +135,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
                    Statistics* statistics = nullptr) {
   check_float(name, given);
   if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
-  if (is_half(given.dtype())) {  // recorded: what the way back reads stays float32
+  if (is_half(given.dtype())) {  // recorded: backward reads float32
     const auto wider = [](const Tensor& t) {
       return t.defined() && is_half(t.dtype()) ? to(t, Dtype::f32) : t;
     };
@@ -175,7 +175,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
   return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
 }
 
-/// The way back from given statistics, which have no gradient themselves.
+/// Backward for given statistics, which have no gradient themselves.
 void given_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor rate = rsqrt(node.get(3) + Tensor(node.kept<double>()));
   Shape others{0};
@@ -186,7 +186,7 @@ void given_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kGiven{"batch_norm", given_backward};
 
-/// x by each channel's mean and variance, times weight, plus bias; all of one dtype, not of 16 bits.
+/// Normalises x with each channel's mean and variance; all have one dtype, not a 16-bit one.
 Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
                 const Tensor& bias, double eps) {
   const Tensor out = empty(x.shape(), x);
@@ -207,12 +207,12 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
   node.keep(eps);
   if (node.wants(1)) node.save(0, x, 0);
   node.save(1, weight, 1);
-  node.save(2, clone(mean), Node::kOther);  // these may move on
+  node.save(2, clone(mean), Node::kOther);  // these may be updated later
   node.save(3, clone(variance), Node::kOther);
   return out;
 }
 
-/// The rows of the last dimensions, each element with its own weight.
+/// The sizes for rows of the last dimensions, where each element has its own weight.
 Sizes last_sizes(const Tensor& x, const Shape& shape) {
   const int64_t row = checked_count("normalized_shape", shape);
   return {1, x.numel() / row, 1, row, 1};
@@ -266,7 +266,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     fail("{}: one value for each channel has no variance; training needs more than {}", name,
          x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
-  // Channels of few elements each are laid along memory first.
+  // If the spatial size is small, the channels are transposed to be contiguous first.
   const int64_t batch = x.size(0), channels = x.size(1), spatial = n / batch;
   const bool along = batch == 1 || spatial >= 16;
   const Tensor z = along ? x : contiguous(transpose(x, 0, 1));

@@ -1,4 +1,4 @@
-// normalize.h -- layers that standardise: mean 0 and variance 1 over some dimensions
+// normalize.h -- normalisation layers: mean 0 and variance 1 over some dimensions
 #pragma once
 #include <optional>
 
@@ -13,12 +13,12 @@ Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {}
 /// x / sqrt(mean of squares + eps) over the last dimensions.
 Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
                 std::optional<double> eps = {});
-/// Over all but the channels (dimension 1). In training with the batch's statistics, which move the
-/// running ones in place; else with the running ones.
+/// Over all dimensions except the channels (dimension 1). Training uses the statistics of the batch
+/// and updates the running ones in place; otherwise the running ones are used.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
                   double momentum = 0.1, double eps = 1e-5);
-/// The same over each image alone.
+/// The same for each image separately.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {},
                      const Tensor& running_var = {}, const Tensor& weight = {},
                      const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1,

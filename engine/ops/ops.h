@@ -1,7 +1,7 @@
-// ops.h -- all functions of tensors; here the elementwise ones, by subject in the headers it includes
+// ops.h -- all tensor functions: the elementwise ones here, the others in the headers it includes
 //
-// Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
-// input.
+// Dimensions and positions are 0-based; -1 is the last. Every function throws mt::Error for invalid
+// arguments.
 #pragma once
 #include <array>
 
@@ -38,27 +38,27 @@ namespace mt {
 
 // ---- elementwise (elementwise.cpp): every operation of kernels/ops.h is a function `mt::relu(x)`, `mt::add(x, y)`
 
-/// What the engine and the bindings know about an elementwise operation.
+/// The description of an elementwise operation for the engine and the bindings.
 struct OpRow {
   const op::Info* info;
   int inputs, params;
   bool answers_bool, mask_first, differentiable;
-  unsigned flat;  // inputs, as bits, of a differentiable operation that have no derivative
+  unsigned flat;  // bits of the inputs without derivative, if differentiable
 };
 constexpr int kOps = op::Elementwise::size;
-/// A table with a row for each entry of a list, which `row_of` makes.
+/// A table with a row for each entry of a list; `row_of` creates the rows.
 template <class... Op, class F> constexpr auto table_of(op::List<Op...>, const F& row_of) {
   return std::array{row_of(Op())...};
 }
 const OpRow& op_row(int op);
-/// The operation of that name, or -1.
+/// The operation with this name, or -1.
 int op_named(std::string_view name);
 /// The dtype that an operation computes in.
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params);
 
 /// Applies operation `op` to its inputs, with broadcasting and promotion.
 Tensor elementwise(int op, const Tensor* const* inputs, const double* params = nullptr);
-/// The same, written into the first input, which keeps its dtype and shape.
+/// The same, written to the first input, which keeps its dtype and shape.
 const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params = nullptr);
 
 template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
@@ -95,7 +95,7 @@ Tensor operator>(const Tensor& a, const Tensor& b);
 Tensor operator>=(const Tensor& a, const Tensor& b);
 Tensor operator==(const Tensor& a, const Tensor& b);
 Tensor operator!=(const Tensor& a, const Tensor& b);
-/// What a formula's `select` is for tensors.
+/// `select` of a formula for tensors.
 Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no);
 
 // In place, also into a view: `pick(x, 0, 2) *= 0.5`. a keeps its dtype and shape; b broadcasts to it.

@@ -1,4 +1,4 @@
-// optim.cpp -- optimizers: what is known of each, and a step for all parameters in one call
+// optim.cpp -- optimizers: their table, and one call that steps all parameters
 #include "engine/ops/optim.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ template <class O> OptimizerRow row_of() {
   return r;
 }
 
-/// Which states the options ask for.
+/// The states that the options require.
 unsigned states_for(const OptimizerRow& row, const double* options) {
   unsigned mask = 0;
   for (int k = 0; k < row.states; ++k)
@@ -99,12 +99,12 @@ std::string wrong_option(const OptimizerRow& row, const double* options) {
 
 namespace {
 
-/// A parameter that has a gradient, as the verb gets it.
+/// A parameter with a gradient, as the verb receives it.
 struct Entry {
   size_t group, index;
   unsigned states;
   const Tensor* parameter;
-  Tensor grad, copy;  // copy: of a parameter that is not contiguous, or a 16-bit float; its master
+  Tensor grad, copy;  // copy: of a non-contiguous parameter, or the master of a 16-bit one
   const Tensor& value() const { return copy.defined() ? copy : *parameter; }
   bool same_kind(const Entry& e) const {
     return states == e.states && value().dtype() == e.value().dtype() &&
@@ -130,7 +130,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
   const int rule;
   const OptimizerRow& row;
   std::vector<Group> groups;
-  std::vector<Entry> entries;  // of the step under way, as what follows
+  std::vector<Entry> entries;  // of the current step, like the members below
   std::vector<OptimizeTensor> tensors;
   std::vector<double> numbers;
 
@@ -147,7 +147,7 @@ struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
   void run(const Entry* from, const Entry* to);
 };
 
-/// Brings a state to where the value of parameter i is; false where there is none yet.
+/// Moves a state to the device of parameter i's value; false if the state does not exist yet.
 bool Optimizer::Impl::fit(Tensor& state, const Tensor& value, size_t i) const {
   if (!state.defined()) {
     if (is_recorded(value.device()))
@@ -166,7 +166,7 @@ bool Optimizer::Impl::fit(Tensor& state, const Tensor& value, size_t i) const {
   return true;
 }
 
-/// Makes state k, or brings it to where the parameter is.
+/// Creates state k, or moves it to the parameter's device.
 void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& value,
                                 size_t i) const {
   if (fit(p.state[k], value, i)) return;
@@ -179,8 +179,8 @@ bool Optimizer::Impl::has_master(const Group& group, const Tensor& parameter) co
   return is_storage_only(parameter.dtype()) && group.options[row.master_weights] != 0;
 }
 
-/// The master of a 16-bit parameter: as the last step left it where the parameter is still its rounded
-/// value, else what another wrote there.
+/// The master of a 16-bit parameter: that of the last step if the parameter is still its rounded
+/// value, otherwise a conversion of the parameter, which other code has changed.
 const Tensor& Optimizer::Impl::fit_master(Parameter& p, size_t i) const {
   const Tensor value = contiguous(to_compute_dtype(p.value));
   if (!fit(p.master, value, i)) return p.master = value;
@@ -214,7 +214,7 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
     if (optim::has(states, k)) fit_state(groups[group], parameter, k, e.value(), i);
 }
 
-/// Counts a step of a parameter; its numbers are a new row.
+/// Counts a step of a parameter; appends a row with its numbers.
 void Optimizer::Impl::advance(const Group& group, Parameter& p) {
   ++p.progress.step;
   numbers.resize(numbers.size() + kMaxNumbers);
@@ -222,7 +222,7 @@ void Optimizer::Impl::advance(const Group& group, Parameter& p) {
   p.progress.first = false;
 }
 
-/// The rows of a step; parameters that have come equally far share one.
+/// Fills the rows of a step; parameters with the same progress share a row.
 void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
   optim::Progress before;
   const Parameter* last = nullptr;
@@ -240,13 +240,13 @@ void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
   }
 }
 
-/// Where the graph that is recorded finds a row for each parameter, which its replays fill.
+/// While a graph is recorded: the rows, one per parameter, that its replays fill.
 double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   struct Place {
     size_t group, index;
     Tensor value;
     void* state[kMaxStates];
-    const void* master;  // null: it has none
+    const void* master;  // null: no master
   };
   std::vector<Place> places;
   for (const Entry* e = from; e < to; ++e) {
@@ -284,7 +284,7 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   return rows;
 }
 
-/// The step of parameters of one kind.
+/// Runs the step for parameters of one kind.
 void Optimizer::Impl::run(const Entry* from, const Entry* to) {
   const Device& device = from->value().device();
   tensors.clear(), numbers.clear();

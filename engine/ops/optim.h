@@ -1,4 +1,4 @@
-// optim.h -- optimizers: parameters with their state, and a step for all of them in one call
+// optim.h -- optimizers: parameters with their states, and one call that steps all of them
 #pragma once
 #include <array>
 #include <cstring>
@@ -11,40 +11,40 @@
 
 namespace mt {
 
-/// What the engine and the bindings know about an optimizer of kernels/optimizers.h.
+/// The description of an optimizer of kernels/optimizers.h for the engine and the bindings.
 struct OptimizerRow {
   const optim::Info* info;
-  int options, states, running;             // how many
-  int master_weights;                       // which option that is
+  int options, states, running;             // the numbers of each
+  int master_weights;                       // the index of this option
   double defaults[optim::kMaxOptions];      // flags are 0 or 1
-  bool pair[optim::kMaxOptions];            // with the next one a list of two in Lua
-  int when[kMaxStates], start[kMaxStates];  // the options that a state names, or -1
+  bool pair[optim::kMaxOptions];            // in Lua a list of two with the next option
+  int when[kMaxStates], start[kMaxStates];  // a state's conditional and initial option, or -1
   void (*prepare)(const double* options, optim::Progress&, double* numbers);
-  const char* (*refuses)(const double* options);  // a sentence about options that do not fit
+  const char* (*refuses)(const double* options);  // the message for invalid options
 };
 const OptimizerRow& optimizer_row(int rule);
-/// "a finite number from 0", "two numbers from 0 to below 1": what option i has to be.
+/// "a finite number from 0", "two numbers from 0 to below 1": the valid values of option i.
 std::string option_range(const OptimizerRow&, int i);
-/// A sentence about options outside their ranges, or nothing.
+/// The message for options outside their ranges, or an empty string.
 std::string wrong_option(const OptimizerRow&, const double* options);
 
-/// The struct of options whose numbers these are.
+/// Converts numbers to a struct of options.
 template <class Options> Options options_in(const double* numbers) {
   Options o;
   std::memcpy(static_cast<void*>(&o), numbers, sizeof o);
   return o;
 }
 
-/// Changes parameters by their gradients. A handle, as a Tensor is: copies share parameters and state.
+/// Updates parameters by their gradients. A handle like Tensor: copies share parameters and state.
 class Optimizer {
  public:
-  /// A parameter, the steps that it had a gradient for, and its state, made by the first of them:
-  /// of its shape and dtype, float32 for 16-bit floats.
+  /// A parameter, the number of its steps with a gradient, and its state, which the first step
+  /// creates with its shape and dtype (float32 for 16-bit floats).
   struct Parameter {
     Tensor value;
     optim::Progress progress;
     Tensor state[kMaxStates];
-    Tensor master;  // float32, of a 16-bit parameter whose group has master_weights
+    Tensor master;  // float32, for a 16-bit parameter if the group has master_weights
   };
   struct Group {
     std::vector<Parameter> parameters;
@@ -55,7 +55,7 @@ class Optimizer {
   const OptimizerRow& row() const;
   std::vector<Group>& groups() const;
   void add_group(const TensorList& parameters, const double* options) const;
-  /// One step for every parameter that has a gradient. Where an error is thrown nothing has changed.
+  /// One step for every parameter with a gradient. If an error is thrown, nothing has changed.
   void step() const;
   /// Drops the gradients of all parameters.
   void zero_grad() const;

@@ -1,4 +1,4 @@
-// out.cpp -- {out=t}: a result made in memory that the caller has
+// out.cpp -- {out=t}: a result written to memory of the caller
 #include "engine/ops/out.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// out.h -- {out=t}: a result made in memory that the caller has
+// out.h -- {out=t}: a result written to memory of the caller
 #pragma once
 #include <utility>
 
@@ -6,19 +6,19 @@
 
 namespace mt {
 
-/// While it lives, the next operation of this thread (elementwise, reduction, product) makes its
-/// result in *target if that has the result's shape, dtype and device; null for new memory.
+/// While it exists, the next operation of this thread (elementwise, reduction, product) writes its
+/// result to *target if that has the result's shape, dtype and device; null: new memory.
 struct Into : SaveAndRestore<const Tensor*> {
   explicit Into(const Tensor* target) : SaveAndRestore(thread_state.out, target) {}
-  /// The target, which the operations inside the one that takes it do not see.
+  /// Returns and clears the target, so that nested operations do not use it.
   static const Tensor* take() { return std::exchange(thread_state.out, nullptr); }
 };
 
-/// Uninitialised memory for a result: the target where it fits, else new. `dense`: only a contiguous
-/// target fits.
+/// Uninitialised memory for a result: the target if it fits, otherwise new memory. `dense`: the
+/// target must be contiguous.
 Tensor result_in(const Tensor* target, const Shape&, Dtype, const Device&, bool dense = false);
 
-/// Whether both are the same elements in the same order.
+/// Whether both view the same elements in the same order.
 bool same_place(const Tensor&, const Tensor&);
 
 }  // namespace mt

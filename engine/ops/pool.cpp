@@ -17,8 +17,8 @@
 namespace mt {
 namespace {
 
-/// The windows along one dimension. In `ceil` mode the last may end outside, but must begin inside
-/// or in the padding before.
+/// The windows along one dimension. In `ceil` mode the last one may end out of bounds, but must
+/// begin inside or in the padding before.
 Window window_of(const char* name, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                  int64_t dilation, bool ceil) {
   const int64_t span = (kernel - 1) * dilation + 1, padded = size + 2 * padding;
@@ -34,7 +34,7 @@ Window window_of(const char* name, int64_t size, int64_t kernel, int64_t stride,
 
 struct Windows {
   Window d, h, w;
-  Tensor planes;  // (planes, height, width), each slice of a volume one
+  Tensor planes;  // (planes, height, width), with each slice of a volume as a plane
   Shape result;
 };
 
@@ -66,7 +66,7 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
   return all;
 }
 
-/// Each window must hold an element, or it has no largest; dilation can step over all of them.
+/// Each window must contain an element to have a maximum; dilation can step over all of them.
 void check_filled(const char* name, const Window& w) {
   for (int64_t p = 0; p < w.out; ++p) {
     check_interrupt();
@@ -78,7 +78,7 @@ void check_filled(const char* name, const Window& w) {
   }
 }
 
-/// How many elements each window is divided by, as a row of out numbers.
+/// The divisor of each window, as a row of out numbers.
 Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
   const Tensor n = constants<double>({w.out}, [&](double* count) {
     each_element(w.out, [&](int64_t p) {
@@ -91,8 +91,8 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
   return to(to(n, like.dtype()), like.device());
 }
 
-/// The largest element of each window of x (planes, height, width), and where in its plane it lies,
-/// in the shape of the result.
+/// The maximum of each window of x (planes, height, width), and its position in its plane, in the
+/// shape of the result.
 Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& result) {
   const Tensor index = empty(result, Dtype::i64, x.device()),
                data = contiguous(to_compute_dtype(x.detach())),
@@ -110,8 +110,8 @@ Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& r
   return {to(values, x.dtype()), index};
 }
 
-/// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
-/// for itself.
+/// The maxima of volumes: first over the windows of the slices, then along the depth, separately
+/// for each place of a slice.
 Pooled largest_of_volumes(const Windows& all) {
   const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
                 volumes = all.planes.size(0) / all.d.size;
@@ -124,8 +124,8 @@ Pooled largest_of_volumes(const Windows& all) {
   return {reshape(along.values, all.result), reshape(index, all.result)};
 }
 
-/// What the way back keeps beside the index: the input's shape, and in how many planes or volumes
-/// positions count.
+/// What backward needs in addition to the index: the input's shape, and the number of planes or
+/// volumes that positions refer to.
 struct PooledFrom {
   Shape shape;
   int64_t planes;
@@ -148,7 +148,7 @@ const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tens
                                          index.shape());
                        }};
 
-/// Each value's gradient goes where the value lay; those that meet are added.
+/// Scatters the gradient of each value to its position; gradients for the same position are added.
 Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
   if (index.numel() == 0) return zeros(x.shape, g);
   const Shape flat{x.planes, index.numel() / x.planes};
@@ -206,7 +206,7 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 
 namespace {
 
-/// The sizes that are asked for, -1 the input's own; checked.
+/// The requested sizes, where -1 is the input's own; checked.
 Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape& out) {
   check_image(name, x, spatial);
   if (out.size() != 1 && out.size() != spatial)
@@ -219,7 +219,7 @@ Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape
     if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, x.shape());
     size.push(n == -1 ? x.size(d) : n);
     result[d] = size[i];
-    windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
+    windows[d] = size[i] + x.size(d);  // the maximum number of elements in windows
   }
   checked_count(name, windows);
   checked_count(name, result);
@@ -232,8 +232,8 @@ Shape at_size(const Tensor& x, const Shape& size) {
   return result;
 }
 
-/// Window i of a dimension: positions floor(i * size / out) .. ceil((i + 1) * size / out), the last
-/// one repeated up to the longest window.
+/// The windows of adaptive pooling: window i is floor(i * size / out) .. ceil((i + 1) * size /
+/// out), with its last position repeated up to the longest window.
 struct Parts {
   int64_t size, out, most = 0;
   int64_t first(int64_t i) const { return i * size / out; }
@@ -245,7 +245,7 @@ struct Parts {
   }
 };
 
-/// Means along one dimension.
+/// The means of adaptive windows along one dimension.
 Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   const int64_t size = x.size(d);
   if (out == size) return x;
@@ -321,7 +321,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
               s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
               p = spatial_numbers(name, "padding", padding, 2, 0, 0);
   Shape given = output_size;
-  if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch takes a whole shape too
+  if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch also takes a whole shape
   if (given.size() != 0 && given.size() != 2)
     fail("{}: output_size is {}; give the height and width", name, output_size);
   Shape size;
@@ -348,7 +348,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
 
 namespace {
 
-/// Where output position i samples, as a fraction of source positions.
+/// The position that output i samples, as a fractional source position.
 double sample_at(int64_t i, int64_t from, int64_t to, double scale, bool corners) {
   if (corners) return to > 1 ? double(i) * (double(from - 1) / double(to - 1)) : 0;
   return (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(to)) - 0.5;
@@ -366,7 +366,7 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
     check_interrupt();
-    if (taps == 1) {  // in float, as PyTorch
+    if (taps == 1) {  // in float32 as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
       at[i] = held(std::floor(place * step));

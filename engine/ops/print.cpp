@@ -1,5 +1,5 @@
-// print.cpp -- tensors as text: aligned columns, one format for all numbers of a tensor, large ones
-// summarised
+// print.cpp -- tensors as text: aligned columns, one number format per tensor, summaries of large
+// ones
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace mt {
 namespace {
 
-/// How the numbers of one tensor are written.
+/// The format of the numbers of one tensor.
 struct Format {
   bool whole = true, scientific = false, boolean = false, integer = false;
   int width = 0, precision = 4;
@@ -27,8 +27,8 @@ struct Format {
   }
 };
 
-/// The positions of a dimension that are shown, `edge` at either end (below 0 only the first); -1
-/// stands for the gap.
+/// The positions of a dimension that are shown, `edge` at each end (if it is below 0 only the
+/// first); -1 is the gap.
 std::vector<int64_t> shown(int64_t size, int64_t edge) {
   if (edge < 0 && size > 1) return {0, -1};
   const bool gap = size > 2 * edge;
@@ -58,8 +58,8 @@ class Printer {
   }
 
  private:
-  /// edgeitems of a large tensor; of one with many dimensions fewer in the first of these, since the
-  /// numbers shown are their product.
+  /// The edgeitems of a large tensor; with many dimensions the first ones get fewer, because the
+  /// number of elements shown is the product.
   void choose_edges() {
     const bool whole = x_.numel() <= options_.threshold;
     std::fill(std::begin(edge_), std::end(edge_), whole ? x_.numel() : options_.edgeitems);
@@ -76,7 +76,7 @@ class Printer {
         edge_[left] = std::min(edge_[left], fewer);
   }
 
-  /// Chooses the format and then the width from the elements that will be shown.
+  /// Chooses the format and then the width from the elements that are shown.
   void measure(const Tensor& x) {
     double low = INFINITY, high = 0;
     visit(x, [&](const Tensor& row, int64_t i) {
@@ -86,7 +86,7 @@ class Printer {
       if (v != 0) low = std::min(low, std::fabs(v));
       high = std::max(high, std::fabs(v));
     });
-    // PyTorch's rule, but that whole numbers are written out up to 1e8 however uneven they are.
+    // PyTorch's rule, except that integral values below 1e8 are always written out.
     format_.scientific = is_float(x.dtype()) && high > 0 &&
                          (high >= 1e8 || (!format_.whole && (low < 1e-4 || high / low > 1000)));
     if (options_.scientific != PrintOptions::Scientific::automatic)
@@ -124,13 +124,13 @@ class Printer {
     }
     bool broken = false;
     for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
-      if (broken) out_ += "\n";  // where the next row begins
+      if (broken) out_ += "\n";  // the start of the next row
       if (i < 0) out_ += " ...\n";
       else broken = line(pick(x, 0, i));
     }
   }
 
-  /// One row, broken where it would leave the screen: then the answer is true.
+  /// Prints one row, wrapped at the screen's width; returns whether it was wrapped.
   bool line(const Tensor& x) {
     size_t begin = out_.size();
     bool broken = false;
@@ -150,7 +150,7 @@ class Printer {
 
   const Tensor& x_;
   const PrintOptions& options_;
-  int64_t edge_[kMaxDims + 1];  // how many positions are shown at either end, by dimensions left
+  int64_t edge_[kMaxDims + 1];  // positions shown at each end, by dimensions left
   Format format_;
   std::string out_;
 };

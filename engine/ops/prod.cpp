@@ -1,4 +1,4 @@
-// prod.cpp -- the gradients of prod and cumprod, which look for zeros
+// prod.cpp -- the gradients of prod and cumprod, with special cases for zeros
 #include "engine/ops/reduce_common.h"
 
 namespace mt {
@@ -6,8 +6,8 @@ namespace {
 
 bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.numel(); }
 
-/// For each element the product of the others: the whole divided by the element, where no zero is
-/// in the way.
+/// The product of all other elements, for each element: the whole product divided by the element,
+/// if there is no zero.
 Tensor others_of(const Tensor& x, unsigned mask) {
   const Shape dims = dims_of(mask, x.dim());
   if (dims.size() == 0) return ones(x.shape(), x);
@@ -19,8 +19,7 @@ Tensor others_of(const Tensor& x, unsigned mask) {
   return where(alone, rest / safe, 0.0);
 }
 
-/// The same in operations that can be differentiated again: each row is repeated and loses one
-/// element.
+/// The same in differentiable operations: each row is repeated, and each copy lacks one element.
 Tensor others_recorded(const Tensor& x, unsigned mask) {
   Shape order, back = x.shape(), kept;
   for (int d = 0; d < x.dim(); ++d)
@@ -36,8 +35,8 @@ Tensor others_recorded(const Tensor& x, unsigned mask) {
   return permute(reshape(prod(left_out, {-1}), moved.shape()), back);
 }
 
-/// The gradient of cumprod where x holds zeros. Up to the first zero of a line the general formula
-/// holds; the zero itself gets the products without it; behind it all products stay 0.
+/// The gradient of cumprod where x contains zeros. The general formula is valid up to the first
+/// zero of a line; the zero itself gets the products without it; all products after it stay 0.
 Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, int d) {
   const Tensor zero = eq(x, 0.0);
   const Tensor zeros_so_far = cumsum(to(zero, Dtype::i64), d);
@@ -48,8 +47,8 @@ Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, in
   return where(eq(zeros_so_far, 0.0), before, where(first, at, 0.0));
 }
 
-/// The same in operations that can be differentiated again: each line is repeated, and the k-th
-/// copy lacks the k-th element.
+/// The same in differentiable operations: each line is repeated, and the k-th copy lacks the k-th
+/// element.
 Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
   const int64_t n = x.size(d);
   const Tensor rows = unsqueeze(transpose(x, d, -1), -2),

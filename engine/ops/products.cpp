@@ -1,4 +1,4 @@
-// products.cpp -- relatives of the matrix product: batches, sums with one, Kronecker
+// products.cpp -- variants of the matrix product: batches, sums with a product, Kronecker
 #include "engine/ops/products.h"
 
 #include "engine/autograd/graph.h"
@@ -26,14 +26,14 @@ Tensor added(const char* name, const Tensor& x, Tensor product, double beta, dou
   check_value(name, alpha, dtype), check_value(name, beta, dtype);
   if (x.dim() > product.dim() || broadcast(name, product.shape(), x.shape()) != product.shape())
     fail("{}: {} does not broadcast to the product, which is {}", name, x.shape(), product.shape());
-  if (alpha == 0) product = zeros_like(product);  // whatever the product is, also NaN
+  if (alpha == 0) product = zeros_like(product);  // discards any product, also NaN
   else if (alpha != 1) product = product * alpha;
   product = to(product, dtype);
   if (beta == 0) return product;
   return (beta == 1 ? x : x * beta) + product;
 }
 
-/// Of each dimension the elements 2, 3, 1: the cyclic step of the cross product.
+/// The elements 2, 3, 1 along the dimension: the cyclic shift of the cross product.
 Tensor next_axis(const Tensor& x, int d) { return cat({slice(x, d, 1, 2), slice(x, d, 0, 1)}, d); }
 
 }  // namespace
@@ -83,7 +83,7 @@ Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, d
 
 Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
   check_batches("addbmm", a, b);
-  if (a.size(2) != b.size(1)) matmul(a, b, "addbmm");  // says what is wrong
+  if (a.size(2) != b.size(1)) matmul(a, b, "addbmm");  // throws the error
   // The sum over the batch is one longer inner sum.
   return added("addbmm", x, tensordot(a, b, {0, 2}, {0, 1}), beta, alpha);
 }

@@ -1,4 +1,4 @@
-// products.h -- relatives of the matrix product: batches, sums with one, Kronecker
+// products.h -- variants of the matrix product: batches, sums with a product, Kronecker
 #pragma once
 
 #include "engine/core/tensor.h"
@@ -11,24 +11,24 @@ Tensor mm(const Tensor&, const Tensor&);
 Tensor bmm(const Tensor&, const Tensor&);
 /// (m, k) x (k).
 Tensor mv(const Tensor&, const Tensor&);
-/// The sum of the products of two vectors; `name` is who asks.
+/// The sum of the products of two vectors; `name` is the calling function.
 Tensor dot(const Tensor&, const Tensor&, const char* name = "dot");
-/// The sums of products over the last dimensions.
+/// The sums of products over the last dimensions of both.
 Tensor inner(const Tensor&, const Tensor&);
-/// (m) and (n) to (m, n).
+/// The outer product: (m) and (n) to (m, n).
 Tensor outer(const Tensor&, const Tensor&, const char* name = "outer");
 /// beta * x + alpha * a . b; x broadcasts to the product and is not read when beta is 0.
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
-/// The same for (m, k) x (k).
+/// addmm for (m, k) x (k).
 Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
-/// The same for batches, (b, m, k) x (b, k, n).
+/// addmm for batches, (b, m, k) x (b, k, n).
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1,
                double alpha = 1);
-/// The same with the products of the batch summed.
+/// addmm with the products of a batch summed.
 Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
-/// The Kronecker product: sizes multiply.
+/// The Kronecker product.
 Tensor kron(const Tensor&, const Tensor&);
-/// The cross product of the vectors of 3 elements along a dimension.
+/// The cross product of vectors of 3 elements along a dimension.
 Tensor cross(const Tensor&, const Tensor&, Dim dim = -1);
 /// The sum of the diagonal of a matrix.
 Tensor trace(const Tensor&);

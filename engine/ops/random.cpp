@@ -1,5 +1,5 @@
-// random.cpp -- random tensors: every distribution is made from uniforms, normals or integers of a
-// stream
+// random.cpp -- random tensors: every distribution is computed from uniform, normal or integer
+// numbers of a stream
 #include "engine/ops/random.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, co
   if (is_storage_only(dtype)) {
     const Tensor x = draw(g, what, shape, compute_dtype(dtype), device, low, span);
     if (what != Distribution::uniform) return to(x, dtype);
-    const double steps = double(largest_whole(dtype));  // rounded down: 1 does not occur
+    const double steps = double(largest_whole(dtype));  // rounded down: 1 is excluded
     return to(floor(x * steps) / steps, dtype);
   }
   Generator& from = stream(g);
@@ -39,10 +39,10 @@ void check_float(const char* name, Dtype dtype) {
   if (!is_float(dtype)) fail("{}: {} cannot hold fractions; use randint", name, dtype);
 }
 
-/// Whether every element answers yes; of nothing, yes.
+/// Whether every element is true; true for an empty tensor.
 bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
 
-/// The first number that does not lie in low..high, as messages show it.
+/// The first number outside low..high, as shown in messages.
 std::string first_not(const Tensor& x, double low, double high) {
   for (int64_t i = 0; i < x.numel(); ++i)
     if (const double v = x.at(i); !(v >= low && v <= high)) return show(v);
@@ -127,12 +127,12 @@ Tensor bernoulli(const Tensor& p, Generator* g) {
 
 namespace {
 
-/// Draws n of the classes with replacement: by where uniform numbers fall among the sums so far.
+/// Draws n classes with replacement: searches uniform numbers in the cumulative sums.
 template <class T>
 void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n, int64_t* out) {
   std::vector<T> sums(classes);
   T total = 0;
-  int64_t first = classes, last = 0;  // rounding must not reach a class of weight 0
+  int64_t first = classes, last = 0;  // rounding must not select a class with weight 0
   in_strips(classes, [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       sums[i] = total += row[i];
@@ -150,7 +150,7 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
 
 }  // namespace
 
-/// The arithmetic is PyTorch's, in the weights' dtype, so that its stream gives its positions.
+/// The arithmetic is PyTorch's, in the weights' dtype, so that its stream gives the same positions.
 Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {
   if (weights.dim() < 1 || weights.dim() > 2)
     fail("multinomial: the weights are {}; one row or a matrix of rows is needed", weights.shape());
@@ -184,7 +184,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
       fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
            r + 1, possible, n);
   }
-  if (!replacement || n == 1) {  // those with the shortest exponential waiting times
+  if (!replacement || n == 1) {  // the positions with the shortest exponential waiting times
     const Tensor u = rand(w.shape(), Dtype::f64, cpu_device(), g);
     const Tensor speed = where(gt(w, 0.0), w / to(-log1p(-u), dtype), -1.0);
     return to(topk(speed, n, -1, true).index, weights.device());

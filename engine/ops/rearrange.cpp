@@ -1,4 +1,4 @@
-// rearrange.cpp -- the same elements rearranged: turned, repeated, padded, cut to triangles
+// rearrange.cpp -- elements in a different order: flipped, repeated, padded, triangles
 #include "engine/ops/rearrange.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace mt {
 namespace {
 
-constexpr int64_t kFar = int64_t(1) << 46;  // no tensor has so many positions
+constexpr int64_t kFar = int64_t(1) << 46;  // more positions than a tensor can have
 
 }  // namespace
 
@@ -47,7 +47,7 @@ Tensor flip(const Tensor& x, const Dims& dims) {
 
 namespace {
 
-/// by[d] positions along every dimension, 0 <= by[d] < size[d]: each of the blocks is copied once.
+/// Rolls by by[d] positions along every dimension, 0 <= by[d] < size[d]; copies each block once.
 Tensor rolled(const Tensor& x, const int64_t* by) {
   Tensor out = empty(x.shape(), x);
   const std::function<void(Tensor, Tensor, int)> copy = [&](Tensor to, Tensor from, int d) {
@@ -123,7 +123,7 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
     for (int d = 0; d < rank; ++d) (d < rank / 2 ? first : second)[d] = 1;
     return tile(tile(x, first), second);
   }
-  // Each repeated dimension becomes two, of which the first is expanded.
+  // Each repeated dimension is split in two, of which the first is expanded.
   Shape apart, wide;
   for (int d = 0; d < rank; ++d) {
     if (times[d] != 1 && size[d] != 1) apart.push(1), wide.push(times[d]);
@@ -136,7 +136,7 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
 
 namespace {
 
-/// The flattened tensor and its dimension 0, or x and the dimension.
+/// Returns the flattened tensor with dimension 0, or x with the given dimension.
 Tensor interleaved(const Tensor& x, std::optional<Dim> dim, int& d) {
   d = dim ? wrap_dim("repeat_interleave", *dim, x.dim()) : 0;
   return dim && x.dim() > 0 ? x : reshape(x, {-1});
@@ -191,7 +191,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
 
 namespace {
 
-/// Row by row of all matrices: what is kept is copied, the rest is zeros.
+/// Processes all rows of all matrices: copies the triangle and writes zeros elsewhere.
 void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
   const int64_t rows = to.size(-2), columns = to.size(-1);
   const int64_t item = item_size(to.dtype());
@@ -232,7 +232,7 @@ Tensor triangle(const NodeType& type, const Tensor& x, Triangle t) {
   const int64_t rows = x.size(-2), columns = x.size(-1);
   t.diagonal = std::clamp(t.diagonal, -rows - 1, columns + 1);
   Tensor out;
-  if (is_cpu(x.device()) && !step_recorder) {  // beside the verbs
+  if (is_cpu(x.device()) && !step_recorder) {  // without a verb
     out = empty(x.shape(), x);
     if (x.numel() > 0) cut_triangles(contiguous(x.detach()), out, t.diagonal, t.lower);
   } else {
@@ -255,10 +255,10 @@ Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offse
   if (rows < 0 || columns < 0) fail("{}: {} rows and {} columns", name, rows, columns);
   checked_count(name, {rows, columns});
   offset = std::clamp(offset, -rows - 1, columns + 1);
-  // Of row i the first `width(i)` columns are below the diagonal, or on it where it counts.
+  // In row i the first `width(i)` columns are below the diagonal, or on it if it is included.
   const int64_t shift = offset + (lower ? 1 : 0);
   const auto width = [&](int64_t i) { return std::clamp<int64_t>(i + shift, 0, columns); };
-  const auto below = [&](int64_t i) {  // in the rows before i
+  const auto below = [&](int64_t i) {  // the elements in the rows before i
     const int64_t begin = std::clamp<int64_t>(-shift, 0, i);
     const int64_t full = std::clamp<int64_t>(columns - shift, begin, i);
     const int64_t some = full - begin, least = width(begin);
@@ -268,7 +268,7 @@ Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offse
   const int64_t n = before(rows);
   return constants<int64_t>({2, n}, [&](int64_t* p) {
     parallel_strips(n, [&](int64_t at, int64_t end) {
-      int64_t row = 0;  // the last one that begins at `at` or before it and is not empty
+      int64_t row = 0;  // the last non-empty row that begins at or before `at`
       for (int64_t step = std::bit_floor(uint64_t(rows)); step > 0; step /= 2)
         if (row + step < rows && before(row + step) <= at) row += step;
       for (int64_t column = at - before(row) + (lower ? 0 : width(row)); at < end; ++at, ++column) {
@@ -293,7 +293,7 @@ struct PadWidths {
   int64_t before[kMaxDims] = {}, after[kMaxDims] = {};
 };
 
-/// The part of x that stays inside and where it lies in the padded tensor.
+/// The part of x that remains, and its view in the padded tensor.
 void overlap(const Tensor& x, const PadWidths& s, Tensor& from, Tensor& to) {
   for (int d = 0; d < x.dim(); ++d) {
     const int64_t cut = std::max<int64_t>(-s.before[d], 0), at = std::max<int64_t>(s.before[d], 0);
@@ -322,11 +322,11 @@ Tensor pad_constant(const Tensor& x, const PadWidths& s, double value) {
   return out;
 }
 
-/// Dimension d with `before` and `after` positions of its own beyond its ends; negative ones are cut off.
+/// Extends dimension d by `before` and `after` of its own positions at its ends; negative ones crop.
 Tensor extended(const Tensor& x, int d, int64_t before, int64_t after, Padding mode) {
   const int64_t cut = std::max<int64_t>(-before, 0), n = x.size(d);
   const Tensor middle = slice(x, d, cut, n - cut - std::max<int64_t>(-after, 0));
-  const Tensor& from = mode == Padding::circular ? middle : x;  // what is cut off comes back else
+  const Tensor& from = mode == Padding::circular ? middle : x;  // or cropped parts return
   const int64_t last = from.size(d);
   const auto beyond = [&](int64_t count, int64_t first, int64_t edge) {
     if (mode == Padding::circular) return slice(from, d, edge == 0 ? last - count : 0, count);
@@ -392,7 +392,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
 
 namespace {
 
-/// x with its last three dimensions split into `sizes`, permuted, and seen in the shape `result`.
+/// Splits the last three dimensions of x into `sizes`, permutes, and reshapes to `result`.
 Tensor permuted(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
   const Shape lead = x.shape().first(x.dim() - 3);
   Shape dims;

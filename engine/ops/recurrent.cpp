@@ -1,5 +1,5 @@
-// recurrent.cpp -- recurrent layers: one product for the inputs of all steps, in each step one with
-// the state and one pass over the gates; the way back through time ends in one product for each weight
+// recurrent.cpp -- recurrent layers: one matrix product for the inputs of all steps, one per step for the state, and
+// one pass over the gates; backward ends with one product per weight
 #include "engine/ops/recurrent.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ enum Input { kX, kWeightX, kWeightH, kBiasX, kBiasH, kH, kC, kProjection, kInput
 const char* const kInputNames[kInputs] = {"the input", "weight_ih", "weight_hh", "bias_ih",
                                           "bias_hh",   "h",         "c",         "weight_hr"};
 
-/// Rows of a step, and the state before them: in the results from row `before` on, or where that is
-/// -1 in the first state from row `start` on.
+/// The rows of a step, and its previous state: in the results from row `before` on, or if that is
+/// -1 in the initial state from row `start` on.
 struct Stretch {
   int64_t first, rows, before, start;
 };
@@ -30,7 +30,7 @@ struct Stretch {
 struct Layer {
   CellKind kind;
   bool reverse;
-  std::vector<int64_t> sizes;  // rows of each step
+  std::vector<int64_t> sizes;  // the number of rows of each step
   Tensor in[kInputs];          // x is [all x in]
 
   const Tensor& operator[](Input i) const { return in[i]; }
@@ -47,7 +47,7 @@ struct Layer {
   int64_t hidden() const { return in[kWeightH].size(0) / gates(); }
   int64_t state() const { return in[kWeightH].size(1); }
 
-  /// In the order of computing. Backwards in time sequences join, with the first state.
+  /// In computing order. In reverse time later sequences start from the initial state.
   std::vector<Stretch> stretches() const {
     std::vector<Stretch> list;
     const int64_t steps = sizes.size();
@@ -65,7 +65,7 @@ struct Layer {
   }
 };
 
-/// What a run computes: the results [all x state], cells [all x hidden], what the gates keep, and the
+/// The buffers of a run: the results [all x state], cells [all x hidden], the saved gates, and the
 /// hidden values before projections.
 struct Steps {
   Tensor out, c, gates, hidden;
@@ -76,20 +76,20 @@ Tensor rows(const Tensor& x, const Stretch& s) { return rows(x, s.first, s.rows)
 Tensor before(const Tensor& all, const Tensor& first, const Stretch& s) {
   return s.before < 0 ? rows(first, s.start, s.rows) : rows(all, s.before, s.rows);
 }
-/// Each row of `out` becomes the vector.
+/// Copies the vector to each row of `out`.
 void repeat_row(const Tensor& out, const Tensor& row) {
   copy_elements(out, expand(row, out.shape()));
 }
 
-/// The matrix of the product of each step, [inner x columns]. For a CPU as panels of columns, [columns /
-/// 32 x inner x 32], which its kernel would otherwise copy together in every step.
+/// The matrix of the product of each step, [inner x columns]. For a CPU it is packed in panels of
+/// columns, [columns / 32 x inner x 32]; otherwise its kernel would pack them in every step.
 constexpr int64_t kPanel = 32;
 Tensor for_steps(const Tensor& matrix) {
   const int64_t inner = matrix.size(0), columns = matrix.size(1);
   if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
   return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
 }
-/// out (+)= x . what for_steps made of the matrix.
+/// out (+)= x . matrix, with the matrix as packed by for_steps.
 void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool accumulate) {
   if (matrix.dim() == 2) return matmul_into(kName, out, x, matrix, accumulate);
   const int64_t panels = matrix.size(0), n = x.size(0);
@@ -134,14 +134,14 @@ Steps forward(const Layer& l) {
   return r;
 }
 
-/// The gradients of the inputs that want one, from those of the results and of the cells.
+/// The gradients of the inputs that require one, from those of the results and of the cells.
 TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, const Tensor& c_grad,
                     const std::vector<bool>& wants) {
   const int64_t hidden = l.hidden();
   const Tensor dh = clone(contiguous(out_grad)),
                dc = c_grad.defined() ? clone(contiguous(c_grad)) : c_grad;
   const Tensor dg = empty(r.gates.shape(), r.gates);
-  const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // those that the state enters
+  const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // the sums that include the state
   const Tensor state = empty(r.out.shape(), r.out);
   const Tensor weight = for_steps(l[kWeightH]);
   TensorList dx(kInputs);
@@ -172,7 +172,7 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
   return dx;
 }
 
-/// The same layer step by step in recorded operations: the results and the cells.
+/// The same layer step by step in recorded operations: returns the results and the cells.
 TensorList composed(const Layer& l) {
   return cells::of_kind(l.kind, [&](auto kind) {
     using C = decltype(kind);
@@ -210,7 +210,7 @@ TensorList composed(const Layer& l) {
   });
 }
 
-/// The layer's results, with a node where one of its inputs wants a gradient.
+/// The layer's results, with a node if one of its inputs requires a gradient.
 Steps recorded(const Layer& l) {
   Steps r;
   {
@@ -247,9 +247,9 @@ Steps recorded(const Layer& l) {
   return r;
 }
 
-// ---- what is given -------------------------------------------------------------------------------
+// ---- arguments ----------------------------------------------------------------------------------
 
-/// Input i, if it is there, must be a float of this shape beside x.
+/// Input i, if defined, must be a float tensor of this shape, compatible with x.
 void check(const Layer& l, Input i, const Shape& shape) {
   check_beside(kName, kInputNames[i], l[i], l[kX], shape);
   if (l[i].defined()) check_float(kName, l[i], fmt::format("{} is", kInputNames[i]).c_str());
@@ -272,7 +272,7 @@ void check_weights(const Layer& l) {
     fail("{}: c and weight_hr belong to mode 'lstm'", kName);
 }
 
-/// Rows of each step, checked.
+/// The number of rows of each step, checked.
 std::vector<int64_t> step_sizes(const Tensor& x,
                                 const std::optional<std::vector<int64_t>>& batch_sizes) {
   const int dims = batch_sizes ? 2 : 3;
@@ -298,7 +298,7 @@ std::vector<int64_t> step_sizes(const Tensor& x,
   return given;
 }
 
-/// The rows of the results that each sequence ends at, in one direction.
+/// The last row of each sequence in the results, for one direction.
 Tensor last_rows(const Layer& l, const Tensor& all) {
   const int64_t n = l.sizes[0];
   if (l.reverse) return rows(all, 0, n);

@@ -11,14 +11,14 @@ namespace mt {
 constexpr std::array<const char*, 4> names_of(CellKind) {
   return {"rnn_tanh", "rnn_relu", "lstm", "gru"};
 }
-/// The states after all steps [time x n x hidden], and after the last one [n x hidden]; c of an LSTM.
+/// States after all steps [time x n x hidden], and after the last one [n x hidden]; c for an LSTM.
 struct RecurrentStates {
   Tensor output, h, c;
 };
-/// One layer in one direction, of PyTorch's weights: weight_ih [gates * hidden x in], weight_hh
-/// [gates * hidden x state], biases [gates * hidden]; of an LSTM with projections weight_hr
-/// [state x hidden]. x is [time x n x in], or [all x in] where batch_sizes says how many sequences each
-/// step has, never more than the one before. The first states are zeros where none are given.
+/// One layer in one direction, with PyTorch's weights: weight_ih [gates * hidden x in], weight_hh
+/// [gates * hidden x state], biases [gates * hidden]; for an LSTM with projections weight_hr [state
+/// x hidden]. x is [time x n x in], or [all x in] where batch_sizes is the number of sequences in
+/// each step, in non-increasing order. The default initial states are zeros.
 RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
                                 const Tensor& bias_ih = {}, const Tensor& bias_hh = {},
                                 const Tensor& h = {}, const Tensor& c = {},

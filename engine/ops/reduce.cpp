@@ -1,4 +1,4 @@
-// reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
+// reduce.cpp -- reductions of tensors: reduced dimensions, the verb, the gradient
 #include "engine/core/lazy_scope.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/out.h"
@@ -45,7 +45,7 @@ void need_elements(const char* name, const Tensor& x, int d) {
 
 namespace {
 
-// ---- facts folded from the list -----------------------------------------------------------------
+// ---- properties computed from the list ----------------------------------------------------------
 
 using op::ReduceContext;
 
@@ -54,8 +54,8 @@ struct ReduceEntry {
   Dtype (*result)(Dtype);
   uint8_t reads;
   bool ties_share;
-  int gradient;  // the kernel of the derivative; -1: the incoming gradient is handed on
-  /// The derivative as recorded operations: the formula at T = Tensor.
+  int gradient;  // the kernel of the derivative; -1: the incoming gradient is passed on
+  /// The derivative as recorded operations: the formula with T = Tensor.
   Tensor (*recorded)(const Tensor& g, const Tensor& x, const Tensor& y,
                      const ReduceContext<Tensor>&);
   Tensor (*second)(const Tensor& x, unsigned mask);  // the second result, recorded
@@ -100,7 +100,7 @@ constinit const auto reduce_entries =
 
 const ReduceRow& reduce_row(int reduction) { return reduce_entries[reduction].row; }
 
-// ---- the way forward ----------------------------------------------------------------------------
+// ---- forward ------------------------------------------------------------------------------------
 
 Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   const Tensor* const target = Into::take();
@@ -142,7 +142,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
 
 namespace {
 
-/// x in a dtype that the reduction takes.
+/// x in a dtype that the reduction accepts.
 Tensor taken(const Reducing& how, const Tensor& x) {
   switch (reduce_entries[how.op].row.info->takes) {
     case op::Takes::any: break;
@@ -153,7 +153,7 @@ Tensor taken(const Reducing& how, const Tensor& x) {
   return x;
 }
 
-/// What is kept where x is not.
+/// What a node keeps if it does not save x.
 struct KeptShape {
   KeptReduction reduction;
   Shape shape;
@@ -193,7 +193,7 @@ Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
   return reduce_recorded(how, x);
 }
 
-// ---- the way back -------------------------------------------------------------------------------
+// ---- backward -----------------------------------------------------------------------------------
 
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   if (reduced.numel() == 1 && !grad_enabled()) return repeat_everywhere(reduced, input);
@@ -205,7 +205,7 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
 
 namespace {
 
-/// `df` on g, x and the results, all seen in x's shape: one kernel, or recorded operations.
+/// `df` of g, x and the results, all broadcast to x's shape: one kernel, or recorded operations.
 void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
   const ReduceEntry& e = reduce_entries[node.type->op];
   const bool reads_x = e.reads & op::reads_x;
@@ -252,7 +252,7 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
     need_elements(type.name, y, d);
     ValuesIndices p;
     if (thread_state.lazy && !thread_state.out) [[unlikely]] {
-      // The gradient goes to one position, that of amax and amin to all equal ones.
+      // The gradient goes to one position; that of amax and amin goes to all equal elements.
       const int extreme = y.requires_grad() && grad_enabled()  ? op
                           : op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
                                                                : op::reduction_id<op::Amin>;

@@ -1,4 +1,4 @@
-// reduce.h -- reductions of tensors, over `dims` or over all when it is empty
+// reduce.h -- reductions of tensors over `dims`, or over all dimensions if it is empty
 #pragma once
 #include <optional>
 
@@ -7,15 +7,15 @@
 
 namespace mt {
 
-/// Values and where they stood: the results of functions that choose elements.
+/// Values and their positions: the results of functions that select elements.
 struct ValuesIndices {
   Tensor values, index;
 };
 
 // Every reduction of kernels/reductions.h with MT_REDUCTION is a function `mt::sum(x, dims = {}, keepdim = false,
-// parameters..)` (torch.max: amax); of those that need an index `dims` is one dimension or nothing.
+// parameters..)` (torch.max: amax); those that return an index take one dimension or none.
 
-/// What the engine and the bindings know about a reduction or a scan (scan.h).
+/// The description of a reduction or a scan (scan.h) for the engine and the bindings.
 struct ReduceRow {
   const op::ReduceInfo* info;
   int params;
@@ -25,7 +25,7 @@ constexpr int kReductions = op::Reductions::size, kScans = op::Scans::size;
 const ReduceRow& reduce_row(int reduction);
 const ReduceRow& scan_row(int scan);
 
-/// Applies a reduction; without `params` its parameters are their defaults.
+/// Applies a reduction; without `params` its parameters have their defaults.
 Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
               const double* params = nullptr);
 
@@ -48,12 +48,12 @@ template <class Op> struct DimsOf<Op, Tensor> {
 }  // namespace op
 using namespace op::functions;  // mt::sum and similar functions
 
-/// The mean over `dims`, of floats.
+/// The mean over `dims`, for floats.
 Tensor mean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-/// The first largest or smallest along a dimension, with its position.
+/// The first maximum or minimum along a dimension, with its position.
 ValuesIndices max_along(const Tensor&, int64_t dim, bool keepdim = false);
 ValuesIndices min_along(const Tensor&, int64_t dim, bool keepdim = false);
-/// Sums what broadcasting repeated, so that the result has this shape.
+/// Sums over broadcast dimensions, so that the result has this shape.
 Tensor sum_to(const Tensor&, const Shape&);
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// scan.cpp -- scans of tensors: the verb, and the gradients, which are scans from the end
+// scan.cpp -- scans of tensors: the verb, and the gradients, which are reverse scans
 #include "engine/ops/scan.h"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ AlongDim along_dim(const Tensor& in, const Tensor& out, int d) {
 
 namespace {
 
-// ---- facts folded from the list -----------------------------------------------------------------
+// ---- properties computed from the list ----------------------------------------------------------
 
 using Formula = Tensor (*)(const Tensor& g, const Tensor& x, const Tensor& y);
 
 struct ScanEntry {
   ReduceRow row;
   bool by_sign, lines_apart;
-  Formula weigh, unweigh;  // null: the incoming gradient is scanned as it is
+  Formula weigh, unweigh;  // null: the incoming gradient is scanned directly
   NodeType type;
 };
 
@@ -55,7 +55,7 @@ template <class Op> constexpr ScanEntry scan_entry() {
 constinit const auto scan_entries =
     table_of(op::Scans{}, [](auto op) { return scan_entry<decltype(op)>(); });
 
-/// One call: along dimension d, `backwards` from the end of each line to its beginning.
+/// One call: along dimension d; `backwards` scans each line from its end to its beginning.
 struct Scanning {
   int op, d;
   bool backwards = false;

@@ -1,4 +1,4 @@
-// softmax.cpp -- softmax and its logarithm: one verb forwards, one backwards
+// softmax.cpp -- softmax and log_softmax: one verb for forward and one for backward
 #include "engine/ops/softmax.h"
 
 #include "engine/core/upcast.h"

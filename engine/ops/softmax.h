@@ -1,14 +1,14 @@
-// softmax.h -- softmax and its logarithm
+// softmax.h -- softmax and log_softmax
 #pragma once
 #include "engine/core/tensor.h"
 
 namespace mt {
 
-/// exp(x) / sum(exp(x)) along a dimension; a line of -infinity alone is NaN.
+/// exp(x) / sum(exp(x)) along a dimension; a line with only -infinity is NaN.
 Tensor softmax(const Tensor&, Dim dim);
 /// y * (g - sum(y * g)) along the last dimension: the gradient through y = softmax(x), outside the graph.
 Tensor softmax_gradient(const Tensor& y, const Tensor& g);
-/// log(softmax(x)), exact far out.
+/// log(softmax(x)), computed stably.
 Tensor log_softmax(const Tensor&, Dim dim);
 /// softmax(-x).
 Tensor softmin(const Tensor&, Dim dim);

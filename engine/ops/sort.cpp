@@ -1,4 +1,4 @@
-// sort.cpp -- sorting, the k-th element and what equal elements have to do with each other
+// sort.cpp -- sorting, the k-th element, quantiles and unique
 #include "engine/ops/sort.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace mt {
 namespace {
 
-/// The places [first, first + keep) of each line's sorted order. Lines that lie across memory are
-/// laid along it first.
+/// The positions [first, first + keep) of each line's sorted order. Lines that are not contiguous
+/// are transposed first.
 ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
                      bool descending) {
   ValuesIndices p;
@@ -35,7 +35,7 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
            x.data(),        along_dim(x, p.values, line),
            first,           keep,
            nullptr};
-    Tensor scratch;  // a GPU has its own
+    Tensor scratch;  // a GPU allocates its own
     if (is_cpu(x.device())) {
       const int64_t n = x.size(line);
       const int64_t threads = n < x.numel() && n < kLongLine ? cpu_threads() : 1;
@@ -52,14 +52,14 @@ ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t f
 }
 
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
-/// The elements of x at positions along d, with the gradient going back there.
+/// The elements of x at positions along d; backward scatters the gradient there.
 ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
   const ValuesIndices p{gather(x.detach(), d, index), index};
   record_gather(type, x, p.values, d, index);
   return p;
 }
 
-/// 0, 1, .., n-1 along dimension d of a tensor of this rank.
+/// 0, 1, .., n-1 along dimension d of a tensor with this rank.
 Tensor counting(int64_t n, int d, int rank, const Device& device) {
   const Shape shape = sizes_along(rank, d, n);
   return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
@@ -165,11 +165,11 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
 
 namespace {
 
-/// Between two neighbours of the sorted order, `weight` of the way; of equal places the lower one.
+/// Interpolates between two neighbours of the sorted order; weight 0 gives the lower one.
 Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
   return where(eq(weight, 0.0), low, lerp(low, high, weight));
 }
-/// A place in the sorted order as interpolation sees it: which neighbours, how far between.
+/// Applies the interpolation rule to a fractional position in the sorted order.
 double settle(double rank, QuantileRule how) {
   switch (how) {
     case QuantileRule::lower: return std::floor(rank);
@@ -180,8 +180,8 @@ double settle(double rank, QuantileRule how) {
   }
 }
 
-/// The quantile f of each line of `sorted` whose numbers end at `last`, NaNs behind them. Where it
-/// moves with q, `fraction` is that.
+/// The quantile f of each line of `sorted`, whose numbers end at `last` and are followed by NaNs.
+/// `fraction` is f as a tensor, if it has a gradient.
 Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, QuantileRule how,
                     const Tensor& fraction) {
   Tensor rank = last * f;
@@ -195,7 +195,7 @@ Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, Q
   return between(gather(sorted, d, low), gather(sorted, d, high), weight);
 }
 
-/// The answer to no q.
+/// The result if there is no q.
 Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
   Shape shape = input.shape();
   if (!d) shape = {};
@@ -219,7 +219,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     fail("{}: {} has no elements there; of none there is no quantile", name, input.shape());
   const int64_t n = x.size(d);
   const bool nan = holds_nan(x);
-  Tensor bad, last;  // lines with a NaN; the last place of the others in each line
+  Tensor bad, last;  // lines with a NaN; the last position without NaN of each line
   if (nan) {
     const Tensor good = sum(logical_not(isnan(x)), {d}, true);
     bad = skip_nan ? eq(good, 0.0) : ne(good, double(n));
@@ -230,9 +230,9 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const int64_t first = one ? int64_t(std::floor(only)) : 0;
   const int64_t keep = one ? int64_t(std::ceil(only)) - first + 1 : n;
   Tensor sorted = places(kSort, x, d, first, keep, false).values;
-  // Only between two places does the answer move with q.
+  // The result depends on q only between two positions.
   const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
-  if (moves && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is no slope
+  if (moves && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is not a slope
   TensorList answers;
   for (double f : q) {
     Tensor answer, fraction;
@@ -265,14 +265,14 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
 
 namespace {
 
-/// Whether row a comes before row b: by the first of n elements that differ, NaN being the largest.
+/// Whether row a sorts before row b: by the first of n elements that differ; NaN is the largest.
 template <class T> bool is_before(const T* a, const T* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
     if (a[i] != b[i] && (a[i] == a[i] || b[i] == b[i])) return a[i] < b[i] || b[i] != b[i];
   return false;
 }
 
-/// The order of x's rows (along dimension 0), compared from their first element on.
+/// The lexicographic order of x's rows (along dimension 0).
 Tensor order_of_rows(const Tensor& rows) {
   const int64_t n = rows.size(0), width = rows.size(1);
   Tensor order;
@@ -289,7 +289,7 @@ Tensor order_of_rows(const Tensor& rows) {
   int64_t* const at = order.data_as<int64_t>();
   with_dtype(data.dtype(), [&]<class T>(T) {
     const T* const x = data.data_as<T>();
-    for (int64_t from = 0, to; from < n; from = to) {  // rows that begin alike
+    for (int64_t from = 0, to; from < n; from = to) {  // rows with the same first elements
       const auto ends = [&](int64_t k) {
         return is_before(x + at[from] * width, x + k * width, 1);
       };
@@ -303,7 +303,7 @@ Tensor order_of_rows(const Tensor& rows) {
   return order;
 }
 
-/// Of integers that lie close together: by counting each. False where they do not.
+/// For integers in a small range: counts each value. Returns false if the range is too large.
 bool unique_by_counting(const Tensor& x, Unique& u) {
   const int64_t n = x.numel();
   if (is_float(x.dtype()) || n == 0) return false;
@@ -314,7 +314,7 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, 0.0);
   const Index known(nonzero_list(there)[0]);
   const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
-  // Not `+ low`: a number of this size may not be a double.
+  // Not `+ low`: an integer of this size may not be exact in double.
   const Tensor first = to(constants(std::vector{low}), x.device());
   u.values = to(index_select(ids, 0, known) + first, x.dtype());
   u.counts = index_select(counts, 0, known);

@@ -1,4 +1,4 @@
-// split_join.cpp -- compositions that cut tensors, join them, or write into a region of a copy
+// split_join.cpp -- functions that split tensors, combine them, or write to a region of a copy
 #include "engine/ops/split_join.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ Tensor cartesian_prod(const TensorList& vectors) {
 
 namespace {
 
-/// The binomial coefficient of n and r; refuses what is more than memory can hold.
+/// The binomial coefficient of n and r; throws Error if it exceeds what memory can hold.
 int64_t count_choices(int64_t n, int64_t r) {
   double most = 1;
   for (int64_t k = 1; k <= std::min(r, n - r); ++k) most = most * double(n - k + 1) / double(k);
@@ -107,7 +107,7 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   if (x.dim() != 1) fail("combinations: {} is no vector; it must have one dimension", x.shape());
   if (r < 0) fail("combinations: r is {}; it must be 0 or more", r);
   if (r == 0) return empty({0}, x);
-  // Choices with repetition are those of n + r - 1 elements, each place less its number.
+  // Combinations with repetition are those of n + r - 1 elements, minus the column's number.
   const int64_t n = x.numel() == 0 ? 0 : x.numel() + (repeats ? r - 1 : 0);
   if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});
   const int64_t rows = count_choices(n, r);
@@ -130,7 +130,7 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
 
 namespace {
 
-/// y, of which the view `region` becomes the source.
+/// Copies the source into `region`, a view of y, and returns y.
 Tensor with_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
   if (region.shape() != source.shape())
     fail("{}: the source is {}, the region {}; their shapes must be equal", name, source.shape(),
@@ -165,7 +165,7 @@ TensorList unravel_index(const Index& given, const Shape& shape) {
   Tensor at = to(given.at, Dtype::i64);
   if (at.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
-    const bool counts_back = given.first > 0;  // -1 is the last one
+    const bool counts_back = given.first > 0;  // -1 is the last position
     const int64_t least = counts_back ? -n : 0, most = n - 1 + given.first;
     if (low < least || high > most || (counts_back && any(eq(at, 0.0)).item() != 0))
       fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",

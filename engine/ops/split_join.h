@@ -1,4 +1,4 @@
-// split_join.h -- tensors cut at places, put together from others, or written into at a region
+// split_join.h -- splitting tensors, combining them, and writing to regions of a copy
 #pragma once
 #include <vector>
 
@@ -6,27 +6,27 @@
 
 namespace mt {
 
-/// n parts along a dimension, the first ones longer by one where n does not divide its size.
+/// n parts along a dimension; the first ones are larger by one if n does not divide its size.
 TensorList tensor_split(const Tensor&, int64_t n, Dim dim = 0);
-/// Parts that begin at the first position and at these; one that lies outside is held at the end.
+/// Parts that begin at the first position and at the given ones, which are clamped to the size.
 TensorList tensor_split(const Tensor&, const std::vector<int64_t>& begins, Dim dim = 0);
 
-/// Matrices along the diagonal of zeros; a vector is a row, a number a 1 x 1 matrix.
+/// A block-diagonal matrix; a vector is a row, a number a 1 x 1 matrix.
 Tensor block_diag(const TensorList&);
-/// The rows of all combinations of an element of each vector, the last one changing first.
+/// The Cartesian product of vectors, as rows; the last element changes fastest.
 Tensor cartesian_prod(const TensorList&);
-/// The choices of r elements of a vector, in order, as rows.
+/// The combinations of r elements of a vector, in order, as rows.
 Tensor combinations(const Tensor&, int64_t r = 2, bool with_replacement = false);
 
-/// A copy of x with `source`, whose shape must be the region's, at a position, at a range of them, or
-/// on the diagonal.
+/// A copy of x with `source`, which must have the region's shape, at a position, at a range of
+/// positions, or on the diagonal.
 Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index);
 Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n);
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset = 0, Dim a = 0,
                         Dim b = 1);
 
-/// For each dimension of `shape` the positions, counted as the index's, of elements of the
-/// flattened tensor.
+/// The coordinates, one tensor per dimension of `shape`, of positions in the flattened tensor; they
+/// count as the index does.
 TensorList unravel_index(const Index&, const Shape& shape);
 
 }  // namespace mt

@@ -103,7 +103,7 @@ Tensor corrcoef(const Tensor& x) {
 
 namespace {
 
-/// The derivative of sum(|x|^p)^(1/p); where x or the norm is 0 it is 0.
+/// The derivative of sum(|x|^p)^(1/p); 0 where x or the norm is 0.
 void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), out = node.get(1), nothing(0.0), one(1.0);
   const auto [mask, params] = node.kept<KeptReduction>();
@@ -124,7 +124,7 @@ Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   const Reducing how{op::reduction_id<op::Sum>, "norm", mask, keepdim};
   const Tensor size = abs(x);
   if (count_of(x, mask) == 0) return pow(run_reduce(how, size), 1 / p);
-  // Over the magnitude that counts most, so that no power is infinite, or 0, where the norm is not.
+  // Scaled by the dominant magnitude: no power overflows or underflows unless the norm does.
   const Shape dims = dims_of(mask, x.dim());
   const Tensor most = p > 0 ? amax(size, dims, keepdim) : amin(size, dims, keepdim);
   const Tensor unit = where(logical_or(eq(most, 0.0), eq(most, INFINITY)), 1.0, most);
@@ -184,8 +184,8 @@ Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
 
 namespace {
 
-/// How often first, first + 1, .. stand in contiguous integers that lie in this range. Four tables
-/// take turns, so that equal neighbours do not wait for each other.
+/// The counts of first, first + 1, .. in contiguous integers of this range. Four tables are used in
+/// turn, so that equal neighbours do not depend on each other.
 Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
   const int64_t n = at.numel();
@@ -233,7 +233,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   const Tensor amount =
       weights.defined() ? to(weights.detach(), dtype) : ones(at.shape(), dtype, device);
   Tensor place = at;
-  if (first != 0)  // not `- first`: a number of this size may not be a double
+  if (first != 0)  // not `- first`: an integer of this size may not be exact in double
     place = at - to(constants(std::vector{first}), device);
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
@@ -256,12 +256,12 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
     fail("histc: the range {} to {} is not finite; give min and max", show(low), show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
   if (x.numel() == 0) return zeros({bins}, x);
-  const auto bin_of = [&](const Tensor& some) {  // outside: one more
+  const auto bin_of = [&](const Tensor& some) {  // one more bin for elements outside
     const Tensor place = (to(some, Dtype::f64) - low) / (high - low) * double(bins);
     const Tensor inside = logical_and(ge(some, low), le(some, high));
     return to(where(inside, minimum(place, double(bins - 1)), double(bins)), Dtype::i64);
   };
-  // On the CPU in parts whose places stay in the cache.
+  // On the CPU in parts whose temporaries fit the cache.
   const int64_t n = x.numel(), part = is_cpu(x.device()) ? int64_t(1) << 15 : n;
   const Tensor counts = zeros({bins + 1}, Dtype::i64, x.device());
   for (int64_t from = 0; from < n; from += part)
@@ -313,7 +313,7 @@ Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Te
   const double width = (high - low) / double(bins);
   const Tensor edges = constants<double>({bins + 1}, [&](double* edge) {
     parallel_strips(bins + 1, [&](int64_t k, int64_t end) {
-      for (; k < end; ++k)  // from the nearer end, so that whole ones stay whole
+      for (; k < end; ++k)  // from the nearer end, so that integers stay exact
         edge[k] = 2 * k < bins + 1 ? low + width * double(k) : high - width * double(bins - k);
     });
   });

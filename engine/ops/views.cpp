@@ -1,5 +1,5 @@
-// views.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of
-// the gradient
+// views.cpp -- tensors with other sizes and strides on the same storage: views, whose gradients are
+// views of the gradient
 #include <algorithm>
 
 #include "engine/autograd/view_gradients.h"
@@ -9,14 +9,14 @@
 namespace mt {
 namespace {
 
-/// Strides that show x in another shape without a copy; false when there are none.
+/// Strides that view x in another shape without a copy; returns false if there are none.
 bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
   stride = wanted;
   if (x.numel() == 0) {
     stride = contiguous_strides(wanted);
     return true;
   }
-  // Walk both shapes from the right, in groups of dimensions that hold the same number of elements.
+  // Walks both shapes from the right, in groups of dimensions with the same number of elements.
   int d = x.dim() - 1, w = wanted.size() - 1;
   while (w >= 0) {
     while (d >= 0 && x.size(d) == 1) --d;
@@ -52,7 +52,7 @@ Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
   return out;
 }
 
-/// The node has the order in which its result's dimensions are the input's.
+/// The node keeps the permutation from the result's dimensions to the input's.
 bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
   const Shape& back = node.kept<Shape>();
   input = back;
@@ -203,7 +203,7 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
 
 namespace {
 
-/// Where in the result's dimension a tensor lies.
+/// The range of a tensor in the result's dimension.
 struct CatPart {
   int64_t first, n;
   int dim;
@@ -214,7 +214,7 @@ struct CatPart {
 
 Tensor cat(const TensorList& parts, Dim dim) {
   if (parts.empty()) fail("cat: at least one tensor is needed");
-  // As in PyTorch, a list of no elements (0) joins with anything.
+  // As in PyTorch, a tensor of shape (0) can be concatenated with any other.
   const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
   const auto real = std::ranges::find_if_not(parts, nothing);
   if (real != parts.end() && real->dim() != 1 && std::ranges::any_of(parts, nothing)) {

@@ -1,4 +1,4 @@
-// views_split.cpp -- more views: split dimensions, lists of parts, diagonals, windows, any strides
+// views_split.cpp -- more views: split dimensions, parts, diagonals, windows, as_strided
 #include "engine/ops/views_split.h"
 
 #include <fmt/format.h>
@@ -72,7 +72,7 @@ Tensor at_least(const Tensor& x, int dims) {
   return view(x, size);
 }
 
-/// Room for n results, which a tensor without elements can ask for in billions.
+/// Reserves n results; tensors without elements could otherwise request billions.
 static TensorList room_for(const char* name, int64_t n) {
   if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
   TensorList parts;
@@ -98,7 +98,7 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
   int64_t total = 0;
   for (int64_t size : sizes) {
     if (size < 0) fail("split: a part of {} positions is asked for", size);
-    if (size > n - total) total = n + 1;  // too much, whatever follows
+    if (size > n - total) total = n + 1;  // too much, independent of the rest
     if (total > n) break;
     total += size;
   }
@@ -162,7 +162,7 @@ TensorList meshgrid(const TensorList& list, bool xy) {
   return out;
 }
 
-// ---- diagonals: the view and the matrix of zeros around it are each other's gradient ------------
+// ---- diagonals: the view and the matrix with it are each other's gradient -----------------------
 
 namespace {
 
@@ -189,7 +189,7 @@ struct Diagonal {
   int a, b;
 };
 
-/// Zeros of a shape, but for the diagonal.
+/// Zeros of a shape, except the diagonal.
 Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
   Tensor out = zeros(shape, x);
   copy_elements(diagonal_at(out, offset, a, b), x);
@@ -256,7 +256,7 @@ Tensor arange(int64_t n, int64_t step) {
   return range(0, double((n - 1) * step), double(step), Dtype::i64);
 }
 
-/// For every element of a geometry its place in the storage, from the lowest place on.
+/// The position in the storage of every element of a geometry, relative to the lowest position.
 Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
   Tensor at = scalar(double(offset), Dtype::i64);
   for (int d = 0; d < size.size(); ++d)
@@ -265,13 +265,13 @@ Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
   return at;
 }
 
-/// A view and its tensor in a storage of `elements`.
+/// A view and its tensor in a storage with `elements` elements.
 struct Strided {
   TensorGeometry from, view;
   int64_t elements;
 };
 
-/// Each element's gradient goes to the places of its storage, each place's to the elements there.
+/// Scatters the gradients of the elements to the storage, and gathers them for x's elements.
 void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [from, view, n] = node.kept<Strided>();
   const auto at = [&](const TensorGeometry& r) {
@@ -279,7 +279,7 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   };
   const Tensor target = at(from), none = zeros({n}, g);
   const Tensor one = ones(target.shape(), g);
-  // Elements of x that share a place share its gradient.
+  // Elements of x at the same storage position share its gradient.
   const Tensor storage = scatter_add(none, 0, at(view), reshape(g, {-1})) /
                          maximum(scatter_add(none, 0, target, one), 1.0);
   dx[0] = reshape(gather(storage, 0, target), from.size);

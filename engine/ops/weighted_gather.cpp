@@ -1,4 +1,4 @@
-// weighted_gather.cpp -- sums of weighted elements along a dimension; of the three parts each is a gradient of the
+// weighted_gather.cpp -- sums of weighted elements along a dimension; each of the three parts is a gradient of the
 // others
 #include "engine/ops/weighted_gather.h"
 
@@ -9,10 +9,10 @@
 namespace mt {
 namespace {
 
-/// Row k of a table [batch, taps, places], beside [batch, channels, places, inner].
+/// Row k of a table [batch, taps, places], to broadcast with [batch, channels, places, inner].
 Tensor tap(const Tensor& table, int64_t k) { return unsqueeze(slice(table, 1, k, 1), 3); }
 
-/// A part on a GPU, of other verbs.
+/// A part on a GPU, composed of other verbs.
 Tensor composed(WeightedPart part, const Tensor& x, const Tensor& at, const Tensor& weight,
                 const Tensor& sums, const Shape& shape) {
   Tensor out = zeros(shape, x.defined() ? x : sums);
@@ -32,7 +32,7 @@ Tensor composed(WeightedPart part, const Tensor& x, const Tensor& at, const Tens
   return part == WeightedPart::weight ? stack(rows, 1) : out;
 }
 
-/// The part that is missing, of this shape, outside the graph.
+/// Computes the missing part, of this shape, outside the graph.
 Tensor part_of(WeightedPart part, const Tensor& x, const Tensor& at, const Tensor& weight,
                const Tensor& sums, const Shape& shape) {
   NoGrad off;

@@ -1,4 +1,4 @@
-// profile.cpp -- recordings: a tree of what was called from where, its times, and the trace
+// profile.cpp -- recordings: a call tree with its times, and the trace
 #include "engine/profile/profile.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ const char* kind_name(Kind k) {
   return names[int(k)];
 }
 
-/// A place in the tree of calls: what, called from where. Times in nanoseconds.
+/// A node of the call tree: a function with its callers. Times are in nanoseconds.
 struct Path {
   Path* parent = nullptr;
   Log* log = nullptr;
@@ -34,7 +34,7 @@ struct Path {
 
 namespace {
 
-constexpr size_t kMaxEvents = 1000000;  // of a trace: some 100 MB of text
+constexpr size_t kMaxEvents = 1000000;  // of a trace: about 100 MB of text
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -61,13 +61,13 @@ struct ProfileSession;
 
 }  // namespace
 
-/// What one thread did.
+/// The record of one thread.
 struct Log {
   ProfileSession* recording = nullptr;
   int thread = 0;
   Path root;
   Path* at = &root;
-  int64_t* inner = &outside;  // where the scope around adds up what is inside it
+  int64_t* inner = &outside;  // where the enclosing scope adds the time of inner scopes
   int64_t outside = 0;
   std::deque<Path> paths;
   std::unordered_map<Place, Path*, Hash> known;
@@ -76,7 +76,7 @@ struct Log {
 
 namespace {
 
-struct Launch {  // what a GPU ran, by where it was started
+struct Launch {  // kernels of a GPU, by the scope that launched them
   int64_t calls = 0, time = 0;
 };
 struct GpuEvent {
@@ -103,7 +103,7 @@ struct ProfileSession {
   }
 };
 
-std::mutex guard;  // of `all`, of each recording's list of logs, and of what GPUs told
+std::mutex guard;  // protects `all`, the logs of each recording, and GPU records
 std::vector<std::unique_ptr<ProfileSession>> all;
 ProfileSession* latest = nullptr;
 
@@ -118,7 +118,7 @@ Log* my_log() {
   if (latest && thread_log.recording == latest->serial) return thread_log.log;
   std::lock_guard lock(guard);
   if (!latest) return nullptr;
-  // A thread that comes back to an outer recording finds its log again.
+  // A thread that continues an outer recording reuses its log.
   static int threads = 0;
   if (thread_log.thread == 0) thread_log.thread = ++threads;
   Log* log = nullptr;
@@ -158,7 +158,7 @@ bool Scope::open(Kind kind, uint64_t key) {
   }
   log_ = log, path_ = known, recording_ = log->recording->serial;
   log->at = path_;
-  // What is inside adds to `inner_`; the scope around is found again through the stack of scopes.
+  // Inner scopes add to `inner_`; the enclosing scope is restored from the stack of scopes.
   inner_ = 0;
   outer_ = std::exchange(log->inner, &inner_);
   began_ = now();
@@ -168,7 +168,7 @@ bool Scope::open(Kind kind, uint64_t key) {
 void Scope::call_it(std::string_view name) { path_->name = name; }
 
 void Scope::close() {
-  if (!alive(recording_)) return;  // it was stopped in here
+  if (!alive(recording_)) return;  // it was stopped inside the scope
   const int64_t length = now() - began_;
   log_->inner = outer_;
   *outer_ += length;
@@ -205,7 +205,7 @@ void add_kernel(const void* path, const char* name, int device, int64_t begin, i
   std::lock_guard lock(guard);
   const Path* p = static_cast<const Path*>(path);
   ProfileSession* r = p->log->recording;
-  // "launch: map relu" started "relu", which is then called "map relu".
+  // "launch: map relu" launched the kernel "relu", which is then named "map relu".
   std::string what = p->name;
   if (const size_t colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
   if (p->kind != Kind::launch) what = name;
@@ -225,7 +225,7 @@ Row& row_of(Rows& rows, const std::string& name, Kind kind) {
   row.name = name, row.kind = kind;
   return row;
 }
-/// Whether a scope of its row is around it.
+/// Whether an enclosing scope belongs to the same row.
 bool is_inside_itself(const Path& p) {
   for (const Path* q = p.parent; q; q = q->parent)
     if (q->kind == p.kind && q->name == p.name) return true;
@@ -237,7 +237,7 @@ std::vector<Row> sum_up(const ProfileSession& r) {
   Rows rows;
   for (const Log& log : r.logs)
     for (const Path& p : log.paths) {
-      if (p.calls == 0) continue;  // under way still
+      if (p.calls == 0) continue;  // still running
       Row& row = row_of(rows, p.name, p.kind);
       row.calls += p.calls;
       row.self_cpu += double(p.self) * ns;
@@ -248,7 +248,7 @@ std::vector<Row> sum_up(const ProfileSession& r) {
     Row& row = row_of(rows, key.second, Kind::kernel);
     row.calls += launch.calls;
     row.self_gpu += seconds, row.gpu_total += seconds;
-    for (const Path* p = key.first; p && p->parent; p = p->parent)  // not the root
+    for (const Path* p = key.first; p && p->parent; p = p->parent)  // without the root
       if (!is_inside_itself(*p)) row_of(rows, p->name, p->kind).gpu_total += seconds;
   }
   std::vector<Row> list;
@@ -269,7 +269,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-/// The format of chrome://tracing, which Perfetto reads: complete events, times in microseconds.
+/// The format of chrome://tracing and Perfetto: complete events, times in microseconds.
 std::string trace_of(const ProfileSession& r) {
   constexpr int kGpuTrack = 1000;
   std::string text = "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n";

@@ -1,7 +1,7 @@
-// profile.h -- the profiler: what operations, kernels and launches take, summed up and as a trace
+// profile.h -- the profiler: times of operations, kernels and launches; a table and a trace
 //
-// While a recording is under way, or MTORCH_LOG=verbs is set, an interceptor of the process takes the
-// time of each call of a verb (profile_devices.cpp).
+// During a recording, or if MTORCH_LOG=verbs is set, an interceptor of the process measures each
+// call of a verb (profile_devices.cpp).
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace mt::profile {
 
-/// Times are in seconds; `total` counts what was inside too, once where a row is inside itself.
+/// Times are in seconds; `total` includes inner scopes, once for recursive rows.
 struct Row {
   std::string name;
   Kind kind;
@@ -19,30 +19,30 @@ struct Row {
   double self_gpu = 0, gpu_total = 0;
 };
 struct Report {
-  std::vector<Row> rows;  // the largest self_cpu + self_gpu first
+  std::vector<Row> rows;  // sorted by self_cpu + self_gpu, the largest first
   double wall = 0;        // from start to stop
-  double outside = 0;     // of it, outside of all operations: Lua itself
+  double outside = 0;     // the part outside of all operations: Lua itself
   std::string trace;      // JSON for Perfetto or chrome://tracing, if asked for
-  int64_t left_out = 0;   // events that the trace has no room for
+  int64_t left_out = 0;   // events that exceed the limit of the trace
 };
 
-/// Starts a recording; inside another one it takes what happens until it stops.
+/// Starts a recording; a nested one receives all events until it stops.
 void start(bool with_trace);
-/// Ends the latest recording, after waiting for the GPUs.
+/// Ends the last recording, after synchronisation with the GPUs.
 Report stop();
-/// How many recordings are under way.
+/// The number of active recordings.
 int depth();
 
 // ---- between profile.cpp and profile_devices.cpp ----
 
-/// Takes the times of all devices' verbs from now on, and no longer.
+/// Starts and stops the measurement of all devices' verbs.
 void watch_devices();
 void unwatch_devices();
-/// Waits for the GPUs until all that they ran so far has been told.
+/// Synchronises with the GPUs until all their kernels so far are recorded.
 void collect_kernels();
 /// The innermost scope of this thread.
 const void* current_path();
-/// A GPU ran something, for the scope `path`.
+/// Records a kernel of a GPU for the scope `path`.
 void add_kernel(const void* path, const char* name, int device, int64_t begin, int64_t end);
 
 }  // namespace mt::profile

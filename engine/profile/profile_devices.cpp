@@ -1,4 +1,4 @@
-// profile_devices.cpp -- devices under the profiler or the log: the time that their verbs take, and what GPUs ran
+// profile_devices.cpp -- devices with the profiler or the log: times of verbs, and kernels of GPUs
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -56,7 +56,7 @@ What what(const Scan& s) { return {uint64_t(s.op), scan_name}; }
 What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
 What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 
-// ---- verbs that take their time -------------------------------------------------------------------
+// ---- verbs that are measured --------------------------------------------------------------------
 
 #define MT_NAME(result, verb, Argument) #verb,
 constexpr const char* kNames[] = {MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)
@@ -77,12 +77,12 @@ std::string name_of(Verb verb, const What& w) {
   return w.name ? w.name(kNames[int(verb)], w.detail) : kNames[int(verb)];
 }
 
-/// Takes the time of each call, and writes its line where somebody wants it.
+/// Measures each call, and prints its log line if requested.
 struct Timer final : Interceptor {
   bool around(InterceptedCall& call) override {
     const bool on_cpu = is_cpu(call.device);
     const Verb verb = call.verb == Verb::map_numbers ? Verb::map : call.verb;
-    // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
+    // CPU memory is from free lists, and there is nothing to wait for, so it has no row.
     const bool small = verb == Verb::alloc || verb == Verb::free || verb == Verb::sync;
     if (on_cpu && small && !watched()) return call.next();
     return with_argument(call.verb, call.argument, [&](const auto& a) {
@@ -92,7 +92,7 @@ struct Timer final : Interceptor {
         const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a);
         line.emplace(call.device.name + (' ' + name) + (text.empty() ? "" : " ") + text, run_of(a));
       }
-      if (verb == Verb::run && !on_cpu) {  // its launch has a row of its own
+      if (verb == Verb::run && !on_cpu) {  // its launch has its own row
         const bool done = call.next();
         if (line && !done) line->drop();
         return done;

@@ -1,4 +1,4 @@
-// verb_log.cpp -- what MTORCH_LOG asks for, and the lines that it writes
+// verb_log.cpp -- the settings of MTORCH_LOG, and the lines that it prints
 #include "engine/profile/verb_log.h"
 
 #include <cstdio>
@@ -34,7 +34,7 @@ VerbLine::~VerbLine() {
   }
   text_ += fmt::format(" {:.1f} us\n", took.count());
   std::fwrite(text_.data(), 1, text_.size(),
-              stderr);  // in one piece, between those of other threads
+              stderr);  // one write, so that lines of threads do not mix
 }
 
 void start_log() {

@@ -18,14 +18,14 @@ namespace mt::profile {
 
 extern constinit bool logging;
 
-/// One call of a verb: its line, the run of a program that it was, and what the CPU did in it.
+/// One call of a verb: its line, the program run if it is one, and the CPU's part.
 struct VerbCall {
   std::string text;
   std::optional<Run> run;
   double microseconds;
   CpuCounters work;
 };
-/// While it lives the calls of this thread's verbs are collected here; no lines are written of them.
+/// While it exists, this thread's calls of verbs are collected here instead of printed.
 class VerbCalls {
  public:
   VerbCalls();
@@ -40,8 +40,8 @@ class VerbCalls {
 };
 inline bool watched() { return logging || VerbCalls::current(); }
 
-/// The sizes that a verb's argument names; of reductions, scans and sorts the dimensions that they go
-/// along come last.
+/// The sizes in a verb's argument; for reductions, scans and sorts the dimensions that they process
+/// are last.
 Shape extent_of(const auto& a) {
   Shape shape;
   if constexpr (requires { a.reduced_size; }) {
@@ -73,7 +73,7 @@ Shape extent_of(const auto& a) {
   }
   return shape;
 }
-/// Dtype and shape of what a verb works on.
+/// The dtype and shape of a verb's operands.
 std::string describe(const auto& a) {
   std::string dtype;
   if constexpr (requires { a.dtype; }) dtype = std::string(dtype_name(a.dtype)) + ' ';
@@ -114,8 +114,8 @@ inline std::string describe(const Move& m) { return fmt::format("{} bytes", m.by
 const Run* run_of(const auto&) { return nullptr; }
 inline const Run* run_of(const Run& r) { return &r; }
 
-/// Writes its line when the call returns: `cpu map relu float32 (64 x 10) 1.3 us`. Of a GPU the time
-/// is that of queueing the work, unless MTORCH_CUDA_SYNC is set.
+/// Prints its line when the call returns: `cpu map relu float32 (64 x 10) 1.3 us`. On a GPU the
+/// time is that of queueing the work, unless MTORCH_CUDA_SYNC is set.
 class VerbLine {
  public:
   VerbLine(std::string text, const Run* run)
@@ -126,7 +126,7 @@ class VerbLine {
   VerbLine(const VerbLine&) = delete;
   VerbLine& operator=(const VerbLine&) = delete;
   ~VerbLine();
-  /// Nothing was done.
+  /// Discards the line, because nothing was done.
   void drop() { text_.clear(); }
 
  private:
@@ -136,7 +136,7 @@ class VerbLine {
   std::chrono::steady_clock::time_point began_;
 };
 
-/// Does what MTORCH_LOG asks for; an unknown value is told on standard error.
+/// Applies MTORCH_LOG; an unknown value is reported on standard error.
 void start_log();
 
 }  // namespace mt::profile

@@ -1,4 +1,4 @@
-// bpe.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merges applied to a piece of text
+// bpe.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merging the tokens of a text
 #include "engine/text/bpe.h"
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 namespace mt {
 namespace {
 
-/// A token of a piece and its neighbours, -1 where there are none.
+/// A token of a piece and the indices of its neighbours, -1 for none.
 struct Symbol {
   int32_t token, before, after;
 };
-/// A merge that may come: the lowest rank first, of equal ones the leftmost.
+/// A candidate merge: the lowest rank is first, then the leftmost.
 struct NextMerge {
   int32_t rank, at, left, right, token;
   bool operator<(const NextMerge& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
 };
 
-/// Short pieces: the best pair is looked for again after each merge.
+/// For short pieces: searches the best pair again after each merge.
 void apply_short(const Merges& merges, std::vector<int32_t>& tokens) {
   while (tokens.size() > 1) {
     const Merges::Merge* best = nullptr;
@@ -58,7 +58,7 @@ void Merges::apply(std::vector<int32_t>& tokens) const {
     const NextMerge c = heap.back();
     heap.pop_back();
     Symbol& left = symbols[c.at];
-    if (left.token != c.left || left.after < 0) continue;  // merged away since
+    if (left.token != c.left || left.after < 0) continue;  // outdated by another merge
     Symbol& right = symbols[left.after];
     if (right.token != c.right) continue;
     left.token = c.token;

@@ -1,4 +1,4 @@
-// bpe.h -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merges applied to a piece of text, and learned
+// bpe.h -- byte-pair encoding (Sennrich, Haddow, Birch 2016): applying merges to a piece of text, and training
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace mt {
 
-/// Strings as keys that are found by string_view.
+/// A hash of strings that allows look-up by string_view.
 struct TextHash {
   using is_transparent = void;
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
 };
 template <class T> using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
 
-/// Two tokens side by side.
+/// Two adjacent tokens.
 using TokenPair = std::pair<int32_t, int32_t>;
 struct TokenPairHash {
   size_t operator()(const TokenPair& p) const {
@@ -27,13 +27,13 @@ struct TokenPairHash {
 };
 template <class T> using TokenPairMap = std::unordered_map<TokenPair, T, TokenPairHash>;
 
-/// Which pairs of tokens become one, and in which order: the lowest rank first.
+/// The pairs of tokens that are merged, and their order: the lowest rank is first.
 class Merges {
  public:
   struct Merge {
     int32_t rank, token;
   };
-  /// The first of two equal pairs counts.
+  /// For equal pairs the first one is kept.
   void add(int32_t left, int32_t right, Merge merge) { pairs_.try_emplace({left, right}, merge); }
   const Merge* find(int32_t left, int32_t right) const {
     const auto at = pairs_.find({left, right});
@@ -47,10 +47,10 @@ class Merges {
   TokenPairMap<Merge> pairs_;
 };
 
-/// The letters by which GPT-2's vocabulary writes bytes: printable ones stand for themselves, the
-/// others for U+0100 and what follows.
+/// The letters with which GPT-2's vocabulary represents bytes: printable ones represent themselves,
+/// the others are U+0100 and following.
 const std::string& byte_letter(uint8_t byte);
-/// The bytes that such letters write, or false where one is no such letter.
+/// Converts such letters to bytes; returns false if one is not such a letter.
 bool bytes_of_letters(std::string_view letters, std::string& bytes);
 
 struct BpeTraining {
@@ -58,11 +58,11 @@ struct BpeTraining {
   int64_t min_frequency = 0;
   std::vector<std::string> special_tokens;
 };
-/// Learns byte-level tokens from texts, split as GPT-2 does; the text of a tokenizer.json. The same
-/// vocabulary as that of tokenizers' BpeTrainer with the alphabet of all bytes: the most frequent pair
-/// first, of equally frequent ones the one with the lowest ids.
+/// Trains byte-level tokens on texts, split as in GPT-2; returns the text of a tokenizer.json. The
+/// vocabulary is that of tokenizers' BpeTrainer with the alphabet of all bytes: the most frequent
+/// pair first, and for equal counts the one with the lowest ids.
 std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining&);
-/// A tokenizer.json whose tokens are the characters of a text, in the order of their codes.
+/// A tokenizer.json whose tokens are the characters of a text, sorted by code point.
 std::string character_tokens(std::string_view text);
 
 extern const char* const kGpt2Pattern;

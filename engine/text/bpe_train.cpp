@@ -1,4 +1,4 @@
-// bpe_train.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merges learned from texts
+// bpe_train.cpp -- byte-pair encoding (Sennrich, Haddow, Birch 2016): training of merges
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -29,7 +29,7 @@ struct Candidate {
   }
 };
 
-/// Pairs of neighbours in words: how often each is there, and in which words it may be.
+/// The pairs of neighbours in words: their counts, and the words that may contain them.
 class Learner {
  public:
   Learner(std::vector<Word> words) : words_(std::move(words)) {
@@ -41,7 +41,7 @@ class Learner {
     for (const auto& [pair, count] : counts_) heap_.push({count, pair});
   }
 
-  /// The most frequent pair that is there at least this often, or false.
+  /// The most frequent pair with a count of at least `least`; returns false if there is none.
   bool next(int64_t least, Pair& pair) {
     while (!heap_.empty()) {
       const Candidate top = heap_.top();
@@ -99,7 +99,7 @@ class Learner {
   std::priority_queue<Candidate> heap_;
 };
 
-/// The pieces of texts as tokens, each once with how often it is there.
+/// The distinct pieces of texts as tokens, with their counts.
 std::vector<Word> words_of(const std::vector<std::string>& texts,
                            const std::array<int32_t, 256>& ids) {
   const Regex pattern(kGpt2Pattern);
@@ -129,7 +129,7 @@ std::vector<Word> words_of(const std::vector<std::string>& texts,
   return words;
 }
 
-/// Members "token": id in the order of the ids.
+/// Members "token": id, sorted by id.
 std::string vocabulary(const std::vector<std::string>& tokens) {
   std::string out;
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -186,7 +186,7 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
   if (given.vocab_size < least)
     fail("vocab_size is {}; the 256 bytes and {} special tokens need {}", given.vocab_size,
          tokens.size(), least);
-  // The alphabet comes in the order of its letters' codes.
+  // The alphabet is sorted by the code points of its letters.
   std::map<std::string, int> alphabet;
   for (int b = 0; b < 256; ++b) alphabet[byte_letter(uint8_t(b))] = b;
   std::array<int32_t, 256> ids{};

@@ -1,4 +1,4 @@
-// regex.cpp -- the regular expressions by which tokenizers split text: a backtracking machine
+// regex.cpp -- the regular expressions of tokenizers: a backtracking matcher
 #include "engine/text/regex.h"
 
 #include <climits>
@@ -37,7 +37,7 @@ void Regex::Class::close() {
   if (negated) ascii[0] = ~ascii[0], ascii[1] = ~ascii[1];
 }
 
-/// Recursive descent; the program is written as it goes.
+/// A recursive-descent parser that emits the program directly.
 struct RegexParser {
   using Class = Regex::Class;
   using Item = Class::Item;
@@ -73,7 +73,7 @@ struct RegexParser {
       sequence();
       const bool more = take("|");
       if (more) jumps.push_back(emit(Op::jump));
-      regex.program_[split].y = more ? here() : -1;  // -1: there is no other way
+      regex.program_[split].y = more ? here() : -1;  // -1: there is no alternative
       if (!more) break;
     }
     for (const size_t j : jumps) regex.program_[j].x = here();
@@ -186,7 +186,7 @@ struct RegexParser {
     }
   }
 
-  /// One character, or a class of them, which is added; whether it was a character.
+  /// Parses a character, or a class, which is added to c; returns whether it was a character.
   bool element(Class& c, uint32_t& character) {
     if (at == end) refuse("no character");
     if (*at != '\\') return character = next_character(at, end), true;
@@ -216,7 +216,7 @@ struct RegexParser {
     return character = next_character(at, end), true;
   }
   void add_spaces(Class& c, bool negated) const {
-    // White_Space is Z, the tab to the carriage return, and the next line.
+    // White_Space consists of Z, U+0009 to U+000D, and U+0085.
     if (!negated) {
       c.add({spaces(), 9, 13, false});
       c.add({0, 0x85, 0x85, false});
@@ -267,14 +267,14 @@ Regex::Regex(std::string_view pattern) {
 }
 
 const char* Regex::match(const char* p, const char* begin, const char* end) const {
-  // The patterns of tokenizers go over a text some times; others may never end.
+  // Tokenizer patterns need a few steps per character; others may need exponentially many.
   int64_t steps = 10000 + 20 * (end - p);
   return run(0, p, begin, end, steps);
 }
 
 const char* Regex::run(size_t pc, const char* p, const char* begin, const char* end,
                        int64_t& steps) const {
-  // Ways back: another instruction at p, or a run that gives characters back down to `least`.
+  // Backtracking: another instruction at p, or a run that gives back characters, down to `least`.
   struct Way {
     size_t pc;
     const char *p, *least;

@@ -1,4 +1,4 @@
-// regex.h -- the regular expressions by which tokenizers split text
+// regex.h -- the regular expressions of tokenizers
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -7,19 +7,19 @@
 namespace mt {
 
 /// A pattern: characters, classes ([^\s\p{L}], \p{Lu}, \s \d \w ., escapes), alternatives, groups
-/// (also ignoring the case of ASCII, (?i:..)), ? * + {n,m}, possessive too, lookahead (?=..) (?!..).
-/// Characters are Unicode's, text is UTF-8. The first alternative that leads to a match wins, as in
-/// Perl.
+/// (also case-insensitive for ASCII, (?i:..)), ? * + {n,m}, also possessive, lookahead (?=..)
+/// (?!..). Characters are Unicode code points, text is UTF-8. As in Perl the first alternative that
+/// leads to a match is used.
 class Regex {
  public:
-  /// Throws, naming the place, on what is no such pattern.
+  /// Throws Error with the position if the pattern is not valid.
   explicit Regex(std::string_view pattern);
-  /// The end of the match that begins at p, or null.
+  /// The end of the match that begins at p, or null if there is none.
   const char* match(const char* p, const char* begin, const char* end) const;
 
  private:
   friend struct RegexParser;
-  /// Characters: those of ASCII as bits, others by alternatives of categories and a range.
+  /// A set of characters: ASCII as bits, others as alternatives of categories and a range.
   struct Class {
     struct Item {
       uint32_t categories = 0, first = 1, last = 0;
@@ -36,8 +36,8 @@ class Regex {
   struct Instruction {
     Op op;
     bool possessive = false, negative = false;
-    int x = 0, y = 0;  // run: the class; split: first and second way; jump, look: where to go on
-    int least = 1, most = 1;  // of a run
+    int x = 0, y = 0;         // run: the class; split: both targets; jump, look: the target
+    int least = 1, most = 1;  // repetitions of a run
   };
   const char* run(size_t pc, const char* p, const char* begin, const char* end,
                   int64_t& steps) const;

@@ -1,4 +1,4 @@
-// tokenizer.cpp -- text as tokens and back, as a tokenizer.json of Hugging Face says
+// tokenizer.cpp -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
 #include "engine/text/tokenizer.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ std::optional<int32_t> Tokenizer::id(std::string_view token) const {
 
 // ---- text to tokens ------------------------------------------------------------------------------
 
-/// The longest added token that stands at a place, or null.
+/// The longest added token at a position, or null.
 const Tokenizer::Added* Tokenizer::added_at(std::string_view text, size_t at) const {
   for (const int32_t k : added_from_[uint8_t(text[at])]) {
     const Added& a = added_[k];
@@ -99,7 +99,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) cons
   return out;
 }
 
-/// Text between added tokens; `first`: it is the beginning of the whole.
+/// Encodes text between added tokens; `first`: it is the beginning of the text.
 void Tokenizer::encode_plain(std::string_view text, bool first, std::vector<int32_t>& out) const {
   if (normalizer_.empty()) return pre_tokenize(text, first, 0, out);
   std::string changed(text);
@@ -137,7 +137,7 @@ void Tokenizer::pre_tokenize(std::string_view text, bool first, size_t step,
 
 void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) const {
   const char *const begin = text.data(), *const end = begin + text.size();
-  bool before = false;  // whether the piece before is a match
+  bool before = false;  // whether the previous piece is a match
   const auto add = [&](const char* from, const char* to, bool match) {
     if (to == from || !(match ? s.keeps_matches : s.keeps_gaps)) return;
     match = match != s.inverted;
@@ -148,7 +148,7 @@ void Tokenizer::split(const Splitter& s, std::string_view text, Pieces& out) con
     if (joins && !out.empty()) out.back() = {out.back().data(), size_t(to - out.back().data())};
     else out.emplace_back(from, to - from);
   };
-  if (s.kind == Splitter::metaspace) {  // before each mark
+  if (s.kind == Splitter::metaspace) {  // splits before each mark
     if (!s.keeps_gaps) return add(begin, end, true);
     size_t from = 0;
     for (size_t at; (at = text.find(s.mark, from + 1)) != text.npos; from = at)

@@ -1,4 +1,4 @@
-// tokenizer.h -- text as tokens and back, as a tokenizer.json of Hugging Face says
+// tokenizer.h -- tokenizers defined by a tokenizer.json of Hugging Face: encoding and decoding
 #pragma once
 #include <array>
 #include <memory>
@@ -14,26 +14,26 @@
 
 namespace mt {
 
-/// A byte-pair tokenizer. Ids are the file's, from 0. Read are: the model BPE (byte_fallback,
-/// ignore_merges, unk_token); the pre-tokenizers ByteLevel, Split, Digits, Metaspace, Whitespace,
-/// WhitespaceSplit, Punctuation; the normalizers Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase;
-/// the decoders ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace; the post-processors
-/// ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing; sequences of these; added
-/// tokens. Truncation and padding are left out; anything else is refused by name. May be used on
-/// several threads at once.
+/// A byte-pair tokenizer. Ids are those of the file, from 0. Supported are: the model BPE
+/// (byte_fallback, ignore_merges, unk_token); the pre-tokenizers ByteLevel, Split, Digits,
+/// Metaspace, Whitespace, WhitespaceSplit, Punctuation; the normalizers Prepend, Replace, NFC, NFD,
+/// NFKC, NFKD, Lowercase; the decoders ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace;
+/// the post-processors ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing; sequences
+/// of these; added tokens. Truncation and padding are ignored; anything else throws Error with its
+/// name. Thread-safe.
 class Tokenizer {
  public:
-  /// Of the text of a tokenizer.json. Throws what is wrong with it.
+  /// Parses the text of a tokenizer.json. Throws Error if it is not valid.
   explicit Tokenizer(std::string_view json);
 
-  /// The ids of a text. special: added as the post-processor says (a first token, ..).
+  /// The ids of a text. special: adds the special tokens of the post-processor (a first token, ..).
   std::vector<int32_t> encode(std::string_view text, bool special = true) const;
-  /// The text of ids; special tokens are left out.
+  /// The text of ids; special tokens are skipped.
   std::string decode(const std::vector<int32_t>& ids, bool skip_special = true) const;
 
-  /// The highest id + 1.
+  /// The largest id + 1.
   int64_t size() const { return int64_t(tokens_.size()); }
-  /// A token as the file writes it, or null.
+  /// A token as written in the file, or null.
   const std::string* token(int64_t id) const;
   std::optional<int32_t> id(std::string_view token) const;
 
@@ -42,7 +42,7 @@ class Tokenizer {
   struct Added {
     std::string text;
     int32_t id;
-    bool single_word, left, right;  // stands alone; takes the spaces on its left, on its right
+    bool single_word, left, right;  // whole words only; strips spaces on the left, on the right
   };
   struct Normalizer {
     enum Kind { prepend, replace, form } kind;
@@ -54,10 +54,10 @@ class Tokenizer {
     enum Kind { split, metaspace, prefix_space } kind;
     std::shared_ptr<const Regex> pattern;
     bool keeps_matches = true, keeps_gaps = true;
-    // Which neighbours become one piece; inverted: matches are gaps, and gaps matches.
+    // Which neighbours are merged into one piece; inverted: matches and gaps are swapped.
     enum Join { apart, equals, match_to_gap, match_before_gap } join = apart;
     bool inverted = false;
-    bool always = false, first = false;  // of metaspace: where the mark is put in front
+    bool always = false, first = false;  // of metaspace: where the mark is prepended
     std::string mark;
   };
   struct DecodeStep {
@@ -77,9 +77,9 @@ class Tokenizer {
   const Added* added_at(std::string_view text, size_t at) const;
   void apply(const DecodeStep&, std::vector<std::string>& parts) const;
 
-  std::vector<std::string> tokens_;  // by id; empty where there is none
+  std::vector<std::string> tokens_;  // by id; empty for unused ids
   std::vector<char> special_;
-  TextMap<int32_t> ids_, pieces_;  // pieces_: as they stand in text
+  TextMap<int32_t> ids_, pieces_;  // pieces_: as they occur in text
   Merges merges_;
   bool byte_level_ = false, byte_fallback_ = false, ignores_merges_ = false, joins_unknown_ = false;
   bool has_decoder_ = false;
@@ -90,7 +90,7 @@ class Tokenizer {
   std::vector<Normalizer> normalizer_;
   std::vector<Splitter> splitters_;
   std::vector<DecodeStep> decoder_;
-  std::vector<int32_t> before_, after_;  // special tokens around a text
+  std::vector<int32_t> before_, after_;  // special tokens before and after a text
   mutable std::mutex guard_;
   mutable TextMap<std::vector<int32_t>> cache_;
 };

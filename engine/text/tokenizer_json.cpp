@@ -1,4 +1,4 @@
-// tokenizer_json.cpp -- a tokenizer from the text of a tokenizer.json
+// tokenizer_json.cpp -- parsing a tokenizer.json
 #include <algorithm>
 
 #include "engine/io/bytes.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMaxTokens = int64_t(1) << 24;
 constexpr size_t kMaxSteps = 16, kLongestText = 256;
 
-/// A member of an object, or null; JSON's null counts as none.
+/// A member of an object, or null if it is missing or JSON's null.
 const Json* member(const Json& object, std::string_view name) {
   if (const JsonObject* o = object.as<JsonObject>())
     for (const JsonMember& m : *o)
@@ -40,12 +40,12 @@ size_t count(const Json& object, std::string_view name, const char* where) {
   return n;
 }
 
-/// A step, and its type.
+/// A step with its type.
 struct Step {
   const Json& json;
   const std::string& type;
 };
-/// The steps of something that may be one or a sequence of them.
+/// The list of steps; the JSON is one step or a sequence.
 std::vector<Step> steps(const Json* given, std::string_view list, const char* where) {
   std::vector<Step> found;
   if (!given) return found;
@@ -62,7 +62,7 @@ std::vector<Step> steps(const Json* given, std::string_view list, const char* wh
   fail("{} '{}' is not read", where, printable(type));
 }
 
-/// A pattern: {"Regex": ".."} or {"String": ".."}, which stands for itself.
+/// A pattern: {"Regex": ".."} or {"String": ".."}, which is matched literally.
 std::string pattern_of(const Json& step, const char* where) {
   const Json* const given = member(step, "pattern");
   if (!given) fail("{} has no 'pattern'", where);
@@ -123,21 +123,21 @@ struct TokenizerReader {
       if (!id) fail("the id of the token '{}' is no whole number", printable(m.key));
       highest = std::max(highest, *id);
     }
-    // A few ids that are far apart would cost memory for nothing.
+    // A few ids with large gaps would waste memory.
     if (highest > 16 * int64_t(vocabulary.size()) + 1024 && highest < kMaxTokens)
       fail("its {} tokens have ids up to {}", vocabulary.size(), highest);
     for (const JsonMember& m : vocabulary) add_token(m.key, *m.value.as<int64_t>());
     t.byte_fallback_ = flag(model, "byte_fallback");
     t.ignores_merges_ = flag(model, "ignore_merges");
     t.joins_unknown_ = flag(model, "fuse_unk");
-    // One that is no token (GPT-2's files have "") is as good as none.
+    // An unk_token that is not a token (GPT-2's files have "") is ignored.
     if (const Json* u = member(model, "unk_token"))
       if (const std::string* token = u->as<std::string>()) t.unknown_ = t.id(*token).value_or(-1);
     pieces();
     merges(need<JsonList>(model, "merges", "the model"));
   }
 
-  /// How tokens stand in text, and the ids of bytes.
+  /// Sets the form of tokens in text, and the ids of bytes.
   void pieces() {
     t.byte_ids_.fill(-1);
     std::string raw;
@@ -229,7 +229,7 @@ struct TokenizerReader {
     s.keeps_matches = matches, s.keeps_gaps = gaps;
     return s;
   }
-  /// Splits as a behavior says: what stands alone, goes, or joins its neighbour.
+  /// Splits with a behavior: matches are separate, removed, or merged with a neighbour.
   void split_as(const std::string& pattern, const std::string& behavior, bool inverted,
                 const char* of) {
     const bool removed = behavior == "Removed";

@@ -1,4 +1,4 @@
-// unicode.cpp -- characters of UTF-8 text and their categories
+// unicode.cpp -- code points of UTF-8 text and their categories
 #include "engine/text/unicode.h"
 
 #include <algorithm>

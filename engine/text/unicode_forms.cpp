@@ -1,4 +1,4 @@
-// unicode_forms.cpp -- the normal forms and the lower case of text, by libutf8proc
+// unicode_forms.cpp -- Unicode normalization forms and lower case, with libutf8proc
 #include "engine/text/unicode_forms.h"
 
 #include <cstdlib>
@@ -45,7 +45,7 @@ std::string lower(std::string_view text) {
   for (const char *p = text.data(), *end = p + text.size(); p < end;) {
     const uint32_t c = next_character(p, end);
     append_utf8(out, c == 0x130 ? 'i' : uint32_t(utf8proc().utf8proc_tolower(int32_t(c))));
-    if (c == 0x130) append_utf8(out, 0x307);  // the one letter that becomes two characters
+    if (c == 0x130) append_utf8(out, 0x307);  // the only letter that becomes two code points
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// unicode_forms.h -- the normal forms and the lower case of text, by libutf8proc
+// unicode_forms.h -- Unicode normalization forms and lower case, with libutf8proc
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,9 +7,9 @@ namespace mt {
 
 enum class TextForm { nfc, nfd, nfkc, nfkd, lowercase };
 
-/// The text in a form of Unicode; bytes that are no UTF-8 stay.
+/// The text in a normalization form; bytes that are not valid UTF-8 are kept.
 std::string in_form(TextForm, std::string_view text);
-/// Throws a sentence where libutf8proc cannot be loaded.
+/// Throws Error if libutf8proc cannot be loaded.
 void check_text_forms();
 
 }  // namespace mt

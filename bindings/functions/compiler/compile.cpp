@@ -1,4 +1,4 @@
-// compile.cpp -- C functions used by compile/*.lua: expression programs under construction, and their runs
+// compile.cpp -- C functions for compile/*.lua: building expression programs, and running them
 #include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compiler/cuda/program_cuda.h"
@@ -48,7 +48,7 @@ int leaf(Args& a) {
   const int which = int(lua_tointeger(a.L, 3));
   return a.push(a.text(2) == "input" ? b.input(which) : b.number(which));
 }
-/// The value of a constant, or nil; whether it is a bool.
+/// Returns the value of a constant, or nil, and whether it is a bool.
 int ask(Args& a) {
   const ir::Builder& b = builder_at(a);
   const int v = value_at(a, b, 2);
@@ -59,8 +59,8 @@ int ask(Args& a) {
   return 1 + a.push(b.is_bool(v));
 }
 
-/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads; how many
-/// operations of constants, of known values and of one operand it was spared.
+/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads; the counts of
+/// operations that were folded: of constants, of known values, and of one operand.
 int finish(Args& a) {
   const ir::Builder& b = builder_at(a);
   std::vector<int> outputs;
@@ -79,7 +79,7 @@ int finish(Args& a) {
   return 2 + a.push(saved.folded, saved.shared, saved.simplified);
 }
 
-/// The numbers of a program at a stack index, a table or nil: it reads none of them.
+/// The numbers of a program at a stack index: a table, or nil if it reads none.
 void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) {
   if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
   const bool given = lua_istable(a.L, i);
@@ -91,7 +91,7 @@ void numbers_at(const Args& a, int i, const Program& p, double (&numbers)[256]) 
     lua_pop(a.L, 1);
   }
 }
-/// The results of a program: program, name, numbers or nil, tensors..
+/// The results of a program: arguments are program, name, numbers or nil, tensors..
 int results_of(Args& a) {
   const ir::Expression& e = expression_at(a, 1);
   const Program& p = e.program();
@@ -106,13 +106,13 @@ int results_of(Args& a) {
   }
   return push_all(a, ir::apply(e, lua_tostring(a.L, 2), inputs, numbers));
 }
-/// The same, followed by a tensor that the result is written into.
+/// The same, with a last argument for the tensor that receives the result.
 int run_program(Args& a) {
   const int after = 4 + expression_at(a, 1).program().inputs;
   return a.given(after) ? run_into(a, after, results_of) : results_of(a);
 }
 
-/// reduce_pairs(program or function, numbers or nil, x, dim): neighbours along dim until one is left.
+/// reduce_pairs(program or function, numbers or nil, x, dim): a pairwise tree reduction along dim.
 int reduce_pairs(Args& a) {
   const Tensor& x = a.tensor(3);
   const int dim = int(a.integer(4)) - 1;
@@ -147,9 +147,9 @@ bool push_only_out(lua_State* L, int table) {
   return false;
 }
 
-/// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
-/// run, which reads no numbers}, what errors call it, the Lua function for all other calls: it takes whether
-/// there are tensors alone, and the arguments.
+/// The result of mt.map and mt.zip. Its upvalues from the third on: {[n] = the program for n tensor
+/// arguments only, which reads no numbers}, the name for errors, and the Lua function for all other
+/// calls: it receives whether all arguments are tensors, and the arguments.
 int call_compiled(Args& a) {
   lua_State* L = a.L;
   const int given = lua_gettop(L);
@@ -198,7 +198,7 @@ int make_caller(Args& a) {
   return 1;
 }
 
-/// Sets the fields that say what an instruction is, in the table at the top.
+/// Sets the fields that describe an instruction, in the table at the top.
 void set_meaning(const Args& a, const Program& p, const Instruction& c) {
   if (c.op == kInput) a.set("op", "input"), a.set("which", c.which + 1);
   else if (c.op == kNumber) a.set("op", "number"), a.set("which", c.which + 1);
@@ -218,9 +218,9 @@ void set_meaning(const Args& a, const Program& p, const Instruction& c) {
     a.set(op_row(c.op).info->params[k].name, p.params[c.which + k]);
   lua_setfield(a.L, -2, "parameters");
 }
-/// instructions(program): a list of {op =, inputs = {places in the list}, parameters = {name = value}, is_bool =}; `op`
-/// is an elementwise operation, 'input' or 'number' (`which`), 'constant' (`value`) or 'reduce' (`reduction`). Then
-/// the places of the results.
+/// instructions(program): a list of {op =, inputs = {indices in the list}, parameters = {name =
+/// value}, is_bool =}; `op` is an elementwise operation, 'input' or 'number' (`which`), 'constant'
+/// (`value`) or 'reduce' (`reduction`). Then the indices of the results.
 int instructions(Args& a) {
   const Program& p = expression_at(a, 1).program();
   lua_createtable(a.L, p.count, 0);
@@ -238,8 +238,8 @@ int instructions(Args& a) {
   return 2;
 }
 
-/// formula(name, {parameter = value}): the program of an elementwise operation's own formula, or nothing. What is no
-/// number is one of the program's numbers, by the parameter's place.
+/// formula(name, {parameter = value}): the program of an elementwise operation's formula, or
+/// nothing. A parameter that is not a number becomes one of the program's numbers, at its index.
 int formula(Args& a) {
   const int op = op_named(a.text(1));
   if (op < 0) return 0;
@@ -259,7 +259,7 @@ int formula(Args& a) {
   return 1;
 }
 
-/// A copy of a Lua function with the same lines; upvalues are nil, globals those of the state.
+/// A copy of a Lua function with the same lines; upvalues are nil, globals are the state's.
 int clone(Args& a) {
   a.function(1);
   std::string code;
@@ -274,7 +274,7 @@ int clone(Args& a) {
   return 1;
 }
 
-/// Adds what a value has of tensors that wait, in tables two levels down.
+/// Collects the deferred tensors in a value, with tables up to two levels deep.
 void collect(lua_State* L, int at, int levels, TensorList& found) {
   if (const Tensor* t = shape_at(L, at); t && t->impl()->deferred) found.push_back(*t);
   if (levels == 0 || !lua_istable(L, at)) return;
@@ -283,7 +283,7 @@ void collect(lua_State* L, int at, int levels, TensorList& found) {
     collect(L, lua_gettop(L), levels - 1, found);
 }
 
-/// fused(fn, ..): fn(..), whose elementwise operations and reductions of rows wait.
+/// fused(fn, ..): calls fn(..) with deferred elementwise operations and row reductions.
 int fused(Args& a) {
   a.function(1);
   if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
@@ -296,7 +296,7 @@ int fused(Args& a) {
   return lua_gettop(a.L);
 }
 
-/// fuse_notes(fn): calls fn(); what did not wait in fused functions, and why.
+/// fuse_notes(fn): calls fn() and returns which operations were not fused, and why.
 int fuse_notes(Args& a) {
   std::vector<std::string> list;
   const SaveAndRestore here(ir::Fuser::notes, &list);

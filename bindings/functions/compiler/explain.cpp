@@ -1,4 +1,4 @@
-// explain.cpp -- what mt.explain asks of an expression program: its operations, its code, its gradient
+// explain.cpp -- C functions for mt.explain: a program's operations, its code, its gradient
 #include <algorithm>
 #include <map>
 
@@ -12,7 +12,7 @@
 namespace mt::lua {
 namespace {
 
-/// What the operations of a program read and write when they run one after the other, for each element.
+/// The memory traffic per element of a program's operations if they run one after the other.
 struct MemoryTraffic {
   int numbers = 0, bools = 0;
 };
@@ -30,8 +30,8 @@ MemoryTraffic memory_traffic(const Program& p) {
   return m;
 }
 
-/// facts(program): its operations by name, what it reads and writes, from which sizes on it is compiled and
-/// spread over threads.
+/// facts(program): its operations by name, its reads and writes, and the sizes from which it is
+/// compiled and run by several threads.
 int facts(Args& a) {
   const ir::Expression& e = expression_at(a, 1);
   const Program& p = e.program();
@@ -57,8 +57,8 @@ int facts(Args& a) {
   return 1;
 }
 
-/// machine(program, dtype): the machine code for operands that are contiguous, its bytes, its
-/// instruction set; without code nothing.
+/// machine(program, dtype): the machine code for contiguous operands, its size, its instruction
+/// set; nothing if there is no code.
 int machine(Args& a) {
   const ir::Expression& e = expression_at(a, 1);
   const Dtype dtype = a.dtype(2);
@@ -70,8 +70,8 @@ int machine(Args& a) {
                 isa == Isa::avx512 ? "AVX-512" : "AVX2");
 }
 
-/// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits); nothing
-/// where they are zero, nil and the number of a result where one is that of the result.
+/// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits);
+/// nothing if they are zero, and nil and the index of a result if one is equal to it.
 int gradient(Args& a) {
   const ir::Expression::Gradient& g =
       expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)), 0);

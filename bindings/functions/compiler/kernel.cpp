@@ -1,4 +1,4 @@
-// kernel.cpp -- C functions used by compile/kernel.lua: grid kernels written in Lua
+// kernel.cpp -- C functions for compile/kernel.lua: grid kernels written in Lua
 #include <cmath>
 #include <cstdlib>
 
@@ -9,8 +9,8 @@
 namespace mt::lua {
 namespace {
 
-/// A kernel, the functions that it calls and the values that it captured. The userdata's environment
-/// holds the Lua functions [1] ..; `locate` (kernel.lua: where a function's source is) and `builtins`.
+/// A kernel, the functions that it calls, and its captured values. The userdata's environment has
+/// the Lua functions [1] .., `locate` (of kernel.lua: finds a function's source) and `builtins`.
 struct LuaKernel {
   static constexpr char kShown[] = "a kernel of mt.kernel";
   struct Function {
@@ -20,10 +20,10 @@ struct LuaKernel {
   LuaKernel(bool check, std::vector<grid::Tangent> tangents) : kernel(check, std::move(tangents)) {}
   GridKernel kernel;
   std::vector<Function> functions;
-  std::vector<grid::Path> numbers, tensors;  // that were captured
-  std::vector<double> values;                // of numbers, when they were looked at last
+  std::vector<grid::Path> numbers, tensors;  // the captured ones
+  std::vector<double> values;                // of numbers, when last read
 };
-constexpr int kHandle = 1;  // where the kernel lies on the stack
+constexpr int kHandle = 1;  // the kernel's stack index
 
 class Script : public KernelScript {
  public:
@@ -53,7 +53,7 @@ class Script : public KernelScript {
     lua_settop(L_, top);
     return x;
   }
-  /// Reads the source of the Lua function on top of the stack, which is popped; its number.
+  /// Reads the source of the Lua function on top of the stack, and pops it; returns its index.
   int add_function() {
     const void* const address = lua_topointer(L_, -1);
     for (size_t k = 0; k < k_.functions.size(); ++k)
@@ -84,7 +84,7 @@ class Script : public KernelScript {
     lua_rawgeti(L_, -1, index + 1);
     lua_remove(L_, -2);
   }
-  /// Of the function on top; pushed above it.
+  /// Pushes an upvalue of the function on top.
   bool push_upvalue(const std::string& name) {
     for (int k = 1;; ++k) {
       const char* const upvalue = lua_getupvalue(L_, -1, k);
@@ -122,7 +122,7 @@ class Script : public KernelScript {
     k_.values[o.index] = value;
     return o;
   }
-  /// What the value on top of the stack is.
+  /// Classifies the value on top of the stack.
   grid::CapturedName classify(const grid::Path& path) {
     using O = grid::CapturedName;
     O o;

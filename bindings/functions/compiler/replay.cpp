@@ -24,8 +24,8 @@ TensorList rest(const Args& a) {
   return list;
 }
 
-/// What operations depend on beside their arguments: gradients (bit 0), mixed precision, the precision of
-/// products, the default dtype and device. Null while a graph records, or with set_debug: then a step runs eagerly.
+/// The modes that affect operations: gradients (bit 0), mixed precision, the precision of products, the default
+/// dtype and device. Null while a graph is captured, or with set_debug: then a step runs eagerly.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
   if (capturing || t.debugging) return lua_pushnil(a.L), 1;

@@ -1,10 +1,10 @@
--- captured.lua -- what a step reads besides its arguments, compared whole at each call; or why that cannot be proven
+-- captured.lua -- what a step reads in addition to its arguments, compared at each call; or why that is not possible
 --
--- The list is closed. Known are numbers, strings, booleans and nil, tensors, plain tables and objects with their
--- metatables, modules with their classes, optimizers, functions with their upvalues and the globals that they read
--- (an environment of its own watches them while the step is recorded), functions of the library, and those of Lua
--- that read nothing but their arguments. Whatever else can be reached from the step is a reason to run it as it is,
--- and so is a step that changes what it captures.
+-- The list of supported values is closed: numbers, strings, booleans and nil, tensors, plain tables
+-- and objects with their metatables, modules with their classes, optimizers, functions with their
+-- upvalues and the globals that they read (a watching environment collects them while the step is
+-- recorded), functions of the library, and those of Lua that read only their arguments. A step that
+-- can reach any other value, or that changes what it captures, is run eagerly.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local records = require('mtorch.compile.map').records
@@ -18,7 +18,7 @@ local max_values = 32768
 
 -- ---- what Lua itself has ---------------------------------------------------------------------------------
 
---- Functions whose results depend on nothing but their arguments, and tables of such.
+--- Functions whose results depend only on their arguments, and tables of such functions.
 local pure, libraries = {}, {[mt] = true}
 for _, name in ipairs{'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'pcall', 'rawequal', 'rawget',
   'rawlen', 'rawset', 'select', 'setmetatable', 'tonumber', 'tostring', 'type', 'unpack', 'xpcall'} do
@@ -30,7 +30,7 @@ for _, name in ipairs{'math', 'string', 'table', 'bit'} do
 end
 pure[math.random], pure[math.randomseed], pure[string.dump] = nil, nil, nil
 
---- The other functions and tables of Lua: files, time, threads, what is loaded, other functions' variables.
+--- The other functions and tables of Lua: files, time, threads, loaded modules, other functions' variables.
 local impure = {}
 local function add_impure(name, value)
   if value ~= nil and not pure[value] then impure[value] = impure[value] or name end
@@ -45,7 +45,7 @@ for _, name in ipairs{'math', 'string', 'os', 'io', 'debug', 'coroutine', 'packa
   end
 end
 
---- What belongs to all values of a kind: debug.setmetatable may give them other methods.
+--- The metatables that all values of a type share: debug.setmetatable may replace their methods.
 local function metatables_of_kinds()
   return getmetatable '', getmetatable(0), getmetatable(true), getmetatable(nil), getmetatable(print)
 end
@@ -57,7 +57,7 @@ local function refuse(list, ...) list.why = list.why or (...):format(select(2, .
 
 local function is_own(f) return type(f) == 'function' and debug.getinfo(f, 'S').source:find '^@mtorch/' end
 
---- rawget(t, key) is what it is now.
+--- Adds the condition that rawget(t, key) keeps its current value.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
   if n > max_values then
@@ -73,7 +73,7 @@ local function count_keys(t)
   for _ in next, t do n = n + 1 end
   return n
 end
---- Nothing was added to the table.
+--- Adds the condition that the table gets no new keys.
 local function add_keys(list, t, name) list.sets[#list.sets + 1] = {t = t, name = name, count = count_keys(t)} end
 
 local function key_name(key)
@@ -82,7 +82,7 @@ end
 
 local visit
 
---- The fields of a module's class: functions, which may capture values too, and defaults that modules share.
+--- The fields of a module's class: functions, which may also capture values, and defaults that modules share.
 local function visit_class(list, class)
   for _, key in ipairs(sorted_keys(class)) do
     local value = rawget(class, key)
@@ -96,14 +96,14 @@ local function visit_class(list, class)
   end
 end
 
---- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
+--- The fields of a module and of its parts: parameters, buffers, hooks, the class.
 local function visit_module(list, module, name)
   local fields, params = rawget(module, '__fields'), rawget(module, '__params')
   add_field(list, fields, #fields + 1, name .. "'s fields")
   for _, key in ipairs(sorted_keys(params)) do add_field(list, params, key, ('%s.%s'):format(name, key)) end
   for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
   local keys = sorted_keys(module)
-  for k = #keys, 1, -1 do -- its own fields before its children's
+  for k = #keys, 1, -1 do -- its own fields before those of its children
     local key = keys[k]
     if type(key) ~= 'string' or not key:find '^__' then
       local inner = ('%s.%s'):format(name, key_name(key))
@@ -148,7 +148,7 @@ local function is_list_of_numbers(t)
   return true
 end
 
---- A table: its fields, and the metatable that it has or has not. A shape hides its own, a grid kernel too.
+--- Visits a table: its fields, and its metatable if it has one. A shape hides its metatable, as does a grid kernel.
 local function visit_table(list, t, name)
   local meta = getmetatable(t)
   if meta ~= nil and type(meta) ~= 'table' then
@@ -160,7 +160,7 @@ local function visit_table(list, t, name)
   if meta then visit(list, meta, name .. "'s class") end
 end
 
---- Strings in a function's code and in functions inside it: names of fields, among others.
+--- Calls f for the string constants of a function and of its inner functions: among others names of fields.
 local function each_string(code, f)
   local util = require 'jit.util'
   for k = 1, util.funcinfo(code).gcconsts do
@@ -168,8 +168,8 @@ local function each_string(code, f)
     if type(constant) == 'proto' then each_string(constant, f) elseif type(constant) == 'string' then f(constant) end
   end
 end
---- Fields of the library and of Lua's that a function may read by name are still what they are: the user may exchange
---- them, and add others. And whether it may read an optimizer's options or states.
+--- Adds the condition that fields of the library and of Lua that a function may read by name are unchanged: the user
+--- may replace them, and add others. Also notes whether it may read an optimizer's options or states.
 local function visit_names(list, f)
   each_string(f, function(name)
     if list.named[name] then return end
@@ -186,7 +186,7 @@ local function visit_names(list, f)
   end)
 end
 
---- The user's function, module or optimizer in one of the library's functions, as in a compiled step.
+--- Visits the user's function, module or optimizer inside a function of the library, as in a compiled step.
 local function visit_wrapped(list, f, name)
   for _, _, value in each_upvalue(f) do
     if type(value) == 'table' then
@@ -197,7 +197,7 @@ local function visit_wrapped(list, f, name)
   end
 end
 
---- In the place of a function's globals while the step is recorded: what is read is added to the list.
+--- Replaces a function's globals while the step is recorded: every global that is read is added to the list.
 local function watched(list, env)
   local seen = {}
   return setmetatable({}, {
@@ -244,7 +244,7 @@ local function visit_function(list, f, name)
   watch_globals(list, f, name)
 end
 
---- Which parameters an optimizer has, as zero_grad was recorded; it steps itself, with the options and states of then.
+--- The parameters of an optimizer as zero_grad recorded them; its step uses the options and states of the replay.
 local function visit_optimizer(list, optimizer, name)
   local groups = optimizer.param_groups
   for i, group in ipairs(groups) do
@@ -256,7 +256,7 @@ local function visit_optimizer(list, optimizer, name)
   add_keys(list, groups, name .. '.param_groups')
   list.optimizers[optimizer] = name
 end
---- The options of its groups, where the step itself reads them.
+--- The options of its groups, if the step itself reads them.
 local function add_options(list, optimizer, name)
   for i, group in ipairs(optimizer.param_groups) do
     for _, key in ipairs(sorted_keys(group)) do
@@ -286,8 +286,8 @@ function visit(list, value, name)
   visit_table(list, value, name)
 end
 
---- What `f` captures, with the values of now; `why` says what cannot be compared. Until captured.unwatch(list) the
---- globals that its functions read are added.
+--- The values that `f` captures; `why` is the reason if some cannot be compared. Until
+--- captured.unwatch(list), globals that its functions read are added.
 function captured.watch(f)
   local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}, sets = {}, zeros = {},
     optimizers = {}, functions = {}, named = {}, reads = {}, watched = {}, seen = {}}
@@ -312,7 +312,7 @@ function captured.unwatch(list)
   list.named, list.watched, list.seen, list.watches = nil, nil, nil, nil
 end
 
---- The tensors that are captured, a set.
+--- The captured tensors, as a set.
 function captured.tensors(list)
   local set = {}
   for i = 1, #list.tables do
@@ -324,7 +324,7 @@ function captured.tensors(list)
   return set
 end
 
---- How many values are compared.
+--- The number of values that are compared.
 function captured.count(list) return #list.tables + #list.upvalues end
 
 -- ---- comparing -------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ local function difference(name, before, now)
   return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
 end
 
---- "'scale' was 2 and is 3", of the first value that is another one now, or nil.
+--- "'scale' was 2 and is 3" for the first value that has changed, or nil.
 function captured.changed(list)
   local tables, keys, values = list.tables, list.keys, list.values
   for i = 1, #tables do
@@ -357,7 +357,7 @@ function captured.changed(list)
     end
     if now == 0 and 1 / now ~= 1 / u.value then return difference(u.name, u.value, now) end
   end
-  for _, i in ipairs(list.zeros) do -- rawequal knows no -0
+  for _, i in ipairs(list.zeros) do -- rawequal does not distinguish -0
     local now, before = rawget(tables[i], keys[i]), values[i]
     if 1 / now ~= 1 / before then return difference(list.names[i], before, now) end
   end

@@ -7,10 +7,10 @@ local native = require('mtorch.compile.trace').native
 
 local explain = {}
 
---- Others who know a kind of function: describe(f, text, options, ...) adds lines to `text` and returns true, or
---- returns nothing.
+--- Handlers of other kinds of functions: describe(f, text, options, ...) adds lines to `text` and
+--- returns true, or returns nothing.
 explain.describers = {}
---- What {show=..} adds for a compiled program: its text, for a program, a dtype and which inputs' gradients.
+--- Functions that return the text of {show=..} for a program, a dtype, and the inputs whose gradients are shown.
 explain.shows = {}
 
 -- ---- text --------------------------------------------------------------------------------------------
@@ -43,10 +43,10 @@ end
 
 -- ---- a run -------------------------------------------------------------------------------------------
 
---- The verbs that fn(...) calls, without memory's; its time in microseconds.
+--- The verbs that fn(...) calls, without those for memory, and its time in microseconds.
 local function verbs_of(fn, ...)
   local arguments, n = {...}, select('#', ...)
-  fn(...) -- traced, compiled and its memory touched
+  fn(...) -- traces, compiles and touches the memory
   local began = core.time()
   fn(...)
   local us = (core.time() - began) * 1e6
@@ -59,7 +59,7 @@ local function verbs_of(fn, ...)
   return verbs, us
 end
 
---- How a verb used the CPU.
+--- The way a verb used the CPU.
 local function way_of(v)
   local ways = {}
   if v.text:find '^cpu run ' then ways[1] = v.elements > 0 and 'machine code' or 'interpreter' end
@@ -85,7 +85,7 @@ local function describe_run(text, verbs, us)
   end
 end
 
---- Adds the verbs of fn(...).
+--- Adds the verbs of fn(...) to the text.
 function Text:run(fn, ...) describe_run(self, verbs_of(fn, ...)) end
 
 -- ---- a compiled program ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ end
 
 local item_sizes = {float64 = 8, int64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1, int16 = 2}
 
---- The program that was made for these arguments, in a few lines.
+--- Describes the program for these arguments in a few lines.
 local function describe_program(text, made, dtype, elements)
   if made.kernel then
     return text:line 'a loop ends where an element says so: a grid kernel runs it, a thread for each element'
@@ -171,7 +171,7 @@ end
 
 -- ---- kinds of functions --------------------------------------------------------------------------------
 
---- The first tensor's dtype, the elements of all of them broadcast.
+--- The first tensor's dtype, and the number of elements of all tensors after broadcasting.
 local function extent_of(...)
   local dtype, elements
   local list = {}
@@ -197,7 +197,7 @@ local function describe_tree(text, made, x, dim)
     x.device == 'cpu' and ', in blocks that stay in cache' or '', order)
 end
 
---- Of mt.map, mt.zip and mt.reduce.
+--- Describes functions of mt.map, mt.zip and mt.reduce.
 local function describe_compiled(f, record, text, options, ...)
   text:line('%s of the function at %s', record.name, source_of(record.f))
   local n, pair = select('#', ...), record.pair
@@ -212,7 +212,7 @@ local function describe_compiled(f, record, text, options, ...)
   text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs))
 end
 
---- The programs that verbs ran: as such, or as CUDA C.
+--- Shows the programs that verbs ran: as programs, or as CUDA C.
 local function show_programs(text, verbs, show)
   for _, v in ipairs(verbs) do
     if v.program and show == 'program' then text:line('program of %s:\n%s', v.text, v.program)
@@ -242,7 +242,7 @@ local function upvalue_of(f, name)
   end
 end
 
---- A call, also a launch of a grid kernel, whose CUDA C it is.
+--- Describes a call, which may be a launch of a grid kernel; then CUDA C is the kernel's.
 local function describe_call(f, text, options, ...)
   local signature = core.entry(f)
   local is_launch = not signature and debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/'
@@ -265,7 +265,7 @@ local function names_of_shows()
   return table.concat(names, ', ')
 end
 
---- The options at the end of the arguments, and how many come before.
+--- The options at the end of the arguments, and the number of arguments before them.
 local function options_of(...)
   local n = select('#', ...)
   local last = n > 0 and (select(n, ...))
@@ -279,7 +279,7 @@ local function options_of(...)
   return last, n - 1
 end
 
---- Grid kernels: the launch is explained as a call, the kernel itself has its CUDA C.
+--- Grid kernels: a launch is described as a call, and the kernel itself by its CUDA C.
 explain.describers[1] = function(f, text, options)
   if type(f) ~= 'table' or tostring(f) ~= 'kernel ' .. tostring(rawget(f, 'name')) then return end
   if options.show ~= 'cuda' then

@@ -6,7 +6,7 @@ local native = core.grid_kernel()
 local source = require 'mtorch.compile.source'
 
 local fail = core.fail
-local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
+local Kernel, HANDLE = {}, {} -- a private key for the C++ handle
 
 local builtins = {[print] = 'print', [mt.cdiv] = 'cdiv'}
 for name, value in pairs(math) do
@@ -21,7 +21,7 @@ local function runner(handle)
 end
 
 local blocks = {{256, 1, 1}, {16, 16, 1}, {8, 8, 4}}
---- A launch with a thread for each element of x: x, y and z of the grid over dimensions 1, 2 and 3.
+--- Launches a thread for each element of x: x, y and z of the grid run over dimensions 1, 2 and 3.
 methods.over = core.declare('over(self, x: tensor)',
   'A launch with a thread for each element of a tensor of 1 to 3 dimensions: x of the grid goes over dimension 1, y ' ..
   'over 2, z over 3, in blocks of 256, 16 x 16 or 8 x 8 x 4, rounded up; the kernel guards the rest.',
@@ -52,7 +52,7 @@ end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'name') end
 Kernel.__metatable = false
 
---- A kernel; `tangents`: {argument, by which one, ..}, the tensors that it writes derivatives of what fn writes into.
+--- A kernel; `tangents`: {argument, input, ..}, the tensors that receive derivatives of fn's outputs by these inputs.
 local function make(fn, check, tangents)
   local handle = native.grid_make(fn, source.locate, builtins, check, tangents)
   return setmetatable({[HANDLE] = handle, name = native.grid_name(handle)}, Kernel)
@@ -65,7 +65,7 @@ local kernel = core.declare('kernel(fn: function, check: bool = false)',
   'what a GPU would do runs on the CPU for it.',
   function(fn, check) return make(fn, check) end)
 
---- Of a launch that failed: how many values a call gave in place of those named, which tensor was to take a boolean.
+--- After a failed launch: how many values a call returned instead of the expected ones, or which tensor must be bool.
 local function misfit(k) return native.grid_misfit(rawget(k, HANDLE)) end
 
 return {kernel = kernel, make = make, misfit = misfit}

@@ -1,14 +1,14 @@
--- loops.lua -- mt.map of functions whose loops depend on an element: as a grid kernel with a thread for each element
+-- loops.lua -- mt.map of functions whose loops depend on an element: a grid kernel with a thread for each element
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local kernels = require 'mtorch.compile.kernel'
 
 local loops = {}
 
--- What a kernel calculates in: float32, or float64 where one of its tensors has it.
+-- The dtype that a kernel computes in: float32, or float64 if one of its tensors has it.
 local rank = setmetatable({float32 = 1, float64 = 2}, {__index = function() return 0 end})
 
---- What LuaJIT says of a loop from, to or by what is no number.
+--- LuaJIT's error messages for loops whose bounds or step are not numbers.
 local bounds, no_number = {}, {}
 for _, loop in ipairs{
   function() for _ = no_number, 1 do break end end,
@@ -18,14 +18,14 @@ for _, loop in ipairs{
   local _, message = pcall(loop)
   bounds[#bounds + 1] = message:match ':%d+: (.*)$'
 end
---- Whether this error of a trace says that an element is a loop's bound.
+--- Whether this error of a trace means that an element is a loop's bound.
 function loops.is_bound(message)
   for _, text in ipairs(bounds) do
     if message:sub(-#text) == text then return true end
   end
 end
 
---- Raises what the kernel's compiler said, at the function's own line, which is the last place in it.
+--- Raises the error of the kernel's compiler at the function's own line, which is the last position in it.
 function loops.refuse(name, err)
   local place, message = tostring(err):match '.*%f[%S](%S+:%d+): (.*)$'
   error(place and ('%s: %s: %s'):format(place, name, message) or err, 0)
@@ -33,8 +33,8 @@ end
 
 local max_results = 8
 
---- A kernel that calls f for each element, takes `count` values of it and writes those of `written` into tensors;
---- `kinds` says which arguments are tensors. `by`: it writes derivatives, and by which tensors.
+--- A kernel that calls f for each element, receives `count` values from it and writes those of `written` to
+--- tensors; `kinds` tells tensors from numbers. `by`: it writes derivatives, by these tensors.
 local function kernel_of(f, kinds, count, written, by)
   local parameters, arguments, values, writes, tangents = {}, {}, {}, {}, by and {}
   for k = 1, count do values[k] = 'v' .. k end
@@ -57,7 +57,7 @@ local function all_of(count)
   return list
 end
 
---- The kernel of f, whose number of results its compiler says at the first launch.
+--- The kernel of f; its compiler determines the number of results at the first launch.
 function loops.kernel(f, kinds)
   local count = max_results + 1
   return {f = f, count = count, is_bool = {}, kernel = kernel_of(f, kinds, count, all_of(count)), gradient_kernels = {}}
@@ -70,7 +70,7 @@ local function call(kernel, results, arguments)
   kernel[{math.max(math.ceil(flat[1]:numel() / 256), 1), 256}](unpack(flat))
 end
 
---- Launches the kernel over elements; the results, whose dtypes are that of the numbers or bool.
+--- Launches the kernel over all elements; returns the results, whose dtype is that of the numbers, or bool.
 local function launch(name, k, kinds, shape, options, arguments)
   local results = {}
   for r = 1, k.count do
@@ -88,8 +88,8 @@ local function launch(name, k, kinds, shape, options, arguments)
   return launch(name, k, kinds, shape, options, arguments)
 end
 
---- The results as an operation of these tensors: the kernel of derivatives computes those of each number by each
---- tensor of `wanted`, which the backward multiplies by the gradients.
+--- Records the results as an operation of these tensors: the derivative kernel computes the derivatives of each
+--- number by each tensor of `wanted`, and backward multiplies them by the gradients.
 local function recorded(name, k, kinds, results, arguments, tensors, wanted)
   local values, by, tangents, bools = {}, {}, {}, {}
   for r, y in ipairs(results) do
@@ -129,7 +129,7 @@ local function common_shape(name, tensors)
   return {unpack(all, 2)}
 end
 
---- The kernel's results for these tensors and numbers, in the order of `kinds`.
+--- Runs the kernel for these tensors and numbers, in the order of `kinds`, and returns its results.
 function loops.run(name, k, kinds, tensors, numbers, out)
   local dtype = tensors[1].dtype
   for _, x in ipairs(tensors) do

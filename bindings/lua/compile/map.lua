@@ -7,12 +7,12 @@ local native = trace.native
 local run = native.run
 
 local compiled = {}
-local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> what is known of it
+local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> its record
 compiled.records = records
 local max_programs = 8
 
---- The captured numbers, where what the program was made for still holds: the guards, and that numbers are numbers
---- and 0-d tensors 0-d tensors. Else nothing.
+--- The captured numbers, if the program's assumptions still hold: the guards, and that numbers are
+--- still numbers and 0-d tensors still 0-d tensors. Otherwise returns nothing.
 local function read_captured(made)
   local guards, numbers, before = made.guards, {}, made.given
   for i = 1, #guards do
@@ -31,19 +31,19 @@ local function read_captured(made)
   return numbers
 end
 
---- Keeps the program of the last call with tensors alone, for calls that sort nothing.
+--- Keeps the program of the last call with only tensors, so that further calls need not sort their arguments.
 local function note_latest(record, kinds, made)
   if #kinds == made.inputs and #made.operands == 0 then record.latest[#kinds] = made end
 end
 
---- How many arguments the function takes, at least one, and whether it takes more.
+--- The number of parameters of the function, at least one, and whether it is variadic.
 local function taken(f)
   local info = debug.getinfo(f, 'u')
   return math.max(info.nparams, 1), info.isvararg
 end
 
---- The program for arguments of these kinds, made where none holds any more, and the captured numbers; without kinds
---- for as many tensors as the function has arguments.
+--- The program for arguments of these kinds, compiled if no existing one is valid, and the captured
+--- numbers; without kinds all parameters are tensors.
 local function program_for(record, kinds)
   if not kinds then
     kinds = {}
@@ -83,7 +83,7 @@ local function check_options(record, options)
   return options.out
 end
 
---- The arguments sorted: tensors, numbers, and what each is.
+--- Sorts the arguments into tensors and numbers, and returns the kind of each.
 local function sorted(record, n, ...)
   local tensors, numbers, kinds, out = {}, {}, {}, nil
   for i = 1, math.max(n, 1) do
@@ -98,7 +98,7 @@ local function sorted(record, n, ...)
 end
 
 compiled.program_for = program_for
---- The program of a call with these arguments.
+--- The program for a call with these arguments.
 function compiled.program_of(record, ...)
   local _, _, kinds = sorted(record, select('#', ...), ...)
   return program_for(record, kinds)
@@ -114,7 +114,7 @@ local function call(record, ...)
   return run(made.program, record.name, numbers, unpack(tensors))
 end
 
---- The function of tensors that f becomes.
+--- Compiles f to a function of tensors.
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}, latest = {}}
   local latest = record.latest
@@ -153,7 +153,7 @@ end)
 
 -- ---- reduce ------------------------------------------------------------------------------------------
 
---- What f is for numbers, or an error at the user's line. With functions of mt it is what the compiled one gives.
+--- Calls f with numbers, or raises an error at the user's line. With functions of mt the compiled one is called.
 local function on_numbers(f, pair, a, b)
   local ok, y = pcall(f, a, b)
   if not ok or mt.is_tensor(y) then
@@ -167,7 +167,7 @@ local function close(a, b)
   return a == b or (a ~= a and b ~= b) or math.abs(a - b) <= 1e-9 * math.max(math.abs(a), math.abs(b), 1)
 end
 
---- Tries f on samples: it must be associative, the identity neutral on both sides.
+--- Tests f on samples: it must be associative, and the identity must be neutral on both sides.
 local function check_reduction(f, pair, identity)
   local samples = {-2.5, -1, 0, 0.75, 1, 3.25}
   for _, a in ipairs(samples) do
@@ -193,7 +193,7 @@ local function check_reduction(f, pair, identity)
   end
 end
 
---- The name of the built-in reduction that f is, or nil.
+--- The name of the built-in reduction that is equal to f, or nil.
 local function built_in(program)
   local text = native.text(program):gsub(' +; line %d+', '')
   local head = '%0 = input 1\n%1 = input 2\n'
@@ -238,7 +238,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
         local name = built_in(made.program)
         program, own_loops = made.program, name and mt[name]
       end
-      if made.program and own_loops then -- of nothing they give their identity, the only neutral number
+      if made.program and own_loops then -- for empty input they return their identity, the only neutral number
         if dim == nil then return own_loops(x) end
         return own_loops(x, dim, keepdim or false)
       end

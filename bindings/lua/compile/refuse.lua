@@ -1,4 +1,4 @@
--- refuse.lua -- what a traced function cannot call, and LuaJIT's errors in words for the function's author
+-- refuse.lua -- functions that a traced function cannot call, and LuaJIT's errors rephrased for the function's author
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local native = core.compile()
@@ -10,7 +10,7 @@ refuse.no_text = 'an element cannot be made text while the function is compiled;
 
 -- ---- Lua's own functions -----------------------------------------------------------------------------
 
-local names = {} -- a function -> what it is called; of several names the last in order: load is loadstring
+local names = {} -- a function -> its name; the last one in order if it has several: load is loadstring
 for _, library in ipairs{'coroutine', 'debug', 'ffi', 'io', 'jit', 'os', 'package', 'string', 'table', 'bit', 'math'} do
   local t = _G[library] or package.loaded[library] or {}
   for _, key in ipairs(util.sorted_keys(t)) do
@@ -23,8 +23,8 @@ end
 --- The name of one of Lua's own functions, or nil.
 function refuse.name_of(f) return names[f] end
 
--- What may be called, because it does the same for every element: with tables that the function has made, and, unless
--- `symbols`, only with numbers and texts that no element decides.
+-- Functions that may be called because they do the same for every element: on tables that the function has created,
+-- and, unless `symbols`, only with numbers and strings that do not depend on an element.
 local allowed = {}
 for _, name in ipairs{'select', 'rawequal', 'setmetatable', 'table.insert', 'table.remove', 'table.sort', 'table.maxn',
   'rawget', 'rawset'} do
@@ -42,7 +42,7 @@ local reasons = {
   ['table'] = 'an element has no text; print or format the result',
 }
 
---- What stands for one of Lua's own functions in a traced one.
+--- The replacement for one of Lua's own functions in a traced function.
 function refuse.guarded(f, called, is_symbol, name_of_captured)
   local name = names[f] or called
   local way = allowed[name]
@@ -101,7 +101,7 @@ local texts = {
   {'stack overflow', 'it calls itself without end, or until an element says so; use ' .. instead},
 }
 
---- A message without its place, in words that say what to do.
+--- A message without its position, rephrased as advice.
 function refuse.in_words(message)
   for _, t in ipairs(texts) do
     if message:find(t[1]) and not (t[3] and message:find(t[3])) then

@@ -1,4 +1,4 @@
--- source.lua -- where the source of a Lua function stands, and which of the functions there it is
+-- source.lua -- finds the source of a Lua function, and which one of the functions on its lines it is
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local native = core.grid_kernel()
@@ -13,8 +13,8 @@ local function file_text(path)
   return text
 end
 
---- Bytecode as it is compared: without line numbers and names, and without the places of upvalues, which depend on what
---- is around a function.
+--- Bytecode in a form for comparison: without line numbers and names, and without the positions of
+--- upvalues, which depend on the code around a function.
 local function code_of(fn)
   local dump = string.dump(fn, true)
   local at = 5
@@ -47,7 +47,7 @@ local function code_of(fn)
   return table.concat(list, '|')
 end
 
---- The function that a text says, with these names around it as locals.
+--- Compiles the text of a function, with these names as locals around it.
 local function compiled(names, text)
   local around = #names > 0 and ('local %s\n'):format(table.concat(names, ', ')) or ''
   local chunk = loadstring(around .. 'return function' .. text)
@@ -60,7 +60,7 @@ local function upvalues_of(fn)
   return names
 end
 
---- The texts that a chunk may have had.
+--- The candidate texts of a chunk.
 local function texts_of(info)
   local kind = info.source:sub(1, 1)
   if kind == '@' then return {file_text(info.source:sub(2))} end
@@ -68,11 +68,11 @@ local function texts_of(info)
   return {info.source}
 end
 
---- Whether there is a text to look in.
+--- Whether the text of the function is available.
 function source.is_kept(fn) return #texts_of(debug.getinfo(fn, 'S')) > 0 end
 
---- Of a function: the text of its chunk, what messages call that, its first and last line, and which of the functions
---- on these lines it is.
+--- For a function: the text of its chunk, the chunk's name in messages, its first and last line,
+--- and which one of the functions on these lines it is.
 function source.locate(fn)
   local info = debug.getinfo(fn, 'S')
   if info.what ~= 'Lua' then

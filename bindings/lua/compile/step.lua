@@ -1,4 +1,4 @@
--- step.lua -- mt.compile: a step that is recorded once and replayed, without Lua and allocation
+-- step.lua -- mt.compile: a step that is recorded once and replayed, without Lua and without allocation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
@@ -11,7 +11,7 @@ local moved_away = 'a parameter or gradient has other memory, or requires_grad h
 local pack = core.pack
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 
---- All that is garbage, and what its finalizers let go.
+--- Collects all garbage, including what finalizers release.
 local function collect()
   collectgarbage()
   collectgarbage()
@@ -32,13 +32,13 @@ function Recorder:pause(optimizer)
   self.optimizers[#self.optimizers + 1] = optimizer
 end
 function Recorder:resume() native.step_resume(self.handle) end
---- An error, also where the step catches it.
+--- Raises an error, which is effective even if the step catches it.
 function Recorder:refuse(...)
   self.refused = (...):format(select(2, ...))
   core.fail('%s', self.refused)
 end
 
---- The strides of a tensor that is not contiguous, as text: sums go along them.
+--- The strides of a non-contiguous tensor as text: the order of sums depends on them.
 local function layout_of(x)
   return not x:is_contiguous() and table.concat(x:stride(), ' ') or nil
 end
@@ -49,7 +49,7 @@ local function is_expanded(x)
   end
   return false
 end
---- A copy of the same layout.
+--- A copy with the same layout.
 local function copy_of(x)
   x = x:detach()
   if x:is_contiguous() then return x:clone() end
@@ -58,7 +58,7 @@ local function copy_of(x)
   return x:as_strided({last}, {1}):clone():as_strided(x.shape, strides, 0)
 end
 
---- The arguments, f(x) in place of each tensor.
+--- The arguments with each tensor x replaced by f(x).
 local function map_tensors(arguments, f)
   local mapped = {n = arguments.n}
   for i = 1, arguments.n do
@@ -68,8 +68,8 @@ local function map_tensors(arguments, f)
   return mapped
 end
 
---- The error that ended the routine. A tail call erases the step's frame, and above it there is none: then the line
---- is that of the step's call, as it is without a routine.
+--- Raises the error that ended the coroutine. A tail call removes the step's frame, and there is no
+--- frame above it: then the position is that of the step's call, as without a coroutine.
 local function raise(routine, message)
   local level, frame = 0, debug.getinfo(routine, 0, 'Sl')
   while frame and (frame.currentline <= 0 or frame.source:find '^@mtorch/') do
@@ -80,7 +80,7 @@ local function raise(routine, message)
   core.fail('%s', message)
 end
 
---- A reason not to record results: a table, whose tensors no replay would fill, or another object.
+--- The reason why results cannot be recorded: a table, whose tensors a replay would not fill, or another object.
 local function object_among(results)
   for i = 1, results.n do
     local x = results[i]
@@ -92,7 +92,7 @@ local function object_among(results)
   end
 end
 
---- Changes that the step made to its arguments were made to copies.
+--- Copies changes of the arguments' copies back to the arguments.
 local function take_back(copies, arguments)
   mt.no_grad(function()
     for i, x in ipairs(copies) do
@@ -105,8 +105,8 @@ local function take_back(copies, arguments)
   end
 end
 
---- Whether two arguments, or one and a captured tensor or its gradient, see the same memory: those of a recording are
---- copies, each by itself.
+--- Whether two arguments, or an argument and a captured tensor or its gradient, share memory: a
+--- recording works on separate copies.
 local function share_memory(tensors, captures)
   local seen, shared = {}, false
   local function look(x, is_argument)
@@ -123,8 +123,8 @@ local function share_memory(tensors, captures)
   return shared
 end
 
---- Which results are tensors that the step made: a list, and the place of each in it. The others are `same_as` an
---- argument, or as they are in every call.
+--- Finds the results that are tensors created by the step: a list, and the index of each in it. The
+--- others are `same_as` an argument, or constant.
 local function sort_results(out, given, captures)
   local list, which, same_as, plain = {}, {}, {}, {n = out.n}
   for i = 1, out.n do
@@ -141,12 +141,12 @@ local function sort_results(out, given, captures)
   return list, which, same_as, plain
 end
 
---- Runs self.f with copies of its arguments, recorded. Returns the handle, what it reads, its results; an error of the
---- step is raised.
+--- Records self.f with copies of its arguments. Returns the handle, what it reads, and its results;
+--- an error of the step is raised.
 local function run_recorded(self, reads, inputs, given, tensors)
   local recording = setmetatable({optimizers = {}, handle = native.step_record(inputs)}, Recorder)
   core.step_recording = recording
-  local routine = coroutine.create(self.f) -- what yields would leave the recording under way
+  local routine = coroutine.create(self.f) -- a yield would leave the recording active
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
   core.step_recording = false
   captured.unwatch(reads)
@@ -169,15 +169,15 @@ local function parameters_of(optimizers, list)
   return list
 end
 
---- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason; then what the
---- step changed of what it captures.
+--- Runs the step once on copies of its inputs. Returns its results, and a program, or nil and the
+--- reason; then which captured values the step changes.
 local function record(self, arguments)
   local inputs, tensors = {}, {}
   local given = map_tensors(arguments, function(x)
     inputs[#inputs + 1], tensors[#tensors + 1] = copy_of(x), x
     return inputs[#inputs]
   end)
-  collect() -- what stands around is not freed while the step is recorded
+  collect() -- before the recording, because garbage must not be freed during it
   local reads, mode = captured.watch(self.step), native.step_mode()
   local captures = captured.tensors(reads)
   if reads.why or share_memory(tensors, captures) then
@@ -204,7 +204,7 @@ end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
 
---- Runs what was recorded. False where a position is not there: the step itself says it.
+--- Runs the recording. Returns false if an index is out of bounds: the step itself then raises the error.
 local function replay(program)
   local step, optimizers = program.step, program.optimizers
   for part = 1, program.parts do
@@ -235,7 +235,7 @@ local function copies(list)
   for i, x in ipairs(list) do all[i] = copied(x) end
   return all
 end
---- The optimizers' states, and copies of their tensors: a state_dict() that the user keeps shares them.
+--- The optimizers' states with copies of their tensors, because the user may keep a state_dict() that shares them.
 local function state_of(optimizers)
   local all = {}
   for _, optimizer in ipairs(optimizers) do
@@ -266,7 +266,7 @@ local function grads_of(leaves)
   for i, x in ipairs(leaves) do all[i] = x.grad and copied(x.grad) or false end
   return all
 end
---- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
+--- Replays, restores the state, runs the step, and compares. Returns the step's results, and the difference.
 local function try(self, program, arguments)
   local changed = parameters_of(program.optimizers, native.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
@@ -305,7 +305,7 @@ end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
 
---- Whether the arguments that are no tensors are those of the entry.
+--- Whether the non-tensor arguments are equal to those of the entry.
 local function same_values(entry, n, ...)
   if entry.n ~= n then return false end
   if entry.plain == 0 then return true end
@@ -318,7 +318,7 @@ local function same_values(entry, n, ...)
   return true
 end
 
---- What a program depends on of an argument.
+--- The properties of an argument that a program depends on.
 local function kind_of(x)
   if not mt.is_tensor(x) then return {value = x} end
   return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device,
@@ -348,14 +348,14 @@ local function check_arguments(...)
   end
 end
 
---- Recording costs more than replays gain.
+--- Stops recording, because it costs more than replays gain.
 local function end_recording(self, changed)
   self.eager = ('its arguments or captured values change too often%s; a number that changes at every call ' ..
     'belongs in a 0-d tensor'):format(changed and (': %s'):format(changed) or '')
   tell('%s runs eagerly: %s', self.place, self.eager)
 end
 
---- Too many programs: the oldest goes.
+--- Drops the oldest program if there are too many.
 local function drop_oldest(self, changed)
   local oldest = table.remove(self.entries)
   self.dropped = self.dropped + 1
@@ -367,8 +367,8 @@ local function drop_oldest(self, changed)
   if self.dropped == 3 * max_programs then end_recording(self, changed) end
 end
 
---- The entry for these arguments and captured values, at the front of the list, and what `step_start` says of its
---- program: of two, with gradients and without, the one that fits.
+--- The entry for these arguments and captured values, moved to the front of the list, and the result of
+--- `step_start` for its program: the one of the two, with and without gradients, that matches.
 local function entry_for(self, mode, n, ...)
   local entries, changed, misfits, last = self.entries, nil, 0, nil
   for k = 1, #entries do
@@ -404,7 +404,7 @@ local function entry_for(self, mode, n, ...)
   return entry
 end
 
---- Says why the step is recorded again. `unused`: programs of this kind since one was replayed.
+--- Reports why the step is recorded again. `unused`: the number of such programs since the last replay.
 local function tell_changed(self, why)
   self.unused = self.unused + 1
   if self.unused == max_programs then return end_recording(self, why) end
@@ -416,7 +416,7 @@ local function give_up(self, entry, why)
   tell('%s runs eagerly: %s', self.place, why)
 end
 
---- A call that is not a plain replay: the first, the one that is recorded, those of `verify`.
+--- A call other than a plain replay: the first one, the recorded one, and those of `verify`.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
   local arguments, why_not = pack(...), nil
@@ -434,13 +434,13 @@ local function slow_call(self, entry, ...)
     entry.program = program
     if program then
       if entry.changed then tell_changed(self, entry.changed) end
-    elseif why and not (wrote and entry.calls == 2) then -- what is made at the first use may be written then
+    elseif why and not (wrote and entry.calls == 2) then -- objects created at the first use may be written then
       give_up(self, entry, why)
     end
     return unpack(results, 1, results.n)
   end
   local results, differs = try(self, entry.program, arguments)
-  collect() -- gradients that garbage holds would have to move
+  collect() -- gradients held by garbage would have to be moved
   if differs then
     entry.program = nil
     give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
@@ -449,7 +449,7 @@ local function slow_call(self, entry, ...)
   return unpack(results, 1, results.n)
 end
 
---- Whether the program runs without the step beside it.
+--- Whether the program runs without a comparison with the step.
 local function runs_alone(self, entry)
   return self.verify == 0 or entry.replays % self.verify ~= self.verify - 1
 end
@@ -515,7 +515,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     return compiled_step
   end)
 
---- Its memory, its programs, its parameters.
+--- Describes its memory, programs and parameters.
 local function describe_program(text, entry)
   local step = entry.program.step
   local _, _, buffers, own, planned, graphs = native.step_facts(step)

@@ -1,8 +1,8 @@
--- symbols.lua -- symbols that stand for numbers while a Lua function is traced, and what functions do with them
+-- symbols.lua -- symbols that represent numbers while a Lua function is traced, and their operations
 --
--- Symbols and stand-ins for captured tables are cdata, since Lua asks cdata, unlike tables, when they
--- are compared with numbers, or their length is taken. Each operation on them becomes one of the program
--- that is built by the trace under way (`symbols.session`, trace.lua).
+-- Symbols and proxies of captured tables are cdata, because for cdata, unlike tables, Lua calls
+-- metamethods for comparisons with numbers and for the length. Each operation on them becomes an
+-- operation of the program that the current trace builds (`symbols.session`, trace.lua).
 local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
@@ -20,7 +20,7 @@ local max_decisions = 24
 local function is_symbol(x) return ffi.istype(Symbol, x) end
 local function is_captured(x) return ffi.istype(Captured, x) end
 
---- The line of the user's function that is running.
+--- The current line of the user's function.
 local function line()
   for level = 3, 40 do
     local info = getinfo(level, 'Sl')
@@ -49,7 +49,7 @@ local operations = setmetatable({}, {__index = function(self, name)
   return found
 end})
 
---- The value of an operation: a symbol, or the number or boolean that it is.
+--- The result of an operation: a symbol, or a number or boolean if it is constant.
 local function operation(op, ...)
   if not symbols.session then core.fail('%s: a symbol of a trace that has ended', op.name) end
   local values = {...}
@@ -62,7 +62,7 @@ local function operation(op, ...)
   return symbol
 end
 
---- Which way this path takes where a bool decides.
+--- The branch that the current path takes at a condition.
 local function decide(condition)
   if type(condition) == 'boolean' then return condition end
   local s = symbols.session
@@ -84,7 +84,7 @@ end
 local function op(name) return operations[name] end
 local function where(c, a, b) return operation(op 'where', c, a, b) end
 
---- Lua's operators take numbers, no booleans.
+--- Lua's operators take numbers, but not booleans.
 local function arithmetic(name)
   local of = op(name)
   return function(a, b)
@@ -95,7 +95,7 @@ local function arithmetic(name)
   end
 end
 
---- An operation as mt has it; its answers, such as mt.isnan's, choose the way as comparisons do.
+--- An operation as in mt; conditions such as mt.isnan choose the branch as comparisons do.
 local function function_of(of)
   return function(...)
     local n = select('#', ...)
@@ -120,7 +120,7 @@ local meta = {
   __add = arithmetic 'add', __sub = arithmetic 'sub', __mul = arithmetic 'mul', __div = arithmetic 'div',
   __pow = arithmetic 'pow',
   __unm = function(a) return (operation(op 'neg', a)) end,
-  -- a - floor(a / b) * b, as LuaJIT has it
+  -- a - floor(a / b) * b, as in LuaJIT.
   __mod = function(a, b)
     local whole = operation(op 'floor', operation(op 'div', a, b))
     return (operation(op 'sub', a, operation(op 'mul', whole, b)))
@@ -155,7 +155,7 @@ ffi.metatype(Symbol, meta)
 
 -- ---- math.* of symbols -----------------------------------------------------------------------------
 
-local symbolic = {} -- Lua's function -> that of symbols
+local symbolic = {} -- Lua's function -> the function of symbols
 local function any_symbol(...)
   for i = 1, select('#', ...) do
     if is_symbol((select(i, ...))) then return true end
@@ -182,7 +182,7 @@ define('log', function(x, base)
   local y = operation(op 'log', x)
   return base and operation(op 'div', y, symbolic[math.log](base)) or y
 end)
--- What LuaJIT's interpreter does with NaN and zeros of both signs.
+-- Like LuaJIT's interpreter for NaN and for zeros of both signs.
 local function fold(name)
   return function(first, ...)
     for i = 1, select('#', ...) do
@@ -198,7 +198,7 @@ define('modf', function(x) return operation(op 'trunc', x) end)
 symbolic[math.modf] = function(x)
   if not is_symbol(x) then return math.modf(x) end
   local whole = operation(op 'trunc', x)
-  local zero = operation(op 'copysign', 0, x) -- of whole numbers and infinities, as LuaJIT has it
+  local zero = operation(op 'copysign', 0, x) -- for integers and infinities, as in LuaJIT
   return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
 end
 define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
@@ -215,11 +215,11 @@ local math_of_symbols = setmetatable({}, {__index = function(_, key)
   return symbolic[plain] or plain
 end, __newindex = function() core.fail('a compiled function changes math; keep values in locals') end})
 
---- mt.relu(x) and similar functions; other names as they are.
+--- mt.relu(x) and similar functions; other names are unchanged.
 local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
   if not of then
-    local _ = mt[key] -- a name that is not there is told as such
+    local _ = mt[key] -- raises the error for an unknown name
     core.fail('mt.%s is not elementwise; a compiled function can use elementwise functions only, such as mt.relu ' ..
       'and mt.sigmoid', tostring(key))
   end

@@ -1,8 +1,8 @@
--- trace.lua -- calls a Lua function with symbols for numbers, and so makes an expression program of it
+-- trace.lua -- traces a Lua function with symbols for numbers, and builds an expression program from it
 --
--- The function itself is not touched: a clone of it runs, whose globals and upvalues are stand-ins
--- (symbols.lua). A comparison of symbols chooses: the function is run once for each way through it, and
--- the ways are joined by `where`.
+-- The function itself is not changed: a clone of it runs, whose globals and upvalues are proxies
+-- (symbols.lua). A comparison of symbols is a branch: the function is run once for each path, and
+-- the paths are merged with `where`.
 local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
@@ -17,14 +17,14 @@ local contents, name_of_captured = symbols.contents, symbols.name_of_captured
 local math_of_symbols, functions_of_mt = symbols.math, symbols.mt
 local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
 
-local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> what it was compiled from
+local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> its source function
 local max_paths = 64
-local Session = {} -- of one trace
+local Session = {} -- the state of one trace
 Session.__index = Session
 
 -- ---- captured values: numbers are parameters, the rest are guards --------------------------------------
 
---- What a captured value is inside the clone. `read` reads it again; `where_from` names it.
+--- The replacement of a captured value in the clone. `read` reads it again; `where_from` is its name.
 function Session:placeholder(value, read, where_from)
   local kind = type(value)
   if kind == 'number' then
@@ -56,7 +56,7 @@ function Session:guard(read, value, where_from)
   self.guards[#self.guards + 1] = {read = read, value = value, name = where_from}
 end
 
---- The symbol of a captured number or tensor: one more in `list`, after those that the call gives.
+--- The symbol of a captured number or tensor, which is appended to `list`, after those of the call.
 function Session:leaf(kind, list, given, read, where_from)
   if not self.known[where_from] then
     list[#list + 1] = {read = read, name = where_from}
@@ -110,7 +110,7 @@ ffi.metatype(Captured, {
     contents(self).name) end,
 })
 
---- The function of symbols for a captured function: math's and mt's have one; a Lua function is cloned.
+--- The function of symbols for a captured function: for those of math and mt a fixed one; a Lua function is cloned.
 function Session:function_of(f, name)
   if symbolic[f] then return symbolic[f] end
   if trace.sources[f] then return self:clone(trace.sources[f], name) end
@@ -120,7 +120,7 @@ function Session:function_of(f, name)
     return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
   end
   local info = getinfo(f, 'S')
-  if require('mtorch.compile.map').records[f] then -- what mt.fuse or mt.reduce made
+  if require('mtorch.compile.map').records[f] then -- a result of mt.fuse or mt.reduce
     return function()
       core.fail("'%s' is a function of tensors; a compiled function calls functions of numbers, also those of mt.map",
         name)
@@ -132,7 +132,7 @@ function Session:function_of(f, name)
   return self:clone(f, name)
 end
 
---- A copy of a Lua function with the same lines, whose upvalues and globals are stand-ins.
+--- A copy of a Lua function with the same lines, whose upvalues and globals are proxies.
 function Session:clone(f, name)
   if self.clones[f] then return self.clones[f] end
   local clone = native.clone(f)
@@ -161,7 +161,7 @@ function Session:clone(f, name)
   return clone
 end
 
---- An upvalue that the function assigned: only the clone's has changed.
+--- Raises an error if the function assigned an upvalue: only the clone's has changed.
 function Session:check_upvalues()
   for _, w in ipairs(self.written) do
     for i, u in ipairs(w.set) do
@@ -178,7 +178,7 @@ end
 
 local pack = core.pack
 
---- Calls the clone on every path; returns the results of each with what it decided.
+--- Calls the clone on every path; returns the results of each with its decisions.
 function Session:explore(f, arguments)
   local leaves = {}
   self.choices = {}
@@ -207,7 +207,7 @@ local function kind_of(s, x)
   return (kind == 'number' or kind == 'boolean') and 'a ' .. kind or core.describe(x)
 end
 
---- The results of leaves from..to, which agree in the first depth - 1 decisions.
+--- Merges the results of leaves from..to, which agree in the first depth - 1 decisions.
 function Session:join(leaves, from, to, depth)
   if from == to then return leaves[from].results end
   local second = from
@@ -228,7 +228,7 @@ function Session:join(leaves, from, to, depth)
   return joined
 end
 
---- The program of f for `inputs` tensors among its arguments ('tensor' or 'number' each).
+--- The program of f; `kinds` has 'tensor' or 'number' for each argument.
 local function attempt(f, kinds, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
@@ -238,7 +238,7 @@ local function attempt(f, kinds, frozen)
   local before = symbols.session
   symbols.session = s
   local ok, result = pcall(function()
-    local arguments, seen = {n = #kinds}, {tensor = 0, number = 0} -- the call's numbers come before captured ones
+    local arguments, seen = {n = #kinds}, {tensor = 0, number = 0} -- the call's numbers are before captured ones
     for i, kind in ipairs(kinds) do
       arguments[i] = Symbol(native.leaf(s.builder, kind == 'tensor' and 'input' or 'number', seen[kind]))
       seen[kind] = seen[kind] + 1
@@ -268,7 +268,7 @@ local function attempt(f, kinds, frozen)
   return result
 end
 
---- The place of an error and its text: a line of the function, of one that it calls, or where it begins.
+--- The position of an error and its text: a line of the function, of one that it calls, or its first line.
 function Session:place_of(text, f)
   local file, number, message = text:match '^([^\n]-):(%d+): (.*)$'
   number = tonumber(number)
@@ -282,8 +282,8 @@ function Session:place_of(text, f)
   return core.place_of(f), message or text
 end
 
---- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
---- cannot be traced (the end of a loop) a guard.
+--- Compiles a Lua function to a program; name is 'map' etc. A captured number is a parameter, or,
+--- if that cannot be traced (the end of a loop), a guard.
 function trace.compile(f, kinds, name)
   local found, err, s = attempt(f, kinds)
   if found then return found end

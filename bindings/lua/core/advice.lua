@@ -1,19 +1,19 @@
--- advice.lua -- what errors say of a name that is not there: PyTorch's word for something, or the nearest name
+-- advice.lua -- hints for errors about unknown names: the name here for a word of PyTorch, or the nearest name
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
--- Other libraries' words for options.
+-- Other libraries' names of options.
 local usual = {params = 'parameters', axis = 'dim', axes = 'dim', keepdims = 'keepdim', learning_rate = 'lr',
   rate = 'lr', sep = 'delimiter', hidden_dim = 'hidden_size', units = 'out_features', epsilon = 'eps',
   filename = 'path', file = 'path'}
 
--- Where a name that mt lacks may be meant to lie.
+-- The modules that are searched for a name that mt lacks.
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'dist',
   'cuda'}
 
 local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
 
---- "mt.data.DataLoader", where one of the library's tables has the name.
+--- "mt.data.DataLoader", if one of the library's tables has the name.
 local function elsewhere(owner, key)
   local modules = require 'mtorch.help.modules'
   if owner ~= 'mt' and not owner:find '^mt%.' then return nil end
@@ -26,8 +26,8 @@ local function elsewhere(owner, key)
   if owner ~= 'mt' and core.name_set(mt)[key] then return 'mt.' .. key end
 end
 
---- What follows "OWNER has no 'KEY'": "; here it is ..", " (did you mean 'x'?)" or nothing. `names` are those that
---- there are.
+--- The text after "OWNER has no 'KEY'": "; here it is ..", " (did you mean 'x'?)" or nothing.
+--- `names` are the existing names.
 return function(owner, key, names)
   key = tostring(key)
   local topics, full = require 'mtorch.help.topics', strip(owner, key)

@@ -1,4 +1,4 @@
--- extend.lua -- mt.extend: what libraries on top of mtorch are written with; the library's own extras use nothing else
+-- extend.lua -- mt.extend: the interface for libraries on top of mtorch; the library's own extras use only this
 local core = require 'mtorch.core'
 
 local extend = {util = require 'mtorch.core.util', object = require 'mtorch.core.object'}

@@ -1,4 +1,4 @@
--- gradient.lua -- functions with their own gradient, whole Jacobians, and memory for time
+-- gradient.lua -- functions with their own gradient, full Jacobians, and recomputation
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local native = core.gradient()
@@ -17,7 +17,7 @@ Context.__index = Context
 local function check_context(self, name)
   if getmetatable(self) ~= Context then core.fail('%s: call it with a colon, ctx:%s(..)', name, name) end
 end
---- Tensors that backward needs. Inputs and results kept this way make no circle; fields of ctx may.
+--- Saves tensors for backward. Inputs and results saved this way do not form reference cycles; fields of ctx may.
 function Context:save_for_backward(...)
   check_context(self, 'save_for_backward')
   local list = {...}
@@ -28,9 +28,9 @@ function Context:save_for_backward(...)
   end
   rawset(self, 'saved_by_forward', list)
 end
---- The tensors that were saved, as several values; only inside backward.
+--- The saved tensors, as several values; only inside backward.
 function Context:saved_tensors() return unpack(native.saved_tensors()) end
---- Results that have no gradient.
+--- Marks results that have no gradient.
 function Context:mark_non_differentiable(...)
   check_context(self, 'mark_non_differentiable')
   rawset(self, 'without_gradient', {...})
@@ -43,7 +43,7 @@ local function contains(list, value)
   return false
 end
 
---- Calls forward, and records it as one operation with the gradient that backward computes.
+--- Calls forward, and records it as one operation whose gradient backward computes.
 local function call_function(self, ...)
   local arguments = pack(...)
   local ctx = setmetatable({needs_input_grad = {}}, Context)
@@ -98,7 +98,7 @@ gradient.recompute = core.declare('recompute(fn: function, ..)',
 
 -- ---- whole Jacobians ------------------------------------------------------------------------------
 
---- The inputs as a list of tensors that record: leaves of their own, or parts of the graph.
+--- The inputs as a list of tensors that require a gradient: new leaves, or parts of the graph.
 local function fresh(name, inputs, create_graph)
   local single = mt.is_tensor(inputs)
   local list = single and {inputs} or inputs
@@ -115,7 +115,7 @@ local function fresh(name, inputs, create_graph)
   return new, single
 end
 
---- The function with recording on, also inside no_grad.
+--- The function with recording enabled, also inside no_grad.
 local function recorded(body)
   return function(...) return mt.enable_grad(body, ...) end
 end
@@ -208,7 +208,7 @@ local function vectors(name, v, like)
   return list
 end
 
---- The gradients by the inputs of the results that depend on them, each times its weight.
+--- The gradients of the results that depend on the inputs, each times its weight.
 local function gradients(outputs, weights, list, create_graph)
   local moving, with = {}, {}
   for k, y in ipairs(outputs) do
@@ -229,7 +229,7 @@ gradient.vjp = core.declare('vjp(fn: function, inputs, v=nil)',
     return #outputs == 1 and outputs[1] or outputs, single and g[1] or g
   end), true)
 
---- The gradient by v of the gradient's product with v (the double-backward trick of J. Townsend, 2017).
+--- The gradient by v of the vector-Jacobian product with v (the double-backward trick of J. Townsend, 2017).
 gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
   "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
   recorded(function(fn, inputs, v)

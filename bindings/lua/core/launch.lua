@@ -7,7 +7,7 @@ local launch = {}
 local function whole(value) return type(value) == 'number' and value % 1 == 0 end
 launch.whole = whole
 
---- Three sizes of a number or of {x, y, z}.
+--- Three sizes from a number or from {x, y, z}.
 function launch.sizes(name, what, value)
   if whole(value) then return value, 1, 1 end
   if type(value) == 'table' and #value >= 1 and #value <= 3 then
@@ -17,7 +17,7 @@ function launch.sizes(name, what, value)
   fail('%s: %s must be a whole number or {x, y, z} of them, got %s', name, what, describe(value))
 end
 
---- run(gx, gy, gz, bx, by, bz, shared, ..) for a size {blocks, threads[, bytes]}; `takes_shared`: bytes may be given.
+--- Returns a function that calls run(gx, gy, gz, bx, by, bz, shared, ..); `takes_shared`: size may contain bytes.
 function launch.launcher(name, size, run, takes_shared)
   local n = #size
   if n < 2 or n > (takes_shared and 3 or 2) then

@@ -4,8 +4,8 @@
 --   method('add(n: int = 1)', 'Adds n.', function(self, n) self.sum = self.sum + n end)
 --   local counter = object.constructor(Counter, 'Counter(sum: int = 0)', 'A sum.')
 --
--- A class is the metatable of its objects, and what it lacks its base has. nn/class.lua adds the registration of
--- parameters, data/class.lua puts proxies in front of sets and loaders.
+-- A class is the metatable of its objects, and inherits from its base. nn/class.lua adds the
+-- registration of parameters, data/class.lua adds proxies for sets and loaders.
 local core = require 'mtorch.core'
 local shown = require 'mtorch.core.shown'
 local util = require 'mtorch.core.util'
@@ -24,8 +24,8 @@ function object.unwrap(value)
 end
 local unwrap = object.unwrap
 
---- A userdata in front of an object, for Lua 5.1 asks a table itself for # and ipairs: # is the object's size, ipairs
---- an error. Methods get the object.
+--- A userdata as the proxy of an object, because Lua 5.1 does not call metamethods of tables for #
+--- and ipairs: # is the object's size, ipairs is an error. Methods receive the object.
 function object.proxy(of, fields)
   if not rawget(of, '__proxy') then
     of.__proxy = newproxy(true)
@@ -41,8 +41,8 @@ end
 
 -- ---- methods -------------------------------------------------------------------------------------------
 
---- body(self, ..) as a method of an object that errors call `called`. It refuses a call with a dot, where is_own(self)
---- does not hold, more than max_count arguments, and what check(..) refuses; the last two may be left out.
+--- body(self, ..) as a method of an object with the name `called` in errors. It raises an error for a call with a dot,
+--- where is_own(self) is false, for more than max_count arguments, and if check(..) does; the last two are optional.
 function object.checked(name, called, is_own, body, max_count, check)
   return function(self, ...)
     if type(self) == 'userdata' then self = unwrap(self) end
@@ -55,7 +55,7 @@ function object.checked(name, called, is_own, body, max_count, check)
   end
 end
 
---- The same with the arguments of a signature; also its name, and {signature, help} as help shows it.
+--- The same with a signature for the arguments; also returns its name, and {signature, help} for mt.help.
 local function declared(signature, doc, of, body)
   local check = core.declare(signature, doc, results)
   local entry, params = core.entry(check), core.parameters(check)
@@ -63,7 +63,7 @@ local function declared(signature, doc, of, body)
   return object.checked(name, of.__called, of.__is_own, body, max_count, is_typed and check), name, {entry, doc}
 end
 
---- class[name] = value, where a function becomes a method that refuses a call with a dot.
+--- class[name] = value; a function becomes a method that raises an error if called with a dot.
 local function define(of, name, value)
   local is_method = type(value) == 'function' and not name:find '^__'
   rawset(of, name, is_method and object.checked(name, of.__called, of.__is_own, value) or value)
@@ -87,7 +87,7 @@ function object.names(of, hidden, ...)
   return util.sorted_keys(set)
 end
 
---- The error of a name that an object lacks.
+--- Raises the error for a name that an object lacks.
 local function refuse(of, self, key)
   if type(key) ~= 'string' then
     core.fail('%s has nothing at [%s]%s', of.__name, tostring(key), of.get and ('; %s:get(i) is an example'):format(
@@ -144,7 +144,7 @@ function object.class(spec, of)
   of.__methods, of.__call, of.__tostring = base.__methods or {}, spec.call or base.__call, object_text
   of.__index, of.__newindex = spec.get, spec.set
   if not spec.get then of.__index, of.__newindex = field_access(of, optional) end
-  of.__open = {__index = of.__index, __family = family} -- the metatable while the object is made
+  of.__open = {__index = of.__index, __family = family} -- the metatable during construction
   if spec.open then of.__newindex = nil end
   setmetatable(of, {__index = spec.base, __newindex = spec.define and define, __call = spec.construct,
     __tostring = class_text})
@@ -155,17 +155,17 @@ function object.class(spec, of)
   end
 end
 
---- An object with these fields and those that init(self) adds; later others are errors that name the nearest.
+--- An object with these fields and those that init(self) adds; other fields added later are errors with a hint.
 function object.new(of, fields, init)
   local self = setmetatable(fields, of.__open)
   if init then init(self) end
   return setmetatable(self, of)
 end
 
-local constructor_args = setmetatable({}, {__mode = 'k'}) -- by object, where its class keeps them
+local constructor_args = setmetatable({}, {__mode = 'k'}) -- by object, if its class keeps them
 
---- The function that makes an object of its arguments, which become fields unless new(..) returns others; init(self)
---- does the rest.
+--- The function that creates an object from its arguments, which become fields unless new(..)
+--- returns others; then calls init(self).
 function object.constructor(of, signature, doc, init, new)
   local params, keeps_args = nil, of.__keeps_args
   of.__signature = core.declare(signature, doc, function(...)

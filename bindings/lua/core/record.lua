@@ -1,31 +1,31 @@
--- record.lua -- one call of a function of tensors as a list of operations: each value made once (SSA)
+-- record.lua -- one call of a function of tensors as a list of operations in SSA form
 --
 --   program = record(fn, inputs, names)
 --   program = {inputs = {value..}, results = {value..}, calls = {call..}, returned = {n =, ..}}
 --   call    = {op =, args = {..}, params = {..}, results = {value..}, line = 'net.lua:12'}
 --   value   = {shape =, dtype =, call =, index =, input = i, tensor =, label =}
 --
--- `args` are what the function `op` was called with, tensors as values, by the positions of `params` (core.parameters).
--- A value that depends on no input is a constant and has its tensor. An operation in place makes a new value, under
--- the name of the operation that is not (add_ is add). What it writes through a view is an operation of its own,
--- scatter_view {base, value}, whose `view` is the call that made the view; other views of the base are made again.
+-- `args` are the arguments of `op`, with values instead of tensors, in the positions of `params` (core.parameters). A
+-- value that depends on no input is a constant and has its tensor. An in-place operation makes a new value, under the
+-- name without _ (add_ is add). A write through a view is a separate operation, scatter_view {base, value}, whose
+-- `view` is the call that made the view; other views of the base are recomputed.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
 local Value, Recorder = {}, {}
 Value.__index, Recorder.__index = Value, Recorder
 
--- What ends in _ and writes no elements.
+-- Functions that do not write elements, although some of their names end in _.
 local writes_nothing = {requires_grad_ = true, zero_grad_ = true, backward = true, retain_grad = true}
 
 local signatures = {}
---- The parameters that a signature states, read once.
+--- The parameters of a signature, parsed once.
 local function parameters_of(signature)
   signatures[signature] = signatures[signature] or core.parameters(signature)
   return signatures[signature]
 end
 
---- "net.lua:12": the nearest line that is not the library's.
+--- "net.lua:12": the innermost line outside the library.
 local function user_line()
   for level = 3, 200 do
     local info = debug.getinfo(level, 'Sl')
@@ -42,7 +42,7 @@ local function new_value(tensor, fields)
   return value
 end
 
---- What is known of a tensor. One that nothing recorded has made is a constant.
+--- The entry of a tensor. A tensor that no recorded call has created is a constant.
 function Recorder:entry(tensor)
   local id, storage = core.identity(tensor)
   local entry = self.entries[id]
@@ -60,7 +60,7 @@ function Recorder:keep(entry, id, storage)
   table.insert(entry.storage, entry)
 end
 
---- Adds a call whose results are tensors; its values. They are constants where all its arguments are.
+--- Adds a call whose results are tensors; returns its values. They are constants if all its arguments are.
 function Recorder:append(call, tensors)
   call.results = {}
   for k, tensor in ipairs(tensors) do
@@ -72,7 +72,7 @@ function Recorder:append(call, tensors)
   return call.results
 end
 
---- Whether `holds` of a value in an argument, or in lists of it.
+--- Whether `holds` is true for a value in an argument, or in lists inside it.
 local function any_value(arg, levels, holds)
   if getmetatable(arg) == Value then return holds(arg) end
   if type(arg) ~= 'table' or levels == 0 then return false end
@@ -85,7 +85,7 @@ local function depends(arg, levels)
   return any_value(arg, levels, function(value) return value.tensor == nil end)
 end
 
---- The value of a tensor now: views of a base that was written since are made again.
+--- The current value of a tensor: views of a base that has been written are recomputed.
 function Recorder:current(entry)
   local base = entry.base
   if not base then return entry.value end
@@ -103,7 +103,7 @@ function Recorder:current(entry)
   return entry.value
 end
 
---- The tensor has a new value; so has what it is a view of.
+--- Sets a new value of the tensor, and of the base that it is a view of.
 function Recorder:write(entry, value)
   entry.value, entry.version = value, entry.version + 1
   local base = entry.base
@@ -115,7 +115,7 @@ function Recorder:write(entry, value)
   entry.seen = base.version
 end
 
---- Constants that lie where is written keep what they are now.
+--- Saves the current data of constants in memory that is about to be written.
 local function save_constants(entry)
   for _, other in ipairs(entry.storage) do
     local value = other.value
@@ -123,7 +123,7 @@ local function save_constants(entry)
   end
 end
 
---- An argument with values in place of tensors, also in lists.
+--- An argument with values instead of tensors, also in lists.
 function Recorder:freeze(arg, levels)
   if mt.is_tensor(arg) then return self:current(self:entry(arg)) end
   if type(arg) ~= 'table' or levels == 0 or rawget(arg, '__fields') then return arg end
@@ -132,7 +132,7 @@ function Recorder:freeze(arg, levels)
   return copy
 end
 
---- Before a call: its arguments as they are, and which tensor it will write.
+--- Called before a call: saves its arguments, and which tensor it will write.
 function Recorder:before(depth, name, signature, list, n)
   local params, call = parameters_of(signature), {op = name, args = {}, sources = {}}
   for i = 1, n do
@@ -162,7 +162,7 @@ local function flatten(list, n, out)
   return out
 end
 
---- A new tensor is what it is made of, and a view where an argument lies in the same memory.
+--- Registers a new tensor: as a result of the call, or as a view if an argument shares its memory.
 function Recorder:made(tensor, call, k, value)
   local id, storage = core.identity(tensor)
   if self.entries[id] then return end
@@ -178,7 +178,7 @@ function Recorder:made(tensor, call, k, value)
   self:keep(entry, id, storage)
 end
 
---- After a call: its results are values. What calls inside it have made is known already.
+--- Called after a call: its results become values. Results of inner calls are already registered.
 function Recorder:after(depth, list, n)
   local call, tensors = self.pending[depth], flatten(list, n, {})
   self.pending[depth] = nil
@@ -195,8 +195,8 @@ function Recorder:after(depth, list, n)
   for k, value in ipairs(self:append(call, tensors)) do self:made(tensors[k], call, k, value) end
 end
 
---- Records fn(unpack(inputs)). labels: {[core.identity(tensor)] = name}; check(call) may refuse a call before it runs
---- (call.depends: on an input).
+--- Records fn(unpack(inputs)). labels: {[core.identity(tensor)] = name}; check(call) may raise an
+--- error before a call runs (call.depends: whether it depends on an input).
 local function record(fn, inputs, labels, check)
   local self = setmetatable({entries = {}, storages = {}, labels = labels or {}, pending = {},
     check = check or function() end, program = {inputs = {}, calls = {}}}, Recorder)
@@ -207,7 +207,7 @@ local function record(fn, inputs, labels, check)
     self:keep(entry, core.identity(copies[i]))
     self.program.inputs[i] = entry.value
   end
-  -- Lists: of a vararg in a loop here, LuaJIT 2.1.0-beta3 has compiled select(i, ...) to another argument.
+  -- Lists, because LuaJIT 2.1.0-beta3 has compiled select(i, ...) of a vararg in a loop here to a wrong argument.
   local function watch(depth, name, signature, ...)
     local list, n = {...}, select('#', ...)
     if name then return self:before(depth, name, signature, list, n) end

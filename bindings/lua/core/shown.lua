@@ -1,9 +1,9 @@
--- shown.lua -- how objects are printed: Name(option=value, ..), with the options that are not their defaults
+-- shown.lua -- printing of objects: Name(option=value, ..), with the options that differ from their defaults
 local core = require 'mtorch.core'
 
 local shown = {}
 
---- A value in one short line: numbers, text in quotes, short lists, objects by what they print.
+--- A value in one short line: numbers, quoted strings, short lists, objects as they print.
 function shown.value(value)
   local kind = type(value)
   if kind == 'number' then return (('%.14g'):format(value):gsub('e([+-])0+(%d)', 'e%1%2'):gsub('e%+', 'e')) end
@@ -20,8 +20,8 @@ function shown.value(value)
   return '{' .. table.concat(parts, ', ') .. '}'
 end
 
---- "a=1, b='x'": the parameters `params` of a signature with their values get(i, p), where these are not nil; with
---- `all` the defaults too.
+--- "a=1, b='x'": the parameters `params` of a signature with their values get(i, p), if these are
+--- not nil; with `all` also the defaults.
 function shown.options(params, get, all)
   local parts = {}
   for i, p in ipairs(params) do
@@ -41,7 +41,7 @@ function shown.lines(name, list, more)
   return ('%s(%s\n%s\n)'):format(name, more or '', table.concat(parts, '\n'))
 end
 
---- A set or sampler: what it prints, or that it is one of the script's own.
+--- The text of a set or sampler: its own, or that it is defined by the script.
 function shown.set(object)
   local meta = getmetatable(object)
   if type(meta) == 'table' and meta.__tostring then return tostring(object) end

@@ -1,4 +1,4 @@
--- util.lua -- What several modules share: option checks, text, host, files.
+-- util.lua -- helpers of several modules: option checks, text, terminal, files
 local core = require 'mtorch.core'
 
 local util = {}
@@ -12,7 +12,7 @@ function util.hint(name, names)
   return ': known are ' .. table.concat(names, ', ')
 end
 
---- The keys of `t` as a list; numbers first in order, then strings, then the rest as `next` has them.
+--- The keys of `t` as a list: numbers in order, then strings in order, then the rest in the order of `next`.
 function util.sorted_keys(t)
   local keys, strings, rest = {}, {}, {}
   local of = {number = keys, string = strings}
@@ -28,7 +28,7 @@ function util.sorted_keys(t)
   return keys
 end
 
---- Whether a table has its elements from 1 to #t alone.
+--- Whether a table has only the elements 1 to #t.
 function util.is_list(t)
   local n = 0
   for _ in pairs(t) do n = n + 1 end
@@ -47,17 +47,17 @@ function util.plain(value)
   return value
 end
 
---- The number, boolean or text in a tensor or nested list of one element; other values unchanged.
+--- The number, boolean or string in a tensor or nested list with one element; other values unchanged.
 function util.scalar(value)
   value = util.plain(value)
-  for _ = 1, 32 do -- a list may hold itself
+  for _ = 1, 32 do -- a list may contain itself
     if type(value) ~= 'table' or #value ~= 1 then break end
     value = value[1]
   end
   return value
 end
 
---- A copy of nested tables, with leaf(x) in the place of each x that is no table.
+--- A copy of nested tables, with each non-table value x replaced by leaf(x).
 function util.map_leaves(value, leaf)
   if type(value) ~= 'table' then return leaf(value) end
   local copy = {}
@@ -65,7 +65,7 @@ function util.map_leaves(value, leaf)
   return copy
 end
 
---- A number as text, at most `digits` significant: 0.5518, 1e-5, 1.5e7, nan.
+--- A number as text with at most `digits` significant digits: 0.5518, 1e-5, 1.5e7, nan.
 function util.number_text(value, digits)
   if value ~= value then return 'nan' end
   return (('%.' .. (digits or 4) .. 'g'):format(value):gsub('e([+-])0*(%d)', function(sign, digit)
@@ -77,7 +77,7 @@ local function next_upvalue(f, i)
   local name, value = debug.getupvalue(f, i + 1)
   if name then return i + 1, name, value end
 end
---- `for i, name, value in util.upvalues(f) do`: what a function captures.
+--- `for i, name, value in util.upvalues(f) do`: iterates over the upvalues of a function.
 function util.upvalues(f) return next_upvalue, f, 0 end
 
 -- Text --------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ function util.word_set(text)
   return set
 end
 
---- The words of a text in lines of at most `width` characters, each behind `indent`.
+--- The words of a text in lines of at most `width` characters, each after `indent`.
 function util.wrap(text, indent, width)
   local lines, line = {}, ''
   for word in text:gmatch('%S+') do
@@ -132,7 +132,7 @@ function util.duration_text(seconds, micro)
   return ('%dh %02dm'):format(floor(whole / 3600), floor(whole % 3600 / 60))
 end
 
---- Lines of texts in columns, the first `left` of them to the left; rules below the first and the last.
+--- Lines of texts in columns, the first `left` of them left-aligned; rules below the first and the last line.
 function util.aligned(lines, left)
   local out, rule = {}, {}
   for c = 1, #lines[1] do
@@ -157,13 +157,13 @@ local function environment(name)
   return value ~= '' and value or nil
 end
 
---- Whether the locale's characters are UTF-8 (LC_ALL, LC_CTYPE, LANG: the first one set decides).
+--- Whether the locale's encoding is UTF-8 (LC_ALL, LC_CTYPE, LANG: the first one that is set).
 function util.utf8()
   local locale = environment('LC_ALL') or environment('LC_CTYPE') or environment('LANG') or ''
   return locale:lower():find('utf%-?8') ~= nil
 end
 
---- Colours of the terminal at `fd`: 0 (not one, NO_COLOR, TERM=dumb), 256 or 2^24.
+--- The number of colours of the terminal at `fd`: 0 (no terminal, NO_COLOR, TERM=dumb), 256 or 2^24.
 function util.colours(fd)
   if not core.isatty(fd) or environment('NO_COLOR') or os.getenv('TERM') == 'dumb' then return 0 end
   local depth = os.getenv('COLORTERM') or ''
@@ -172,20 +172,20 @@ end
 
 local function cannot_write(op, path, why) core.fail("%s: cannot write '%s': %s", op, path, why:gsub('^.*: ', '')) end
 
---- A file that lines are added to.
+--- Opens a file to which lines are appended.
 function util.open_log(op, path, mode)
   local file, why = io.open(path, mode)
   return file or cannot_write(op, path, why)
 end
 
---- Adds to such a file, at once.
+--- Appends to such a file and flushes it.
 function util.write_log(op, path, file, text)
   local ok, why = file:write(text)
   if ok then ok, why = file:flush() end
   if not ok then cannot_write(op, path, why) end
 end
 
---- Writes a whole file or nothing, as engine/core/file.h says; returns the path.
+--- Writes a whole file or nothing, see engine/core/file.h; returns the path.
 function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
 
 return util

@@ -1,4 +1,4 @@
--- batch.lua -- the examples of one batch: got from the set and put together, with random numbers of their own
+-- batch.lua -- the examples of one batch: read from the set and collated, with their own random numbers
 local core = require 'mtorch.core'
 local native = core.loader()
 local default_collate = require('mtorch.data.collate').collate
@@ -6,10 +6,10 @@ local classes = require 'mtorch.data.class'
 
 local random, randomseed = math.random, math.randomseed
 
--- What comes after the index in an item's key: its 1st, 2nd .. occurrence in the epoch, or 0 for a collate function.
+-- The second part of an item's key: its 1st, 2nd .. occurrence in the epoch, or 0 for a collate function.
 local for_collate = 0
 
---- The values that get(i) returned, as a collate function sees them: one as itself, several as a list.
+--- The values that get(i) returned, in the form for a collate function: a single one unchanged, several as a list.
 local function example(i, ...)
   local n = select('#', ...)
   if n == 0 or (...) == nil then error(('get(%d) returned %s'):format(i, n == 0 and 'nothing' or 'nil'), 0) end
@@ -17,7 +17,7 @@ local function example(i, ...)
   return {...}, true
 end
 
---- The batch of positions, as several values; at.item is the item under way. job: {seed, epoch, occurrences}.
+--- The batch of the positions, as several values; at.item is the current item. job: {seed, epoch, occurrences}.
 local function build(set, collate, source, positions, job, at)
   local examples, several = {}, nil
   for k = 1, #positions do
@@ -36,16 +36,16 @@ local function build(set, collate, source, positions, job, at)
   return batch
 end
 
---- The batch of a set that gives many examples at once.
+--- The batch of a set that returns many examples at once.
 local function get_batch(set, _, source, positions, job)
   randomseed(native.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
   return set:get_batch(positions)
 end
 
---- A function of a job {positions, seed, epoch, occurrences}: the batch as several values. Errors name the item.
+--- A function of a job {positions, seed, epoch, occurrences}: gives the batch as several values. Errors name the item.
 local function maker(set, collate)
   local whole = classes.has_batches(set) and not collate
-  if whole and set.__batches_of then -- a set of the library draws no random numbers
+  if whole and set.__batches_of then -- a set of the library does not draw random numbers
     return function(job) return set:get_batch(job.positions) end
   end
   local make, source = whole and get_batch or build, native.item_random()

@@ -1,4 +1,4 @@
--- class.lua -- classes of mt.data: sets, samplers, loaders, transforms; and what any set or sampler must have
+-- class.lua -- classes of mt.data: sets, samplers, loaders, transforms; and the requirements for any set or sampler
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
@@ -8,28 +8,28 @@ local util = require 'mtorch.core.util'
 local function has(value, name)
   return (type(value) == 'table' or object.unwrap(value) ~= nil) and core.is_callable(value[name])
 end
---- Whether a value is a set; a sampler or loader.
+--- Whether a value is a set, and whether it is a sampler or loader.
 local function is_set(value) return has(value, 'size') and has(value, 'get') end
 local function has_iter(value) return has(value, 'iter') end
 
 -- ---- classes -------------------------------------------------------------------------------------------
 
--- The names that loaders read of any set or sampler: nil where a class lacks them.
+-- The names that loaders read from any set or sampler; nil if a class lacks them.
 local duck_methods = util.word_set('size get get_batch __batches_of iter order repeats generator fixed describe ' ..
   'transform target_transform tolist state_dict load_state_dict running resumed current team served indices dataset')
 
--- A method may be called with an object of a class of the user's.
+-- A method may be called with an object of a user's class.
 local function is_own(self) return type(self) == 'table' and getmetatable(self) ~= nil end
 
---- A set that is a plain table is not taken for options where it is the only argument.
+--- A single argument that is a set is not parsed as options, even if it is a plain table.
 local function construct(of, ...)
   local is_alone = select('#', ...) == 1 and is_set(...)
   local self = is_alone and of.__signature((...), {}) or of.__signature(...)
   return of.__has_proxy and object.proxy(of, self) or self
 end
 
---- A class whose objects new(..) returns as tables of fields, behind a proxy where `iterated` has said so; without new
---- the arguments are the fields, and init(self) sees to them. Errors call an object `called`, or set.
+--- A class whose objects new(..) returns as tables of fields, with a proxy after a call of `iterated`; without new the
+--- arguments become the fields, and init(self) checks them. `called` is the name of an object in errors, default 'set'.
 local function class(signature, doc, new, called, init)
   local of = object.class{name = signature:match '^%w+', called = called or 'set', is_own = is_own, define = true,
     open = true, keeps_args = true, optional = setmetatable({}, {__index = duck_methods}), construct = construct}
@@ -37,7 +37,7 @@ local function class(signature, doc, new, called, init)
   return of
 end
 
---- What `for x in object do` says; # of such objects is their size, ipairs an error.
+--- Adds `for x in object do`; # of such objects is their size, and ipairs an error.
 local function iterated(of)
   of.__has_proxy = true
   function of.__call()
@@ -48,14 +48,14 @@ local function iterated(of)
   end
 end
 
---- Refuses what is not a set.
+--- Raises an error unless the value is a set.
 local function check_set(op, value, what)
   if is_set(value) then return value end
   core.fail('%s: %s must be a set, an object with size() and get(i)%s; got %s', op, what or 'set',
     mt.is_tensor(value) and ', mt.data.TensorDataset(x, y) makes one of tensors' or '', core.describe(value))
 end
 
---- How many examples a set, or positions a sampler, says that it has.
+--- The number of examples of a set, or of positions of a sampler, from its size().
 local function size_of(set)
   local n = set:size()
   if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 or n > 2 ^ 53 then
@@ -64,8 +64,8 @@ local function size_of(set)
   return n
 end
 
---- Whether a set's get_batch may stand for its get: it is the user's own; or no transform takes single examples, get
---- is that of the class which says so, and of a part of a set that set has batches.
+--- Whether a set's get_batch can replace its get: it is the user's own; or there are no transforms of single
+--- examples, get is that of the class with this property, and, for a part of a set, the whole set has batches.
 local function has_batches(set)
   if not core.is_callable(set.get_batch) then return false end
   if set.__batches_of == nil then return true end
@@ -73,14 +73,14 @@ local function has_batches(set)
   return set.dataset == nil or has_batches(set.dataset)
 end
 
---- The options transform and target_transform of a set, checked.
+--- Checks the options transform and target_transform of a set.
 local function check_transforms(op, transform, target_transform)
   for name, fn in pairs{transform = transform, target_transform = target_transform} do
     if not core.is_callable(fn) then core.fail('%s: %s must be a function, got %s', op, name, core.describe(fn)) end
   end
 end
 
---- x, y, .. of an example, the first through set.transform, the second through set.target_transform.
+--- x, y, .. of an example, with set.transform applied to the first and set.target_transform to the second.
 local function transformed(set, x, ...)
   if set.transform then x = set.transform(x) end
   if not set.target_transform then return x, ... end

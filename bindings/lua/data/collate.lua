@@ -1,13 +1,13 @@
--- collate.lua -- many examples become one batch: torch.utils.data.default_collate's rules
+-- collate.lua -- collates examples to one batch, with the rules of torch.utils.data.default_collate
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
 local collate
 
---- An error without a place: who calls adds it.
+--- An error without a position, which the caller adds.
 local function fail(message, ...) error(message:format(...), 0) end
 
---- Tables with names by name, lists by place.
+--- Collates tables by key, and lists by index.
 local function collate_tables(values, path)
   local first, out = values[1], {}
   for i, value in ipairs(values) do

@@ -1,7 +1,7 @@
 -- copy.lua -- copies of Lua values for another Lua state: functions with their upvalues, tables, tensors
 --
--- `pack` makes of a value what goes between threads (numbers, strings, booleans, tensors, plain tables), `unpack`
--- the value in the other state. What is no table there is itself; a table is a node:
+-- `pack` converts a value to types that threads can exchange (numbers, strings, booleans, tensors, plain tables),
+-- `unpack` restores it in the other state. A value that is not a table represents itself; a table is a node:
 --   {kind = 'plain', value = t}                      a table of such values
 --   {kind = 'table', keys =, values =, meta =}       any other
 --   {kind = 'proxy', fields =}                       an object of mt.data whose # is its size
@@ -24,7 +24,7 @@ local standard = util.word_set [[_G _VERSION assert bit collectgarbage coroutine
   getmetatable io ipairs jit load loadfile loadstring math module newproxy next os package pairs pcall print rawequal
   rawget rawset require select setfenv setmetatable string table tonumber tostring type unpack xpcall]]
 
---- The names of modules, of what is in those of Lua and of ours, and of methods of tensors.
+--- The names of modules, of the contents of Lua's and of ours, and of methods of tensors.
 local function known_names()
   local known = {}
   local function note(value, module, ...)
@@ -52,7 +52,7 @@ end
 local Packer = {}
 Packer.__index = Packer
 
---- Whether a table is made of nothing but scalars, tensors and such tables.
+--- Whether a table contains only scalars, tensors and such tables.
 function Packer:is_plain(t)
   local answer = self.plain[t]
   if answer ~= nil then return answer end
@@ -60,7 +60,7 @@ function Packer:is_plain(t)
     self.plain[t] = false
     return false
   end
-  self.plain[t] = true -- of a table that holds itself
+  self.plain[t] = true -- for a table that contains itself
   for key, value in next, t do
     for _, part in ipairs{key, value} do
       local kind = type(part)
@@ -104,13 +104,13 @@ function Packer:table(node, t, path)
   if meta then node.meta = self:value(meta, ('the metatable of %s'):format(path)) end
 end
 
---- into[key] = value, until what it is part of turns out not to be copied.
+--- Sets into[key] = value, which is undone if the enclosing value cannot be copied.
 function Packer:note(into, key, value)
   into[key] = value
   self.log[#self.log + 1] = {into, key}
 end
 
---- The globals of the program that a function's constants name, and those of the functions in it.
+--- Copies the program's globals that a function's constants name, and those of its inner functions.
 function Packer:globals_of(f)
   local i = -1
   while true do
@@ -124,7 +124,7 @@ function Packer:globals_of(f)
   end
 end
 
---- A constant may be the name of a field only: what cannot be copied is an error where it is used.
+--- A constant may also be the name of a field: a global that cannot be copied is an error only where it is used.
 function Packer:global(name)
   if self.globals[name] ~= nil or self.refused[name] then return end
   self.refused[name] = 'it holds itself'
@@ -141,7 +141,7 @@ function Packer:global(name)
 end
 
 function Packer:call(node, f, path) -- the node of a function
-  local compiled = package.loaded['mtorch.compile.map'] -- opened with the first such function
+  local compiled = package.loaded['mtorch.compile.map'] -- loaded with the first such function
   local record = compiled and compiled.records[f]
   if record then
     node.kind, node.name, node.identity = 'compiled', record.name, record.identity
@@ -190,7 +190,7 @@ function Packer:value(value, path)
   return node
 end
 
---- What goes to another state for these values, a table by name.
+--- Packs a table of named values for another state.
 function copy.pack(values)
   local self = setmetatable({known = known_names(), nodes = {}, plain = {}, cells = {}, globals = {}, refused = {},
     log = {}}, Packer)
@@ -259,7 +259,7 @@ function Unpacker:value(node)
   return value
 end
 
---- The values of what `pack` made; only in a worker.
+--- Restores the values of a result of `pack`; only in a worker.
 function copy.unpack(packed)
   package.path, package.cpath = packed.path, packed.cpath
   local self = setmetatable({done = {}, owners = {}}, Unpacker)

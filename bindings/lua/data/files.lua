@@ -13,7 +13,7 @@ files.safetensors = core.declare('safetensors(path: string)',
   'numbers) is left out and told, if anything else is there; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
---- A string that the file can hold.
+--- Checks that a string can be stored in the file.
 local function utf8(operation, what, text)
   if type(text) ~= 'string' then core.fail('%s: %s must be a string, got %s', operation, what, core.describe(text)) end
   if not core.json_quoted(text) then core.fail('%s: %s %q is not UTF-8', operation, what, text) end

@@ -1,4 +1,4 @@
--- folder.lua -- mt.data.folder: images in one folder for each class, as torchvision's ImageFolder
+-- folder.lua -- mt.data.folder: images in one folder per class, as torchvision's ImageFolder
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
@@ -7,7 +7,7 @@ local native = core.formats()
 
 local endings = {png = true, jpg = true, jpeg = true}
 
---- The images below a folder: folder by folder in the order of their paths, in each by name.
+--- The images below a folder: folders sorted by path, and the images in each by name.
 local function images_below(root)
   local folders, at, found = {root}, 1, {}
   while at <= #folders do
@@ -51,7 +51,7 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
 
 classes.iterated(Folder)
 
---- Many at once are decoded on all threads.
+--- All threads decode the images of a batch.
 function Folder:get_batch(positions)
   local paths = {}
   for k = 1, #positions do paths[k] = self.paths[positions:at(k)] end

@@ -14,7 +14,7 @@ local function check_delimiter(op, delimiter)
   end
 end
 
---- The columns at some positions.
+--- The columns with these indices.
 local function chosen(path, names, list, positions)
   local some_names, some = {}, {}
   for k, at in ipairs(positions) do
@@ -24,7 +24,7 @@ local function chosen(path, names, list, positions)
   return some_names, some
 end
 
---- The first rows of the columns, side by side, and how many there are.
+--- The first rows of the columns as text, and their number.
 local function shown_columns(t)
   local n = #t.names > 0 and #t[1] or 0
   local lines, columns = {}, {}
@@ -124,7 +124,7 @@ formats.save_json = core.declare('save_json(path: string, value: table)', 'Write
     return core.write_file('save_json', path, core.json_text(value) .. '\n')
   end)
 
---- A cell as text: numbers so that they are read as the same, NaN as nothing.
+--- A cell as text: numbers with all digits, NaN as an empty cell.
 local function cell(value, special)
   if type(value) == 'number' then
     if value ~= value then return '' end
@@ -135,7 +135,7 @@ local function cell(value, special)
   return text
 end
 
---- The elements of a tensor [n] as a list; whole numbers that no Lua number holds as their digits.
+--- The elements of a tensor [n] as a list; integers that a Lua number cannot represent become strings of digits.
 local function listed(column)
   local large = column.dtype == 'int64' and column:gt(2 ^ 53):logical_or(column:lt(-2 ^ 53)):any()
   if not large then return column:tolist() end
@@ -166,7 +166,7 @@ formats.save_csv = core.declare('save_csv(path: string, columns: table, delimite
     for i = 0, #(lists[1] or '') do
       for k, name in ipairs(names) do row[k] = cell(i == 0 and name or i > 0 and lists[k][i], special) end
       local line = table.concat(row, delimiter)
-      lines[i + 1] = line == '' and '""' or line -- an empty line is no row
+      lines[i + 1] = line == '' and '""' or line -- an empty line would not be a row
     end
     return core.write_file('save_csv', path, table.concat(lines, '\n') .. '\n')
   end)
@@ -178,7 +178,7 @@ formats.image = core.declare('image(path: string, channels: int >= 1 <= 4 = nil)
   'alpha. channels converts. 16 bits become 8, palettes RGB.',
   function(path, channels) return (native.image(path, channels or 0)) end)
 
---- A picture as uint8 [channels x height x width]; floats from 0 to 1.
+--- An image as uint8 [channels x height x width]; floats are from 0 to 1.
 local function pixels(name, x)
   local shape = x.shape
   if #shape == 2 then x, shape = x:unsqueeze(1), {1, shape[1], shape[2]} end

@@ -1,5 +1,5 @@
--- image.lua -- what transforms are made of: functions of images [.. x channels x height x width], by torchvision's
--- formulas for tensors
+-- image.lua -- building blocks of transforms: functions of images [.. x channels x height x width],
+-- with torchvision's formulas for tensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
@@ -7,8 +7,8 @@ local image = {}
 
 local function is_float(x) return x.dtype:find 'float' ~= nil end
 
---- fn of the image as floats of at least 32 bits, and its result in the image's dtype again, rounded to whole numbers
---- where `rounds`, else cut off.
+--- Applies fn to the image as floats of at least 32 bits, and converts the result back to the
+--- image's dtype, rounded if `rounds`, otherwise truncated.
 local function in_floats(x, rounds, fn)
   if x.dtype == 'float32' or x.dtype == 'float64' then return fn(x) end
   local y = fn(x:float())
@@ -34,7 +34,7 @@ function image.gray(x)
   end)
 end
 
---- factor x + (1 - factor) other, not outside what the dtype's images hold.
+--- factor x + (1 - factor) other, clamped to the range of the dtype's images.
 local function blend(x, other, factor)
   local bound = is_float(x) and 1 or 255
   return in_floats(x, false, function(y) return (y * factor + other * (1 - factor)):clamp(0, bound) end)
@@ -95,10 +95,10 @@ end
 
 -- ---- parts and borders -----------------------------------------------------------------------------------
 
---- The h x w pixels from row `top`, column `left`, counted from 0.
+--- The h x w pixels from row `top` and column `left`, which count from 0.
 function image.crop(x, top, left, h, w) return (x:narrow(-2, top + 1, h):narrow(-1, left + 1, w)) end
 
---- A padding in torchvision's form as {left, top, right, bottom}.
+--- Converts a padding in torchvision's form to {left, top, right, bottom}.
 function image.sides(op, padding)
   if type(padding) == 'number' then return {padding, padding, padding, padding} end
   if #padding == 1 then return {padding[1], padding[1], padding[1], padding[1]} end
@@ -107,7 +107,7 @@ function image.sides(op, padding)
   core.fail('%s: padding must be 1, 2 or 4 numbers, got %d', op, #padding)
 end
 
---- Positions -before .. n - 1 + after mirrored into 1 .. n, the edge pixel twice.
+--- Positions -before .. n - 1 + after reflected into 1 .. n, with the edge pixel repeated.
 local function mirrored(x, dim, before, after)
   local n = x:size(dim)
   local i = mt.range(-before, n - 1 + after):remainder(2 * n)
@@ -127,7 +127,7 @@ function image.pad(x, sides, fill, mode)
   end)
 end
 
---- Python's round: halves to even.
+--- Python's round: half to even.
 local function round(v)
   local below = math.floor(v)
   local rest = v - below
@@ -153,14 +153,14 @@ function image.erase(x, top, left, h, w, value, inplace)
   return x
 end
 
---- The sides of a rectangle drawn at random: a share of the area in scale, the first to the second in ratio.
+--- The sides of a random rectangle: its share of the area in `scale`, its aspect ratio in `ratio`.
 function image.random_sides(x, scale, ratio, uniform)
   local area = x:size(-2) * x:size(-1) * uniform(scale[1], scale[2])
   local aspect = math.exp(uniform(math.log(ratio[1]), math.log(ratio[2])))
   return round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
 end
 
---- The part that RandomResizedCrop takes: ten draws, then the middle.
+--- The region of RandomResizedCrop: ten draws, then the centre.
 function image.part(x, scale, ratio, uniform, whole)
   local h, w = x:size(-2), x:size(-1)
   for _ = 1, 10 do
@@ -188,8 +188,8 @@ function image.resized_size(x, size, max_size)
   return new_short, new_long
 end
 
---- The matrix that brings n pixels to `wanted`, [wanted x n]: its weights are a triangle as wide as a new pixel, or as
---- an old one where those are smaller or without antialias.
+--- The matrix that resizes n pixels to `wanted`, [wanted x n]: its weights are a triangle with the
+--- width of a new pixel, or of an old one if new pixels are smaller or without antialias.
 local function resizer(n, wanted, antialias, like)
   local options = {dtype = 'float64', device = like.device}
   local step = n / wanted
@@ -216,7 +216,7 @@ function image.resize(x, h, w, mode, antialias)
   end)
 end
 
---- Convolution with a Gaussian, the image mirrored at its edges.
+--- Gaussian blur with reflection padding.
 function image.blur(x, kernel_w, kernel_h, sigma)
   local function kernel(n)
     local i = mt.linspace(-(n - 1) / 2, (n - 1) / 2, n, {dtype = 'float64'})
@@ -233,10 +233,10 @@ function image.blur(x, kernel_w, kernel_h, sigma)
   end)
 end
 
--- ---- turned images ---------------------------------------------------------------------------------------
+-- ---- affine transforms --------------------------------------------------------------------------
 
---- The map from pixels of the result to pixels of the image, both counted from their middles, as the six numbers of
---- a 2 x 3 matrix: the inverse of turn, shear, factor and shift around a centre.
+--- The map from pixels of the result to pixels of the image, both relative to their centres, as the six numbers of
+--- a 2 x 3 matrix: the inverse of rotation, shear, scaling and translation around a centre.
 local function inverse_matrix(center, angle, shift, factor, shear)
   local turn, sx, sy = math.rad(angle), math.rad(shear[1]), math.rad(shear[2])
   local a = math.cos(turn - sy) / math.cos(sy)
@@ -251,7 +251,7 @@ local function inverse_matrix(center, angle, shift, factor, shear)
 end
 
 local bases, kept = {}, 0
---- The middles of h x w pixels from the image's middle, and 1: [h w x 3].
+--- The centres of h x w pixels relative to the image's centre, and 1: [h w x 3].
 local function base_of(h, w, like)
   local key = ('%d %d %s %s'):format(h, w, like.dtype, like.device)
   if not bases[key] then
@@ -284,7 +284,7 @@ local function sampled(x, m, h, w, mode, fill)
   end)
 end
 
---- A point in pixels from the top left corner, as from the middle.
+--- Converts a point in pixels from the top left corner to coordinates relative to the centre.
 local function from_middle(x, center)
   if not center then return {0, 0} end
   return {center[1] - x:size(-1) / 2, center[2] - x:size(-2) / 2}
@@ -295,7 +295,7 @@ function image.affine(x, angle, shift, factor, shear, mode, fill, center)
   return sampled(x, m, x:size(-2), x:size(-1), mode, fill)
 end
 
---- The size in which the whole turned image fits.
+--- The size that contains the whole rotated image.
 local function turned_size(m, h, w)
   local min_x, max_x, min_y, max_y = math.huge, -math.huge, math.huge, -math.huge
   for _, corner in ipairs{{-w / 2, -h / 2}, {-w / 2, h / 2}, {w / 2, h / 2}, {w / 2, -h / 2}} do

@@ -1,4 +1,4 @@
--- init.lua -- mt.data: the point sets of MiniTorch, by its formulas; files of tensors
+-- init.lua -- mt.data: the point sets of MiniTorch, with its formulas; files of tensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
@@ -11,7 +11,7 @@ local function point_set(name, x, y)
   return set
 end
 
---- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.
+--- Uniform points in the unit square; `rule` returns whether (x1, x2) is of class 1.
 local function points(name, doc, rule)
   data[name] = core.declare(name .. '(n: int >= 1 <= 10000000)', doc, function(n)
     local x = mt.rand(n, 2)
@@ -34,7 +34,7 @@ points('circle', 'n points, class 1 outside the circle (x1 - .5)^2 + (x2 - .5)^2
   function(x1, x2) return (((x1 - 0.5):square() + (x2 - 0.5):square()):gt(0.1)) end)
 
 --- Two arms of a spiral, n / 2 points each: t = 10 i / (n / 2), i from 5; the second with t = -t
---- and x1, x2 exchanged.
+--- and with x1 and x2 swapped.
 data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spiral, floor(n / 2) points each.',
   function(n)
     local half = math.floor(n / 2)
@@ -49,7 +49,7 @@ data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spi
     return point_set('spiral', mt.tensor(x), mt.tensor(y))
   end)
 
---- Opened at first use, by file.
+--- Loaded at first use, by file.
 local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
   transforms = function() return require 'mtorch.data.transforms' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}

@@ -1,4 +1,4 @@
--- loader.lua -- DataLoader: batches of a set in an order that a seed decides, made ahead by workers
+-- loader.lua -- DataLoader: batches of a set in an order that a seed determines, prefetched by workers
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
@@ -12,8 +12,8 @@ local workers = require 'mtorch.data.workers'
 
 -- ---- the options ---------------------------------------------------------------------------------
 
---- A sampler as it was given: ours, an object with iter(), or positions in a list or a tensor; for batches a list of
---- these.
+--- The given sampler: one of ours, an object with iter(), or positions in a list or a tensor; for
+--- batches a list of these.
 local function sampler_of(what, given, n)
   if classes.has_iter(given) then return given end
   if what == 'sampler' and (mt.is_tensor(given) or type(given) == 'table' and #given > 0) then
@@ -47,7 +47,7 @@ local function refuse_together(a, b)
   core.fail('DataLoader: %s says the order, which %s says too; give one of them', a, b)
 end
 
---- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
+--- The seed of the order if none is given: drawn from the sampler's own generator, or from the default one.
 local function drawn_seed(sampler)
   local generator = rawget(object.unwrap(sampler) or sampler, 'generator')
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
@@ -87,7 +87,7 @@ classes.iterated(Loader)
 
 -- ---- the order -----------------------------------------------------------------------------------
 
---- All that an iterator gives, at most `most`.
+--- All values of an iterator, at most `most`.
 local function collect(iterator, most)
   local list = {}
   for value in iterator do
@@ -97,7 +97,7 @@ local function collect(iterator, most)
   return list
 end
 
---- fn() with random numbers of its own, which belong to an epoch.
+--- Calls fn() with its own random numbers, which belong to an epoch.
 local function with_random(seed, epoch, fn)
   local source, random = native.item_random(), math.random
   native.enter(source, random)
@@ -108,13 +108,13 @@ local function with_random(seed, epoch, fn)
   return result
 end
 
---- The size that an object tells, or nil.
+--- The size that an object reports, or nil.
 local function told_size(object) return object.size and classes.size_of(object) or nil end
 
---- How many examples of n a shard has: the same for each, so that some come twice.
+--- The number of examples of a shard, out of n: equal for all shards, so some examples occur twice.
 local function shard_size(shard, n) return shard and math.ceil(n / shard.size) or n end
 
---- A shard's part of an order, every size-th from rank + 1; the order goes on with its beginning where it ends early.
+--- A shard's part of an order: every size-th position from rank + 1; the order is continued cyclically.
 local function part_of(shard, order)
   if not shard or #order == 0 then return order end
   local at = mt.range(shard.rank, shard.rank + (shard_size(shard, #order) - 1) * shard.size, shard.size,
@@ -133,7 +133,7 @@ local function order_of(self, epoch)
   end)
 end
 
---- The positions of an epoch, and a function that says where batch k begins and ends among them; their number.
+--- The positions of an epoch, and a function that returns where batch k begins and ends; and the number of batches.
 local function batches_of(self, epoch)
   if self.batch_sampler then
     local n, lists, ends = classes.size_of(self.dataset), {}, {[0] = 0}
@@ -152,7 +152,7 @@ local function batches_of(self, epoch)
     self.drop_last and math.floor(n / size) or math.ceil(n / size)
 end
 
---- How often each position came before and at each place, where one may come twice; else nothing.
+--- How often each position has occurred before, at each place, if repeats are possible; otherwise nothing.
 local function occurrences_of(self, order)
   local sampler = self.sampler
   if not order or classes.has_batches(self.dataset) then return end
@@ -165,7 +165,7 @@ local function occurrences_of(self, order)
   return list
 end
 
---- The batches of an epoch: their number, and a function that gives the job of batch k.
+--- The batches of an epoch: their number, and a function that returns the job of batch k.
 local function plan_of(self, epoch)
   local order, span, n = batches_of(self, epoch)
   local occurrences = occurrences_of(self, order)
@@ -178,7 +178,7 @@ local function plan_of(self, epoch)
   end
 end
 
---- How many batches an epoch has.
+--- The number of batches in an epoch.
 function Loader:size()
   if self.batch_sampler then
     local n = told_size(self.batch_sampler)
@@ -198,7 +198,7 @@ local function values_of(self, k, ...)
   return ...
 end
 
---- The next batch, or nothing after the last: then the epoch is over.
+--- The next batch, or nothing after the last one: then the epoch has ended.
 local function advance(self)
   local loader = self.loader
   local k = self.at + 1
@@ -213,7 +213,7 @@ local function advance(self)
   return values_of(self, k, self.fetch(k))
 end
 
---- for x, y in loader:iter() do: one epoch, or what is left of one after load_state_dict.
+--- for x, y in loader:iter() do: one epoch, or the rest of one after load_state_dict.
 function Loader:iter()
   if self.running and not self.resumed then self.epoch, self.batch = self.epoch + 1, 0 end
   if self.running then self.running.current = nil end
@@ -229,12 +229,12 @@ function Loader:iter()
   return function() return advance(iteration) end
 end
 
---- The position: batches handed out, not those made ahead.
+--- The position: counts batches that were returned, not those prefetched.
 function Loader:state_dict()
   return {seed = self.seed, epoch = self.epoch, batch = self.batch, batches = self:size()}
 end
 
---- Goes on where state_dict() was called: the next iter() gives the rest of that epoch.
+--- Continues where state_dict() was called: the next iter() returns the rest of that epoch.
 function Loader:load_state_dict(state)
   local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >= least end
   if type(state) ~= 'table' or not (whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0)) then

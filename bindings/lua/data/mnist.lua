@@ -1,4 +1,4 @@
--- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, their files from the web, and digits that are drawn
+-- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, with downloads, and synthetic digits
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local native = core.formats()
@@ -8,7 +8,7 @@ local files = require 'mtorch.data.files'
 
 local mnist = {}
 
--- The files with their checksums, as in torchvision, and where they are.
+-- The files with their checksums, as in torchvision, and their URLs.
 local sources = {
   mnist = {
     folder = 'mnist', raw = 'MNIST/raw',
@@ -40,7 +40,7 @@ local function exists(path)
 end
 local function say(...) io.stderr:write((...):format(select(2, ...)), '\n') end
 
---- Where downloads are kept: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.
+--- The folder of downloads: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.
 local function cache_folder(name)
   local xdg, home = os.getenv 'XDG_CACHE_HOME' or '', os.getenv 'HOME' or ''
   if xdg:sub(1, 1) == '/' then return xdg .. '/mtorch/' .. name end
@@ -48,7 +48,7 @@ local function cache_folder(name)
   return home .. '/.cache/mtorch/' .. name
 end
 
---- The path of a file in a folder, or in the one that torchvision puts it in, plain or packed; or nil.
+--- The path of a file in a folder, or in torchvision's subfolder, plain or compressed; or nil.
 local function find(root, source, name)
   for _, folder in ipairs {root, root .. '/' .. source.raw} do
     for _, variant in ipairs {name, (name:gsub('%-idx', '.idx'))} do
@@ -60,7 +60,7 @@ local function find(root, source, name)
   end
 end
 
---- Images and labels as floats [n x 1 x height x width] from 0 to 1 and positions 1..10.
+--- Images as floats [n x 1 x height x width] from 0 to 1, and labels 1..10.
 local function read(name, images_path, labels_path)
   local images, labels = files.idx(images_path), files.idx(labels_path)
   if images.dtype ~= 'uint8' or images:dim() ~= 3 or labels.dtype ~= 'uint8' or labels:dim() ~= 1 or #images ~= #labels
@@ -76,7 +76,7 @@ end
 
 local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
 
---- Fetches the files that are missing, from the first mirror that has each.
+--- Downloads the missing files, each from the first mirror that has it.
 local function fetch(name, source, root, mirrors)
   local reasons, missing = {}, {}
   for _, file in ipairs(source.files) do
@@ -163,7 +163,7 @@ mnist.download = core.declare("download(url: string, path: string, sha256: strin
 
 -- ---- drawn digits --------------------------------------------------------------------------------
 
---- An arc of an ellipse as points, angles in turns, 0 to the right, clockwise as y points down.
+--- An arc of an ellipse as points; angles are in turns, 0 is to the right, clockwise because y points down.
 local function arc(points, cx, cy, rx, ry, from, to)
   for k = 0, 8 do
     local angle = 2 * math.pi * (from + (to - from) * k / 8)
@@ -172,7 +172,7 @@ local function arc(points, cx, cy, rx, ry, from, to)
   return points
 end
 
---- The strokes of each digit in a square from -1 to 1, y downwards: lists of points.
+--- The strokes of each digit in the square from -1 to 1, with y downwards: lists of points.
 local function strokes()
   return {
     [0] = {arc({}, 0, 0, 0.55, 0.85, 0, 1)},
@@ -188,8 +188,8 @@ local function strokes()
   }
 end
 
---- m pictures of one digit, [m x 28 x 28]: its segments moved, turned, sheared, scaled and bent, the distance of each
---- pixel to the nearest of them as ink.
+--- m images of one digit, [m x 28 x 28]: its segments are translated, rotated, sheared, scaled and
+--- bent; the ink of each pixel depends on its distance to the nearest segment.
 local function draw(lines, m, random)
   local from, to = {}, {}
   for _, line in ipairs(lines) do

@@ -1,4 +1,4 @@
--- samplers.lua -- orders in which a loader takes examples; samplers of other libraries' kind are objects with
+-- samplers.lua -- orders in which a loader takes examples; samplers of other kinds are objects with
 -- size() and iter()
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
@@ -8,12 +8,12 @@ local positions_of = require('mtorch.data.sets').positions_of
 local class, check_set = classes.class, classes.check_set
 
 local samplers = {}
-local whole = {dtype = 'int64', device = 'cpu'} -- positions lie on the CPU
+local whole = {dtype = 'int64', device = 'cpu'} -- positions are on the CPU
 
--- A sampler of ours draws a whole epoch at once: order(generator) is an int64 tensor of positions. `repeats` says
--- that a position may come twice.
+-- Our samplers draw a whole epoch at once: order(generator) is an int64 tensor of positions.
+-- `repeats` means that a position may occur twice.
 
---- An iterator over the positions, drawn by `generator` or by the sampler's own.
+--- An iterator over the positions, drawn from `generator` or the sampler's own.
 local function positions(self, generator)
   local order, i = self:order(generator or self.generator), 0
   return function()
@@ -117,7 +117,7 @@ function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end
---- An iterator over the lists; of a sampler of ours they are drawn by `generator`, or by its own.
+--- An iterator over the lists; a sampler of ours draws them from `generator`, or from its own.
 function Batch:iter(generator)
   local next_position = self.sampler:iter(generator)
   return function()

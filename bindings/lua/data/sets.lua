@@ -1,4 +1,4 @@
--- sets.lua -- sets made of tensors and of other sets: TensorDataset, Subset, ConcatDataset, random_split
+-- sets.lua -- sets based on tensors and on other sets: TensorDataset, Subset, ConcatDataset, random_split
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
@@ -7,7 +7,7 @@ local shown = require 'mtorch.core.shown'
 
 local sets = {}
 
---- "(3) float32" of each tensor, without its rows.
+--- "(3) float32" for each tensor, without the number of rows.
 local function rows_text(tensors)
   local parts = {}
   for k, x in ipairs(tensors) do
@@ -17,10 +17,10 @@ local function rows_text(tensors)
   return table.concat(parts, ', ')
 end
 
--- What a loader asks a set for: size(); get(i), the values of example i, from 1; and where the set has it
--- get_batch(positions), the values of many at once, for an int64 tensor of positions.
+-- The interface that a loader needs: size(); get(i), the values of example i, from 1; and
+-- optionally get_batch(positions), the values of many examples, for an int64 tensor of positions.
 
---- Refuses what is no position of an example.
+--- Raises an error unless i is the position of an example.
 local function check_position(i, n)
   if type(i) ~= 'number' or not (i >= 1 and i <= n) or i % 1 ~= 0 then
     if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
@@ -85,7 +85,7 @@ function TensorDataset:describe()
   return ('TensorDataset(%d examples of %s%s)'):format(self:size(), rows_text(self.tensors), text)
 end
 
--- In a set with a name, .x and .y are its tensors, also where they are assigned.
+-- In a set with a name, .x and .y are its tensors, also for assignments.
 local place = {x = 1, y = 2}
 local members = TensorDataset.__index
 function TensorDataset.__index(self, key)
@@ -96,17 +96,17 @@ function TensorDataset.__newindex(self, key, value)
   if place[key] and rawget(self, 'name') then self.tensors[place[key]] = value else rawset(self, key, value) end
 end
 
---- A set of inputs and targets, .x and .y, under a name.
+--- A set of inputs and targets, .x and .y, with a name.
 function sets.named(name, x, y)
   local set = TensorDataset(x, y)
   set.name = name
   return set
 end
 
--- Positions lie on the CPU.
+-- Positions are on the CPU.
 local whole = {dtype = 'int64', device = 'cpu'}
 
---- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to lie in 1..n.
+--- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to be in 1..n.
 local function positions_of(op, indices, n)
   local list = indices
   if not mt.is_tensor(list) then
@@ -144,7 +144,7 @@ function Subset:get(i)
   check_position(i, #self.indices)
   return self.dataset:get(self.indices:at(i))
 end
---- A set that has get_batch gives batches of any of its parts.
+--- A set with get_batch also has batches of any of its parts.
 function Subset:get_batch(positions) return self.dataset:get_batch(self.indices:index_select(1, positions)) end
 Subset.__batches_of = Subset.get
 function Subset:describe()
@@ -183,7 +183,7 @@ function ConcatDataset:describe()
   return ('ConcatDataset(%d examples: %s)'):format(self:size(), table.concat(parts, ' + '))
 end
 
---- PyTorch's rule: floor(n f) of each fraction, what is left goes round from the first.
+--- PyTorch's rule: floor(n f) for each fraction; the remainder is distributed one by one from the first.
 local function sizes_of(n, lengths)
   local sum, fractions = 0, true
   for k, length in ipairs(lengths) do
@@ -210,7 +210,7 @@ local function sizes_of(n, lengths)
   return sizes
 end
 
---- The parts as several values; they also lie in the first, parts[1], parts[2], for those who take one.
+--- The parts as several values; they are also fields of the first one, parts[1], parts[2], for a single variable.
 sets.random_split = core.declare('random_split(set: any, lengths: numbers, generator: generator = nil)',
   'Parts of a set, drawn without replacement: local train, valid = mt.data.random_split(set, {0.8, 0.2}); lengths ' ..
   'are numbers of examples, or fractions that sum to 1.',

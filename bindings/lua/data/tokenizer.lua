@@ -1,4 +1,4 @@
--- tokenizer.lua -- mt.data: text as positions of tokens and back, by characters or byte-pair encoding
+-- tokenizer.lua -- mt.data: tokenization of text by characters or byte-pair encoding, and decoding
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
@@ -7,7 +7,7 @@ local native = core.tokenizer()
 
 local tokenizers = {}
 
--- A tokenizer is the text of its file, so that workers of a loader can have it; what was made of that is here.
+-- A tokenizer is the text of its file, so that it can be sent to a loader's workers; this table has the C++ objects.
 local handles = setmetatable({}, {__mode = 'k'})
 local function handle(self)
   local made = handles[self]
@@ -21,7 +21,7 @@ local function handle(self)
   return made
 end
 
---- f(..); its errors begin with what was done.
+--- Calls f(..); its errors get the prefix `what`.
 local function attempt(what, f, ...)
   local ok, result = pcall(f, ...)
   if not ok then core.fail('%s: %s', what, (result:gsub('^.-:%d+: ', ''))) end

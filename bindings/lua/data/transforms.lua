@@ -14,25 +14,25 @@ local function check_image(op, x)
   return x
 end
 
---- A class of transforms, whose options are fields: check(self), if given, sees to them, apply(self, x) changes images.
+--- A class of transforms with options as fields: check(self), if given, checks them, apply(self, x) changes images.
 local function transform(name, signature, doc, check, apply)
   local of = class(name .. signature, doc, nil, nil, check)
-  of.__index = of -- fields of options that were left out are nil
+  of.__index = of -- omitted options are nil fields
   of.__call = function(self, x) return (apply(self, check_image(name, x))) end
   transforms[name] = of
   return of
 end
 
--- ---- random numbers: mt's own, so that in a loader they belong to the item --------------------------
+-- ---- random numbers: those of mt, so that in a loader they depend on the item -------------------
 
 local function uniform(low, high) return low + (high - low) * mt.rand({}, 'float64'):item() end
 local function chance(p) return p >= 1 or p > 0 and mt.rand({}):item() < p end
---- A whole number from low to high.
+--- An integer from low to high.
 local function whole(low, high) return low >= high and low or mt.randint(low, high, {}):item() end
 
 -- ---- options ---------------------------------------------------------------------------------------
 
---- A number or a list of one or two as two: {height, width}.
+--- Two values {height, width} from a number or a list of one or two.
 local function two(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
@@ -44,8 +44,8 @@ local function two(op, what, value)
   return {a, b}
 end
 
---- A range as torchvision takes it: a number r is from -r to r (around `centre`, nothing below `least`), a list is
---- itself: {low, high}, or such pairs one after another where `pairs_taken` is 2.
+--- A range as in torchvision: a number r is -r to r (around `centre`, clamped to `least`), a list
+--- is unchanged: {low, high}, or several such pairs if `pairs_taken` is 2.
 local function range(op, what, value, centre, least, pairs_taken)
   if type(value) == 'number' then
     if value < 0 then core.fail('%s: %s must not be negative, got %g', op, what, value) end
@@ -65,7 +65,7 @@ local function range(op, what, value, centre, least, pairs_taken)
   return value
 end
 
---- A range {low, high} with 0 <= low <= high (above 0 where `positive`), or the default.
+--- A range {low, high} with 0 <= low <= high (above 0 if `positive`), or the default.
 local function between(op, what, value, default, positive)
   if value == nil then return default end
   local low, high = value[1], value[2]
@@ -74,7 +74,7 @@ local function between(op, what, value, default, positive)
   end
   return value
 end
---- Refuses what is no point {x, y}, nor nothing.
+--- Raises an error unless the value is a point {x, y} or nil.
 local function check_point(op, what, value)
   if value ~= nil and #value ~= 2 then core.fail('%s: %s must be {x, y}, got %d numbers', op, what, #value) end
 end
@@ -119,7 +119,7 @@ end
 transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.', nil,
   function(_, x) return x.dtype == 'uint8' and x:float() / 255 or x end)
 
---- A number for each channel, of a number, a list or a tensor, as a tensor [channels x 1 x 1].
+--- A number, a list or a tensor as a tensor with one number per channel, [channels x 1 x 1].
 local function per_channel(values)
   return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
 end
@@ -134,7 +134,7 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
     if not x.dtype:find 'float' then
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
-    local mean, std = self.mean, self.std -- tensors, or what the user put in their place
+    local mean, std = self.mean, self.std -- tensors, or values that the user assigned
     if not mt.is_tensor(mean) then mean = per_channel(mean) end
     if not mt.is_tensor(std) then std = per_channel(std) end
     for what, values in pairs{mean = mean, std = std} do

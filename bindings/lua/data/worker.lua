@@ -1,10 +1,10 @@
--- worker.lua -- what runs in the Lua state of a loader's worker: jobs in, batches out
+-- worker.lua -- the code in the Lua state of a loader's worker: receives jobs, returns batches
 local core = require 'mtorch.core'
 local native = core.loader()
 local copy = require 'mtorch.data.copy'
 local maker = require 'mtorch.data.batch'
 
--- The program is not a worker's to end.
+-- A worker must not end the program.
 function os.exit(code) error(('a worker called os.exit(%s)'):format(code == nil and '' or tostring(code)), 2) end
 
 local function prepare(setup)
@@ -20,7 +20,7 @@ end
 
 return function()
   local make
-  local source = native.item_random() -- what modules draw when they are opened is not the program's either
+  local source = native.item_random() -- random numbers that modules draw while loading must not affect the program's
   native.enter(source, math.random)
   while true do
     local ticket, job, setup = native.wait()

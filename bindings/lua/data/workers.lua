@@ -1,9 +1,9 @@
--- workers.lua -- batches made ahead by threads, each with a Lua state of its own
+-- workers.lua -- batches prefetched by threads, each with its own Lua state
 local core = require 'mtorch.core'
 local native = core.loader()
 local copy = require 'mtorch.data.copy'
 
--- Loaders that were dropped keep their threads until the collector finds them.
+-- Loaders that are not used any more keep their threads until they are garbage-collected.
 local teams = setmetatable({}, {__mode = 'k'})
 local max_teams = 8
 
@@ -22,8 +22,8 @@ local function packed(loader)
   return result
 end
 
---- A function that gives batch k of an iteration, and keeps `prefetch` more for each worker under way. A loader's
---- workers serve one iteration at a time: what another asked for is given up.
+--- A function that returns batch k of an iteration, and keeps `prefetch` further ones per worker in progress. A
+--- loader's workers serve one iteration at a time: requests of another one are cancelled.
 local function fetcher(loader, iteration, job)
   local setup, tickets, posted = packed(loader), {}, 0
   local ahead = loader.workers * loader.prefetch
@@ -44,7 +44,7 @@ local function fetcher(loader, iteration, job)
     for i = posted + 1, math.min(iteration.n, k - 1 + ahead) do
       tickets[i], posted = native.post(job(i), loader.team), i
     end
-    loader.served = nil -- so that all is asked for again where waiting is interrupted
+    loader.served = nil -- so that all is requested again if waiting is interrupted
     return received(k, native.take(loader.team, tickets[k]))
   end
 end

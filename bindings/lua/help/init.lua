@@ -1,5 +1,5 @@
--- init.lua -- mt.help: what a function takes and does, from the declaration that also checks its
--- arguments; topics; PyTorch's words for what has another name here
+-- init.lua -- mt.help: functions with their arguments, from the declarations that also check
+-- arguments; topics; names of PyTorch and their equivalents here
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local topics = require 'mtorch.help.topics'
@@ -16,7 +16,7 @@ local function field(object, key)
   return ok and value or nil
 end
 
---- What goes by a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
+--- The values with a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
 local function find(name)
   local found = {}
   local function add(shown, value)
@@ -42,7 +42,7 @@ local function find(name)
   return found
 end
 
---- The same of objects: `parameters`, `net:parameters`, `Optimizer.step`.
+--- The same for objects: `parameters`, `net:parameters`, `Optimizer.step`.
 local function find_of_objects(name)
   local found, owner, method = {}, name:match('^(%w+)[:.]([%w_]+)$')
   for _, object in ipairs(objects) do
@@ -55,7 +55,7 @@ local function find_of_objects(name)
   return found
 end
 
---- PyTorch's word that nothing stands for yet, whole or its last part, and what to do without.
+--- A name of PyTorch without an equivalent yet, whole or its last part, and advice.
 local function absent(name)
   for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
     if topics.absent[word] then return word, topics.absent[word] end
@@ -65,13 +65,13 @@ end
 local function members(value)
   local names = {}
   for _, key in ipairs(core.names(value)) do
-    local internal = key:find('^_') or key:find('^svg_') or type(value[key]) == 'string' -- plot's own
+    local internal = key:find('^_') or key:find('^svg_') or type(value[key]) == 'string' -- internal names of plot
     if not internal then names[#names + 1] = key end
   end
   return table.concat(names, ' ')
 end
 
---- "mt.sum(x, ..) or x:sum(..)": the ways a signature is called.
+--- "mt.sum(x, ..) or x:sum(..)": the forms in which a signature is called.
 local function ways(shown, signature, is_both)
   local name, arguments = signature:match('^([%w_]+)%((.*)%)$')
   local prefix = shown:match('^(.*[.:])') or 'mt.'
@@ -132,7 +132,7 @@ local function list_subjects()
   print("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
 end
 
---- Names whose help has the word, for a name that nothing has.
+--- The names whose help contains the word, for an unknown name.
 local function mentioning(word)
   local names = {}
   for _, subject in ipairs(subjects) do
@@ -160,7 +160,7 @@ local function near(name)
   return core.did_you_mean(util.sorted_keys(names), name)
 end
 
---- Topics whose text has the word.
+--- The topics whose text contains the word.
 local function about(word)
   local titles = {}
   for title, text in pairs(topics.text) do
@@ -182,8 +182,8 @@ local function unknown(name)
   core.fail("help: nothing is called '%s'%s", name, hint)
 end
 
---- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` what a
---- module has, `mt.help('indexing')` a topic; `mt.help()` lists all names. A function itself will do.
+--- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` the contents of a module,
+--- `mt.help('indexing')` a topic; `mt.help()` lists all names. A function is accepted too.
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
   function(name)
     if name == nil then return list_subjects() end

@@ -1,9 +1,9 @@
--- missing.lua -- what errors say of a global that is nil: a name of the library's, of Python's, or of an earlier line
+-- missing.lua -- hints for errors about nil globals: names of the library, of Python, or of an earlier line
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local modules = require 'mtorch.help.modules'
 
--- Python's names: what is here in their place, and how Lua writes them.
+-- Python's names: their equivalents here, and in Lua.
 local here = {torch = "here it is mt: local mt = require 'mtorch'", np = 'tensors do what arrays do: mt.help()',
   numpy = 'tensors do what arrays do: mt.help()', plt = 'pictures are in mt.plot', F = 'functions are in mt'}
 local lua = {len = '#x', range = 'for i = 1, n do .. end', enumerate = 'for i, value in ipairs(list) do .. end',
@@ -13,7 +13,7 @@ local lua = {len = '#x', range = 'for i = 1, n do .. end', enumerate = 'for i, v
   min = 'math.min of numbers, mt.min of tensors',
   abs = 'math.abs of numbers, mt.abs of tensors', round = 'math.floor(x + 0.5) of numbers, mt.round of tensors'}
 
---- " (..)" behind "attempt to call global 'NAME' (a nil value)", or nothing.
+--- Returns the text " (..)" after "attempt to call global 'NAME' (a nil value)", or nothing.
 return function(name)
   local prompt = package.loaded['mtorch.help.prompt']
   local advice = prompt and prompt.was_local[name] and

@@ -1,10 +1,10 @@
--- modules.lua -- the library's tables of functions, by their names behind mt: for help, the prompt and the reference
+-- modules.lua -- the library's tables of functions, by their names after mt: for help, the prompt and the reference
 local mt = require 'mtorch'
 
 local modules = {names = {'linalg', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
   'metrics', 'checkpoint', 'plot', 'onnx', 'dist', 'cuda'}}
 
---- The table of a name, or nil: modules.at('optim.lr'); `get` is how a field is asked for.
+--- The table with a name, or nil: modules.at('optim.lr'); `get` reads a field.
 function modules.at(name, get)
   local value = mt
   for word in name:gmatch('[^.]+') do

@@ -1,7 +1,7 @@
 -- object_methods.lua -- the help of methods of modules, optimizers, hooks and the ctx of mt.Function
 --
--- Modules declare theirs. The others are plain Lua functions: this is what mt.help, the reference and the
--- stubs say of them. A test compares the names with the methods.
+-- Modules declare their own methods. The others are plain Lua functions; mt.help, the reference and
+-- the stubs use this text for them. A test compares the names with the methods.
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 require 'mtorch.nn'

@@ -1,4 +1,4 @@
--- prompt.lua -- what the prompt adds: tables by their contents, help, names that Tab completes
+-- prompt.lua -- extras of the prompt: tables shown by content, help, completion of names with Tab
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
@@ -7,7 +7,7 @@ local prompt = {}
 
 -- ---- values as text ------------------------------------------------------------------------------
 
-local max_entries, max_depth, max_bytes = 30, 4, 3000 -- of one table; of tables in tables; of the text
+local max_entries, max_depth, max_bytes = 30, 4, 3000 -- limits: of one table; of nested tables; of the text
 
 local function short(value)
   if type(value) == 'string' then return ('%q'):format(util.truncate(value, 60)):gsub('\\\n', '\\n') end
@@ -15,7 +15,7 @@ local function short(value)
   return util.truncate(tostring(value):match('^[^\n]*'), 60)
 end
 
---- {1, 2, name = "x"}: bounded in depth, entries and bytes; a table inside itself is {..}.
+--- {1, 2, name = "x"}: limited in depth, entries and bytes; a table that contains itself is {..}.
 local function show(value, seen, depth, room)
   local meta = type(value) == 'table' and getmetatable(value)
   if type(value) ~= 'table' or type(meta) == 'table' and meta.__tostring then return (short(value)) end
@@ -49,8 +49,8 @@ local function contents(value)
   end
 end
 
---- What the prompt prints for the results of a line: as `print`, but tables by their contents, those of the library by
---- their names.
+--- Prints the results of a line: like `print`, but tables by their contents, and those of the
+--- library by their names.
 function prompt.print(...)
   local shown = {}
   for i = 1, select('#', ...) do
@@ -64,10 +64,10 @@ function prompt.print(...)
   io.stdout:write(table.concat(shown, '\t'), '\n')
 end
 
---- Names that earlier lines declared: a local ends with its line.
+--- The names that earlier lines declared; a local is visible only in its line.
 prompt.was_local = {}
 
---- Notes what a line declares. `help matmul`, help('matmul'): what mt.help says of it; true for such a line.
+--- Notes the locals that a line declares. `help matmul`, help('matmul'): prints mt.help, and returns true.
 function prompt.take(line)
   for name in (line:match '^%s*local%s+([%w_, \t]+)' or ''):gmatch '[%a_][%w_]*' do prompt.was_local[name] = true end
   local name = line:match('^%s*help%s+([%w_.:]+)%s*$') or
@@ -89,7 +89,7 @@ local words = [[and break do else elseif end false for function goto if in local
 
 local function get(object, key) return object[key] end
 
---- The names that may follow `value.` (or `value:`), as keys of a table.
+--- The names that may follow `value.` (or `value:`), as the keys of a table.
 local function names_of(value, colon)
   local names = {}
   local function add(object)
@@ -124,7 +124,7 @@ local function names_of(value, colon)
   return names
 end
 
---- The names that the word may become: "mt.nn.Li" -> {"mt.nn.Linear"}.
+--- The completions of a word: "mt.nn.Li" -> {"mt.nn.Linear"}.
 function prompt.complete(word)
   local head, separator, begun = word:match('^(.*)([.:])([%w_]*)$')
   local names = {}

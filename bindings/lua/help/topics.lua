@@ -1,4 +1,4 @@
--- topics.lua -- what mt.help says about subjects rather than functions, and where PyTorch's words went
+-- topics.lua -- the texts of mt.help about topics other than functions, and the equivalents of PyTorch's names
 local topics = {}
 
 --- title -> text
@@ -207,7 +207,7 @@ mt.get_rng_state, mt.set_rng_state. These are not the numbers of torch.manual_se
 g = mt.Generator('mt19937', 1): mt.randn(784, 10, {generator=g}) begins -1.5256 -0.7502 -0.6540, as there.]],
 }
 
---- title -> a script that runs; files are written into the current folder
+--- title -> a script that runs; files are written to the current folder
 topics.sample = {
   training = [[
 local net = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
@@ -261,7 +261,7 @@ writer:close()
 print(report:finish())]],
 }
 
---- PyTorch's, NumPy's and Python's word -> what it is here
+--- a name of PyTorch, NumPy or Python -> its equivalent here
 topics.renamed = {
   shape = "a field: x.shape, x.shape[1], x:size(1); see mt.help('shapes')",
   dtype = "a field, a string: x.dtype; see mt.help('dtypes')", ndim = 'a field: x.ndim, or x:dim()',
@@ -353,7 +353,7 @@ topics.renamed = {
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
 }
 
---- PyTorch's word for what is not there yet -> what to do without
+--- a name of PyTorch that is not available yet -> advice
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
 topics.absent = {

@@ -1,7 +1,7 @@
--- checkpoint.lua -- mt.checkpoint: a training run's whole state in one file, resumed bit for bit
+-- checkpoint.lua -- mt.checkpoint: the whole state of a training run in one file, resumed bit for bit
 --
--- The file is one of mt.save: the states of the objects and the plain values under their keys, and under 'checkpoint'
--- the keys of the objects and where the random numbers stood.
+-- The file is written by mt.save: the states of the objects and the plain values under their keys,
+-- and under 'checkpoint' the keys of the objects and the state of the random numbers.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
@@ -11,13 +11,13 @@ local native = core.loader()
 local checkpoint = {}
 
 local function field(object, name) return object[name] end
---- Whether a value has a method, whatever it says of fields that it has not.
+--- Whether a value has a method, even if it raises errors for missing fields.
 local function has(value, name)
   local ok, method = pcall(field, value, name)
   return ok and core.is_callable(method)
 end
 
---- How the state of an object is asked for and given, or nil where it is none.
+--- The names of the methods that get and set an object's state, or nil if it has none.
 local function methods_of(value)
   local kind = type(value)
   if kind ~= 'userdata' and (kind ~= 'table' or getmetatable(value) == nil and rawget(value, 'state_dict') == nil) or
@@ -28,10 +28,10 @@ local function methods_of(value)
   if has(value, 'get_state') and has(value, 'set_state') then return 'get_state', 'set_state' end -- mt.Generator
 end
 
---- Calls found(object, keys) for each object in a table, and in plain tables inside it.
+--- Calls found(object, keys) for each object in a table and in its inner plain tables.
 local function each_object(t, found, keys, above)
   keys, above = keys or {}, above or {}
-  if above[t] then return end -- mt.save refuses it
+  if above[t] then return end -- mt.save raises the error
   above[t] = true
   for _, key in ipairs(util.sorted_keys(t)) do
     local value = t[key]
@@ -52,7 +52,7 @@ local function name_of(keys)
   return table.concat(names, '.')
 end
 
---- A copy of the plain tables of a value, with what replace(value) gives for some of the rest.
+--- A copy of the plain tables of a value; replace(value) may return replacements for other values.
 local function copied(value, replace, above)
   local other = replace(value)
   if other ~= nil then return other end
@@ -71,7 +71,7 @@ local function check_objects(operation, objects)
   end
 end
 
---- Where the random numbers stand, and back there.
+--- Gets and sets the state of the random numbers.
 local function random_state()
   return {mt = mt.get_rng_state(), lua = native.random_state(math.random)}
 end
@@ -109,7 +109,7 @@ local function at(t, keys)
   return t
 end
 
---- What a checkpoint holds, or nil where there is no file.
+--- The content of a checkpoint, or nil if the file does not exist.
 local function read(path)
   local file, _, errno = io.open(path, 'rb')
   if not file and errno == 2 then return nil end
@@ -133,7 +133,7 @@ local function read(path)
   return content, own
 end
 
---- The objects to fill, in the order of filling: those that are checked without being filled come last.
+--- The objects to load, in order: those that are checked without being loaded are last.
 local function jobs_of(objects, content, own)
   local known, names, jobs, last = {}, {}, {}, {}
   for i, keys in ipairs(own.objects) do
@@ -158,7 +158,7 @@ end
 
 local function clone_tensors(value) return mt.is_tensor(value) and value:clone() or nil end
 
---- Fills all objects, or none: those that are filled before one that refuses get their own state back.
+--- Loads all objects, or none: if one raises an error, those loaded before get their own state back.
 local function fill(jobs, class, random)
   local before, current = random_state(), nil
   local ok, message = pcall(function()

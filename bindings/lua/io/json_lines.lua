@@ -1,11 +1,11 @@
--- json_lines.lua -- mt.JsonLines: a log of one JSON object for each line
+-- json_lines.lua -- mt.JsonLines: a log with one JSON object per line
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local object = require 'mtorch.core.object'
 
 local null = {}
 
--- What JSON can hold: tensors as numbers and lists, what is not finite as null.
+-- Converts values for JSON: tensors to numbers and lists, non-finite numbers to null.
 local function plain(value, depth)
   value = util.plain(value)
   if type(value) == 'number' then return (value == value and math.abs(value) < math.huge) and value or null end

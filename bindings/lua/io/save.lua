@@ -12,7 +12,7 @@ local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
 local save = {}
-local deepest = 200 -- tables inside one another
+local deepest = 200 -- the maximum nesting of tables
 
 -- ---- writing -----------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ local function string_text(text)
   end)))
 end
 
---- A step of a path: what is not UTF-8 is shown as %FF.
+--- A step of a path; bytes that are not UTF-8 are shown as %FF.
 local function step_text(key)
   local text = type(key) == 'number' and number_text(key) or tostring(key)
   if core.json_quoted(text) then return text end
@@ -42,7 +42,7 @@ function Writer:refuse(path, what)
   core.fail("%s: '%s' %s", self.operation, path == '' and 'the table' or path, what)
 end
 
---- A name that no tensor has yet: two paths can look the same, {a={b=x}, ['a.b']=y}.
+--- A name that is not used yet: two paths can have the same text, {a={b=x}, ['a.b']=y}.
 function Writer:name_for(path)
   local name, n = path, 1
   while self.taken[name] or name == '__metadata__' do
@@ -72,7 +72,7 @@ function Writer:tensor(x, path)
   return text .. (role and ',"role":"' .. role .. '"' or '') .. '}'
 end
 
---- Whether the keys of a table are 1..n, or strings that can be written as they are.
+--- Whether the keys of a table are 1..n, or strings that can be written unchanged.
 local function form_of(t)
   local n, keys, positions, strings = #t, 0, 0, true -- with positions missing n is any border
   for key in pairs(t) do
@@ -111,7 +111,7 @@ function Writer:table(t, path)
     self:refuse(path, ("contains itself: it is '%s'"):format(self.above[t] == '' and 'the table' or self.above[t]))
   end
   local meta = getmetatable(t)
-  if meta then -- shapes answer false: they are lists
+  if meta then -- for shapes it is false: they are lists
     local ok, method = pcall(function() return t.state_dict end)
     self:refuse(path, ok and method and 'is an object; save what its state_dict() returns' or
       'has a metatable, which a file cannot hold')
@@ -136,7 +136,7 @@ function Writer:value(value, path)
   self:refuse(path, ('is a %s%s'):format(kind, cure))
 end
 
---- Writes a table under the name of another operation.
+--- Writes a table; errors have the name of the given operation.
 function save.write(operation, path, value)
   core.check_writable(operation, path)
   local writer = setmetatable({operation = operation, taken = {}, known = {}, names = {}, tensors = {}, above = {},
@@ -211,7 +211,7 @@ function Reader:value(value)
   return value
 end
 
---- What mt.save wrote, or the tensors by name where another program wrote the file.
+--- The value that mt.save wrote, or the tensors by name if another program wrote the file.
 function save.read(operation, path)
   local tensors, metadata = core.read_safetensors(operation, path)
   if not metadata.mtorch then return tensors end
@@ -225,7 +225,7 @@ function save.read(operation, path)
   return (reader:value(whole.value))
 end
 
---- A file of torch.save: its parameters and buffers are what they were.
+--- Loads a file of torch.save: its parameters and buffers keep their roles.
 local function load_torch(path)
   local value, roles = core.read_torch('load', path)
   if next(roles) then

@@ -10,22 +10,22 @@ local attention = {}
 local function xavier_uniform(rows, columns) return module.uniform(math.sqrt(6 / (rows + columns)))(rows, columns) end
 
 -- ---- masks -------------------------------------------------------------------------------------
--- In modules a bool mask is true where attention is not allowed; in scaled_dot_product_attention where it is. A
--- float mask is added to the scores in both.
+-- In modules a bool mask is true where attention is not allowed; in scaled_dot_product_attention it
+-- is true where it is allowed. A float mask is added to the scores in both.
 
 local function is_bool(mask) return mask.dtype == 'bool' end
---- 0 where a key is allowed, -inf where not.
+--- Converts a mask to 0 for allowed keys and -inf for others.
 local function added(mask, dtype)
   return is_bool(mask) and mt.zeros({}, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge) or mask
 end
---- Two such masks as one.
+--- Combines two such masks.
 local function both(a, b, dtype)
   if not a or not b then return a or b end
   if is_bool(a) and is_bool(b) then return a:logical_or(b) end
   return added(a, dtype) + added(b, dtype)
 end
 
---- attn_mask [queries x keys] or [batch * heads x queries x keys], checked, as [.. x .. x queries x keys].
+--- attn_mask [queries x keys] or [batch * heads x queries x keys], checked, and viewed as [.. x .. x queries x keys].
 local function score_mask(self, mask, batch, queries, keys)
   if not mask then return nil end
   local n = mask:dim()
@@ -38,7 +38,7 @@ local function score_mask(self, mask, batch, queries, keys)
   return n == 2 and mask or mask:reshape(batch, self.num_heads, queries, keys)
 end
 
---- key_padding_mask [batch x keys], checked, as [batch x 1 x 1 x keys].
+--- key_padding_mask [batch x keys], checked, and viewed as [batch x 1 x 1 x keys].
 local function key_mask(self, mask, batch, keys)
   if not mask then return nil end
   if mask:dim() == 1 and batch == 1 then mask = mask:unsqueeze(1) end
@@ -50,7 +50,7 @@ end
 
 -- ---- the module --------------------------------------------------------------------------------
 
---- One product for query, key and value where they are one tensor, else one for each: [.. x heads x features].
+--- One product if query, key and value are one tensor, otherwise one for each: [.. x heads x features].
 local function projected(self, q, k, v)
   local size, heads = self.embed_dim, self.num_heads
   local weight, bias = self.in_proj_weight, self.in_proj_bias
@@ -64,7 +64,7 @@ local function projected(self, q, k, v)
   return cut(q, w[1], b[1], 1):squeeze(-3), cut(k, w[2], b[2], 1):squeeze(-3), cut(v, w[3], b[3], 1):squeeze(-3)
 end
 
---- The probabilities themselves, [batch x heads x queries x keys], with all of them in memory.
+--- The probabilities, [batch x heads x queries x keys], all in memory at once.
 local function weights_of(q, k, mask, causal)
   local scores = (q / math.sqrt(q.shape[4])):matmul(k:transpose(3, 4))
   if causal then
@@ -72,7 +72,7 @@ local function weights_of(q, k, mask, causal)
   end
   if not mask then return scores:softmax(-1) end
   scores = is_bool(mask) and scores:masked_fill(mask, -math.huge) or scores + mask
-  local nowhere = scores:detach():amax(-1, true):eq(-math.huge) -- every key is masked: the weights are 0
+  local nowhere = scores:detach():amax(-1, true):eq(-math.huge) -- all keys are masked: the weights are 0
   return scores:masked_fill(nowhere, 0):softmax(-1):masked_fill(nowhere, 0)
 end
 
@@ -80,7 +80,7 @@ local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, 
   'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
   'average_attn_weights: bool = true, is_causal: bool = false)', 'What a call takes.', function(...) return ... end)
 
---- Inputs as [batch x length x features], checked.
+--- The inputs as [batch x length x features], checked.
 local function laid_out(self, q, k, v)
   local single = q:dim() == 2
   local sizes = {self.embed_dim, self.kdim or self.embed_dim, self.vdim or self.embed_dim}
@@ -100,7 +100,7 @@ local function laid_out(self, q, k, v)
   return q, k, (same or shared) and k or turned(v), single
 end
 
---- add_bias_kv and add_zero_attn: keys that are no input, at the end; masks leave them alone.
+--- add_bias_kv and add_zero_attn: appends keys that are not inputs; masks do not apply to them.
 local function with_more_keys(self, k, v, masks)
   local function one_more(x, bias)
     local shape = x:size()
@@ -131,7 +131,7 @@ local function forward(self, ...)
   end
   local batch, queries, keys = q.shape[1], q.shape[2], k.shape[2]
   local masks = {score_mask(self, mask, batch, queries, keys), key_mask(self, padding, batch, keys)}
-  causal = causal and not masks[1] -- PyTorch takes is_causal as a hint that attn_mask is such a mask
+  causal = causal and not masks[1] -- in PyTorch is_causal is a hint that attn_mask is causal
   q, k, v = projected(self, q, k, v)
   q, k, v = q:transpose(2, 3), k:transpose(2, 3), v:transpose(2, 3)
   if self.add_bias_kv or self.add_zero_attn then
@@ -191,8 +191,8 @@ MultiheadAttention.forward = forward
 MultiheadAttention.extra = function(self)
   return ('(%d, %d heads%s)'):format(self.embed_dim, self.num_heads, self.batch_first and ', batch_first' or '')
 end
---- Multiply-adds, for net:summary: of the projections of queries, keys, values and results, and of both products
---- between them.
+--- The multiply-adds for net:summary: of the projections of queries, keys, values and results, and
+--- of the two products between them.
 function MultiheadAttention.__macs(self, q, _, inputs)
   local k = mt.is_tensor(inputs[2]) and inputs[2] or q
   local n, batch = self.embed_dim, q:dim() == 2 and 1 or q:size(self.batch_first and 1 or 2)

@@ -1,11 +1,11 @@
--- class.lua -- classes of modules: which fields are parameters, buffers and modules, and construction
+-- class.lua -- classes of modules: registration of parameters, buffers and modules as fields, and construction
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
 
 local class = {}
 
--- What a tensor is to modules: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
+-- The role of a tensor in modules: 'parameter' or 'buffer'. Weak, so that it does not keep tensors alive.
 local registry = setmetatable({}, {__mode = 'k'})
 class.registry = registry
 
@@ -15,7 +15,7 @@ local function registered(tensor, kind)
   return t
 end
 
---- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
+--- `nn.Parameter(t)`: a tensor that modules register and optimizers update; it requires a gradient.
 class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
   'A tensor that modules register and optimizers change.',
   function(tensor, requires_grad)
@@ -26,7 +26,7 @@ class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = 
     return registered(tensor, 'parameter'):requires_grad_(requires_grad)
   end)
 
--- Buffers that are in no state_dict.
+-- Non-persistent buffers, which are not in a state_dict.
 local transient = setmetatable({}, {__mode = 'k'})
 class.transient = transient
 
@@ -44,12 +44,12 @@ class.Buffer = core.declare('Buffer(tensor: tensor, persistent: bool = true)',
 local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
 class.is_module = is_module
 
---- How errors show a value: a module by its class.
+--- The text of a value in errors: a module by its class.
 function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
 
---- The value of a field. A parameter or buffer lies in __params, where the module does not see it itself, so that
---- assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that `#` and ipairs
---- see it.
+--- The value of a field. Parameters and buffers are in __params instead of the module itself, so
+--- that assignments call `assign`; in lists of parameters (__lists) they are in the module, so that
+--- `#` and ipairs include them.
 function class.get(self, key)
   local params, value = rawget(self, '__params'), rawget(self, key)
   if value == nil then return params[key] end
@@ -61,12 +61,12 @@ function class.get(self, key)
     return value
   end
   if not registry[value] then return value end
-  params[key] = value -- it took the place of something plain
+  params[key] = value -- it replaces a plain value
   rawset(self, key, nil)
   return value
 end
 
---- What a value is to modules: 'module', 'parameter' or 'buffer'; nil: something plain.
+--- The kind of a value for modules: 'module', 'parameter' or 'buffer'; nil for a plain value.
 function class.kind(value) return is_module(value) and 'module' or value ~= nil and registry[value] or nil end
 
 local function next_field(self, i)
@@ -77,25 +77,25 @@ local function next_field(self, i)
   end
 end
 
---- An iterator over a module's fields that are there: for _, key, value, kind in class.fields(self) do.
+--- An iterator over the existing fields of a module: for _, key, value, kind in class.fields(self) do.
 function class.fields(self) return next_field, self, 0 end
 
 --- PyTorch's name of a field: children of a Sequential count from 0.
 function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
 
---- Another tensor in the place of a field's, which is not registered.
+--- Replaces the tensor of a field by another one, which is not registered.
 function class.set_raw(self, key, value)
   if self.__class.__lists then rawset(self, key, value) else rawget(self, '__params')[key] = value end
 end
 
---- The metatable of __params where fields are computed: those that params.__computed has a module for, at every access.
+--- The metatable of __params with computed fields: those for which params.__computed has a module, at every access.
 class.computed = {__index = function(params, key)
   local of = rawget(params, '__computed')
   local computed = of and rawget(of, key)
   return computed and computed:forward()
 end}
 
---- What may not take the place of a parameter or buffer; whether a plain tensor becomes a buffer.
+--- Raises an error if a value may not replace a parameter or buffer; returns whether a plain tensor becomes a buffer.
 local function replaces(self, key, old, value)
   if value == nil or registry[value] or is_module(value) then return false end
   if registry[old] == 'parameter' then
@@ -109,15 +109,15 @@ local function replaces(self, key, old, value)
   return true
 end
 
---- The error of modules or parameters that neither parameters() nor state_dict() would find.
+--- The error for modules or parameters that parameters() and state_dict() would not find.
 function class.refuse_plain(self, key, kind)
   local list = kind == 'module' and 'Module' or 'Parameter'
   core.fail('%s.%s: a plain table of %ss is not registered; use nn.%sList{..} or nn.%sDict{..}', self.__name,
     tostring(key), kind, list, list)
 end
 
---- The position of list[key] in a module that is a list: negative ones count from the end. Refuses those that no entry
---- can have, and where one is to be set those that would leave a gap.
+--- The position of list[key] in a module that is a list; negative ones count from the end. Raises
+--- an error for impossible positions, and for assignments that would leave a gap.
 local function place_of(self, key, set)
   local n = #self
   local at = key < 0 and n + 1 + key or key
@@ -128,7 +128,7 @@ local function place_of(self, key, set)
   return at
 end
 
---- Fields in the order of their first assignment; what each is to the module is seen when asked.
+--- Fields keep the order of their first assignment; the kind of each is determined when it is read.
 local function assign(self, key, value)
   if type(key) == 'number' and self.__class.__places then
     local at = place_of(self, key, value ~= nil)
@@ -156,8 +156,8 @@ local function assign(self, key, value)
   if not is_registered then rawset(self, key, value) end
 end
 
--- The last field that was asked for and not there. It is nil, so that `if self.bias then` and `self.h or
--- zeros` go on, but where Lua then stops at that nil the program says what the module has.
+-- The last missing field that was read. It is nil, so that `if self.bias then` and `self.h or
+-- zeros` work, but if Lua then raises an error for that nil, the message lists the module's fields.
 local last_missing = setmetatable({}, {__mode = 'v'})
 
 --- " (Net has no 'wieght'; did you mean 'weight'?)", or nothing.
@@ -169,7 +169,7 @@ function core.missing_field(key)
   return (" (%s has no '%s'%s)"):format(self.__name, key, advice)
 end
 
---- Refuses an input of another dtype than its weights'.
+--- Raises an error for an input with another dtype than the weights.
 function class.check_dtype(self, x, weight)
   if mt.is_tensor(x) and x.dtype ~= weight.dtype and not mt.is_autocast_enabled() then
     core.fail("%s: the input is %s, its weights %s; use x:to('%s')%s", self.__name, x.dtype, weight.dtype, weight.dtype,
@@ -181,8 +181,8 @@ end
 
 local function results(...) return ... end
 
---- `net(...)`. The call of forward is no tail call, so that errors can name the module.
-local function call(self, ...) -- a forward of the object's own, or of its class: without __index
+--- `net(...)`. The call of forward is not a tail call, so that errors can name the module.
+local function call(self, ...) -- forward of the object, or of its class: without __index
   return results((rawget(self, 'forward') or self.__class.forward)(self, ...))
 end
 core.set_module_call(call)
@@ -193,7 +193,7 @@ local function construct(of, ...)
   return self
 end
 
---- The error of nn.MSELoss(x, y), whose tensors are a call's: a tensor among the arguments where no option is one.
+--- The error for nn.MSELoss(x, y) with a call's tensors: a tensor among the arguments that is not an option.
 local function check_options(of, ...)
   for i = 1, select('#', ...) do
     local value, params = select(i, ...), nil
@@ -207,7 +207,7 @@ local function check_options(of, ...)
   end
 end
 
---- Gives a class its constructor `init(self, ..)`: arguments are counted and named as the user writes them.
+--- Adds the constructor `init(self, ..)` to a class: arguments are checked by the signature.
 function class.constructor(of, signature, doc, init)
   of.__signature = core.declare(signature, doc, results)
   of.__init = function(self, ...)
@@ -216,9 +216,9 @@ function class.constructor(of, signature, doc, init)
   end
 end
 
---- The same where the arguments are options: they become fields, but those of the set `apart` and those that begin with
---- _, then init(self, options) does the rest. placed: where its tensors lie and their dtype are its last options, as in
---- PyTorch.
+--- The same with options as arguments: they become fields, except those in the set `apart` and
+--- those that begin with _; then init(self, options) is called. placed: its last options are the
+--- device and dtype of its tensors, as in PyTorch.
 function class.options_constructor(of, signature, doc, apart, placed, init)
   if placed then signature = signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)') end
   local params, n
@@ -242,7 +242,7 @@ function class.options_constructor(of, signature, doc, apart, placed, init)
   of.__layer, n = placed, placed and #params - 2 or #params
 end
 
---- The error of a forward that is given `more` than its inputs, or called without a module.
+--- The error for a forward that receives `more` than its inputs, or is called without a module.
 function class.refuse_inputs(self, inputs, more, first)
   if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
   if more == nil and first == nil then core.fail('%s: the input is nil', self.__name) end
@@ -254,7 +254,7 @@ local function text(self) return class.Module.describe(self) end
 local function make_class(name, base)
   local of, method
   local function get(self, key)
-    if key == '__params' then return nil end -- of a table that is no module
+    if key == '__params' then return nil end -- a table that is not a module
     local value = self.__params[key]
     if value == nil then value = of[key] end
     if value == nil and type(key) == 'number' and key <= 0 and of.__places then
@@ -269,11 +269,11 @@ local function make_class(name, base)
   return of, method
 end
 
--- class.method(signature, doc, body) adds a method of every module.
+-- class.method(signature, doc, body) adds a method to all modules.
 class.Module, class.method = make_class 'Module'
 class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
 
---- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
+--- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, create objects with
 --- Net(...).
 class.class = core.declare('class(name: string, base=nil)',
   'A class of modules: define __init and forward, then call it.',

@@ -1,11 +1,11 @@
--- containers.lua -- modules made of modules
+-- containers.lua -- modules that contain modules
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
 local is_module = class.is_module
 
---- What a container holds: whether a value is such, and its name.
+--- The entries of a container: the check of a value, and the name in messages.
 local module = {fits = is_module, name = 'module'}
 local tensor = {fits = mt.is_tensor, name = 'tensor'}
 
@@ -16,13 +16,13 @@ local function check(of, op, value, where)
   return value
 end
 
---- Puts n values at [from..].
+--- Assigns n values to [from..].
 local function fill(self, op, of, children, n, from)
   for i = 1, n do check(of, op, children[i], 'entry ' .. i) end
   for i = 1, n do self[(from or 1) + i - 1] = children[i] end
 end
 
---- The length of a list, in which nothing is left out and nothing has a name.
+--- The length of a list, which must not have gaps or names.
 local function list_length(op, of, list)
   if type(list) == 'table' and rawget(list, '__name') then
     core.fail('%s: a %s is needed, got %s', op, of.name, core.describe(list))
@@ -42,12 +42,12 @@ local function list_length(op, of, list)
   return n
 end
 
---- Makes the functions of these names methods that refuse a call with a dot.
+--- Makes the functions with these names methods that raise an error if called with a dot.
 local function with_colon(made, names)
   for name in names:gmatch '%S+' do made[name] = object.checked(name, 'net', is_module, made[name]) end
 end
 
---- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.
+--- append, extend, insert, pop: the methods of lists of modules or parameters; all except pop return the list.
 local function list_methods(made, of)
   function made.append(self, value)
     self[#self + 1] = check(of, 'append', value, 'the entry')
@@ -82,7 +82,7 @@ local function list_methods(made, of)
   with_colon(made, 'append extend insert pop')
 end
 
---- A class of lists: of a list of modules or tensors alone, or, where `several`, of modules as arguments too.
+--- A class of lists: constructed from a list of modules or tensors, or, if `several`, also from modules as arguments.
 local function listed(name, doc, of, several)
   local made = class.class(name)
   class.constructor(made, name .. '(..)', doc, function(self, ...)
@@ -112,7 +112,7 @@ ParameterList.__lists = true
 
 -- ---- by name ------------------------------------------------------------------------------------
 
---- {name, value} pairs: of such a list in its order, of a table in the order of the names.
+--- {name, value} pairs: of such a list in its order, of a table sorted by name.
 local function pairs_of(op, of, given)
   if type(given) ~= 'table' or is_module(given) and not given.items then
     core.fail('%s: a table of %ss by name is needed, got %s', op, of.name,
@@ -139,7 +139,7 @@ local function pairs_of(op, of, given)
   return list
 end
 
---- A container by name, with keys, values, items, has, update, pop.
+--- A container of named entries, with keys, values, items, has, update, pop.
 local function named(name, of, doc)
   local made = class.class(name)
   local function update(self, op, given)

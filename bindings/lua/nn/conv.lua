@@ -18,7 +18,7 @@ local function each(name, option, given, dims)
   return list
 end
 
---- Refuses channels that groups do not divide, and kernels without elements.
+--- Raises an error for channels that groups do not divide, and for kernels without elements.
 local function check(name, o, dims)
   for _, side in ipairs{'in_channels', 'out_channels'} do
     if o[side] % o.groups ~= 0 then
@@ -45,7 +45,7 @@ local function draw(o, rows, columns, kernel)
   return uniform(shape), o.bias and uniform(o.out_channels)
 end
 
---- Positions before and after each dimension, the last one first, as mt.pad takes them.
+--- Padding before and after each dimension, the last one first, as mt.pad expects.
 local function sides_of(self, dims)
   local sides = {}
   local kernel, dilation = each('Conv', 'kernel_size', self.kernel_size, dims), each('Conv', 'dilation', self.dilation,
@@ -106,7 +106,7 @@ define(1, mt.conv1d)
 define(2, mt.conv2d)
 define(3, mt.conv3d)
 
---- The output_padding with which the result has the spatial sizes `asked` (or, with more entries, that shape).
+--- The output_padding for a result with the spatial sizes `asked` (or, with more entries, that shape).
 local function padding_to(name, self, x, asked, dims)
   local first = x:dim() - dims
   if type(asked) ~= 'table' then asked = each(name, 'output_size', asked, dims) end

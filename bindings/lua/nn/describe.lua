@@ -1,4 +1,4 @@
--- describe.lua -- print(net): the tree of modules with their parameters counted
+-- describe.lua -- print(net): the tree of modules with parameter counts
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
 local method, is_module = class.method, class.is_module
@@ -14,7 +14,7 @@ end
 
 class.thousands = thousands
 
---- How many elements the parameters have, and those of them that are frozen.
+--- The number of elements of the parameters, and of the frozen ones.
 local function count_parameters(self)
   local n, frozen = 0, 0
   for _, p in ipairs(class.Module.parameters(self)) do
@@ -23,14 +23,14 @@ local function count_parameters(self)
   return n, frozen
 end
 
---- A field's value as print shows it.
+--- The text of a field's value for print.
 local function shown(value)
   if type(value) == 'string' then return "'" .. value .. "'" end
   local numbers = type(value) == 'table' and (type(value[1]) == 'number' or next(value) == nil)
   return numbers and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
 end
 
---- The text of an option (one of core.parameters) that is not its default, or nothing.
+--- The text of an option (one of core.parameters) that differs from its default, or nothing.
 local function chosen(self, option)
   local value = rawget(self, option.name)
   local plain = value == nil or is_module(value) or type(value) == 'function' or tonumber(option.default) == value
@@ -38,7 +38,7 @@ local function chosen(self, option)
   return text ~= option.default and text or nil
 end
 
---- ", eps 0.001, momentum 0.3": those of the named options that are not their defaults.
+--- ", eps 0.001, momentum 0.3": those of the named options that differ from their defaults.
 function class.chosen(self, ...)
   local wanted, text = {}, ''
   for _, name in ipairs{...} do wanted[name] = true end
@@ -60,7 +60,7 @@ method('extra()', 'What print adds to the name: the options that are not their d
     return parts[1] and '(' .. table.concat(parts, ', ') .. ')' or ''
   end)
 
-local described = {} -- those whose text is being made
+local described = {} -- modules whose text is being created
 method('describe(indent=nil)', 'What print(net) shows: the tree with its parameters counted. Children at [1], [2] ' ..
   "count from 1, in state_dict's names from 0.",
   function(self, indent)

@@ -1,4 +1,4 @@
--- distance.lua -- how far vectors are apart, as modules
+-- distance.lua -- distances between vectors as modules
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 

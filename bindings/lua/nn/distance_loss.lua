@@ -1,4 +1,4 @@
--- distance_loss.lua -- mt.triplet_margin_with_distance_loss: triplets by a distance that is a Lua function
+-- distance_loss.lua -- mt.triplet_margin_with_distance_loss: triplet loss with a distance that is a Lua function
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 

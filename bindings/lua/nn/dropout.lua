@@ -1,4 +1,4 @@
--- dropout.lua -- modules that drop elements or channels in training
+-- dropout.lua -- dropout of elements or channels as modules
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 

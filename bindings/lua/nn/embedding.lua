@@ -1,10 +1,10 @@
--- embedding.lua -- tables of vectors, looked up by positions
+-- embedding.lua -- embedding tables
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'
 
---- The row padding_idx, counted from 1 or from the end.
+--- The row padding_idx, which counts from 1 or from the end.
 local function padding_row(name, o)
   local row = o.padding_idx
   if row == nil then return nil end
@@ -15,7 +15,7 @@ local function padding_row(name, o)
   return row < 0 and o.num_embeddings + 1 + row or row
 end
 
---- The table that is given, or drawn: normal, zeros at the padding.
+--- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
   if o.sparse then core.fail('%s: there are no sparse gradients here; leave sparse away', name) end
@@ -30,7 +30,7 @@ local function table_of(name, o)
   return weight
 end
 
---- The table of a call: rows whose norm is over max_norm are scaled down first, in place.
+--- The table for a call: rows with a norm over max_norm are scaled down first, in place.
 local function looked_up(self, ids)
   local weight, most = self.__params.weight, self.max_norm
   if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
@@ -42,7 +42,7 @@ local function looked_up(self, ids)
   return weight
 end
 
---- y with its gradient divided, for each id, by how often the id is in the batch.
+--- y with its gradient divided, for each id, by its count in the batch.
 local function by_frequency(self, ids, y)
   if not self.scale_grad_by_freq or not mt.is_grad_enabled() then return y end
   local counts = ids:flatten():bincount(nil, self.num_embeddings)

@@ -1,4 +1,4 @@
--- functional.lua -- a module called with other parameters; parameters as a vector; gradients clipped
+-- functional.lua -- a module called with other parameters; parameters as a vector; gradient clipping
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
@@ -6,7 +6,7 @@ local class = require 'mtorch.nn.class'
 
 local functional = {}
 
---- Every place of a parameter or buffer, {owner, key}, by the tensor; and the tensors by all of their names.
+--- All places of each parameter or buffer, {owner, key}, by tensor; and the tensors by all of their names.
 local function places_of(net)
   local places, named = {}, {}
   class.walk(net, function(name, value, kind, owner, key)
@@ -17,7 +17,7 @@ local function places_of(net)
   return places, named
 end
 
---- Puts the originals back and goes on with what the call returned or raised.
+--- Restores the originals, and returns the results of the call or raises its error.
 local function finish(replaced, ok, ...)
   for _, r in ipairs(replaced) do class.set_raw(r[1], r[2], r[3]) end
   if not ok then error((...), 0) end
@@ -56,7 +56,7 @@ functional.functional_call = core.declare('functional_call(net, tensors, ..)',
 
 -- ---- gradients ----------------------------------------------------------------------------------
 
---- A list, also of a tensor alone.
+--- A list of tensors; a single tensor becomes a list.
 local function list_of(parameters) return mt.is_tensor(parameters) and {parameters} or parameters end
 
 functional.clip_grad_norm_ = core.declare(

@@ -1,4 +1,4 @@
--- init.lua -- mt.nn: modules, in files by subject, each opened when a name is asked for that those before it lack
+-- init.lua -- mt.nn: modules in files by subject, each loaded when a name is requested that the earlier ones lack
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
 local module = require 'mtorch.nn.module'

@@ -1,4 +1,4 @@
--- initialize.lua -- nn.init: parameters filled in place, by the formulas of torch.nn.init
+-- initialize.lua -- nn.init: in-place initialisation of parameters, with the formulas of torch.nn.init
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
@@ -14,7 +14,7 @@ local function define(name, options, doc, body)
     end)
 end
 
---- What reaches an element of the result, and what an element of the input reaches: in and out channels times kernel.
+--- fan_in and fan_out: the numbers of in and out channels times the kernel size.
 local function fans(name, tensor)
   if tensor:dim() < 2 then
     core.fail('%s: the tensor is %s; it needs 2 dimensions, out and in', name, tostring(tensor.shape))
@@ -95,8 +95,8 @@ define('dirac_', 'groups: int >= 1 = 1',
 
 -- ---- by the sizes -------------------------------------------------------------------------------
 
---- NAME_normal_ with the standard deviation deviation(1, fan_in, fan_out, ..), and NAME_uniform_ of the same variance,
---- in +-deviation(3, ..).
+--- NAME_normal_ with the standard deviation deviation(1, fan_in, fan_out, ..), and NAME_uniform_
+--- with the same variance, in +-deviation(3, ..).
 local function define_by_fans(name, options, docs, deviation)
   for form, doc in pairs(docs) do
     local full = name .. form
@@ -134,7 +134,7 @@ define('orthogonal_', 'gain: number = 1',
     local columns = tensor:numel() / rows
     local drawn = mt.randn({math.max(rows, columns), math.min(rows, columns)}, 'float64')
     local q, r = mt.linalg.qr(drawn)
-    q = q * r:diag():sign() -- uniform among the orthogonal ones
+    q = q * r:diag():sign() -- uniformly distributed orthogonal matrices
     tensor:copy_(((rows < columns and q:t() or q) * gain):reshape(tensor.shape))
   end)
 

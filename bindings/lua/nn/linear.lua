@@ -1,4 +1,4 @@
--- linear.lua -- products with a weight
+-- linear.lua -- linear layers
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 

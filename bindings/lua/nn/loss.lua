@@ -1,4 +1,4 @@
--- loss.lua -- losses as modules: called with scores and targets; their arguments count from 1 as the functions' do
+-- loss.lua -- losses as modules, called with scores and targets; their arguments count from 1 as the functions' do
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 

@@ -1,4 +1,4 @@
--- methods.lua -- what every module can do: its parameters, training, other dtypes and devices, copies
+-- methods.lua -- methods of all modules: parameters, training, other dtypes and devices, copies
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -6,7 +6,7 @@ local method, registry, is_module = class.method, class.registry, class.is_modul
 
 local function is_plain(value) return type(value) == 'table' and getmetatable(value) == nil end
 
---- Refuses what plain tables hold, {owner, key, table}: a module or parameter that no field registers.
+--- Raises an error for a module or parameter inside a plain table, {owner, key, table}, that no field registers.
 local function check_plain(plain, seen, inside)
   for _, at in ipairs(plain) do
     for _, value in next, at[3] do
@@ -34,8 +34,8 @@ local function visit_inside(module, prefix, visit, met, above, plain)
   end
 end
 
---- Calls visit(name, value, kind, owner, key) for every parameter, buffer and module, depth first, each once, or with
---- `all` under each of its names.
+--- Calls visit(name, value, kind, owner, key) for every parameter, buffer and module, depth first,
+--- each once, or with `all` under each of its names.
 local function walk(self, visit, all)
   local met, plain = {[self] = true}, {}
   visit_inside(self, '', visit, met, all and {[self] = true}, plain)
@@ -111,7 +111,7 @@ method('zero_grad()',
   'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
   function(self) core.zero_grad((collect(self, 'parameter'))) end)
 
---- The same data elsewhere or of another dtype; the gradient goes with it.
+--- Moves the data to another dtype or device, with the gradient.
 local function convert(value, ...)
   local data, gradient = value:detach():to(...), value.grad
   if data.dtype == value.dtype and data.device == value.device then return end
@@ -119,7 +119,7 @@ local function convert(value, ...)
   value.grad = gradient and gradient:to(...) or nil
 end
 
---- Only the device is for tensors of integers and booleans too.
+--- Tensors of integers and booleans change only their device.
 method('to(target, ..)', "Parameters and buffers to another dtype or device, in place, net:to('cuda'); returns it. " ..
   'float double half bfloat16 cpu cuda are short for it.',
   function(self, ...)
@@ -131,7 +131,7 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
     local given, n = {...}, select('#', ...)
     walk(self, function(_, value, kind, owner, key)
       if kind == 'module' then return end
-      if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
+      if not value.is_leaf then -- a computed buffer; its data cannot be replaced
         value = class.Buffer(value, not class.transient[value])
         owner.__params[key] = value
       end
@@ -147,7 +147,7 @@ for _, short in ipairs{{'float', 'float32'}, {'double', 'float64'}, {'half', 'fl
   method(name .. '()', ("The same as to('%s')."):format(target), function(self) return self:to(target) end)
 end
 
---- A copy of a value inside a module; `made` holds the copies so far, so that what was shared stays
+--- A copy of a value inside a module; `made` has the copies so far, so that shared values stay
 --- shared.
 local function copied(value, made)
   if made[value] ~= nil then return made[value] end

@@ -13,15 +13,15 @@ local function compile(text)
   return compiled[text]
 end
 
---- `function(self, x1, .., more)` that calls fn with the inputs and, for the other parameters of its
---- signature, the module's fields of their names; `in_place` instead where the module's field inplace is set. Made as
---- text, so that a call allocates nothing.
+--- `function(self, x1, .., more)` that calls fn with the inputs, and with the module's fields for
+--- the other parameters of its signature; or `in_place` if the module's field inplace is set. It is
+--- generated as text, so that a call does not allocate.
 local function forward_of(fn, params, inputs, in_place)
   local given, fields = {}, {}
   for i, p in ipairs(params) do
     if i <= inputs then
       given[i] = 'x' .. i
-    elseif not p.default or p.default == 'nil' then -- maybe a tensor, which lies in __params
+    elseif not p.default or p.default == 'nil' then -- may be a tensor, which is in __params
       fields[#fields + 1] = (('local aI = params.%s if aI == nil then aI = rawget(self, %q) end'):format(p.name, p.name)
         :gsub('aI', 'a' .. i))
       given[i] = 'a' .. i
@@ -44,7 +44,7 @@ local function forward_of(fn, params, inputs, in_place)
   return compile(text)(fn, refuse, rawget, in_place)
 end
 
---- The same for a function of the module itself, `forward(self, x1, ..)`.
+--- The same for a function with the module as its argument, `forward(self, x1, ..)`.
 local function counted(forward)
   local inputs, names = debug.getinfo(forward, 'u').nparams - 1, {}
   for i = 1, inputs do names[i] = ', x' .. i end
@@ -57,7 +57,7 @@ local function counted(forward)
   return compile(text)(forward, refuse, type)
 end
 
---- "reduction: 'mean'|'sum' = 'mean'" of what core.parameters says.
+--- "reduction: 'mean'|'sum' = 'mean'" for an entry of core.parameters.
 local function parameter_text(p)
   local text = ('%s: %s'):format(p.list and ('[%s%s]'):format(p.name, p.collects and '..' or '') or p.name, p.type)
   if p.low then text = text .. ' >= ' .. p.low end
@@ -65,8 +65,8 @@ local function parameter_text(p)
   return p.default and text .. ' = ' .. p.default or text
 end
 
---- The options of a module of fn as text: those that `stated` lists, or all that are no inputs. Their own text there,
---- {name = "type = default"}, replaces what the signature says; '[name]' in the list takes a list.
+--- The options of a module of fn as text: those that `stated` lists, or all parameters that are not inputs. An entry
+--- {name = "type = default"} replaces the text of the signature; '[name]' in the list takes a list.
 local function options_of(params, inputs, stated)
   local of, texts, names = {}, {}, {}
   for i = inputs + 1, #params do
@@ -83,9 +83,9 @@ local function options_of(params, inputs, stated)
   return table.concat(texts, ', ')
 end
 
---- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its
---- signature are the module's options: fields, which may be changed later; options_of says what `stated` changes.
---- `training` is the module's own. `in_place` is fn's form in place, or true: the module has the option inplace.
+--- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its signature are the
+--- module's options: fields that can be changed later; see options_of for `stated`. `training` is the module's
+--- field. `in_place` is the in-place form of fn, or true: the module has the option inplace.
 local function make(name, fn, inputs, stated, in_place)
   local _, doc = core.entry(fn)
   local params = core.parameters(fn)
@@ -100,12 +100,12 @@ local function make(name, fn, inputs, stated, in_place)
   return made
 end
 
--- A class takes 20 microseconds, so that those of functions are made when they are asked for.
+-- Creating a class takes 20 microseconds, so those of functions are created on demand.
 local Later = {}
---- The class that make(name, fn, inputs, stated, in_place) makes; its name is that in mt.nn.
+--- The class that make(name, fn, inputs, stated, in_place) will create; its name is that in mt.nn.
 function module.of(...) return setmetatable({...}, Later) end
 function module.is_later(value) return getmetatable(value) == Later end
---- The class.
+--- Creates the class.
 function module.now(later)
   later.made = later.made or make(later.__name, unpack(later, 1, 4))
   return later.made
@@ -114,11 +114,11 @@ function Later:__call(...) return module.now(self)(...) end
 
 --- A module with parameters:
 ---   module.define{signature, doc, parameters = {'weight', ..}, init =, forward =, extra =, macs =}
---- The constructor's arguments become fields, but for those with a parameter's name. init(options)
---- returns a tensor, or nil or false, for each of `parameters`, then for each of `buffers`. forward
---- is a function of mt, called with the inputs and the fields that its signature names, or a
---- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y, inputs) the multiply-adds
---- of a call (x: the first input, y: the result) where nn/summary.lua does not count them right by the parameters.
+--- The constructor's arguments become fields, except those with a parameter's name. init(options) returns a tensor,
+--- or nil or false, for each of `parameters`, then for each of `buffers`. forward is a function of mt, called with
+--- the inputs and the fields that its signature names, or a function of the module and the inputs. extra(self)
+--- returns text for print; macs(self, x, y, inputs) returns the multiply-adds of a call (x: the first input, y: the
+--- result) if nn/summary.lua cannot derive them from the parameters.
 function module.define(spec)
   local made, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do

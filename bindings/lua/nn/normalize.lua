@@ -1,4 +1,4 @@
--- normalize.lua -- normalisation as modules: batch, instance, layer, group, RMS
+-- normalize.lua -- normalisation layers: batch, instance, layer, group, RMS
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -11,14 +11,14 @@ local normalize = {}
 
 local running = {'running_mean', 'running_var', 'num_batches_tracked'}
 
---- Weight and bias where affine, and the running statistics where they are tracked.
+--- Weight and bias if affine, and the running statistics if they are tracked.
 local function channels(o)
   local n, tracked = o.num_features, o.track_running_stats
   return o.affine and mt.ones(n), o.affine and mt.zeros(n), tracked and mt.zeros(n), tracked and mt.ones(n),
     tracked and mt.zeros({}, 'int64')
 end
 
---- The input has a number of dimensions from low to high.
+--- Raises an error unless the input has `low` to `high` dimensions.
 local function check_dims(self, x, low, high)
   local dims = is_tensor(x) and x:dim()
   if dims and dims >= low and dims <= high then return end
@@ -26,7 +26,7 @@ local function check_dims(self, x, low, high)
     core.describe(x), low, low ~= high and (high > low + 1 and ' to ' or ' or ') .. high or '')
 end
 
---- Counts a batch, and gives the share of it in the running statistics: momentum, or of all batches alike.
+--- Counts a batch, and returns its weight in the running statistics: momentum, or equal weights for all batches.
 local function momentum_of(self, params)
   local momentum, batches = self.momentum, params.num_batches_tracked
   if not self.training or batches == nil then return momentum or 0 end
@@ -39,8 +39,8 @@ local function extra(self)
     self.affine and '' or ', not affine', self.track_running_stats and '' or ', no running statistics')
 end
 
---- BatchNorm and InstanceNorm over `low` to `high` dimensions, where `on` says whether affine and track_running_stats
---- are on by default; apply(self, x, params, training, momentum) normalises.
+--- BatchNorm and InstanceNorm over `low` to `high` dimensions; `on` is the default of affine and
+--- track_running_stats; apply(self, x, params, training, momentum) normalises.
 local function with_statistics(name, low, high, on, doc, apply)
   normalize[name] = module.define{
     ('%s(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = %s, ' ..
@@ -75,7 +75,7 @@ for dims = 1, 3 do
     end)
 end
 
---- The sum of a tensor over all processes; each one's result depends on it, so gradients are summed as well.
+--- The sum of a tensor over all processes; every process's result depends on it, so gradients are summed as well.
 local function summed(x) return mt.dist.all_reduce_(x:clone()) end
 local sum_of_processes = mt.Function{name = 'SyncBatchNorm', forward = function(_, x) return summed(x) end,
   backward = function(_, g) return summed(g) end}

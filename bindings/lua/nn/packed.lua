@@ -15,19 +15,19 @@ Packed.__tostring = function(self)
   return ('PackedSequence(%d sequences, data %s)'):format(self.batch_sizes:at(1), tostring(self.data.shape))
 end
 
---- Whether the value is what pack_padded_sequence returns.
+--- Whether the value is a result of pack_padded_sequence.
 function class.is_packed(value) return getmetatable(value) == Packed end
 
---- The rows of all steps one after another, [all x features..]: in each step those of the sequences that are so
---- long, in order of falling length. batch_sizes says how many; sorted_indices where each sequence was (nil: there).
+--- The concatenated rows of all steps, [all x features..]: in each step those of the sequences that are long enough,
+--- by decreasing length. batch_sizes has their numbers; sorted_indices the original positions (nil: unchanged).
 local function make(data, batch_sizes, sorted, unsorted)
   return setmetatable({data = data, batch_sizes = batch_sizes, sorted_indices = sorted or false,
     unsorted_indices = unsorted or false}, Packed)
 end
 
---- The same with other data of as many rows.
+--- The same with other data that has the same number of rows.
 function Packed:with(data) return make(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices) end
---- The data of another dtype or on another device.
+--- The data converted to another dtype or device.
 function Packed:to(...)
   local data = self.data:to(...)
   local function there(t) return t and t:to(data.device) end
@@ -36,7 +36,7 @@ end
 
 local function positions(list, device) return mt.tensor(list, {dtype = 'int64', device = device}) end
 
---- Lengths, a tensor or a list, as a list of whole numbers in 1..most.
+--- Lengths, a tensor or a list, as a list of integers in 1..most.
 local function length_list(op, lengths, n, most)
   if mt.is_tensor(lengths) then
     if lengths:dim() ~= 1 then core.fail('%s: the lengths are %s, expected (%d)', op, tostring(lengths.shape), n) end
@@ -51,7 +51,7 @@ local function length_list(op, lengths, n, most)
   return lengths
 end
 
---- The order of falling lengths as a list, equal ones in their order; nil where they are in it.
+--- The order of decreasing lengths as a list, stable; nil if they are already sorted.
 local function falling(lengths)
   local order, sorted = {}, true
   for i = 1, #lengths do
@@ -64,7 +64,7 @@ local function falling(lengths)
   return order
 end
 
---- How many sequences have a step, for each step; `lengths` fall in the order.
+--- The number of sequences that have each step; `lengths` decrease in this order.
 local function sizes_of(lengths, order)
   local sizes, n = {}, #lengths
   for step = 1, lengths[order and order[1] or 1] do
@@ -74,7 +74,7 @@ local function sizes_of(lengths, order)
   return sizes
 end
 
---- Where the packed rows lie among [time x batch] rows: of step t and sequence b (t - 1) * batch + b.
+--- The positions of the packed rows among [time x batch] rows: (t - 1) * batch + b for step t and sequence b.
 local function rows_of(sizes, order, batch)
   local rows = {}
   for step, n in ipairs(sizes) do
@@ -108,14 +108,14 @@ packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, 
       back and positions(back, input.device))
   end)
 
---- Refuses what is no packed sequence.
+--- Raises an error unless the value is a packed sequence.
 local function check_packed(op, sequence)
   if not class.is_packed(sequence) then
     core.fail('%s: a packed sequence is needed, got %s; see nn.pack_padded_sequence', op, core.describe(sequence))
   end
 end
 
---- The lengths of the sequences in their own order, as a list.
+--- The lengths of the sequences in their original order, as a list.
 local function lengths_of(sequence)
   local sizes, lengths = sequence.batch_sizes:tolist(), {}
   local order = sequence.sorted_indices and sequence.sorted_indices:tolist()

@@ -5,7 +5,7 @@ local class = require 'mtorch.nn.class'
 
 local parametrize = {}
 
---- What computes a parameter: at [1] the rule, and the originals, under PyTorch's names.
+--- The module that computes a parameter: the rule at [1], and the originals under PyTorch's names.
 local ParametrizationList = class.class('ParametrizationList')
 function ParametrizationList:forward()
   local params = rawget(self, '__params')
@@ -15,7 +15,7 @@ end
 
 local Parametrizations = class.class('Parametrizations')
 
---- Takes the field out of the module.
+--- Removes the field from the module.
 local function unregister(module, key)
   local fields = rawget(module, '__fields')
   for i = #fields, 1, -1 do
@@ -25,7 +25,7 @@ local function unregister(module, key)
   rawset(module, key, nil)
 end
 
---- The parameter of the module that is to be computed.
+--- The parameter of the module that will be computed.
 local function parameter_of(op, module, name)
   if not class.is_module(module) then core.fail('%s: a module is needed, got %s', op, core.describe(module)) end
   local params = rawget(module, '__params')
@@ -63,7 +63,7 @@ end
 -- ---- weight normalisation -----------------------------------------------------------------------
 
 local WeightNorm = class.class('WeightNorm')
---- The norm over all dimensions but the rule's, or over all.
+--- The norm over all dimensions except the rule's, or over all.
 function WeightNorm:norm(v)
   if not self.dim then return v:norm() end
   local others = {}
@@ -74,7 +74,7 @@ function WeightNorm:norm(v)
 end
 function WeightNorm:forward(g, v) return v * (g / self:norm(v)) end
 
---- A dimension of the weight, counted from 1 or from the end.
+--- A dimension of the weight, which counts from 1 or from the end.
 local function dimension(op, weight, dim)
   local n = weight:dim()
   if dim == 0 or math.abs(dim) > n then core.fail('%s: dim is %d, the weight has %d dimensions', op, dim, n) end
@@ -97,13 +97,13 @@ parametrize.weight_norm = core.declare('weight_norm(module, name: string = \'wei
 local SpectralNorm = class.class('SpectralNorm')
 local function unit(x, eps) return mt.normalize(x, 2, 1, eps) end
 
---- The weight with the rule's dimension first, the others as one.
+--- The weight as a matrix, with the rule's dimension first and the others flattened.
 function SpectralNorm:matrix(weight)
   if self.dim ~= 1 then weight = weight:movedim(self.dim, 1) end
   return weight:flatten(2)
 end
 
---- Steps of the power method from _u and _v, written there.
+--- Steps of the power iteration from _u and _v, which are updated.
 function SpectralNorm:iterate(matrix, n)
   mt.no_grad(function()
     for _ = 1, n do

@@ -1,4 +1,4 @@
--- pool.lua -- pooling and images at other sizes as modules
+-- pool.lua -- pooling and resizing as modules
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'

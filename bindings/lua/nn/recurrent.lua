@@ -1,4 +1,4 @@
--- recurrent.lua -- recurrent layers and their cells, over mt.recurrent_layer: one fused layer in one direction
+-- recurrent.lua -- recurrent layers and cells, on mt.recurrent_layer: one fused layer in one direction
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -7,12 +7,12 @@ require 'mtorch.nn.packed'
 
 local recurrent = {}
 
---- What mt.recurrent_layer calls the cell.
+--- The cell's name for mt.recurrent_layer.
 local function mode_of(self)
   return self.nonlinearity and 'rnn_' .. self.nonlinearity or self.__class.mode
 end
 
---- Parameters of one direction of a layer, or of a cell where suffix is ''. Uniform in +-1/sqrt(hidden_size).
+--- Adds the parameters of one direction of a layer, or of a cell if suffix is ''. Uniform in +-1/sqrt(hidden_size).
 local function add_weights(self, suffix, gates, inputs, projection)
   local hidden, state = self.hidden_size, projection > 0 and projection or self.hidden_size
   local uniform = module.uniform(1 / math.sqrt(hidden))
@@ -25,14 +25,14 @@ local function add_weights(self, suffix, gates, inputs, projection)
   if projection > 0 then self['weight_hr' .. suffix] = class.Parameter(uniform(projection, hidden)) end
 end
 
---- Multiply-adds, for net:summary: every matrix once for each row of x.
+--- Multiply-adds for net:summary: each matrix is used once for each row of x.
 local function multiply_adds(self, x)
   local sum = 0
   for _, p in ipairs(self:parameters()) do sum = sum + (p:dim() > 1 and p:numel() or 0) end
   return sum * x:numel() / self.input_size
 end
 
---- The shape of a first state, checked.
+--- Checks the shape of an initial state.
 local function check_state(self, what, state, shape)
   if state == nil then return end
   if not mt.is_tensor(state) then
@@ -46,7 +46,7 @@ local function check_state(self, what, state, shape)
   end
 end
 
---- All layers over data [time x batch x in], or over packed rows: the last one's results, and the last states.
+--- Runs all layers on data [time x batch x in], or packed rows; returns the last one's results, and the last states.
 local function layers(self, data, h, c, batch_sizes)
   local directions, mode, hs, cs = self.bidirectional and 2 or 1, mode_of(self), {}, {}
   for layer = 0, self.num_layers - 1 do
@@ -117,7 +117,7 @@ end
 local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
 local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
 
---- forward(self, x[, h[, c]]), with no more inputs than the cell has states.
+--- forward(self, x[, h[, c]]) with a check of the number of inputs.
 local function counted(mode, body)
   local inputs = mode == 'lstm' and 3 or 2
   return function(self, x, h, c, more)
@@ -127,7 +127,7 @@ local function counted(mode, body)
   end
 end
 
---- A class of layers: `gates` parts of hidden_size.
+--- A class of layers with `gates` parts of hidden_size.
 local function layered(signature, doc, mode, gates)
   local name = signature:match('^%w+')
   local made = class.class(name)

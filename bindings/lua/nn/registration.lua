@@ -1,4 +1,4 @@
--- registration.lua -- fields by name: registered, looked up, frozen; functions called before and after forward
+-- registration.lua -- fields by name: registration, look-up, freezing; hooks before and after forward
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local class = require 'mtorch.nn.class'
@@ -6,7 +6,7 @@ local method, registry, is_module = class.method, class.registry, class.is_modul
 
 -- ---- by name ------------------------------------------------------------------------------------
 
---- A name that a field may have.
+--- Checks that a name is valid for a field.
 local function check_name(self, op, name)
   if name == '' or name:find('.', 1, true) then
     core.fail("%s: '%s' is no name of a field; it has characters and no '.'", op, name)
@@ -35,7 +35,7 @@ method('add_module(name: string, module)', 'The same as net.name = module.', fun
   self[name] = module
 end)
 
---- What stands behind a name such as '0.weight', of this kind: a module, 'parameter' or 'buffer'.
+--- The value with a name such as '0.weight', of this kind: a module, 'parameter' or 'buffer'.
 local function look_up(self, op, kind, name)
   local value = self
   for word in name:gmatch('[^.]+') do
@@ -64,7 +64,7 @@ method('get_submodule(name: string)', "The module with state_dict's name, 'encod
 
 -- ---- freezing -----------------------------------------------------------------------------------
 
---- Switches the gradients of the parameters whose names one of the Lua patterns finds; of all without patterns.
+--- Switches requires_grad of the parameters whose names match one of the Lua patterns; of all without patterns.
 local function switch(self, op, on, patterns)
   for _, pattern in ipairs(patterns or {}) do
     local fits, message = pcall(string.find, '', pattern)
@@ -100,19 +100,19 @@ end
 
 -- ---- hooks --------------------------------------------------------------------------------------
 
---- One result as it is, several as a list with n.
+--- One result unchanged, several as a list with n.
 local function packed(...)
   if select('#', ...) == 1 then return (...) end
   return {n = select('#', ...), ...}
 end
 
---- What stands for the values that a hook returned.
+--- The values for the result of a hook.
 local function unpacked(value)
   if type(value) == 'table' and not is_module(value) then return unpack(value, 1, value.n or #value) end
   return value
 end
 
---- The forward of a module with hooks: it lies in the module, in front of its class's.
+--- The forward of a module with hooks, which is stored in the module and overrides its class's.
 local function hooked(self, ...)
   local hooks = rawget(self, '__hooks')
   local inputs = {n = select('#', ...), ...}

@@ -1,11 +1,11 @@
--- shape.lua -- modules that rearrange elements, and pad them
+-- shape.lua -- modules that rearrange or pad elements
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 local shape = {
   ChannelShuffle = module.of(mt.channel_shuffle, 1),
-  Flatten = module.of(mt.flatten, 1, {start_dim = 'int = 2'}), -- all but the batch
+  Flatten = module.of(mt.flatten, 1, {start_dim = 'int = 2'}), -- all dimensions except the batch
   PixelShuffle = module.of(mt.pixel_shuffle, 1),
   PixelUnshuffle = module.of(mt.pixel_unshuffle, 1),
   Unflatten = module.define{
@@ -15,7 +15,7 @@ local shape = {
   },
 }
 
---- before and after of the last dimension, then of the one before it, ..: one number stands for all.
+--- before and after of the last dimension, then of the one before it, ..; one number is used for all.
 local function sides_of(name, padding, dims)
   if type(padding) == 'table' and #padding ~= 2 * dims then
     core.fail('%s: padding is one number or %d, before and after of %s; got %s', name, 2 * dims,

@@ -1,4 +1,4 @@
--- state_dict.lua -- a module's parameters and buffers by PyTorch's names: saved, compared, loaded
+-- state_dict.lua -- parameters and buffers of a module by PyTorch's names: saving, comparing, loading
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -21,7 +21,7 @@ method('state_dict()', "A table of names to detached tensors that share the para
     return state
   end)
 
---- The state under today's names: weight_g and weight_v of PyTorch's older weight_norm are the originals of weight.
+--- The state under current names: weight_g and weight_v of PyTorch's older weight_norm are the originals of weight.
 local function renamed(order, state)
   local result
   for _, name in ipairs(order) do
@@ -38,12 +38,12 @@ local function renamed(order, state)
   return result or state
 end
 
---- Names that a state lacks, names that it alone has, and sentences on values that do not fit.
+--- The names that a state lacks, those that only the state has, and messages about values that do not fit.
 local function compare(mine, order, state)
   local missing, unexpected, unfit = {}, {}, {}
   for _, name in ipairs(order) do
     local value = state[name]
-    if value == nil then -- PyTorch before 0.4.1 wrote no such counter, which then stays
+    if value == nil then -- PyTorch before 0.4.1 did not save the counter, which is then kept
       if not name:find 'num_batches_tracked$' then missing[#missing + 1] = name end
     elseif not mt.is_tensor(value) then unfit[#unfit + 1] = ("'%s' is no tensor"):format(name)
     elseif value.shape ~= mine[name].shape then
@@ -57,14 +57,14 @@ local function compare(mine, order, state)
   return missing, unexpected, unfit
 end
 
--- A state has names too, so that it is no argument of a declared function.
+-- A state has string keys too, so it cannot be an argument of a declared function.
 local strictness = core.declare('load_state_dict(strict: bool = true)', 'The options of load_state_dict.',
   function(strict) return strict end)
 
-local shown = 4 -- faults in an error
+local shown = 4 -- the number of faults in an error
 
---- Refuses a state that does not fit a module; the state under the module's names, the module's tensors, their names in
---- order, and what is missing and unknown where that may be.
+--- Raises an error for a state that does not fit a module; returns the state under the module's names, the module's
+--- tensors, their names in order, and the missing and unexpected names if not strict.
 function class.check_state(self, state, strict)
   if type(state) ~= 'table' or is_module(state) then
     core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',

@@ -1,12 +1,12 @@
--- summary.lua -- net:summary{..}: shapes, parameters, multiply-adds and memory of a network, by one call
+-- summary.lua -- net:summary{..}: shapes, parameters, multiply-adds and memory of a network, measured in one call
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
--- ---- one call, watched --------------------------------------------------------------------------
+-- ---- one call with hooks ------------------------------------------------------------------------
 
---- The first tensor in what a module was given or returned.
+--- The first tensor in the inputs or results of a module.
 local function first_tensor(values)
   if mt.is_tensor(values) then return values end
   if class.is_packed and class.is_packed(values) then return values.data end
@@ -18,7 +18,7 @@ end
 
 local function bytes_of(x) return x:numel() * x:element_size() end
 
---- The bytes of all tensors in what was given or returned.
+--- The bytes of all tensors in inputs or results.
 local function bytes_in(values)
   if mt.is_tensor(values) then return bytes_of(values) end
   local sum = 0
@@ -28,10 +28,9 @@ local function bytes_in(values)
   return sum
 end
 
---- Multiply-adds of a call: what the class says (__macs), or of its own parameters. A matrix or kernel is used once for
---- each position of the result, which has a feature for each of its rows; a vector, as of a normalisation, once for
---- each
---- element.
+--- Multiply-adds of a call: the class's __macs, or those of its own parameters. A matrix or kernel
+--- is used once for each position of the result, which has a feature for each of its rows; a
+--- vector, as in a normalisation, once for each element.
 local function multiply_adds(module, inputs, output)
   local x, y = first_tensor(inputs), first_tensor(output)
   if not y then return 0 end
@@ -46,8 +45,8 @@ local function multiply_adds(module, inputs, output)
   return sum
 end
 
---- Calls the module once, without gradients and for evaluation; {input, output, macs, calls, bytes} of each module
---- inside.
+--- Calls the module once, in evaluation mode without gradients; returns {input, output, macs,
+--- calls, bytes} of each module inside.
 local function watch(net, inputs)
   local seen, hooks, training = {}, {}, {}
   for _, module in ipairs(class.Module.modules(net)) do
@@ -68,7 +67,7 @@ local function watch(net, inputs)
   return nil, message
 end
 
---- watch of the first inputs that the network takes, each made by a function; and those inputs.
+--- watch with the first inputs that the network accepts, each created by a function; and those inputs.
 local function watch_first(net, attempts)
   local said
   for _, make in ipairs(attempts) do
@@ -85,7 +84,7 @@ end
 
 -- ---- inputs -------------------------------------------------------------------------------------
 
---- An input of these sizes: zeros, or where the dtype is an integer one the first position.
+--- An input of these sizes: zeros, or the first index if the dtype is an integer.
 local function input_of(sizes, dtype, device)
   for _, n in ipairs(sizes) do
     if type(n) ~= 'number' or n < 0 or n % 1 ~= 0 then
@@ -96,8 +95,8 @@ local function input_of(sizes, dtype, device)
     mt.ones(sizes, {dtype = dtype, device = device})
 end
 
---- Functions that make the inputs that were asked for, as sizes or tensors: of the sizes of one input also with a
---- batch of 1, and, where no dtype is asked for, of positions.
+--- Functions that create the requested inputs, given as sizes or tensors: for the sizes of one
+--- input also with a batch of 1, and, if no dtype is given, also as indices.
 local function attempts_of(given, options, net)
   local first = class.Module.parameters(net)[1]
   local device = options.device or first and first.device or nil
@@ -130,7 +129,7 @@ end
 --- The sizes of a tensor as text.
 local function sizes_text(x) return x and tostring(x.shape) or '-' end
 
---- n in the first of these units that it has, or nothing.
+--- n in the largest unit that it reaches, or nothing.
 local function in_units(n, units)
   for _, unit in ipairs(units) do
     if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
@@ -141,7 +140,7 @@ local function bytes_text(n)
   return in_units(n, {{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}}) or ('%d B'):format(n)
 end
 
---- A row for each module, depth first; `counted` are parameters that stand in a row above.
+--- A row for each module, depth first; `counted` are parameters that a row above has included.
 local function rows_of(net, seen, depth)
   local rows, counted = {}, {}
   local function own_parameters(module)
@@ -187,7 +186,7 @@ local function table_text(rows)
   return util.aligned(lines, 3)
 end
 
---- What stands below the table.
+--- The text below the table.
 local function totals(net, inputs, seen)
   local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = inputs and bytes_in(inputs) or 0,
     parameter_bytes = 0, activation_bytes = 0}
@@ -199,7 +198,7 @@ local function totals(net, inputs, seen)
   for _, b in ipairs(class.Module.buffers(net)) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
   for module, row in pairs(seen) do
     f.macs = f.macs + row.macs
-    local whole = true -- else its results are those of the modules inside
+    local whole = true -- otherwise its results are those of the inner modules
     for _, child in ipairs(class.Module.modules(module)) do whole = whole and (child == module or not seen[child]) end
     f.activation_bytes = f.activation_bytes + (whole and row.bytes or 0)
   end
@@ -209,7 +208,7 @@ end
 
 local known = {dtype = 'dtype|strings', device = 'device', depth = 'int >= 1', print = 'bool'}
 
---- net:summary(..), as describe.lua declares it.
+--- net:summary(..), as declared in describe.lua.
 return function(self, ...)
   local given, options = {...}, {}
   local last = given[#given]

@@ -1,4 +1,4 @@
--- transformer.lua -- layers of transformers (Vaswani 2017) and stacks of them
+-- transformer.lua -- transformer layers (Vaswani 2017) and stacks of them
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
@@ -13,7 +13,7 @@ local transformer = {}
 
 local function same(...) return ... end
 
---- The forward of a class: body(self, ..) with what the signature of a call binds.
+--- The forward of a class: body(self, ..) with arguments bound by the signature.
 local function forward(made, arguments, body)
   local bind = core.declare(('%s(%s)'):format(made.__name, arguments), 'What a call takes.', same)
   function made:forward(...)
@@ -28,7 +28,7 @@ local kLayer = 'd_model: int >= 1, nhead: int >= 1, dim_feedforward: int >= 1 = 
 
 local kOptions = core.parameters(('f(%s)'):format(kLayer))
 
---- The constructor of a layer: its options, its attentions by name, the two linear maps, norms and dropouts.
+--- The constructor of a layer: options, attentions by name, the two linear maps, norms and dropouts.
 local function layer(name, doc, attentions)
   local made = class.class(name)
   class.options_constructor(made, ('%s(%s)'):format(name, kLayer), doc, {dropout = true, bias = true}, true,
@@ -60,7 +60,7 @@ local function feed_forward(self, x)
   return self.linear2(self.dropout((type(f) == 'string' and mt[f] or f)(self.linear1(x))))
 end
 
---- x + dropout(f(x)), normalised before f or after the sum.
+--- x + dropout(f(x)), with normalisation before f or after the sum.
 local function residual(self, k, x, f, ...)
   local norm, drop = self['norm' .. k], self['dropout' .. k]
   if self.norm_first then return x + drop((f(self, norm(x), ...))) end
@@ -113,7 +113,7 @@ local function stack(name, doc)
   return made
 end
 
---- x through all layers, each with the other arguments, and the norm.
+--- Applies all layers to x, each with the other arguments, and the norm.
 local function through_layers(self, x, ...)
   for k = 1, #self.layers do x = self.layers[k](x, ...) end
   return self.norm and self.norm(x) or x

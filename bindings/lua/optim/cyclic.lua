@@ -1,4 +1,4 @@
--- cyclic.lua -- CyclicLR and OneCycleLR: rates that rise and fall, the momentum against them
+-- cyclic.lua -- CyclicLR and OneCycleLR: cyclic learning rates, with the momentum in the opposite direction
 local core = require 'mtorch.core'
 local scheduler = require 'mtorch.optim.scheduler'
 local per_group, of_group, groups_of = scheduler.per_group, scheduler.of_group, scheduler.groups_of
@@ -7,7 +7,7 @@ local cos, floor, pi = math.cos, math.floor, math.pi
 
 local made = {}
 
---- The momenta that a cycle runs between, as lists; the groups begin with the larger.
+--- The limits of the momentum in a cycle, as lists; the groups start with the larger value.
 local function start_momentum(self)
   if not self.cycle_momentum then return end
   self.use_beta1 = scheduler.momentum_option(self) == 'betas'
@@ -40,7 +40,7 @@ function cyclic:start()
 end
 function cyclic:started() self.base_lrs, self.own_lrs = self.own_lrs, nil end
 
---- How far the rate is on its way up, times what the cycle or the step allows.
+--- The fraction of the rise of the rate, times the scale of the cycle or of the step.
 function cyclic:prepare()
   local cycle = floor(1 + self.last_epoch / self.total_size)
   local x = 1 + self.last_epoch / self.total_size - cycle
@@ -84,7 +84,7 @@ function once:start()
     self.total_steps = self.epochs * self.steps_per_epoch
   end
   local n, first = self.total_steps, self.pct_start
-  -- where each phase ends, and between which rates it runs: 1 initial, 2 max, 3 min; momenta: 1 max, 2 base
+  -- the end of each phase, and the rates it interpolates: 1 initial, 2 max, 3 min; momenta: 1 max, 2 base
   if self.three_phase then
     self.phases = {{first * n - 1, 1, 2, 1, 2}, {2 * first * n - 2, 2, 1, 2, 1}, {n - 1, 1, 3, 1, 1}}
   else
@@ -104,7 +104,7 @@ local function anneal(self, from, to, share)
   return to + (from - to) / 2 * (cos(pi * share) + 1)
 end
 
---- The phase of this step and the share of it that is done.
+--- The phase of this step, and the fraction of it that is complete.
 function once:prepare()
   local t, from = self.last_epoch, 0
   if t > self.total_steps then

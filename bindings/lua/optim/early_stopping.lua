@@ -1,4 +1,4 @@
--- early_stopping.lua -- optim.EarlyStopping: says when a value has not become better for some time
+-- early_stopping.lua -- optim.EarlyStopping: detects that a value has not improved for some time
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local util = require 'mtorch.core.util'

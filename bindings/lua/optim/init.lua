@@ -1,4 +1,4 @@
--- init.lua -- mt.optim: optimizers that change parameters by their gradients
+-- init.lua -- mt.optim: optimizers that update parameters by their gradients
 local core = require 'mtorch.core'
 local Optimizer = require 'mtorch.optim.optimizer'
 local shown = require 'mtorch.core.shown'

@@ -19,7 +19,7 @@ local function each_part(params, flat, visit)
   end
 end
 
---- The gradients, 0 where there is none.
+--- The gradients as one vector, with 0 for missing ones.
 local function flat_gradient(group)
   local parts = {}
   for i, p in ipairs(group.params) do
@@ -44,8 +44,8 @@ local function largest(x) return x:abs():max():item() end
 
 -- ---- one iteration ------------------------------------------------------------------------------
 
---- The direction after the first iteration: the gradient times the inverse Hessian that the last steps say
---- (Nocedal 1980), in two loops.
+--- The direction after the first iteration: the gradient times the inverse Hessian estimated from
+--- the last steps (Nocedal 1980), by the two-loop recursion.
 local function direction(state, gradient, history_size)
   local dirs, steps, ro = state.old_dirs, state.old_stps, state.ro
   local y, s = gradient - state.prev_flat_grad, state.d * state.t
@@ -69,7 +69,7 @@ local function direction(state, gradient, history_size)
   return q
 end
 
---- Moves the parameters along state.d by the line search; the loss and the gradient there, and how many evaluations.
+--- Moves the parameters along state.d by line search; returns the loss and gradient there, and the evaluation count.
 local function search(self, group, loss, gradient, slope, most)
   local state, start = self.state, flat_values(group)
   local d = state.d
@@ -87,7 +87,7 @@ local function search(self, group, loss, gradient, slope, most)
   return point.f, point.g, n
 end
 
---- Up to max_iter iterations from a loss and its gradient.
+--- Runs up to max_iter iterations from a loss and its gradient.
 local function iterate(self, group, loss, gradient)
   local state, evaluations = self.state, 1
   for n = 1, group.max_iter do
@@ -168,11 +168,11 @@ method('step(closure)', 'Up to max_iter iterations; the closure, which computes 
     return first
   end)
 
--- The state beside the counts, and what each is.
+-- The state other than the counts, with types.
 local fields = {d = 'tensor', t = 'number', old_dirs = 'table', old_stps = 'table', ro = 'table', H_diag = 'number',
   prev_flat_grad = 'tensor', prev_loss = 'number', func_evals = 'number', n_iter = 'number'}
 
---- The saved state as this optimizer's own.
+--- Converts the saved state to the state of this optimizer.
 function LBFGS:saved_state(list)
   local like, saved = flat_values(self.param_groups[1]), list[1] or {}
   local size, state = like.shape, {}

@@ -1,9 +1,9 @@
--- line_search.lua -- a step length that satisfies the strong Wolfe conditions, as torch.optim.LBFGS finds it
+-- line_search.lua -- line search for a step length with the strong Wolfe conditions, as in torch.optim.LBFGS
 --
 -- Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6, with minFunc's safeguards (Schmidt 2005).
 local min, max, abs = math.min, math.max, math.abs
 
---- The minimum of the cubic through two points with values f and slopes g, held within low .. high.
+--- The minimum of the cubic through two points with values f and slopes g, clamped to low .. high.
 local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
   if not low then low, high = min(x1, x2), max(x1, x2) end
   local d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
@@ -17,7 +17,7 @@ end
 -- A point is {t =, f =, g =, slope =}: the step, the loss, the gradient and its product with the direction.
 local c1, c2 = 1e-4, 0.9
 
---- Steps that grow until they hold a good point between them: one point that is good, or two; and evaluations.
+--- Increases the step until a good point is bracketed: returns one good point or two ends; and the evaluation count.
 local function bracket(evaluate, start, t, most)
   local before, point, n = start, evaluate(t), 0
   while n < most do
@@ -33,7 +33,7 @@ local function bracket(evaluate, start, t, most)
   return {start, point}, n
 end
 
---- The next step inside a bracket: the cubic's minimum, away from the ends where the last one was close to one too.
+--- The next step inside a bracket: the cubic's minimum, moved away from the ends if the last step was also near one.
 local function inside(ends, insufficient)
   local a, b = ends[1], ends[2]
   local t = cubic_minimum(a.t, a.f, a.slope, b.t, b.f, b.slope)
@@ -44,8 +44,8 @@ local function inside(ends, insufficient)
   return abs(t - high) < abs(t - low) and high - margin or low + margin, false
 end
 
---- A point of strong Wolfe, or the best one that was found: evaluate(t) gives one, `start` is that of t = 0, `size` the
---- largest element of the direction, `most` the number of evaluations after the first. Returns it and how many ran.
+--- Returns a strong Wolfe point, or the best one found, and the number of evaluations: evaluate(t) gives a point,
+--- `start` is that of t = 0, `size` the direction's largest element, `most` the limit of evaluations after the first.
 return function(evaluate, start, t, size, tolerance, most)
   local ends, n, done = bracket(evaluate, start, t, most)
   local function order() return ends[1].f <= ends[#ends].f and 1 or 2 end

@@ -1,4 +1,4 @@
--- lr.lua -- mt.optim.lr: schedulers of learning rates, with PyTorch's names, options and formulas
+-- lr.lua -- mt.optim.lr: learning-rate schedulers, with PyTorch's names, options and formulas
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local scheduler = require 'mtorch.optim.scheduler'
@@ -19,7 +19,7 @@ lr.StepLR = define('StepLR(optimizer, step_size: int >= 1, gamma: number = 0.1, 
     closed = function(self, _, base) return base * self.gamma ^ floor(self.last_epoch / self.step_size) end,
   })
 
---- How many milestones hold.
+--- The number of milestones for which holds() is true.
 local function count(milestones, holds)
   local n = 0
   for _, milestone in ipairs(milestones) do
@@ -104,7 +104,7 @@ local restarts = {
     return self.eta_min + (base - self.eta_min) * (1 + cos(pi * self.T_cur / self.T_i)) / 2
   end,
 }
---- One step; with a number, which may be a fraction (epoch + batch / batches), to that one.
+--- Advances by one step, or to the given step, which may be fractional (epoch + batch / batches).
 function restarts:advance(epoch)
   if epoch ~= nil and not (type(epoch) == 'number' and epoch >= 0 and epoch < math.huge) then
     core.fail('%s: step takes no argument, or the number of a step from 0, got %s', self.__name, core.describe(epoch))
@@ -133,7 +133,7 @@ lr.CosineAnnealingWarmRestarts = define('CosineAnnealingWarmRestarts(optimizer, 
 
 -- ---- by functions -------------------------------------------------------------------------------
 
---- A function for all groups or one for each, as a list.
+--- A list of functions, one per group, from one function for all or one per group.
 local function start_lambdas(self)
   local given, n = self.lr_lambda, #groups_of(self)
   self.lr_lambda = {}
@@ -173,7 +173,7 @@ lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|li
 
 -- ---- several schedulers -------------------------------------------------------------------------
 
---- The schedulers that a combination holds, all of its optimizer.
+--- Checks that the schedulers of a combination belong to its optimizer.
 local function checked_schedulers(self, list)
   if #list == 0 then core.fail('%s: a list of schedulers is needed, got an empty one', self.__name) end
   local copy = {}
@@ -193,7 +193,7 @@ local function checked_schedulers(self, list)
   return copy
 end
 
---- Takes back the step that was made with each scheduler.
+--- Undoes the initial step of each scheduler.
 local function undo(list)
   for _, inner in ipairs(list) do
     local within = rawget(inner, '_schedulers')
@@ -277,7 +277,7 @@ local function better(self, value)
   return sign * value > sign * (self.best + sign * self.threshold)
 end
 
---- One step by a metric, a number or a tensor of one.
+--- Advances by one step with a metric, a number or a tensor with one element.
 function plateau:advance(metric)
   if mt.is_tensor(metric) and metric:numel() == 1 then metric = metric:item() end
   if type(metric) ~= 'number' then

@@ -1,11 +1,11 @@
--- lr_find.lua -- optim.lr.find: training steps with growing rates, to see which rate learns fastest
+-- lr_find.lua -- optim.lr.find: training steps with increasing rates, to find the rate that learns fastest
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
 local function copied(value) return mt.is_tensor(value) and value:detach():clone() or value end
 
---- Remembers parameters and the optimizer's state; returns what brings them back.
+--- Saves parameters and the optimizer's state; returns a function that restores them.
 local function remember(opt)
   local values, state = {}, util.map_leaves(opt:state_dict(), copied)
   for _, group in ipairs(opt.param_groups) do
@@ -18,7 +18,7 @@ local function remember(opt)
   end
 end
 
---- The rate at which the smoothed loss falls fastest with the rate's logarithm, nil where it never falls.
+--- The rate at which the smoothed loss decreases fastest over the logarithm of the rate; nil if it never decreases.
 local function steepest(smooth, rates)
   local best, at = 0, nil
   for i = 2, #smooth - 1 do

@@ -1,4 +1,4 @@
--- optimizer.lua -- what all optimizers share: groups of parameters with options, state, saving
+-- optimizer.lua -- the base of all optimizers: groups of parameters with options, state, saving
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
@@ -7,19 +7,19 @@ local shown = require 'mtorch.core.shown'
 local Optimizer, method = object.class{called = 'opt', word = 'optimizer'}
 
 core.step_recording = false
-core.stepped = false -- while mt.cuda.graph records: the optimizers that step
+core.stepped = false -- the optimizers that step while mt.cuda.graph records
 
---- What errors say of a field that is an option of the groups.
+--- The advice in errors about a field that is an option of the groups.
 function Optimizer:__advice(key)
   return self.defaults[key] ~= nil and ('; each group has its own: opt.param_groups[i].%s'):format(key)
 end
 
--- What a group may have beside its options: the rate before any scheduler changed it.
+-- Additional keys of groups: the rate before any scheduler changed it.
 Optimizer.extra, Optimizer.most_groups = {initial_lr = true}, math.huge
 
 -- ---- lists of parameters ------------------------------------------------------------------------
 
---- A copy of a list of parameters, of a group that may be empty beside others; `seen` has those of the groups before.
+--- A copy of a group's list of parameters, which may be empty in one of several; `seen` has those of earlier groups.
 local function checked_parameters(name, list, seen, of_group)
   local is_table = type(list) == 'table'
   if is_table and rawget(list, '__fields') then
@@ -46,7 +46,7 @@ local function copied(value) return type(value) == 'table' and {unpack(value)} o
 
 -- ---- groups -------------------------------------------------------------------------------------
 
---- The optimizer takes `param_groups` over where its lists have changed; parameters keep their state.
+--- Updates the optimizer if the lists of `param_groups` have changed; parameters keep their state.
 local function adopt(self)
   local seen = {}
   if type(self.param_groups) ~= 'table' then
@@ -64,7 +64,7 @@ local function adopt(self)
   core.optimizer_take(self.handle, self.param_groups)
 end
 
---- What the C++ side does for the optimizers of kernels/optimizers.h; LBFGS has its own.
+--- Implemented in C++ for the optimizers of kernels/optimizers.h; LBFGS has its own.
 function Optimizer:current()
   if not core.optimizer_has(self.handle, self.param_groups) then adopt(self) end
 end
@@ -73,7 +73,7 @@ function Optimizer:check(options, where) core.optimizer_check(self.handle, optio
 function Optimizer:state_of(i) return core.optimizer_state(self.handle, i) end
 function Optimizer:load(states) core.optimizer_load(self.handle, states) end
 
---- Refuses an option that groups do not have; `what` begins the sentence.
+--- Raises an error for an option that groups do not have; `what` is the beginning of the message.
 local function check_option(self, key, what, more)
   if self.defaults[key] ~= nil or self.extra[key] or key == more then return end
   local names = {more}
@@ -82,7 +82,7 @@ local function check_option(self, key, what, more)
   core.fail(what .. '%s', self.name, tostring(key), core.advice('optimizer', key, names))
 end
 
---- Name(lr=0.1, ..) of one group and how many tensors it has.
+--- Name(lr=0.1, ..) of one group, and the number of its tensors.
 local function described(self, group)
   local text = shown.options(core.parameters(mt.optim[self.name]), function(_, p)
     return p.name ~= 'parameters' and rawget(group, p.name) or nil
@@ -90,11 +90,11 @@ local function described(self, group)
   return ('%d tensor%s, %s'):format(#group.params, #group.params == 1 and '' or 's', text)
 end
 
---- The metatable of the groups: an option that the optimizer has not is an error; `state` is a list
---- of {step=, exp_avg=, ..}, one for each parameter that has had a step.
+--- The metatable of the groups: an unknown option is an error; `state` is a list of {step=,
+--- exp_avg=, ..}, one for each parameter that has had a step.
 local function group_meta(self)
   local unknown = "%s: a group has no option '%s'"
-  local function put(group, key, value) -- an option that was set to nil, again
+  local function put(group, key, value) -- also for an option that was set to nil before
     if key == 'state' then
       core.fail('%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
     end
@@ -112,7 +112,7 @@ local function group_meta(self)
   return {__index = get, __newindex = put, __tostring = function(group) return described(self, group) end}
 end
 
---- The metatable of param_groups: a group that is not there is an error.
+--- The metatable of param_groups: a missing group is an error.
 local list_meta = {__index = function(list, key)
   if type(key) == 'number' and key ~= #list + 1 then
     core.fail('param_groups[%s]: groups count from 1, there %s', tostring(key),
@@ -153,15 +153,15 @@ method('add_param_group(group)', 'One more group, {params = list, lr = ..}; what
     self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
   end)
 
---- A class of optimizers.
+--- Creates a class of optimizers.
 function Optimizer.class(name)
   local of, add = object.class{base = Optimizer, name = name}
   of.name = name
   return of, add
 end
 
---- An optimizer of such a class, with the field defaults: a plain list of parameters is one group; {params=list, lr=..}
---- entries are several.
+--- Creates an optimizer of such a class, with the field defaults: a plain list of parameters is one
+--- group; entries {params=list, lr=..} are several.
 function Optimizer.make(of, fields, parameters)
   return object.new(of, fields, function(self)
     self.param_groups, self.group_meta = setmetatable({}, list_meta), group_meta(self)
@@ -181,7 +181,7 @@ end
 
 -- ---- steps --------------------------------------------------------------------------------------
 
---- The loss that a closure returns, called with recording on.
+--- The loss that a closure returns, called with recording enabled.
 function Optimizer.closure_loss(closure)
   if mt.is_grad_enabled() then return (closure()) end
   return (mt.enable_grad(closure))
@@ -196,7 +196,7 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
       end
       loss = self.closure_loss(closure)
     end
-    local recording = core.step_recording -- of mt.compile: a replay steps again
+    local recording = core.step_recording -- for mt.compile: a replay steps again
     if recording then recording:pause(self) end
     if not core.optimizer_step(self.handle, self.param_groups) then
       adopt(self)
@@ -231,11 +231,11 @@ method('state_dict()', 'Options and state of each group, for load_state_dict.', 
   return state
 end)
 
--- What the lists of a group's state were called before each parameter had its own.
+-- Former names of the lists in a group's state, before each parameter had its own state.
 local former = {mean = {Adam = 'exp_avg', AdamW = 'exp_avg', RMSprop = 'grad_avg'},
   square = {Adam = 'exp_avg_sq', AdamW = 'exp_avg_sq', RMSprop = 'square_avg'}, buffer = {RMSprop = 'momentum_buffer'}}
 
---- The state by parameter, where it was saved in such lists: step of the group less what each missed.
+--- Converts the state from such lists to one per parameter: the step is that of the group minus those each missed.
 function Optimizer:saved_state(state, n)
   local lists = {}
   for key, of in pairs(former) do lists[of[self.name] or key] = state[key] end
@@ -255,7 +255,7 @@ function Optimizer:saved_state(state, n)
   return new
 end
 
---- The options and the state of a group by what was saved.
+--- The options and the state of a group from a saved one.
 local function loaded_group(self, group, saved, i)
   local where = ('group %d'):format(i)
   if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
@@ -271,7 +271,7 @@ local function loaded_group(self, group, saved, i)
   for key, default in pairs(self.defaults) do
     local value = saved[key]
     if value == nil and type(default) == 'boolean' and not (key == 'nesterov' or key == 'centered') then
-      value = default -- not in former states
+      value = default -- not in older states
     end
     if type(value) ~= type(default) then
       core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))

@@ -1,4 +1,4 @@
--- scaler.lua -- mt.GradScaler: keeps the small gradients of float16 from becoming 0
+-- scaler.lua -- mt.GradScaler: loss scaling, so that small gradients of float16 do not underflow
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
@@ -11,8 +11,8 @@ function GradScaler:describe()
     self.growth_factor, self.backoff_factor, self.growth_interval)
 end
 
---- What a compiled step that scales does not depend on: `tracker`, updates since the scale changed, and `seen`, what
---- is known about an optimizer since the last update.
+--- State that a compiled step with scaling does not depend on: `tracker`, the updates since the
+--- scale changed, and `seen`, the state of each optimizer since the last update.
 local books = setmetatable({}, {__mode = 'k'})
 local function forget() return setmetatable({}, {__mode = 'k'}) end
 
@@ -35,9 +35,9 @@ method('scale(x)', 'The loss (or a list of tensors) times the scale: its gradien
     return scaled
   end)
 
---- Divides the gradients of an optimizer by the scale; whether one of them is infinite or NaN.
+--- Divides the gradients of an optimizer by the scale; returns whether one of them is infinite or NaN.
 local function unscale(self, opt)
-  local sizes = {} -- the largest of each gradient, by device
+  local sizes = {} -- the largest element of each gradient, by device
   for _, group in ipairs(opt.param_groups) do
     for _, p in ipairs(group.params) do
       local g = p.grad
@@ -101,7 +101,7 @@ method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrink
       book.tracker = book.tracker + 1
       if book.tracker >= self.growth_interval then
         local grown = self.factor * self.growth_factor
-        self.factor, book.tracker = grown < 3e38 and grown or self.factor, 0 -- float32 holds it
+        self.factor, book.tracker = grown < 3e38 and grown or self.factor, 0 -- within float32
       end
     end
     book.seen = forget()

@@ -1,7 +1,7 @@
--- scheduler.lua -- what all schedulers share: counting steps, setting the rates of an optimizer's groups, state
+-- scheduler.lua -- the base of all schedulers: counting steps, setting the rates of an optimizer's groups, state
 --
--- As torch.optim.lr_scheduler.LRScheduler (PyTorch 2.15): steps count from 0, the first is made with the scheduler, and
--- most rates follow from the rate before, so that schedulers can act on one optimizer together.
+-- As torch.optim.lr_scheduler.LRScheduler (PyTorch 2.15): steps count from 0, the constructor makes the first one, and
+-- most rates are computed from the previous rate, so that several schedulers can act on one optimizer.
 local core = require 'mtorch.core'
 local object = require 'mtorch.core.object'
 local shown = require 'mtorch.core.shown'
@@ -11,7 +11,7 @@ local scheduler = {}
 
 -- ---- the optimizer and its groups ---------------------------------------------------------------
 
---- The groups of an optimizer of mt.optim.
+--- The groups of the optimizer, which must be one of mt.optim.
 local function groups_of(self)
   local optimizer = rawget(self, 'optimizer')
   local groups = type(optimizer) == 'table' and rawget(optimizer, 'param_groups')
@@ -22,7 +22,7 @@ local function groups_of(self)
 end
 scheduler.groups_of = groups_of
 
---- A number or a list with one for each group, as a list.
+--- A list with an entry per group, from a number or such a list.
 function scheduler.per_group(self, name, value)
   local n, list = #groups_of(self), {}
   if type(value) == 'table' and #value ~= n then
@@ -53,7 +53,7 @@ local function rates(self)
 end
 scheduler.rates = rates
 
---- The momentum, or the first of the betas, of each group; which of them the optimizer has.
+--- The option of the optimizer that is its momentum: 'momentum' or 'betas', whose first entry is used.
 function scheduler.momentum_option(self)
   local defaults = rawget(self.optimizer, 'defaults') or {}
   if defaults.betas then return 'betas' end
@@ -71,19 +71,19 @@ end
 local Scheduler, method = object.class{called = 'sched', word = 'scheduler'}
 scheduler.methods = Scheduler.__methods
 
---- The rate that a group started with: the optimizer's, unless another scheduler had one before.
+--- The initial rate of a group: the optimizer's, unless another scheduler has stored one.
 local function initial_rate(group)
   if rawget(group, 'initial_lr') == nil then group.initial_lr = group.lr end
   return group.initial_lr
 end
 
--- What a kind may have of its own.
+-- Defaults of methods that a kind may override.
 function Scheduler:closed(...) return self:rate(...) end
 function Scheduler.prepare() end
 function Scheduler.start() end
 function Scheduler.started() end
 
---- Sets the rates of the next step, or of `epoch`, by the closed form where there is one.
+--- Sets the rates of the next step, or of `epoch` with the closed form if there is one.
 function Scheduler:update(epoch)
   local form = epoch and self.closed or self.rate
   local groups, base_lrs, last = groups_of(self), self.base_lrs, {}
@@ -98,7 +98,7 @@ function Scheduler:update(epoch)
   self._last_lr = last
 end
 
---- One step; with a number, to that one.
+--- Advances by one step, or to the given step.
 function Scheduler:advance(epoch)
   if epoch ~= nil and not (type(epoch) == 'number' and epoch >= 0 and epoch % 1 == 0) then
     core.fail('%s: step takes no argument, or the number of a step, got %s%s', self.__name, core.describe(epoch),
@@ -108,7 +108,7 @@ function Scheduler:advance(epoch)
   self:update(epoch)
 end
 
---- The step that belongs to the start of training.
+--- The step at the start of training.
 function Scheduler:initial_step()
   self._step_count, self._is_initial = 0, true
   self:step()
@@ -117,7 +117,7 @@ end
 
 method('step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes ' ..
   'the metric; the others, if need be, the number of the step to go to, counted from 0.', function(self, given)
-    if core.step_recording then -- Lua is not replayed
+    if core.step_recording then -- Lua code is not replayed
       core.step_recording:refuse('%s: a schedule cannot step inside a compiled step; call sched:step() after it',
         self.__name)
     end
@@ -128,7 +128,7 @@ method('get_last_lr()', 'The rates of the groups now, a list.',
 
 -- ---- state --------------------------------------------------------------------------------------
 
---- Numbers, text, booleans and lists of them; of functions nothing is saved.
+--- Keeps numbers, strings, booleans and lists of them; functions are not saved.
 local function plain(value)
   return util.map_leaves(value, function(x) if type(x) ~= 'function' then return x end end)
 end
@@ -149,7 +149,7 @@ method('state_dict()', 'Where it stands, for load_state_dict; functions and the 
     return state
   end)
 
---- Whether a value is of the kind of another: lists, of entries of one kind.
+--- Whether a value has the same type as another; for lists, also their entries.
 local function alike(own_value, value)
   if type(value) ~= type(own_value) then return false end
   local _, entry = next(type(own_value) == 'table' and own_value or {})
@@ -159,7 +159,7 @@ local function alike(own_value, value)
   return true
 end
 
---- Refuses what state_dict() of such a scheduler cannot have returned.
+--- Raises an error for a table that state_dict() of such a scheduler cannot have returned.
 local function check_state(self, state)
   if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
   for key, value in pairs(self:state_dict()) do
@@ -197,11 +197,11 @@ function Scheduler:describe()
   return ('%s at step %d, lr %s'):format(object.described(self, hidden), self.last_epoch, table.concat(parts, ', '))
 end
 
---- Declares a scheduler, the fields of which are its options:
+--- Declares a scheduler, whose fields are its options:
 ---   define(signature, doc, {rate =, closed =, prepare =, start =, started =})
---- rate(self, lr, base, i, group) is the rate of group i after one that was lr and began as base; closed the same
---- from last_epoch alone. prepare(self) comes before, once a step; start and started(self) before and after the first
---- step. A kind with make(self) does all of it itself, one with advance(self, epoch) what a step does.
+--- rate(self, lr, base, i, group) is the rate of group i, from the previous rate lr and the initial rate base; closed
+--- is the same by last_epoch only. prepare(self) is called first in each step; start and started(self) before and
+--- after the first step. A kind with make(self) implements all of it, one with advance(self, epoch) a step.
 function scheduler.define(signature, doc, kind)
   kind.name = signature:match('^[%w_]+')
   object.class({base = Scheduler, name = kind.name, optional = {_is_initial = true, _step_count = true}}, kind)

@@ -29,7 +29,7 @@ class.options_constructor(AveragedModel, 'AveragedModel(model: any, device: devi
 
 function AveragedModel:forward(...) return self.module(...) end
 
---- Floats move towards the current value, what is counted is copied.
+--- Averages floats with the current value, and copies counters.
 local function average(self, averaged, current, n)
   local to, from = averaged:detach(), current:detach():to(averaged.device)
   if n == 0 or not to.dtype:find('float') then to:copy_(from)
@@ -49,12 +49,12 @@ local function check_alike(mine, theirs, what)
   end
 end
 
---- Takes the parameters of a network into the mean; the first time they are copied.
+--- Includes the parameters of a network in the mean; the first call copies them.
 function AveragedModel:update_parameters(model)
   if not class.is_module(model) then
     core.fail('update_parameters: a module is needed, avg:update_parameters(net), got %s', core.describe(model))
   end
-  if core.step_recording then -- Lua is not replayed
+  if core.step_recording then -- Lua code is not replayed
     core.step_recording:refuse('update_parameters: an average cannot count inside a compiled step; call it after it')
   end
   local n = self.n_averaged:item()
@@ -99,7 +99,7 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
         mean:zero_()
         var:fill_(1)
         count:zero_()
-        inner.momentum = false -- the mean over all batches
+        inner.momentum = false -- averages over all batches
       end
     end
     if #norms == 0 then return end

@@ -1,4 +1,4 @@
--- args.lua -- mt.args: the flags of a script, read from its command line, and the text of its --help
+-- args.lua -- mt.args: the command-line flags of a script, and the text of --help
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
@@ -12,7 +12,7 @@ local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
 local function fail(...) core.fail('args: ' .. string.format(...)) end
 local function number_text(x) return ('%.14g'):format(x) end
 
---- What a value of the option must be, in words.
+--- A description of the valid values of an option.
 local function expected(o)
   if o.choices then return 'one of ' .. table.concat(o.choices, ', ') end
   if o.type == 'flag' then return 'true or false' end
@@ -25,7 +25,7 @@ local function expected(o)
   return text
 end
 
---- Whether a value is one that the option takes.
+--- Whether a value is valid for the option.
 local function fits(o, value)
   if o.type == 'output' then
     local ending = type(value) == 'string' and value:match '%.(%w+)$'
@@ -40,7 +40,7 @@ local function fits(o, value)
     and value <= (o.max or value)
 end
 
---- Why a file cannot be written that the work of hours may end with, or nothing.
+--- The reason why an output file of a long run could not be written, or nothing.
 local function unwritable(path)
   local function is_folder(name)
     local opened = io.open(name .. '/.')
@@ -52,7 +52,7 @@ local function unwritable(path)
   if folder and folder ~= '' and not is_folder(folder) then return ("there is no folder '%s'"):format(folder) end
 end
 
---- The choices as a list of strings that differ.
+--- Checks that the choices are a list of distinct strings.
 local function check_choices(o)
   local list, seen = o.choices, {}
   if type(list) ~= 'table' or #list == 0 then fail("'%s' has no choices", o.name) end
@@ -99,7 +99,7 @@ local function checked(o)
   return o
 end
 
---- {'hidden', 100, 'units of each layer', min = 1}: name, default and help in their places or by name.
+--- {'hidden', 100, 'units of each layer', min = 1}: name, default and help by position or by name.
 local function entry(k, given)
   if type(given) ~= 'table' then
     fail("every option needs a name, got the key %s: write name = default or {'name', default, 'what it is for'}", k)
@@ -116,7 +116,7 @@ local function entry(k, given)
   return checked(o)
 end
 
---- All options: the listed ones in their order, those by name alphabetically, then those of every script.
+--- All options: the listed ones in order, those by name alphabetically, then those of every script.
 local function read(defaults)
   local listed = {}
   for k, given in ipairs(defaults) do listed[k] = entry(k, given) end
@@ -150,7 +150,7 @@ end
 
 -- What is said of it --------------------------------------------------------------------------------
 
---- The comment at the head of the script, without its dashes.
+--- The comment at the beginning of the script, without its dashes.
 local function head(path)
   local file = path and io.open(path)
   if not file then return '' end
@@ -208,7 +208,7 @@ end
 local yes = {['true'] = true, yes = true, on = true, ['1'] = true}
 local no = {['false'] = true, no = true, off = true, ['0'] = true}
 
---- The value of a word for the option, or nil.
+--- Converts a word to a value of the option, or returns nil.
 local function converted(o, word)
   if o.type == 'output' then return fits(o, word) and word or nil end
   if o.type == 'string' then
@@ -224,7 +224,7 @@ local function converted(o, word)
   return nil
 end
 
---- The values of the words by name; or nil and a sentence, with '' where --help is among them.
+--- The values of the words by name; or nil and a message, which is '' for --help.
 local function parse(options, by_flag, words)
   local values, i = {}, 1
   for _, o in ipairs(options) do values[o.name] = o.default end
@@ -277,10 +277,10 @@ local function parse(options, by_flag, words)
   return values
 end
 
---- `mt.args{hidden = 100, rate = 0.05, dataset = {'split', 'xor'}}` reads the script's flags: types come from the
---- defaults, a list is a choice. An entry in the list says more, and keeps its place in --help:
+--- `mt.args{hidden = 100, rate = 0.05, dataset = {'split', 'xor'}}` reads the script's flags: types are those of
+--- the defaults, a list is a choice. An entry in the list has more fields, and keeps its position in --help:
 --- `{'hidden', 100, 'units of each layer', type = 'int', min = 1}`. Other fields: choices, max, metavar, required,
---- endings; without a default the value is nil where the flag is not given.
+--- endings; without a default the value is nil if the flag is not given.
 return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
   "types from the defaults, a list is a choice, dry_run is --dry-run; {'hidden', 100, 'units of each layer', " ..
   "type='int', min=1} says more, mt.help('flags'); --device --threads --seed --help always. Returns their values.",
@@ -288,7 +288,7 @@ function(defaults, arguments)
   if type(defaults) ~= 'table' then
     fail('a table of defaults is needed, got %s', core.describe(defaults))
   end
-  local words = type(arg) == 'table' and arg or {} -- a global of the script's, after all
+  local words = type(arg) == 'table' and arg or {} -- the script may have changed this global
   arguments = arguments or words
   if type(arguments) ~= 'table' then fail('a list of words is needed, got %s', core.describe(arguments)) end
   local script = type(words[0]) == 'string' and words[0]

@@ -1,6 +1,6 @@
--- metrics.lua -- mt.metrics: figures of merit that accumulate over batches, by scikit-learn's formulas
+-- metrics.lua -- mt.metrics: metrics that accumulate over batches, with scikit-learn's formulas
 --
--- m:update(predictions, targets) takes a batch, m:compute() gives the figure of all batches since m:reset().
+-- m:update(predictions, targets) adds a batch, m:compute() returns the metric of all batches since m:reset().
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local object = require 'mtorch.core.object'
@@ -8,11 +8,11 @@ local util = require 'mtorch.core.util'
 
 local metrics = {}
 
--- ---- what all share ------------------------------------------------------------------------------
+-- ---- common parts -------------------------------------------------------------------------------
 
 local Metric, method = object.class{called = 'm', word = 'metric'}
 
---- A copy of a state: numbers, tensors (of their own where they are added to), lists.
+--- A copy of a state: numbers, tensors (cloned, because they are added to), lists.
 local function copied(state)
   return util.map_leaves(state, function(x) return mt.is_tensor(x) and x:clone() or x end)
 end
@@ -46,8 +46,8 @@ end
 
 function Metric.start() return {} end
 
---- Declares a metric, the fields of which are its options: {take =, figure =, start =}. take(self, ..) is update's
---- work, figure(self) compute's, start() the state before any batch.
+--- Declares a metric, whose fields are its options: {take =, figure =, start =}. take(self, ..)
+--- implements update, figure(self) implements compute, start() returns the initial state.
 local function define(signature, doc, kind)
   local name = signature:match('^[%w_]+')
   object.class({base = Metric, name = name}, kind)
@@ -66,7 +66,7 @@ local function is_float(x) return x.dtype:find('float') ~= nil end
 
 -- ---- labels -------------------------------------------------------------------------------------
 
---- Labels as a row; refuses what is no label.
+--- Labels as a vector; raises an error for invalid labels.
 local function checked(self, labels, what, classes)
   if labels:numel() > 0 then
     local low, high = labels:min():item(), labels:max():item()
@@ -78,7 +78,7 @@ local function checked(self, labels, what, classes)
   return labels:long()
 end
 
---- 1 and 2 for no and yes.
+--- Converts no and yes to 1 and 2.
 local function yes_or_no(self, prediction, target)
   if prediction:numel() > 0 and not self.threshold then
     local low, high = prediction:min():item(), prediction:max():item()
@@ -95,7 +95,7 @@ local function yes_or_no(self, prediction, target)
   return prediction:gt(self.threshold or 0.5):long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
 end
 
---- The classes of scores and targets: which dimension of the scores has them, -1 or 2.
+--- The dimension of the classes in scores, given the targets: -1 or 2.
 local function class_dim(self, scores, target)
   local function without(d)
     if scores:dim() ~= target:dim() + 1 then return false end
@@ -110,7 +110,7 @@ local function class_dim(self, scores, target)
     tostring(scores.shape), tostring(target.shape))
 end
 
---- Rows of scores [n x classes] and labels [n], without those that are ignored.
+--- Rows of scores [n x classes] and labels [n], without the ignored ones.
 local function score_rows(self, scores, target)
   local d = class_dim(self, scores, target)
   local classes = scores.shape[d]
@@ -123,7 +123,7 @@ local function score_rows(self, scores, target)
   return scores, checked(self, target, 'target', classes), classes
 end
 
---- Predicted and true labels [n], and how many classes are known.
+--- Predicted and true labels [n], and the number of classes if known.
 local function labels_of(self, prediction, target)
   prediction, target = need_tensors(self, prediction, target)
   if is_float(prediction) then
@@ -148,19 +148,19 @@ end
 
 -- ---- counts by class ----------------------------------------------------------------------------
 
---- Counts of n classes, those of the classes that were not known are 0.
+--- Counts for n classes, with 0 for new classes.
 local function padded(counts, n)
   return #counts == n and counts or mt.cat({counts, counts:new_zeros(n - #counts)}, 1)
 end
 
---- a + b of counts of which one may know more classes.
+--- a + b for counts that may have different numbers of classes.
 local function add(a, b)
   if not a then return b end
   local n = math.max(#a, #b)
   return padded(a:to(b.device), n) + padded(b, n)
 end
 
---- Takes a batch into the counts of right ones, predictions and targets of each class.
+--- Adds a batch to the counts of correct predictions, predictions and targets of each class.
 local function count(self, prediction, target)
   local p, y, classes = labels_of(self, prediction, target)
   local least, state = math.max(self.num_classes or 0, classes or 0), self.state
@@ -174,7 +174,7 @@ end
 
 local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) end
 
---- The mean of figures of classes, each a / b of counts; 0 where b is 0. 'macro' is of the classes that occur.
+--- The mean of per-class figures, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
 local function averaged(self, numerator, denominator)
   local state = self.state
   if not state.actual then return nil end
@@ -195,7 +195,7 @@ local function averaged(self, numerator, denominator)
   return total > 0 and (each * weight):sum():item() / total or 0
 end
 
---- Counts right predictions of so many, and gives their share.
+--- Adds correct predictions and the total to the state, and returns their ratio.
 local function hit(self, correct, total)
   local state = self.state
   state.correct, state.total = (state.correct or 0) + correct, (state.total or 0) + total
@@ -280,8 +280,8 @@ define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'a
 
 -- ---- ranks --------------------------------------------------------------------------------------
 
---- The probability that a positive has a higher score than a negative, ties half: the area under the ROC curve
---- (Mann and Whitney); NaN where one of them is missing, or a score is NaN.
+--- The probability that a positive has a higher score than a negative, where ties count half: the area under
+--- the ROC curve (Mann and Whitney); NaN if there are no positives or no negatives, or if a score is NaN.
 local function area(scores, positive)
   local up, down = scores[positive], scores[positive:logical_not()]
   if #up == 0 or #down == 0 or scores:isnan():any() then return 0 / 0 end
@@ -381,7 +381,7 @@ define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(va
   figure = function(self) return self.state.weight ~= 0 and self.state.sum / self.state.weight or nil end,
 })
 
---- The difference of predictions and targets of one shape, in double.
+--- The difference of predictions and targets with the same shape, in float64.
 local function difference(self, prediction, target)
   prediction, target = need_tensors(self, prediction, target)
   if prediction.shape ~= target.shape then
@@ -411,7 +411,7 @@ define('R2()', 'The coefficient of determination: 1 - sum of squared errors / su
       local d, y = difference(self, prediction, target)
       local state, n = self.state, y:numel()
       if n == 0 then return end
-      local mean = y:mean():item() -- spreads of two parts are joined by Chan's formula
+      local mean = y:mean():item() -- variances of two parts are merged by Chan's formula
       local apart, all = mean - state.mean, state.count + n
       state.spread = state.spread + (y - mean):square():sum():item() + apart ^ 2 * state.count * n / all
       state.mean, state.count = state.mean + apart * n / all, all

@@ -1,4 +1,4 @@
--- profile.lua -- mt.profile: what operations, kernels and launches take, as a table, data and a trace
+-- profile.lua -- mt.profile: times of operations, kernels and launches, as a table, data and a trace
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
@@ -16,13 +16,13 @@ local function percent(part, whole) return ('%.2f%%'):format(whole > 0 and 100 *
 local titles = {'Name', 'Self CPU %', 'Self CPU', 'CPU total %', 'CPU total', 'CPU time avg', '# of Calls'}
 local gpu_titles = {'Self CUDA', 'Self CUDA %', 'CUDA total', 'CUDA time avg'}
 
---- The texts of a row, with those of the GPU before the last one where it was used.
+--- The cells of a row, with those of the GPU before the last one if it was used.
 local function with_gpu(rows, line, gpu)
   for i, text in ipairs(rows.cuda > 0 and gpu or {}) do table.insert(line, 6 + i, text) end
   return line
 end
 
---- The rows as text, with the totals in the last line; `bold` where a terminal shows it.
+--- The rows as text, with the totals in the last line; `bold` for terminals that support it.
 local function table_text(rows, top, bold)
   local lines = {with_gpu(rows, {unpack(titles)}, gpu_titles)}
   for i = 1, math.min(#rows, top) do
@@ -81,7 +81,7 @@ local function show(rows, top, fd)
   file:flush()
 end
 
---- Records the rest of the program; returns the function that ends this and prints the table.
+--- Records the rest of the program; returns the function that stops the recording and prints the table.
 function core.profile_program(path)
   if path then core.check_writable('profile', path) end
   local ended, exit = false, os.exit

@@ -1,12 +1,12 @@
--- progress.lua -- mt.progress: live lines on stderr when it is a terminal, else nothing or plain lines.
+-- progress.lua -- mt.progress: progress bars on stderr if it is a terminal, otherwise nothing or plain lines.
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
 local frame_seconds = 0.1 -- at most 10 redraws a second
-local max_skipped = 64   -- updates between two looks at the clock: a sudden slowness must show
+local max_skipped = 64   -- updates between two clock reads, so that a sudden slowdown is visible
 local known = {label = 'text', every = 'int >= 1', total = 'int >= 0', unit = 'text', per_step = 'number'}
-local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outer ones first
+local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outermost first
 local bars, drawn_lines = 0, 0
 
 local Bar = {}
@@ -27,7 +27,7 @@ local function write(text)
   io.stderr:flush()
 end
 
--- "acc 0.84  loss 0.5518": sorted by name; a tensor of one element gives its number.
+-- "acc 0.84  loss 0.5518": sorted by name; a tensor with one element is shown as its number.
 local function stats_text(stats)
   local parts = {}
   for _, key in ipairs(util.sorted_keys(stats)) do
@@ -45,13 +45,13 @@ local function bar_text(fraction, width, utf8)
   return '[' .. ('='):rep(full - head) .. ('>'):rep(head) .. (' '):rep(width - full) .. ']'
 end
 
--- "12 ms/step", or what was done in a second: "4310 images/s".
+-- "12 ms/step", or the rate per second: "4310 images/s".
 local function rate_text(bar, step)
   if not bar.unit then return util.duration_text(step, bar.micro) .. '/step' end
   return util.number_text(bar.per_step / max(step, 1e-12), 4) .. ' ' .. bar.unit .. '/s'
 end
 
--- The texts before and after the bar itself, and the fraction done, nil where the total is unknown.
+-- The texts before and after the bar, and the fraction done, which is nil if the total is unknown.
 local function parts_of(bar, now)
   local i, total, elapsed = bar.i, bar.total, max(now - bar.start, 0)
   local known_total = total < huge
@@ -76,14 +76,14 @@ local function line_of(bar, now)
   return util.truncate(before .. middle .. after, columns, not bar.utf8 and '~' or nil)
 end
 
--- To the start of the first line that the bars hold, all of which are cleared.
+-- Moves to the start of the first line of the bars, and clears all of them.
 local function cleared()
   local text = drawn_lines > 1 and '\r' .. ('\27[A'):rep(drawn_lines - 1) .. '\27[J' or '\r\27[K'
   drawn_lines = 0
   return text
 end
 
--- Draws the lines of all open bars, the outer ones above.
+-- Draws the lines of all open bars, the outermost first.
 local function repaint(now)
   local numbers, lines = {}, {}
   for number in pairs(on_screen) do numbers[#numbers + 1] = number end
@@ -105,7 +105,7 @@ local function plain_line(bar, now)
   bar.printed = bar.i
 end
 
--- The slow path of update: looks at the clock, draws if it is time, chooses when to look again.
+-- The slow path of update: reads the clock, draws if it is time, and determines the next clock read.
 local function look(bar, stats)
   local now, i = bar.time(), bar.i
   local due = not bar.live or i >= bar.total or now - bar.drawn >= frame_seconds
@@ -123,8 +123,8 @@ local function look(bar, stats)
   bar.next = min(i + min(max(floor(per_second * frame_seconds / 10), 1), max_skipped), bar.total)
 end
 
---- bar:update([i][, {loss=..}]): i steps are done (default one more); the values stand at the end.
---- The last step finishes the bar.
+--- bar:update([i][, {loss=..}]): i steps are done (default: one more); the values are shown at the
+--- end. The last step finishes the bar.
 function Bar:update(i, stats)
   if type(i) ~= 'number' then
     if i ~= nil and type(i) ~= 'table' then
@@ -136,13 +136,13 @@ function Bar:update(i, stats)
   if i >= self.next then look(self, stats) end
 end
 
---- bar:set{loss=..}: the values that stand at the end from now on.
+--- bar:set{loss=..}: sets the values shown at the end.
 function Bar:set(stats)
   if type(stats) ~= 'table' then core.fail('progress: set takes a table, got %s', core.describe(stats)) end
   self.latest = stats
 end
 
---- bar:print(line): a permanent line on stdout, above the bars.
+--- bar:print(line): prints a permanent line on stdout, above the bars.
 function Bar:print(...)
   local shown = drawn_lines > 0
   if shown then write(cleared()) end
@@ -151,7 +151,7 @@ function Bar:print(...)
   if shown then repaint(self.time()) end
 end
 
---- bar:finish(): draws the last state and ends the line; the bar draws no more.
+--- bar:finish(): draws the final state and ends the line; the bar is not drawn again.
 function Bar:finish()
   if self.done then return end
   self.done, self.next = true, huge
@@ -160,7 +160,7 @@ function Bar:finish()
   elseif self.live then
     redraw(self, self.time())
     on_screen[self.number] = nil
-    if next(on_screen) then repaint(self.time()) -- the bar inside another leaves no line
+    if next(on_screen) then repaint(self.time()) -- a bar inside another one leaves no line
     else
       write('\n')
       drawn_lines = 0
@@ -170,14 +170,14 @@ function Bar:finish()
   end
 end
 
--- What an iterator gave, and the end where that is nothing.
+-- Passes on the values of an iterator; finishes the bar if there are none.
 local function given(bar, first, ...)
   if first == nil then bar:finish() end
   return first, ...
 end
 
--- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins. Of an iterator the same: what it
--- gives is passed on.
+-- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins. The same for
+-- an iterator, whose values are passed on.
 function Bar:__call(_, control)
   local source = self.source
   if source then
@@ -192,7 +192,7 @@ function Bar:__call(_, control)
   self:finish()
 end
 
--- An iterator's three values and how many steps it has: of a loader (iter, size) or of a function.
+-- An iterator's three values and its number of steps: from a loader (iter, size) or from a function.
 local function source_of(value, ...)
   if type(value) == 'function' then return {next = value}, nil end
   local object = type(value) == 'table' or type(value) == 'userdata' and type(getmetatable(value)) == 'table'
@@ -229,10 +229,10 @@ local function new(_, ...)
   return bar
 end
 
---- mt.progress(total[, {label=, every=, unit=, per_step=}]): a bar of `total` steps (unknown: nil); or
---- `for i in mt.progress(n) do`, `for x, y in mt.progress(loader) do`. Bars inside others stand below them.
---- Without a terminal on stderr it draws nothing, or a plain line each `every` steps.
---- mt.progress.close() ends the lines of bars that are on the screen (the host, before an error).
+--- mt.progress(total[, {label=, every=, unit=, per_step=}]): a bar of `total` steps (nil: unknown); or `for
+--- i in mt.progress(n) do`, `for x, y in mt.progress(loader) do`. Nested bars are shown below each other.
+--- Without a terminal on stderr it prints nothing, or a plain line every `every` steps. mt.progress.close()
+--- ends the lines of bars on the screen (called by the host before an error).
 return setmetatable({Bar = Bar, close = function()
   if drawn_lines > 0 then write('\n') end
   for number in pairs(on_screen) do on_screen[number] = nil end

@@ -1,4 +1,4 @@
--- timeit.lua -- mt.timeit and mt.time: how long a function takes, in the form of IPython's %timeit and %time
+-- timeit.lua -- mt.timeit and mt.time: measures a function, in the format of IPython's %timeit and %time
 local core = require 'mtorch.core'
 
 local function text(seconds)
@@ -11,7 +11,7 @@ end
 local timing = {}
 
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
---- deviation and median in seconds. Without n, as many loops as take 0.05 s.
+--- deviation and median in seconds. Without n, a run has as many loops as take 0.05 s.
 timing.timeit = core.declare('timeit(fn: function, n: int >= 1 = nil, runs: int >= 1 = 7, quiet=false)',
   'How long fn() takes: prints "mean +- ' ..
   'deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median ' ..
@@ -49,8 +49,8 @@ function(fn, n, runs, quiet)
   return mean, deviation, median
 end)
 
---- `mt.time(fn)` prints what one call of fn takes, as %time: of the processor (user, sys, total: all
---- threads together) and of the clock. Returns these in seconds, then what fn returned.
+--- `mt.time(fn)` prints the time of one call of fn, as %time: CPU time (user, sys, total, of all
+--- threads) and wall time. Returns these in seconds, then the results of fn.
 timing.time = core.declare('time(fn: function, quiet=false)',
   'What one call of fn takes: prints the time of the processor ' ..
   '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
