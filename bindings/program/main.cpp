@@ -317,7 +317,8 @@ int call(lua_State* L, int arguments, int results) {
   running = nullptr;
   lua_sethook(L, nullptr, 0, 0);
   lua_remove(L, base);
-  if (status == LUA_ERRERR) {  // a recursion in machine code may leave LuaJIT no room for the handler
+  if (status ==
+      LUA_ERRERR) {  // a recursion in machine code may leave LuaJIT no room for the handler
     lua_pop(L, 1);
     lua_pushliteral(L, "stack overflow: does a function call itself?");
   }
