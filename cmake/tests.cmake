@@ -150,9 +150,9 @@ add_executable(mtorch_gdb tests/program/gdb/main.cpp)
 target_link_libraries(mtorch_gdb PRIVATE engine)
 # clang would describe a type where its constructors are, in the engine, which may have no debug information.
 target_compile_options(mtorch_gdb PRIVATE -g -O0 $<$<CXX_COMPILER_ID:Clang>:-fstandalone-debug>)
-foreach(script symbols program interrupt blas install bundle gates/format gdb resume)
-  string(REGEX REPLACE "^([a-z]+)$" "program/\\1" path ${script})
-  get_filename_component(script ${script} NAME)
+foreach(path program/symbols program/program program/interrupt program/blas program/install program/bundle gates/format
+    program/gdb program/resume)
+  get_filename_component(script ${path} NAME)
   add_test(NAME ${script} COMMAND sh tests/${path}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
@@ -274,7 +274,7 @@ if(NOT MTORCH_COMPILER)
   list(FILTER all INCLUDE REGEX "[._](api_names|compile.*|cuda_(compile|fuse|grid|kernel|map)|explain|functions|fuse|fused|\
 kernel.*|map|matmul_cpu|names|puzzles|programs|random_(functions|fused|steps)|readme|reference|steps|threads_cpu|\
 wrong_functions)$|^script[.](bench|compiled|conv2d|cuda|custom_ops|fusion|parallel)|^engine[.](code|emitter)$|^gpu_check$|\
-^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^program$|^install$|^hostile$")
+^recipes$|^nightly[.]|^(interpreted|hot|shuffled)[.]|^install$|^hostile$")
   set_tests_properties(${all} PROPERTIES DISABLED ON)
 endif()
 
