@@ -290,7 +290,7 @@ const Entry kLanguage[] = {
     {"compile()", "C functions used by compile/*.lua.", table_of<add_compile>},
     {"grid_kernel()", "C functions used by compile/kernel.lua.", table_of<add_grid_kernel>},
 #endif
-    {"watch()", "C functions used by plot/graph.lua and tools/report_live.lua.",
+    {"watch()", "C functions used by extras/plot/graph.lua and extras/report/run.lua.",
      table_of<add_watch>},
     {"dist()", "mt.dist without parallel, and C functions used by that.",
      [](Args& a) {

@@ -77,7 +77,7 @@ void register_tensor(Registry&);
 void add_files(lua_State* L);        // C functions used by data/ and io/, into the core
 void add_json(lua_State* L);         // JSON, into the core
 void add_optim(lua_State* L);        // C functions used by optim/init.lua, into the core
-void add_profile(lua_State* L);      // C functions used by tools/profile.lua, into the core
+void add_profile(lua_State* L);      // C functions used by script/profile.lua, into the core
 void open_generators(lua_State* L);  // the metatable of generators
 void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);   // x + y, -x
@@ -93,6 +93,6 @@ void add_grid_kernel(lua_State* L);  // C functions used by mt.kernel
 void add_loader(lua_State* L);       // C functions used by mt.data.DataLoader
 void add_linalg(lua_State* L);       // mt.linalg
 void add_tokenizer(lua_State* L);    // C functions used by data/tokenizer.lua
-void add_watch(lua_State* L);        // C functions used by plot/graph.lua, tools/report_live.lua
+void add_watch(lua_State* L);        // C functions used by extras (graph, report)
 
 }  // namespace mt::lua

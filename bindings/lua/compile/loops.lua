@@ -1,26 +1,23 @@
 -- loops.lua -- mt.map of functions whose loops depend on an element: a grid kernel with a thread for each element
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local kernels = require 'mtorch.compile.kernel'
 
 local loops = {}
 
 -- The dtype that a kernel computes in: float32, or float64 if one of its tensors has it.
 local rank = setmetatable({float32 = 1, float64 = 2}, {__index = function() return 0 end})
 
---- LuaJIT's error messages for loops whose bounds or step are not numbers.
-local bounds, no_number = {}, {}
-for _, loop in ipairs{
+local no_number = {}
+local loops_of_no_number = {
   function() for _ = no_number, 1 do break end end,
   function() for _ = 1, no_number do break end end,
   function() for _ = 1, 1, no_number do break end end,
-} do
-  local _, message = pcall(loop)
-  bounds[#bounds + 1] = message:match ':%d+: (.*)$'
-end
---- Whether this error of a trace means that an element is a loop's bound.
+}
+--- Whether this error of a trace is LuaJIT's own about a loop from, to or by a value that is not a number.
 function loops.is_bound(message)
-  for _, text in ipairs(bounds) do
+  for _, loop in ipairs(loops_of_no_number) do
+    local _, text = pcall(loop)
+    text = text:match ':%d+: (.*)$'
     if message:sub(-#text) == text then return true end
   end
 end
@@ -49,7 +46,7 @@ local function kernel_of(f, kinds, count, written, by)
   local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
     '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
     table.concat(arguments, ', '), table.concat(writes, '\n    '))
-  return kernels.make(assert(loadstring(text))(f), false, tangents)
+  return require('mtorch.compile.kernel').make(assert(loadstring(text))(f), false, tangents)
 end
 local function all_of(count)
   local list = {}
@@ -79,7 +76,7 @@ local function launch(name, k, kinds, shape, options, arguments)
   local ok, err = pcall(call, k.kernel, results, arguments)
   if ok then return results end
   k.gradient_kernels = {}
-  local count, number = kernels.misfit(k.kernel)
+  local count, number = require('mtorch.compile.kernel').misfit(k.kernel)
   if count and k.count > max_results and count > 0 then
     k.count = count
     k.kernel = kernel_of(k.f, kinds, k.count, all_of(k.count))
