@@ -70,6 +70,14 @@ end
 --- Values as a list, with how many they are in n.
 function core.pack(...) return {n = select('#', ...), ...} end
 
+--- Prints a long text; a notebook folds it under its title.
+function core.print_long(title, text)
+  local front_end = core.front_end
+  if front_end then return front_end.display(front_end.folded(title, text)) end
+  print(text)
+  io.stdout:flush()
+end
+
 --- 'file:line' where a Lua function begins.
 function core.place_of(f)
   local info = debug.getinfo(f, 'S')
@@ -111,6 +119,7 @@ local function library()
     lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end
   lazy.help = function() return require 'mtorch.help' end
+  lazy.display = function() return require('mtorch.script.display') end
   lazy.extend = function() return require 'mtorch.core.extend' end
   lazy.metrics = function() return core.strict(require 'mtorch.script.metrics', 'mt.metrics') end
   lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end

@@ -6,6 +6,7 @@
 #include <lua.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace mt::program {
 
@@ -31,5 +32,17 @@ int load_text(lua_State* L, const std::string& text, const char* chunk);
 int repl(lua_State* L);
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
+/// `mtorch jupyter` with these words; returns like `call`.
+int jupyter(lua_State* L, const std::vector<std::string>& words);
+
+/// The functions of the program that the Jupyter plug-in calls.
+struct JupyterHost {
+  int (*call)(lua_State* L, int arguments, int results);
+  bool (*take_interrupt)();
+};
 
 }  // namespace mt::program
+
+/// Exported by libmtorch_jupyter.so: serves a connection file of Jupyter until the kernel is shut down.
+extern "C" int mtorch_jupyter(lua_State* L, const char* connection_file,
+                              const mt::program::JupyterHost& host);

@@ -315,7 +315,7 @@ explain.explain = core.declare('explain(fn, ..)',
     local options, n = options_of(...)
     local arguments = {...}
     local text = table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', '')
-    print(text)
+    core.print_long('mt.explain', text)
     return text
   end)
 

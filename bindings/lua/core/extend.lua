@@ -7,6 +7,9 @@ for _, name in ipairs{'check_options', 'check_writable', 'columns', 'declare', '
   extend[name] = core[name]
 end
 
+--- The notebook that shows what this process displays, or nil (bindings/lua/jupyter/kernel.lua).
+function extend.front_end() return core.front_end end
+
 local lazy = {
   encode_png = function() return core.formats().encode_png end,
   is_module = function() return require('mtorch.nn.class').is_module end,

@@ -75,10 +75,10 @@ local function finish(rows, path, sort)
 end
 
 local function show(rows, top, fd)
-  local file = fd == 2 and io.stderr or io.stdout
-  file:write(table_text(rows, top, util.colours(fd) > 0), '\n')
-  if rows.path then file:write('trace: ', rows.path, ' (open it in ui.perfetto.dev)\n') end
-  file:flush()
+  local text = table_text(rows, top, util.colours(fd) > 0)
+  if rows.path then text = ('%s\ntrace: %s (open it in ui.perfetto.dev)'):format(text, rows.path) end
+  if fd == 1 then return core.print_long('mt.profile', text) end
+  io.stderr:write(text, '\n')
 end
 
 --- Records the rest of the program; returns the function that stops the recording and prints the table.

@@ -83,12 +83,21 @@ local function cleared()
   return text
 end
 
+local notebook_id -- of the open bars, which are one display of a notebook
+
 -- Draws the lines of all open bars, the outermost first.
 local function repaint(now)
   local numbers, lines = {}, {}
   for number in pairs(on_screen) do numbers[#numbers + 1] = number end
   table.sort(numbers)
-  for i, number in ipairs(numbers) do lines[i] = (i > 1 and '\27[K' or '') .. line_of(on_screen[number], now) end
+  local front_end = core.front_end
+  for i, number in ipairs(numbers) do
+    lines[i] = (i > 1 and not front_end and '\27[K' or '') .. line_of(on_screen[number], now)
+  end
+  if front_end then
+    notebook_id = notebook_id or front_end.new_id()
+    return front_end.display({['text/plain'] = table.concat(lines, '\n')}, notebook_id)
+  end
   local start = cleared()
   drawn_lines = #lines
   write(start .. table.concat(lines, '\n'))
@@ -162,8 +171,8 @@ function Bar:finish()
     on_screen[self.number] = nil
     if next(on_screen) then repaint(self.time()) -- a bar inside another one leaves no line
     else
-      write('\n')
-      drawn_lines = 0
+      if not notebook_id then write('\n') end
+      drawn_lines, notebook_id = 0, nil
     end
   elseif not self.live and self.every and self.printed ~= self.i then
     plain_line(self, self.time())
@@ -215,7 +224,7 @@ end
 local function new(_, ...)
   local options, source = read(...)
   local total, every, per_step = options.total or huge, options.every, options.per_step
-  local live, time, utf8 = core.isatty(2), core.time, util.utf8()
+  local live, time, utf8 = core.front_end ~= nil or core.isatty(2), core.time, core.front_end ~= nil or util.utf8()
   local now = time()
   bars = bars + 1
   local bar = setmetatable({
@@ -236,5 +245,5 @@ end
 return setmetatable({Bar = Bar, close = function()
   if drawn_lines > 0 then write('\n') end
   for number in pairs(on_screen) do on_screen[number] = nil end
-  drawn_lines = 0
+  drawn_lines, notebook_id = 0, nil
 end}, {__call = new})

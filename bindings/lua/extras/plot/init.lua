@@ -14,7 +14,7 @@ local plot = {}
 -- Options: name -> kind (see extend.check_options) --------------------------------------------------
 
 local function options(extra)
-  local known = {path = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
+  local known = {path = 'text', id = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
                  width = 'number', height = 'number'}
   for name, kind in pairs(extra) do known[name] = kind end
   return known
@@ -521,6 +521,11 @@ local function show(kind, ...)
   local path = opts.path and check_path(op, opts.path)
   local fig = figure(kind, op, list, opts)
   if path then return (util.write_file(op, path, svg.file(op, path, fig))) end
+  local front_end = extend.front_end()
+  if front_end then
+    front_end.display({['image/svg+xml'] = svg.draw(fig), ['text/plain'] = fig.title or op}, opts.id)
+    return
+  end
   io.stdout:write(term.draw(fig))
   io.stdout:flush()
 end
@@ -537,7 +542,8 @@ end
 for kind, doc in pairs{
   line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: ' ..
     'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; ' ..
-    "kind='scatter' draws dots. With a path ('a.svg', 'a.png') a file, else text.",
+    "kind='scatter' draws dots. With a path ('a.svg', 'a.png') a file, else text, or a picture in a notebook; with " ..
+    "id='name' it replaces the picture of that name there.",
   scatter = 'scatter{x, y, class={..}, labels={..}, aspect=, ..}: dots coloured by class; [n x 2] is both. ' ..
     "Entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit is as long on both axes.",
   fill_between = 'fill_between{x, low, high, label=, ..}: the band between two curves; entries as in line.',

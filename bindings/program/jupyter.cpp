@@ -1,0 +1,64 @@
+// jupyter.cpp -- `mtorch jupyter install | uninstall | kernel FILE`; opens libmtorch_jupyter.so for the last one
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "bindings/program/program.h"
+
+namespace mt::program {
+namespace {
+
+constexpr char kUsage[] =
+    "jupyter needs one of: install [--prefix=FOLDER], uninstall [--prefix=FOLDER], kernel CONNECTION_FILE";
+
+std::string program_path() {
+  char* const full = realpath("/proc/self/exe", nullptr);
+  const std::string path = full ? full : "./mtorch";
+  std::free(full);
+  return path;
+}
+
+/// Opens the plug-in beside the program, or in its ../lib/mtorch.
+void* open_plugin(std::string& why) {
+  const std::string program = program_path(), folder = program.substr(0, program.rfind('/'));
+  for (const char* place : {"/libmtorch_jupyter.so", "/../lib/mtorch/libmtorch_jupyter.so"}) {
+    if (void* const library = dlopen((folder + place).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    const std::string said = dlerror();
+    if (why.empty() || said.find("No such file") == said.npos) why = said;
+  }
+  if (why.find("libmtorch_jupyter.so: cannot open") != why.npos)
+    why = "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
+  return nullptr;
+}
+
+int run_kernel(lua_State* L, const char* connection_file) {
+  std::string why;
+  void* const library = open_plugin(why);
+  const auto main = library ? reinterpret_cast<decltype(&mtorch_jupyter)>(dlsym(library, "mtorch_jupyter"))
+                            : nullptr;
+  if (!main) {
+    lua_pushstring(L, ("jupyter: " + why).c_str());
+    return 1;
+  }
+  interrupt_compiled(L);
+  return main(L, connection_file, {call, take_interrupt});
+}
+
+}  // namespace
+
+int jupyter(lua_State* L, const std::vector<std::string>& words) {
+  if (words.size() == 2 && words[0] == "kernel") return run_kernel(L, words[1].c_str());
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.jupyter.install");
+  if (call(L, 1, 1) != 0) return 1;
+  lua_getfield(L, -1, words.empty() ? "" : words[0].c_str());
+  if (words.size() > 2 || !lua_isfunction(L, -1)) {
+    lua_pushstring(L, kUsage);
+    return 2;
+  }
+  lua_pushstring(L, words.size() > 1 ? words[1].c_str() : "");
+  lua_pushstring(L, program_path().c_str());
+  return call(L, 2, 0);
+}
+
+}  // namespace mt::program
