@@ -298,11 +298,16 @@ const Entry kLanguage[] = {
        return 2;
      }},
     {"cuda_kernel()", "C functions used by cuda/kernel.lua.", table_of<add_cuda_kernel>},
-    {"chunks(name)", "The texts of the chunks of this name that the program was given, a list.",
+    {"chunks(name)",
+     "The texts of the chunks of this name that the program was given, a list; it keeps what is added.",
      [](Args& a) {
        luaL_newmetatable(a.L, "mtorch.chunks");
        lua_getfield(a.L, -1, a.text(1).c_str());
-       if (lua_isnil(a.L, -1)) lua_newtable(a.L);
+       if (lua_isnil(a.L, -1)) {
+         lua_newtable(a.L);
+         lua_pushvalue(a.L, -1);
+         lua_setfield(a.L, -4, a.text(1).c_str());
+       }
        return 1;
      }},
     {"data_address(x)", "The address of the first element, for x:data().",

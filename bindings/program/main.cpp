@@ -252,6 +252,11 @@ end
 )lua";
 
 void adjust_library(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mtorch.core");
+  lua_pushcfunction(L, traceback);  // for interactive.lua
+  lua_setfield(L, -2, "traceback");
+  lua_settop(L, 0);
   luaL_loadbuffer(L, kStart, sizeof kStart - 1, "@mtorch/start.lua");
   lua_pushcfunction(L, has_c_stack);
   lua_call(L, 1, 0);

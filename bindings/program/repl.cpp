@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/core/lua.h"
 #include "bindings/program/program.h"
 
 namespace mt::program {
@@ -28,16 +29,22 @@ int call_prompt(lua_State* L, const char* name, int base, int results) {
 }
 
 lua_State* completing = nullptr;
+std::string typed;  // the earlier lines of what is being typed
 
-/// The next completion of a word, for libedit, which frees it; null after the last one.
-char* next_name(const char* word, int state) {
+/// The next completion of a word that begins at `word_start` of libedit's line, for libedit, which frees it; null
+/// after the last one.
+int word_start = 0;
+char** line_buffer = nullptr;
+int* line_cursor = nullptr;
+char* next_name(const char*, int state) {
   static std::vector<std::string> names;
   static size_t at = 0;
   lua_State* L = completing;
   if (state == 0) {
     names.clear(), at = 0;
     const int top = lua_gettop(L);
-    lua_pushstring(L, word);
+    lua::push_text(L, typed + std::string(*line_buffer, size_t(*line_cursor)));
+    lua_pushinteger(L, lua_Integer(typed.size()) + word_start + 1);
     if (call_prompt(L, "complete", top, 1) == 0)
       for (int i = 1; i <= int(lua_objlen(L, -1)); ++i, lua_pop(L, 1)) {
         lua_rawgeti(L, -1, i);
@@ -76,7 +83,6 @@ class Editor {
       }
       if (!text) return false;
       line = text;
-      if (*text) remember(text);
       std::free(text);
       return true;
     }
@@ -85,10 +91,16 @@ class Editor {
     return bool(std::getline(std::cin, line));
   }
 
+  /// Saves an input in the history at once, because the process may end without notice.
+  void remember(const char* text) {
+    if (add_) add_(text);
+    if (write_ && !path_.empty()) write_(path_.c_str());
+  }
+
   bool gave_up = false;
 
  private:
-  /// Tab completes Lua names; the text before a word is not part of it.
+  /// Tab completes what prompt.lua says.
   static void complete_with(void* library, lua_State* L) {
     using Matches = char** (*)(const char*, char* (*)(const char*, int));
     static Matches matches = nullptr;
@@ -99,21 +111,19 @@ class Editor {
     const auto breaks =
         static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
     const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
-    if (!matches || !find || !over || !breaks || !append) return;
+    line_buffer = static_cast<char**>(dlsym(library, "rl_line_buffer"));
+    line_cursor = static_cast<int*>(dlsym(library, "rl_point"));
+    if (!matches || !find || !over || !breaks || !append || !line_buffer || !line_cursor) return;
     completing = L;
     static int* stop = nullptr;  // otherwise libedit completes file names
     stop = over;
-    *breaks = " \t\n\"'`@$><=;|&{}()[]+-*/^%,~#";
+    *breaks = " \t\n\"'`@$><=;|&{}()[]+*^%,~#";
     *append = 0;
-    *find = [](const char* word, int, int) {
+    *find = [](const char* word, int start, int) {
       *stop = 1;
+      word_start = start;
       return matches(word, next_name);
     };
-  }
-  /// Saves at once, because the process may end without notice.
-  void remember(const char* text) {
-    add_(text);
-    if (write_ && !path_.empty()) write_(path_.c_str());
   }
   static std::string history_path() {
     const char* state = std::getenv("XDG_STATE_HOME");
@@ -132,51 +142,30 @@ class Editor {
   std::string path_;
 };
 
-bool load(lua_State* L, const std::string& code) { return load_text(L, code, "=stdin") == 0; }
+enum class Input { ready, wrong, quit };
 
-/// Whether the error at the top of the stack means that the input is incomplete.
-bool unfinished(lua_State* L) {
-  const std::string message = lua_tostring(L, -1);
-  return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
-}
-
-int results(lua_State* L) { return lua_gettop(L); }
-
-/// Compiles the input: as an expression if possible, otherwise as statements, and reads more lines
-/// if necessary. Leaves a function and its arguments, or an error message.
-bool compile(lua_State* L, Editor& editor, std::string code) {
-  if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
-  for (;;) {
-    // The values are arguments of a function that returns them: a tail call would lose the line.
-    // After a comment the `)` needs its own line, which would become the last operation's line.
-    const char* const end = code.find("--") == code.npos ? ")" : "\n)";
-    if (load(L, "return (...)(" + code + end)) return lua_pushcfunction(L, results), true;
-    lua_pop(L, 1);
-    if (load(L, code)) return true;
-    if (!unfinished(L)) return false;
+/// Compiles the input, and reads more lines if it is unfinished. Leaves a function, or an error message.
+Input compile(lua_State* L, Editor& editor, std::string& code) {
+  for (bool unfinished = true; unfinished;) {
+    lua_settop(L, 0);
+    lua::push_text(L, code);
+    if (call_prompt(L, "load", 0, 3) != 0) return Input::wrong;
+    unfinished = lua_toboolean(L, 3);
+    lua_remove(L, lua_isnil(L, 1) ? 1 : 2), lua_settop(L, 1);
+    typed = code + "\n";
     std::string more;
-    if (!editor.read(">> ", more)) return false;
-    lua_pop(L, 1);
-    code += "\n" + more;
+    if (unfinished && !editor.read(">> ", more)) break;
+    if (unfinished) code = typed + more;
   }
+  return lua_isboolean(L, 1) ? Input::quit : lua_isfunction(L, 1) ? Input::ready : Input::wrong;
 }
 
-void print_results(lua_State* L) {
-  const int n = lua_gettop(L);
-  if (n == 0) return;
-  lua_pushvalue(L, 1);
-  lua_setglobal(L, "_");
-  if (call_prompt(L, "print", 0, 0) != 0) report(L);
-}
-
-/// Whether the line is this word, with or without a call, and no global has that name.
-bool is_word(lua_State* L, const std::string& line, const char* word) {
-  const size_t end = line.find_last_not_of(" \t") + 1, begin = line.find_first_not_of(" \t");
-  const std::string text = line.substr(begin, end - begin);
-  lua_getglobal(L, word);
-  const bool taken = !lua_isnil(L, -1);
-  lua_pop(L, 1);
-  return !taken && (text == word || text == word + std::string("()"));
+/// Adds the input to the history, a block as one line.
+void remember(lua_State* L, Editor& editor, const std::string& code) {
+  const int top = lua_gettop(L);
+  lua::push_text(L, code);
+  if (call_prompt(L, "one_line", top, 1) == 0) editor.remember(lua_tostring(L, -1));
+  lua_settop(L, top);
 }
 
 }  // namespace
@@ -186,33 +175,21 @@ int repl(lua_State* L) {
     say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", MT_VERSION,
         LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
+  if (call_prompt(L, "predefine", 0, 0) != 0) report(L);
   Editor editor(L);
   interrupt_compiled(L);
-  std::string line;
-  for (; editor.read("> ", line) || editor.gave_up; lua_settop(L, 0)) {
-    lua_settop(L, 0);
+  std::string code;
+  for (; editor.read("> ", code) || editor.gave_up; lua_settop(L, 0), typed.clear()) {
+    if (editor.gave_up || code.find_first_not_of(" \t") == std::string::npos) continue;
+    const Input input = compile(L, editor, code);
+    if (input == Input::quit) return 0;
     if (editor.gave_up) continue;
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    if (is_word(L, line, "quit") || is_word(L, line, "exit")) return 0;
-    if (is_word(L, line, "help")) {
-      if (call_prompt(L, "help", 0, 0) != 0) report(L);
-      continue;
-    }
-    lua_pushlstring(L, line.data(), line.size());
-    if (call_prompt(L, "take", 0, 1) != 0) {
-      report(L);
-      continue;
-    }
-    if (lua_toboolean(L, -1)) continue;
-    lua_settop(L, 0);
-    const bool silent = line.back() == ';';
-    const bool compiled = compile(L, editor, line);
-    if (editor.gave_up) continue;
-    if (!compiled || call(L, lua_gettop(L) - 1, LUA_MULTRET) != 0) {
+    remember(L, editor, code);
+    if (input == Input::wrong || call(L, 0, LUA_MULTRET) != 0) {
       report(L);
       take_interrupt();
-    } else if (!silent) {
-      print_results(L);
+    } else if (code.back() != ';' && lua_gettop(L) > 0) {
+      if (call_prompt(L, "print", 0, 0) != 0) report(L);
     }
   }
   if (isatty(STDIN_FILENO)) say(stdout, "\n");

@@ -131,8 +131,6 @@ hinted 'if x != 2 then end' '("not equal" is ~=, "not" is the word not)'
 hinted 'x = f(a, dim=1)' '(options by name stand in a table, f(x, {dim = 1}))'
 hinted 'x = [1, 2]' '(a list is {1, 2})'
 run 'x += 2' - && has 'also from standard input' err '(there is no +='
-run 'local y = 3\ny:sum()\n' -i &&
-  has 'a local of an earlier line' err "(it was local to its line: at the prompt write y = ..)"
 
 run '' missing.lua && expect 'a missing script' 1 ''
 has 'is named' err missing.lua
@@ -359,6 +357,23 @@ run 'for i = 1, 2 do\nprint(i)\nend\n(function()\nreturn 5\nend)()\n' -i &&
 2
 5'
 run 'x = = 1\n7\n' -i && expect 'a syntax error is survived' 0 7
+run 'x = 5; x\nlocal y = 3\ny + x\n1 +\n1\n' -i && expect 'a last expression is shown, and a local lasts' 0 '5
+8
+2'
+run 'mt.relu\nfunction twice(a) return 2 * a end\ntwice\n?twice\nhelp(mt.relu)\n:doc mt.relu\n' -i
+has 'a function is shown by its help' out 'relu(x, {out=}): max(x, 0)'
+is 'and one without help by its head' "$(grep -c '^function(a) of stdin:1$' out)" 2
+is 'help(f) and :doc f are mt.help' "$(grep -c '^mt.relu(x, {out=})' out)" 2
+run ':time 40 + 2\n:profile x = mt.ones(2)\n!echo from the shell\n:nope\n' -i
+has ':time shows the time' out 'Wall time'
+is 'and the value' "$(grep -c '^42$' out)" 1
+has ':profile shows operations' out ones
+has '! runs a command' out 'from the shell'
+has 'an unknown command' err "there is no command ':nope'"
+printf 'echo "6 * 7" >"$1"\n' >editor.sh
+EDITOR='sh editor.sh' run '1\n:edit\n' -i && expect ':edit runs what the editor leaves' 0 '1
+6 * 7
+42'
 run '1;\nnil\n1, nil, 3\n\n   \n_\n' -i && is 'nil, several values, empty lines' "$status" 0
 has 'several values' out "1${tab}nil${tab}3"
 run 'mt.ones(2)\nmt.ones(2):sum()\n' -i &&
@@ -387,8 +402,8 @@ run 'help = 3\nhelp + 1\n' -i && expect "a script's own help" 0 4
 for word in quit exit 'quit()' ' exit '; do run "1\n$word\n2\n" -i && expect "$word ends the prompt" 0 1; done
 run 'quit = 5\nquit\n2\n' -i && expect 'unless it is a variable' 0 '5
 2'
-run 'help\nhelp()\n' -i && has 'help says where help is' out "mt.help('matmul')"
-complete() { run "table.concat(require('mtorch.help.prompt').complete('$1'), ' ')\n" -i -e \
+run 'help\nhelp()\n' -i && has 'help says where help is' out 'help(mt.matmul)'
+complete() { run "table.concat(require('mtorch.help.prompt').complete('$1', 1), ' ')\n" -i -e \
   'x, l = mt.ones(2), nn.Linear(1, 1) o = optim.SGD(l:parameters())' && expect "$1 completes" 0 "$2"; }
 complete mt.nn.Li mt.nn.Linear
 complete x:matm x:matmul

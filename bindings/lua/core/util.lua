@@ -120,6 +120,17 @@ function util.wrap(text, indent, width)
   return indent .. table.concat(lines, '\n' .. indent)
 end
 
+--- The texts of several values in a line, as print shows them; the lines of one stay below each other.
+function util.side_by_side(texts)
+  local shown, before = {}, ''
+  for i, text in ipairs(texts) do
+    if i > 1 then before = before .. '\t' end
+    shown[i] = text:gsub('\n', '\n' .. before:gsub('[\128-\191]', ''):gsub('[^\t]', ' '))
+    before = text:find '\n' and shown[i]:match '[^\n]*$' or before .. text
+  end
+  return table.concat(shown, '\t')
+end
+
 --- A duration in seconds as text: 12 µs, 3.4 ms, 5.6 s, 2m 05s, 1h 02m.
 function util.duration_text(seconds, micro)
   local s = math.abs(seconds)

@@ -9,6 +9,9 @@ local modules = require 'mtorch.help.modules'
 
 local wrap = util.wrap
 
+local lines -- of the text that is being made
+local function say(text) lines[#lines + 1] = text end
+
 local subjects = core.complete()
 
 local function field(object, key)
@@ -88,17 +91,17 @@ local function show(found)
   if signature then
     local name, known = shown:match('[%w_]+$'), signature:match('^[%w_]+')
     if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
-      print(("'%s' is another name of %s:"):format(name, known))
+      say(("'%s' is another name of %s:"):format(name, known))
     end
-    print(ways(shown, signature, core.methods[name] == value))
-    print(wrap(doc, '  ', 92))
-    if limits ~= '' then print(wrap(limits .. '.', '  ', 92)) end
+    say(ways(shown, signature, core.methods[name] == value))
+    say(wrap(doc, '  ', 92))
+    if limits ~= '' then say(wrap(limits .. '.', '  ', 92)) end
     local in_place = not name:find('_$') and core.methods[name .. '_']
-    if in_place and core.methods[name] == value then print(('  In place: x:%s_(..)'):format(name)) end
+    if in_place and core.methods[name] == value then say(('  In place: x:%s_(..)'):format(name)) end
   elseif type(value) == 'table' then
-    print(shown .. ' has ' .. members(value))
+    say(shown .. ' has ' .. members(value))
   else
-    print(('%s is a %s'):format(shown, type(value)))
+    say(('%s is a %s'):format(shown, type(value)))
   end
 end
 
@@ -110,7 +113,7 @@ local function list_subjects()
       if not twin and (core.methods[name] or rawget(mt, name)) then names[#names + 1] = name end
     end
     table.sort(names)
-    print(subject.title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92))
+    say(subject.title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92))
   end
   local rest = {}
   local listed = {}
@@ -122,14 +125,14 @@ local function list_subjects()
     if not listed[key] and not core.lazy[key] and key ~= 'arange' then rest[#rest + 1] = key end
   end
   table.sort(rest)
-  print('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
+  say('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
   for _, object in ipairs(objects) do
     local names = {}
     for i, entry in ipairs(object) do names[i] = entry[1]:match('^[%w_]+') end
-    print(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
+    say(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
   end
   local titles = util.sorted_keys(topics.text)
-  print("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
+  say("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
 end
 
 --- The names whose help contains the word, for an unknown name.
@@ -182,39 +185,48 @@ local function unknown(name)
   core.fail("help: nothing is called '%s'%s", name, hint)
 end
 
+--- Says what there is about a name, or a function.
+local function explain(name)
+  if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
+    local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
+    name = signature:match('^[%w_]+')
+  end
+  if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
+  local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', '')
+    :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', ''):gsub('^utils%.data%.', 'data.')
+    :gsub('^torchvision%.transforms%.', 'data.transforms.')
+  plain = plain:gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
+    :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
+  plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
+  plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
+  local said = topics.text[plain] or topics.text[plain:lower()]
+  if said then say(said) end
+  local sample = topics.sample[plain] or topics.sample[plain:lower()]
+  if sample then say('\n  ' .. sample:gsub('\n', '\n  ')) end
+  local other = topics.renamed[plain]
+  if other then say(("'%s' is here: %s"):format(plain, other)) end
+  local word, instead = absent(plain)
+  if word then say(("'%s' is not there yet: %s"):format(word, instead)) end
+  local found = plain == 'arange' and {} or find(plain)
+  local of_objects = find_of_objects(plain)
+  for _, entry in ipairs(of_objects) do
+    say((entry[2]:find('(', 1, true) and entry[1] or entry[1]:gsub(':', '.')) .. entry[2])
+    say(wrap(entry[3], '  ', 92))
+  end
+  for _, one in ipairs(found) do
+    if not said or core.entry(one.value) or type(one.value) == 'table' then show(one) end
+  end
+  if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
+end
+
+--- The help of a name or of a function as text, with which the prompt answers too; without a name all names.
+function core.help_text(name)
+  lines = {}
+  if name == nil then list_subjects() else explain(name) end
+  return table.concat(lines, '\n')
+end
+
 --- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` the contents of a module,
 --- `mt.help('indexing')` a topic; `mt.help()` lists all names. A function is accepted too.
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
-  function(name)
-    if name == nil then return list_subjects() end
-    if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
-      local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
-      name = signature:match('^[%w_]+')
-    end
-    if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
-    local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', '')
-      :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', ''):gsub('^utils%.data%.', 'data.')
-      :gsub('^torchvision%.transforms%.', 'data.transforms.')
-    plain = plain:gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
-      :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
-    plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
-    plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
-    local said = topics.text[plain] or topics.text[plain:lower()]
-    if said then print(said) end
-    local sample = topics.sample[plain] or topics.sample[plain:lower()]
-    if sample then print('\n  ' .. sample:gsub('\n', '\n  ')) end
-    local other = topics.renamed[plain]
-    if other then print(("'%s' is here: %s"):format(plain, other)) end
-    local word, instead = absent(plain)
-    if word then print(("'%s' is not there yet: %s"):format(word, instead)) end
-    local found = plain == 'arange' and {} or find(plain)
-    local of_objects = find_of_objects(plain)
-    for _, entry in ipairs(of_objects) do
-      print((entry[2]:find('(', 1, true) and entry[1] or entry[1]:gsub(':', '.')) .. entry[2])
-      print(wrap(entry[3], '  ', 92))
-    end
-    for _, one in ipairs(found) do
-      if not said or core.entry(one.value) or type(one.value) == 'table' then show(one) end
-    end
-    if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
-  end)
+  function(name) print(core.help_text(name)) end)

@@ -1,4 +1,4 @@
--- missing.lua -- hints for errors about nil globals: names of the library, of Python, or of an earlier line
+-- missing.lua -- hints for errors about nil globals: names of the library or of Python
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local modules = require 'mtorch.help.modules'
@@ -15,10 +15,7 @@ local lua = {len = '#x', range = 'for i = 1, n do .. end', enumerate = 'for i, v
 
 --- Returns the text " (..)" after "attempt to call global 'NAME' (a nil value)", or nothing.
 return function(name)
-  local prompt = package.loaded['mtorch.help.prompt']
-  local advice = prompt and prompt.was_local[name] and
-    ('it was local to its line: at the prompt write %s = ..'):format(name)
-  if not advice and name == 'mt' then advice = "local mt = require 'mtorch' comes first" end
+  local advice = name == 'mt' and "local mt = require 'mtorch' comes first" or nil
   for _, module in ipairs(modules.names) do
     if not advice and module == name then advice = ('it is mt.%s: local %s = mt.%s'):format(name, name, name) end
   end

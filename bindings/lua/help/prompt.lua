@@ -1,5 +1,6 @@
--- prompt.lua -- extras of the prompt: tables shown by content, help, completion of names with Tab
+-- prompt.lua -- the prompt: commands, results shown by their contents, completion with Tab
 local core = require 'mtorch.core'
+local interactive = require 'mtorch.script.interactive'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
 
@@ -49,105 +50,105 @@ local function contents(value)
   end
 end
 
---- Prints the results of a line: like `print`, but tables by their contents, and those of the
---- library by their names.
+--- Prints the results of a line, and keeps them: like `print`, but tables by their contents, those of the library by
+--- their names, and functions by their help.
 function prompt.print(...)
+  interactive.keep(...)
   local shown = {}
   for i = 1, select('#', ...) do
     local value = select(i, ...)
     local text = tostring(value)
     if type(value) == 'table' then
       text = contents(value) or text:find('^table: 0x') and show(value, {}, 1, max_bytes) or text
+    elseif type(value) == 'function' then
+      text = interactive.line_of(value)
     end
     shown[i] = text
   end
-  io.stdout:write(table.concat(shown, '\t'), '\n')
+  io.stdout:write(util.side_by_side(shown), '\n')
 end
 
---- The names that earlier lines declared; a local is visible only in its line.
-prompt.was_local = {}
+-- ---- lines -----------------------------------------------------------------------------------------
 
---- Notes the locals that a line declares. `help matmul`, help('matmul'): prints mt.help, and returns true.
-function prompt.take(line)
-  for name in (line:match '^%s*local%s+([%w_, \t]+)' or ''):gmatch '[%a_][%w_]*' do prompt.was_local[name] = true end
-  local name = line:match('^%s*help%s+([%w_.:]+)%s*$') or
-               line:match('^%s*help%s*%(?%s*["\']([^"\']+)["\']%s*%)?%s*$')
-  if not name or rawget(_G, 'help') ~= nil then return false end
-  require('mtorch').help(name)
-  return true
+local greeting = [[
+help(mt.matmul), help 'indexing' or ?name says what a function takes, or how things are done; mt.help() lists all names.
+Tab completes names, options, files and topics. _ is the last result, _2 the one before. quit or Ctrl-D ends.
+:time CODE  :profile CODE   how long it takes, and what takes the time
+:edit       the last input in $EDITOR            !COMMAND    runs a command of the shell]]
+
+local last_input = ''
+
+--- The text that an editor leaves of the last input.
+local function edit()
+  local path = os.tmpname()
+  local file = io.open(path, 'w')
+  file:write(last_input, '\n')
+  file:close()
+  os.execute(('%s %s'):format(os.getenv 'VISUAL' or os.getenv 'EDITOR' or 'vi', path))
+  file = io.open(path)
+  local text = file:read '*a'
+  file:close()
+  os.remove(path)
+  io.stdout:write(text)
+  return text
 end
 
-function prompt.help()
-  print("mt.help('matmul') says what a function takes, mt.help('indexing') and other topics how things are done,")
-  print('mt.help() lists all names. Tab completes names. quit or Ctrl-D ends.')
+--- The text of a call fn(code), where code is an expression or statements.
+local function measured(fn, code)
+  return ('%s(function() %s%s\nend)'):format(fn, loadstring('return ' .. code) and 'return ' or '', code)
 end
 
--- ---- completion ----------------------------------------------------------------------------------
+local commands = {
+  time = function(code) return ('select(2, %s)'):format(measured('mt.time', code)) end,
+  profile = function(code) return ('do local _ = %s end'):format(measured('mt.profile', code)) end,
+  edit = edit,
+}
 
-local words = [[and break do else elseif end false for function goto if in local nil not or repeat return then true
-  until while]]
-
-local function get(object, key) return object[key] end
-
---- The names that may follow `value.` (or `value:`), as the keys of a table.
-local function names_of(value, colon)
-  local names = {}
-  local function add(object)
-    for key in pairs(object) do
-      if type(key) == 'string' then names[key] = true end
-    end
+--- What a line means that is no Lua: a text to run instead, or a function.
+local function command(line)
+  local name = line:match '^%s*%?%s*([%w_.:]+)%s*$' or line:match '^%s*:doc%s+([%w_.:]+)%s*$' or
+    line:match '^%s*help%s+([%w_.:]+)%s*$'
+  if name then
+    return nil, function() print(interactive.inspect(name) or core.help_text(name)) end
   end
-  if type(value) == 'string' then
-    add(string)
-  elseif mt.is_tensor(value) then
-    core.complete()
-    add(core.methods)
-    for name in (colon and '' or 'shape dtype device grad requires_grad is_leaf ndim T mT'):gmatch('%S+') do
-      names[name] = true
-    end
-  elseif type(value) == 'table' then
-    local meta = getmetatable(value)
-    if type(meta) == 'table' and meta.open then
-      for _, name in ipairs(core.names(value)) do names[name] = true end
-    end
-    add(value)
-    for _, key in ipairs(rawget(value, '__fields') or {}) do names[key] = true end -- of a module
-    local class = rawget(value, '__class') -- of a module
-    for _, entry in ipairs(type(meta) == 'table' and meta.__methods or {}) do names[entry[1]:match '^[%w_]+'] = true end
-    local base = class or type(meta) == 'table' and type(meta.__index) == 'table' and meta.__index
-    while type(base) == 'table' do
-      add(base)
-      meta = getmetatable(base)
-      base = type(meta) == 'table' and meta.__index
-    end
-  end
-  return names
+  local shell = line:match '^%s*!(.*)$'
+  if shell then return nil, function() os.execute(shell) end end
+  local word, rest = line:match '^%s*:(%a+)%s*(.*)$'
+  if not word then return line end
+  if not commands[word] then core.fail("there is no command ':%s'; help says which there are", word) end
+  return commands[word](rest)
 end
 
---- The completions of a word: "mt.nn.Li" -> {"mt.nn.Linear"}.
-function prompt.complete(word)
-  local head, separator, begun = word:match('^(.*)([.:])([%w_]*)$')
-  local names = {}
-  if head then
-    local value = _G
-    for name in head:gmatch('[^.:]+') do
-      local ok, inner = pcall(get, value, name)
-      if not ok or inner == nil then return {} end
-      value = inner
-    end
-    names = names_of(value, separator == ':')
-  else
-    begun = word
-    for key in pairs(_G) do names[key] = true end
-    for key in words:gmatch('%S+') do names[key] = true end
+--- Compiles what was typed. Returns a function; false to end the program; or nil, the message, and whether more lines
+--- may complete the text.
+function prompt.load(text)
+  local word = text:match '^%s*(%a+)%s*%(?%)?%s*$'
+  if (word == 'quit' or word == 'exit') and rawget(_G, word) == nil then return false end
+  local code, run = command(text)
+  if run then return run end
+  if not text:find '^%s*:' then last_input = text end
+  return interactive.load(code:gsub('^%s*=', ''), '=stdin')
+end
+
+prompt.one_line = interactive.one_line -- for the history
+
+--- `help` of the prompt: alone, called with a name, or with a function.
+function prompt.predefine()
+  if rawget(_G, 'help') ~= nil then return end
+  rawset(_G, 'help', setmetatable({}, {__tostring = function() return greeting end, __call = function(_, name)
+    if name == nil then print(greeting) else mt.help(name) end
+  end}))
+end
+
+--- The completions of the text before the cursor, each as what replaces the text from the position `from` on. Of a long
+--- list for nothing typed yet only the likely names.
+function prompt.complete(text, from)
+  local items, start = interactive.complete(text)
+  local found, all = {}, #items > 100 and start > #text
+  for i, item in ipairs(items) do
+    if all and i > 60 then break end
+    found[i] = text:sub(from, start - 1) .. item.text:sub(math.max(1, from - start + 1))
   end
-  local found = {}
-  for name in pairs(names) do
-    if type(name) == 'string' and name:sub(1, #begun) == begun and (begun ~= '' or not name:find('^_')) then
-      found[#found + 1] = (head and head .. separator or '') .. name
-    end
-  end
-  table.sort(found)
   return found
 end
 
