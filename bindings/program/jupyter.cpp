@@ -22,20 +22,23 @@ std::string program_path() {
 void* open_plugin(std::string& why) {
   const std::string program = program_path(), folder = program.substr(0, program.rfind('/'));
   for (const char* place : {"/libmtorch_jupyter.so", "/../lib/mtorch/libmtorch_jupyter.so"}) {
-    if (void* const library = dlopen((folder + place).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    if (void* const library = dlopen((folder + place).c_str(), RTLD_NOW | RTLD_LOCAL))
+      return library;
     const std::string said = dlerror();
     if (why.empty() || said.find("No such file") == said.npos) why = said;
   }
   if (why.find("libmtorch_jupyter.so: cannot open") != why.npos)
-    why = "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
+    why =
+        "this build of mtorch has no Jupyter kernel; it is built where xeus is found (Debian: xeus-dev)";
   return nullptr;
 }
 
 int run_kernel(lua_State* L, const char* connection_file) {
   std::string why;
   void* const library = open_plugin(why);
-  const auto main = library ? reinterpret_cast<decltype(&mtorch_jupyter)>(dlsym(library, "mtorch_jupyter"))
-                            : nullptr;
+  const auto main =
+      library ? reinterpret_cast<decltype(&mtorch_jupyter)>(dlsym(library, "mtorch_jupyter"))
+              : nullptr;
   if (!main) {
     lua_pushstring(L, ("jupyter: " + why).c_str());
     return 1;

@@ -15,7 +15,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <xeus/xhelper.hpp>
 #include <xeus/xinterpreter.hpp>
 #include <xeus/xkernel.hpp>
 #include <xeus/xserver_shell_main.hpp>
@@ -142,9 +141,11 @@ class Kernel : public xeus::xinterpreter {
     const std::string copy(result ? result : "", size);
     lua_settop(L, top);
     if (!failed) return json::parse(copy, nullptr, false);
+    host_.take_interrupt();
     push_function("failed");
     lua_pushlstring(L, copy.data(), copy.size());
-    json error = xeus::create_error_reply("error", copy);
+    json error{
+        {"status", "error"}, {"ename", "error"}, {"evalue", copy}, {"traceback", json::array()}};
     if (host_.call(L, 1, 1) == 0) error = json::parse(lua_tostring(L, -1), nullptr, false);
     lua_settop(L, top);
     return error;
@@ -199,8 +200,8 @@ class Kernel : public xeus::xinterpreter {
   json complete_request_impl(const std::string& code, int cursor) override {
     return ask("complete", code, cursor);
   }
-  json inspect_request_impl(const std::string& code, int cursor, int detail) override {
-    return ask(detail ? "inspect_more" : "inspect", code, cursor);
+  json inspect_request_impl(const std::string& code, int cursor, int) override {
+    return ask("inspect", code, cursor);
   }
   json is_complete_request_impl(const std::string& code) override {
     return ask("is_complete", code, 0);
@@ -213,7 +214,7 @@ class Kernel : public xeus::xinterpreter {
     sigset_t interrupt;
     sigemptyset(&interrupt), sigaddset(&interrupt, SIGINT);
     if (accept) {
-      struct sigaction action, ignore {};
+      struct sigaction action, ignore{};
       ignore.sa_handler = SIG_IGN;
       sigaction(SIGINT, &ignore, &action);
       sigaction(SIGINT, &action, nullptr);
@@ -244,7 +245,8 @@ extern "C" __attribute__((visibility("default"))) int mtorch_jupyter(
   std::thread([server = getppid()] {  // ends with the server that started it, as ipykernel does
     while (getppid() == server) std::this_thread::sleep_for(std::chrono::seconds(1));
     _exit(1);
-  }).detach();
+  })
+      .detach();
   try {
     auto kernel = std::make_unique<mt::program::Kernel>(L, host);
     std::FILE* const error = stderr;
@@ -254,8 +256,8 @@ extern "C" __attribute__((visibility("default"))) int mtorch_jupyter(
     }
     xeus::xkernel server(xeus::load_configuration(connection_file), "mtorch",
                          xeus::make_context<zmq::context_t>(), std::move(kernel),
-                         xeus::make_xserver_shell_main, xeus::make_in_memory_history_manager(), nullptr,
-                         xeus::make_null_debugger, nlohmann::json::object(),
+                         xeus::make_xserver_shell_main, xeus::make_in_memory_history_manager(),
+                         nullptr, xeus::make_null_debugger, nlohmann::json::object(),
                          nlohmann::json::error_handler_t::replace);
     server.start();
   } catch (const std::exception& e) {

@@ -50,10 +50,9 @@ local function contents(value)
   end
 end
 
---- Prints the results of a line, and keeps them: like `print`, but tables by their contents, those of the library by
---- their names, and functions by their help.
-function prompt.print(...)
-  interactive.keep(...)
+--- The results of a line as text: as `print` shows them, but tables by their contents, those of the library by their
+--- names, and functions by their help.
+function prompt.text(...)
   local shown = {}
   for i = 1, select('#', ...) do
     local value = select(i, ...)
@@ -65,7 +64,13 @@ function prompt.print(...)
     end
     shown[i] = text
   end
-  io.stdout:write(util.side_by_side(shown), '\n')
+  return util.side_by_side(shown)
+end
+
+--- Prints the results of a line, and keeps them.
+function prompt.print(...)
+  interactive.keep(...)
+  io.stdout:write(prompt.text(...), '\n')
 end
 
 -- ---- lines -----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 -- kernel.lua -- what the Jupyter kernel answers (called by bindings/program/jupyter.cpp): texts in, JSON out
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
-local interactive = require 'mtorch.jupyter.interactive_tmp'
+local interactive = require 'mtorch.script.interactive'
+local prompt = require 'mtorch.help.prompt'
 
 local kernel = {}
 local publish_json -- publish_json(kind, content): sends a message of the running cell
@@ -58,12 +59,14 @@ local function ok(fields)
 end
 
 local function run(code, count, silent)
-  local values = interactive.evaluate(code, ('In[%d]'):format(count))
-  local last = values.n > 0 and not code:find ';%s*$'
-  if last and not silent and not (values.n == 1 and values[1] == nil) then
-    local show = require 'mtorch.jupyter.show'
-    local data = values.n == 1 and show.bundle(values[1]) or
-      {['text/plain'] = interactive.texts(unpack(values, 1, values.n))}
+  local without, hides = code:gsub(';%s*$', '') -- a semicolon at the end hides the value
+  local fn, message = interactive.load(without, ('=In[%d]'):format(count))
+  if not fn then error(message, 0) end
+  local values = core.pack(fn())
+  interactive.keep(unpack(values, 1, values.n))
+  if not silent and hides == 0 and (values.n > 1 or values[1] ~= nil) then
+    local data = values.n == 1 and front_end.bundle(values[1]) or
+      {['text/plain'] = prompt.text(unpack(values, 1, values.n))}
     publish('execute_result', {execution_count = count, data = data})
   end
   return ok{execution_count = count, payload = list{}, user_expressions = {}}
@@ -98,30 +101,33 @@ local function byte_of(text, characters)
   end
   return at - 1
 end
-local function characters_of(text, bytes) return util.length(text:sub(1, bytes)) end
 
 function kernel.complete(code, cursor)
   local at = byte_of(code, cursor)
-  local found, start = interactive.complete(code, at)
+  local items, start = interactive.complete(code, at)
   local matches, kinds = {}, {}
-  local from, to = characters_of(code, start), characters_of(code, at)
-  for i, entry in ipairs(found) do
-    matches[i] = entry.text
-    kinds[i] = {text = entry.text, type = entry.kind, start = from, ['end'] = to, signature = entry.help}
+  local from, to = util.length(code:sub(1, start - 1)), util.length(code:sub(1, at))
+  for i, item in ipairs(items) do
+    matches[i] = item.text
+    kinds[i] = {text = item.text, type = item.kind, signature = item.help, start = from, ['end'] = to}
   end
   return ok{matches = list(matches), cursor_start = from, cursor_end = to,
     metadata = {_jupyter_types_experimental = list(kinds)}}
 end
 
-local function inspect(code, cursor, more)
-  local text = interactive.inspect(code, byte_of(code, cursor), more)
+function kernel.inspect(code, cursor)
+  local text = interactive.inspect(code, byte_of(code, cursor))
   return ok{found = text ~= nil, data = text and {['text/plain'] = text} or {}, metadata = {}}
 end
-function kernel.inspect(code, cursor) return inspect(code, cursor, false) end
-function kernel.inspect_more(code, cursor) return inspect(code, cursor, true) end
 
 function kernel.is_complete(code)
-  local status = interactive.status(code)
+  local status = 'complete'
+  local fn, message = loadstring(code)
+  if not fn then
+    local as_expression, other = loadstring('return ' .. code)
+    local unfinished = message:find "'<eof>'$" or other and other:find "'<eof>'$"
+    status = as_expression and 'complete' or unfinished and 'incomplete' or 'invalid'
+  end
   return json{status = status, indent = status == 'incomplete' and '  ' or nil}
 end
 

@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local util = require 'mtorch.core.util'
-local interactive = require 'mtorch.jupyter.interactive_tmp'
+local prompt = require 'mtorch.help.prompt'
 
 local escape = mt.plot.escape
 local max_rows, max_columns, edge = 20, 12, 5 -- a larger matrix is shown by its edges
@@ -61,7 +61,7 @@ local function picture(x)
 end
 
 local function tensor_html(x)
-  local facts = ('<b>%s</b> %s %s'):format(x.dtype, escape(tostring(x.shape)), escape(x.device))
+  local facts = ('<b>%s</b> (%s) %s'):format(x.dtype, table.concat(x.shape, ' x '), escape(x.device))
   if x.requires_grad then facts = facts .. ' requires_grad' end
   if (x:dim() == 1 or x:dim() == 2) and x:numel() > 0 then return '<div>' .. facts .. '</div>' .. grid(x:detach()) end
   return '<div>' .. facts .. '</div>' .. pre((tostring(x):gsub('\n?%[[^%[]*%]$', '')))
@@ -92,7 +92,7 @@ local show = {}
 
 --- The MIME types of a value: text/plain always, and what suits it better.
 function show.bundle(value)
-  local bundle = {['text/plain'] = interactive.text(value)}
+  local bundle = {['text/plain'] = prompt.text(value)}
   if mt.is_tensor(value) then
     if is_picture(value) then bundle['image/svg+xml'] = picture(value)
     else bundle['text/html'] = tensor_html(value) end

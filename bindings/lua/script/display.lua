@@ -6,5 +6,6 @@ return core.declare('display(value, id: text = nil)',
   'a module as a tree; elsewhere its text. With an id it replaces what was shown under this id before, in a notebook.',
   function(value, id)
     local front_end = core.front_end
-    if front_end then front_end.display(front_end.bundle(value), id) else require('mtorch.help.prompt').print(value) end
+    if front_end then return front_end.display(front_end.bundle(value), id) end
+    print(require('mtorch.help.prompt').text(value))
   end)
