@@ -168,10 +168,12 @@ add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo s
 exec luacheck -q --no-color ." WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(luacheck PROPERTIES SKIP_RETURN_CODE 77)
 
-# The Jupyter kernel, where xeus and Python's jupyter_client are found.
-add_test(NAME jupyter COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
-exec python3 tests/program/jupyter.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(jupyter PROPERTIES SKIP_RETURN_CODE 77)
+# The debugger; the Jupyter kernel, where xeus and Python's jupyter_client are found.
+foreach(name debugger jupyter)
+  add_test(NAME ${name} COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
+exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+endforeach()
 
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
 add_test(NAME gpu_check COMMAND sh scripts/tools/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check

@@ -583,7 +583,6 @@ int main(int argc, char** argv) {
   if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
     return o.rest.size() == 1 ? doctor() : usage("doctor takes nothing more");
-  const bool is_jupyter = !o.rest.empty() && o.rest[0] == "jupyter" && access("jupyter", F_OK) != 0;
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
 
   lua_State* L = luaL_newstate();
@@ -596,7 +595,8 @@ int main(int argc, char** argv) {
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
-  int status = is_jupyter ? jupyter(L, {o.rest.begin() + 1, o.rest.end()}) : run_all(L, o, words);
+  const std::optional<int> done = run_command(L, o.rest);
+  int status = done ? *done : run_all(L, o, words);
   if (status != 0) {
     report(L);
     if (take_interrupt()) status = 130;

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <lua.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +33,8 @@ int load_text(lua_State* L, const std::string& text, const char* chunk);
 int repl(lua_State* L);
 /// Prints what was found on this machine and how to fix the rest; returns the exit status.
 int doctor();
-/// `mtorch jupyter` with these words; returns like `call`.
-int jupyter(lua_State* L, const std::vector<std::string>& words);
+/// Runs `mtorch jupyter ..` or `mtorch debug ..`, and returns like `call`; nothing if the words are no such command.
+std::optional<int> run_command(lua_State* L, std::vector<std::string> words);
 
 /// The functions of the program that the Jupyter plug-in calls.
 struct JupyterHost {

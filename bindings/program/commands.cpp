@@ -1,5 +1,6 @@
-// jupyter.cpp -- `mtorch jupyter install | uninstall | kernel FILE`; opens libmtorch_jupyter.so for the last one
+// commands.cpp -- `mtorch jupyter install | uninstall | kernel FILE`, `mtorch debug [script [args]]`
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -47,21 +48,41 @@ int run_kernel(lua_State* L, const char* connection_file) {
   return main(L, connection_file, {call, take_interrupt});
 }
 
-}  // namespace
+/// Pushes a function of a module of the library, or nil.
+bool push_function(lua_State* L, const char* module, const std::string& name) {
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  if (call(L, 1, 1) != 0) return false;
+  lua_getfield(L, -1, name.c_str());
+  return lua_isfunction(L, -1);
+}
 
 int jupyter(lua_State* L, const std::vector<std::string>& words) {
   if (words.size() == 2 && words[0] == "kernel") return run_kernel(L, words[1].c_str());
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "mtorch.jupyter.install");
-  if (call(L, 1, 1) != 0) return 1;
-  lua_getfield(L, -1, words.empty() ? "" : words[0].c_str());
-  if (words.size() > 2 || !lua_isfunction(L, -1)) {
+  if (words.empty() || words.size() > 2 || !push_function(L, "mtorch.jupyter.install", words[0])) {
     lua_pushstring(L, kUsage);
     return 2;
   }
   lua_pushstring(L, words.size() > 1 ? words[1].c_str() : "");
   lua_pushstring(L, program_path().c_str());
   return call(L, 2, 0);
+}
+
+int debug(lua_State* L, const std::vector<std::string>& words) {
+  if (!push_function(L, "mtorch.script.debugger", "start")) return 1;
+  for (const std::string& word : words) lua_pushstring(L, word.c_str());
+  return call(L, int(words.size()), 0);
+}
+
+}  // namespace
+
+std::optional<int> run_command(lua_State* L, std::vector<std::string> words) {
+  if (words.empty() || access(words[0].c_str(), F_OK) == 0) return {};  // a script of that name
+  const std::string name = words[0];
+  words.erase(words.begin());
+  if (name == "jupyter") return jupyter(L, words);
+  if (name == "debug") return debug(L, words);
+  return {};
 }
 
 }  // namespace mt::program
