@@ -9,18 +9,21 @@ local function read(path)
 end
 local text = read 'README.md'
 local examples = {}
-for _, path in ipairs{'README.md', 'docs/guide/training.md', 'docs/guide/functions.md', 'docs/guide/gpu.md'} do
+local pages = {'README.md'}
+for path in io.popen 'ls docs/guide/*.md':lines() do pages[#pages + 1] = path end
+for _, path in ipairs(pages) do
   local count = 0
   for code in read(path):gmatch('```lua\n(.-)```') do
     count = count + 1
     examples[#examples + 1] = {name = ('%s, example %d'):format(path, count), code = code}
   end
-  assert(count > 0, path .. ' has no example')
 end
+assert(#examples > 25, 'only ' .. #examples .. ' examples')
 
 -- What examples write goes with the folder that they run in.
 local ffi = require 'ffi'
-ffi.cdef 'int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);'
+ffi.cdef [[int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);
+char *realpath(const char *, char *);]]
 local home = ffi.string(ffi.C.getcwd(ffi.new('char[4096]'), 4096))
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-readme-XXXXXX')))
 ffi.C.chdir(folder)
@@ -34,6 +37,28 @@ for _, example in ipairs(examples) do
     assert(#printed > 0, 'it prints nothing')
   end)
 end
+
+-- From folders of pictures to a classifier: the page's scripts, run as it says.
+t.test('docs/guide/pictures.md, word for word', function()
+  local page = read(home .. '/docs/guide/pictures.md')
+  for name, code in page:gmatch '```lua (%S+)\n(.-)```' do
+    local file = assert(io.open(name, 'w'))
+    file:write(code)
+    file:close()
+  end
+  local program = ffi.string(ffi.C.realpath('/proc/self/exe', nil))
+  local function output(script)
+    local pipe = io.popen(("'%s' %s 2>&1"):format(program, script))
+    local text = pipe:read '*a'
+    assert(pipe:close(), text)
+    return text
+  end
+  t.eq(output 'make_pictures.lua', 'wrote pictures/\n')
+  local text = output 'classify.lua'
+  local accuracy = tonumber(text:match 'not seen: ([%d.]+)')
+  assert(accuracy and accuracy > 0.85, text)
+  assert(io.open 'classifier.safetensors' and io.open 'loss.svg')
+end)
 
 t.test('the prompt of the README answers as it says', function()
   local mt = require 'mtorch'
