@@ -168,8 +168,8 @@ add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo s
 exec luacheck -q --no-color ." WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(luacheck PROPERTIES SKIP_RETURN_CODE 77)
 
-# The debugger; the Jupyter kernel, where xeus and Python's jupyter_client are found.
-foreach(name debugger jupyter)
+# The debugger; the Jupyter kernel and the notebooks, where xeus and Python's jupyter_client and nbclient are found.
+foreach(name debugger jupyter notebooks)
   add_test(NAME ${name} COMMAND sh -c "command -v python3 >/dev/null || { echo skipped: python3 is not here; exit 77; }; \
 exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
