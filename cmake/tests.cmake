@@ -175,6 +175,10 @@ exec python3 tests/program/${name}.py $<TARGET_FILE:mtorch>" WORKING_DIRECTORY $
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 
+add_test(NAME nightly.jupyterlab COMMAND python3 tests/program/jupyterlab.py $<TARGET_FILE:mtorch>
+  CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(nightly.jupyterlab PROPERTIES SKIP_RETURN_CODE 77 LABELS nightly)
+
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
 add_test(NAME gpu_check COMMAND sh scripts/tools/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

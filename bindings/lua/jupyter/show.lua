@@ -71,19 +71,15 @@ end
 
 --- A module and the modules inside it, with the number of parameters of each.
 local function module_html(net, name, depth)
-  local count = 0
-  for _, p in ipairs(net:parameters()) do count = count + p:numel() end
-  local first = tostring(net):match '^[^\n(]*'
+  local line, parameters = tostring(net):match '^[^\n]*', tostring(net):match '  ([%d,]+ parameters)$'
   local children = {}
   for child_name, child in net:named_children() do
     children[#children + 1] = module_html(child, child_name, depth + 1)
   end
-  local line = tostring(net)
-  if #children > 0 then line = first else line = line:match '^[^\n]*':gsub('  %d+ parameters$', '') end
-  local label = ('%s<b>%s</b>%s'):format(name and escape(name) .. ': ' or '', escape(line),
-    count > 0 and (' <i>%s parameters</i>'):format(count) or '')
-  if #children == 0 then return '<div style="margin-left:1.2em">' .. label .. '</div>' end
-  return '<div style="margin-left:1.2em">' .. details(label, table.concat(children), depth < 2) .. '</div>'
+  local label = ('%s<b>%s</b>%s'):format(name and escape(name) .. ': ' or '',
+    escape((line:gsub('  [%d,]+ parameters$', ''):gsub('%($', ''))), parameters and ' <i>' .. parameters .. '</i>' or '')
+  local tree = #children > 0 and details(label, table.concat(children), depth < 2) or label
+  return '<div style="margin-left:1.2em">' .. tree .. '</div>'
 end
 
 -- ---- any value ----------------------------------------------------------------------------------
