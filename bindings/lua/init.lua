@@ -114,7 +114,7 @@ core.compile, core.grid_kernel = core.compile or no_compiler, core.grid_kernel o
 --- What mt has, but opens when it is asked for: functions that do so, by name.
 local function library()
   local lazy = {}
-  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.onnx', 'extras.plot'} do
+  for _, name in ipairs {'nn', 'optim', 'data', 'dist', 'extras.models', 'extras.onnx', 'extras.plot'} do
     local short = name:match '%w+$'
     lazy[short] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. short) end
   end

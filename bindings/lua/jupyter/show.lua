@@ -76,8 +76,9 @@ local function module_html(net, name, depth)
   for child_name, child in net:named_children() do
     children[#children + 1] = module_html(child, child_name, depth + 1)
   end
-  local label = ('%s<b>%s</b>%s'):format(name and escape(name) .. ': ' or '',
-    escape((line:gsub('  [%d,]+ parameters$', ''):gsub('%($', ''))), parameters and ' <i>' .. parameters .. '</i>' or '')
+  line = line:gsub('  [%d,]+ parameters$', ''):gsub('%($', '')
+  local label = ('%s<b>%s</b>%s'):format(name and escape(name) .. ': ' or '', escape(line),
+    parameters and ' <i>' .. parameters .. '</i>' or '')
   local tree = #children > 0 and details(label, table.concat(children), depth < 2) or label
   return '<div style="margin-left:1.2em">' .. tree .. '</div>'
 end
