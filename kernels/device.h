@@ -24,7 +24,7 @@ constexpr int kMaxOperands = 5;
 struct Map {
   int op, part;
   Dtype dtype;     // of the operands, except a mask (bool) and the result of a comparison (bool)
-  unsigned plain;  // bit k: next to 16-bit floats operand k is float32, an unrounded number
+  unsigned plain;  // bit k: operand k is float32 although dtype is a 16-bit float
   int inputs;
   int ndim;
   int64_t size[kMaxDims];
@@ -48,8 +48,8 @@ struct Copy {
 /// struct defines the result's dtype. Positions count through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;       // storage-only just on the CPU, where results then have compute_dtype(dtype)
-  void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Each may be null
+  Dtype dtype;       // a CPU also takes a storage-only one; results then have compute_dtype(dtype)
+  void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Either may be null
   const void* in;
   double param[4];
   int kept, reduced;  // numbers of dimensions
@@ -87,12 +87,12 @@ struct Sort {
   void* out;       // keep elements along the line
   int64_t* index;  // with out's strides
   const void* in;
-  AlongDim lines;  // along memory: in_step is 1
+  AlongDim lines;  // contiguous: in_step is 1
   int64_t first, keep;
-  void* scratch;  // sort_scratch() bytes for each thread that may run, just once for long lines
+  void* scratch;  // sort_scratch() bytes per thread; for long lines once in total
 };
 constexpr int64_t kLongLine = 1 << 16;  // the threads of a CPU share a line of this size or more
-/// For lines of n elements of `element` bytes.
+/// The bytes of scratch for sorting lines of n elements of `element` bytes.
 MT_HD constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
@@ -171,7 +171,7 @@ struct Gather {
   const void* in;
   const int64_t* index;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims],
-      index_stride[kMaxDims];  // 0 along the indexed dimension, for the tensor that has it
+      index_stride[kMaxDims];  // the indexed tensor's stride is 0 along the indexed dimension
   int64_t step;
   int64_t extent;  // valid positions are `first` to `first + extent - 1`, extent > 0
   int64_t first;
@@ -192,8 +192,8 @@ struct WeightedGather {
   const int64_t* at;
 };
 
-/// out[i] = index[i] * step, counted from 0 (`add`: added to out[i]); with a null `out` the verb
-/// only checks whether every position is valid.
+/// out[i] = p * step, where p is index[i] as a position from 0 (`add`: this is added to out[i]);
+/// with a null `out` the verb only checks whether every position is valid.
 struct RavelIndex {
   int ndim;
   int64_t size[kMaxDims];
@@ -212,7 +212,7 @@ struct Mask {
   const bool* set;
   int64_t* before;
 };
-/// unpack false: packed[k] = whole[i] for the k-th i where the mask is set; true: the inverse.
+/// packed[k] = whole[i] for the k-th i where the mask is set; with `unpack`, the inverse.
 struct Compress {
   Mask mask;
   Dtype dtype;
@@ -227,8 +227,8 @@ struct Nonzero {
   int64_t* out;  // ndim rows, contiguous
   int64_t first;
 };
-/// As torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are before
-/// value[r][i], without equal elements (`right`: with them). NaN sorts last.
+/// As torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are smaller
+/// than value[r][i] (`right`: or equal). NaN sorts last.
 struct Search {
   Dtype dtype;
   const void *sorted, *value;

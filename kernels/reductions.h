@@ -51,12 +51,12 @@ struct ReduceInfo {
   Empty empty;
   uint8_t reads;
   Lines domain;
-  double results[2][4];  // for domain.in, computed elsewhere; a scan has all of them
+  double results[2][4];  // for domain.in, by another program; a scan has one per element
   Param params[kMaxParams - 1] = {};
   Autocast autocast = Autocast::none;
 };
 
-/// The information at the end of a reduction: the number of elements per result, and the parameters.
+/// The arguments of `finish`: the number of elements per result, and the parameters.
 struct ReduceCall {
   double count;
   const double* param;
@@ -159,7 +159,7 @@ MT_REDUCTION(Sum, sum)
 
 struct NanSum : Adds {
   static constexpr bool folds = true;
-  static constexpr ReduceInfo info{"nansum", "The sum of what is not NaN.",
+  static constexpr ReduceInfo info{"nansum", "The sum of the elements that are not NaN.",
     Takes::any, Result::wide, Empty::has_result, reads_x,
     kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
   template <class A> MT_HD static A premap(A a) { return a == a ? a : A{}; }
@@ -179,14 +179,14 @@ struct Prod : Multiplies {
 MT_REDUCTION(Prod, prod)
 
 struct Amax : Extreme<true> {
-  static constexpr ReduceInfo info{"amax", "The largest element; NaN wins; ties share the gradient.",
+  static constexpr ReduceInfo info{"amax", "The largest element or NaN; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
     kFour, {{3}, {2}}};
 };
 MT_REDUCTION(Amax, amax)
 
 struct Amin : Extreme<false> {
-  static constexpr ReduceInfo info{"amin", "The smallest element; NaN wins; ties share the gradient.",
+  static constexpr ReduceInfo info{"amin", "The smallest element or NaN; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
     kFour, {{-2.25}, {-1}}};
 };
@@ -209,7 +209,7 @@ MT_REDUCTION(All, all)
 
 struct Any : LogicalReduction {
   static constexpr ReduceInfo info{"any",
-    "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
+    "Whether any is nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
     {-4, 4, {{1.5, -2.25, 3, 0.5}, {0, 0, 0, 0}}}, {{1}, {0}}};
   template <class S> MT_HD static S identity() { return S(0); }
@@ -218,7 +218,7 @@ struct Any : LogicalReduction {
 MT_REDUCTION(Any, any)
 
 struct CountNonzero : Adds {
-  static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
+  static constexpr ReduceInfo info{"count_nonzero", "The number of nonzero elements, with NaN.",
     Takes::any, Result::integer, Empty::has_result, reads_nothing,
     kWithZero, {{4}, {3}}};
   template <class A> MT_HD static A premap(A a) { return a != 0 ? A{} + 1 : A{}; }

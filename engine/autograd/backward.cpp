@@ -1,4 +1,4 @@
-// backward.cpp -- the backward pass through the graph of gradients
+// backward.cpp -- the backward pass through the autograd graph
 //
 // A node is visited after all nodes that used its result, when its gradient is complete. Gradients
 // of views are parts (view_gradients.h). They are added up in one buffer of the tensor's size that
@@ -18,7 +18,7 @@ namespace mt {
 
 namespace {
 
-/// Whether nothing else owns its elements, and they fill memory without gaps.
+/// Whether x is the only owner of its elements, which are contiguous.
 bool is_owned(const Tensor& x) {
   return x.unique() && x.impl()->storage->refs == 1 && x.is_contiguous();
 }
@@ -54,7 +54,7 @@ struct Parts {
     for (const ViewGradient& part : list) sum.add(part);
     list.clear();
   }
-  /// Whether a buffer would have more than a few times the elements of the parts.
+  /// Whether the parts have at most an eighth of the tensor's elements.
   bool few() const { return elements <= product(shape) / 8; }
 };
 
@@ -83,14 +83,14 @@ Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
     const Tensor other = hook->call(g);
     if (!other.defined()) continue;
     if (other.shape() != g.shape() || other.dtype() != g.dtype())
-      fail("hook: it returned a gradient {} {}, the one it was given is {} {}", other.shape(),
+      fail("hook: the returned gradient is {} {}, the one passed in is {} {}", other.shape(),
            other.dtype(), g.shape(), g.dtype());
     g = other;
   }
   return g;
 }
 
-[[noreturn]] void used_up(const char* who, const char* node) {
+[[noreturn]] void fail_used_up(const char* who, const char* node) {
   fail(
       "{}: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to "
       "the first",
@@ -116,13 +116,13 @@ struct Targets {
   void find(const TensorList& roots) {
     std::vector<Node*> all;
     std::unordered_set<Node*> seen;
-    auto meet = [&](Node* n) {
+    auto reach = [&](Node* n) {
       if (n && seen.insert(n).second) all.push_back(n);
     };
-    for (const Tensor& root : roots) meet(root.impl()->node);
+    for (const Tensor& root : roots) reach(root.impl()->node);
     for (size_t i = 0; i < all.size(); ++i) {
       if (all[i]->consumed) used_up = all[i]->type->name;
-      for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
+      for (int k = 0; k < all[i]->inputs; ++k) reach(all[i]->input(k).node.get());
     }
     std::ranges::sort(all, [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
     for (Node* n : all)
@@ -144,7 +144,7 @@ class BackwardPass : public Walk {
         mode_(create),
         targets_(targets),
         outer_(static_cast<BackwardPass*>(std::exchange(thread_state.walk, this))) {
-    if (outer_) outer_->set_aside();
+    if (outer_) outer_->save_pending();
     swap_spare();
   }
   ~BackwardPass() {
@@ -153,7 +153,7 @@ class BackwardPass : public Walk {
     leaves_.clear();
     swap_spare();
     thread_state.walk = outer_;
-    if (outer_) outer_->take_back();
+    if (outer_) outer_->restore_pending();
   }
 
   /// Guards against a hook that starts a pass to its own tensor, which would never end.
@@ -166,8 +166,8 @@ class BackwardPass : public Walk {
 
   void send(Edge& edge, Tensor g) {
     if (targets_ && !targets_->leads(edge)) return;
-    const bool first = await(edge);
-    if (first && edge.node && goes_on(*edge.node, g)) return;
+    const bool first = enqueue(edge);
+    if (first && edge.node && pass_on_early(*edge.node, g)) return;
     if (edge.node) return accumulate(edge.node->pending, std::move(g));
     check_leaf(*edge.leaf, g.shape(), g.dtype());
     Tensor sum = take(*edge.leaf);
@@ -183,7 +183,7 @@ class BackwardPass : public Walk {
       if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
         return send(*edge, std::move(part.gradient));
       if (edge->leaf) check_leaf(*edge->leaf, shape, part.gradient.dtype());
-      await(*edge);
+      enqueue(*edge);
       if (!edge->node || !reshapes(*edge->node, shape, part.at)) break;
     }
     const bool dense = edge->node ? edge->node->pending.defined() : edge->leaf->pending != nullptr;
@@ -298,7 +298,7 @@ class BackwardPass : public Walk {
   }
   bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
   /// Adds a node or a leaf to the lists at its first gradient; returns whether this is the first.
-  bool await(Edge& edge) {
+  bool enqueue(Edge& edge) {
     if (edge.leaf) {
       if (edge.leaf->pending || waits(edge.leaf.get())) return false;
       leaves_.push_back(edge.leaf);
@@ -313,7 +313,7 @@ class BackwardPass : public Walk {
     const bool same =
         shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
     if (!same || dtype != leaf.dtype)
-      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since", shape,
+      fail("backward: the gradient is {} {}, its leaf is {} {}; it was replaced meanwhile", shape,
            dtype, Shape(leaf.size, leaf.ndim), leaf.dtype);
   }
   /// The sum plus the parts that wait at the key.
@@ -329,15 +329,15 @@ class BackwardPass : public Walk {
   }
 
   /// A hook or a function's backward may run a pass of its own, through the same nodes and leaves:
-  /// the gradients of this pass are set aside meanwhile.
-  void set_aside() {
+  /// `outer_` keeps its gradients in `aside_` meanwhile.
+  void save_pending() {
     for (const Ready& ready : ready_) {
       aside_.push_back(std::exchange(ready.node->pending, {}));
       ready.node->queued = false;
     }
     for (auto& leaf : leaves_) aside_.push_back(take(*leaf));
   }
-  void take_back() {
+  void restore_pending() {
     size_t i = 0;
     for (const Ready& ready : ready_) {
       ready.node->pending = std::move(aside_[i++]);
@@ -363,7 +363,7 @@ class BackwardPass : public Walk {
     if (g.defined()) {  // otherwise all parts were passed on
       if (node.extra) call_hooks(node, g);
       if (targets_ && node_is_target(node, g)) return;
-      if (node.consumed) used_up("backward", node.type->name);
+      if (node.consumed) fail_used_up("backward", node.type->name);
       if (node.type->backward) visit_operation(node, g);
       else send_through(node, g);
     }
@@ -388,7 +388,7 @@ class BackwardPass : public Walk {
             [&] { return std::string(node.type->name) + " backward"; }};
   }
 
-  /// Sends a view's gradient as a part of its input's gradient, unless it is more than `most` of it (false).
+  /// Sends a view's gradient as a part of its input's; false if it is more than `most` of that.
   bool send_through(Node& node, const Tensor& g, double most = 1) {
     ViewGradient part{all_of(g.shape()), g};
     Shape input;
@@ -409,7 +409,7 @@ class BackwardPass : public Walk {
   /// Passes the first gradient of a view on at once, while it is in the cache: the results of
   /// unbind are older than all nodes that use them, so all their gradients would wait together.
   /// Further ones are accumulated until the node's turn.
-  bool goes_on(Node& node, const Tensor& g) {
+  bool pass_on_early(Node& node, const Tensor& g) {
     return !grad_enabled() && !node.type->backward && open(node) && send_through(node, g, 0.5);
   }
 
@@ -455,7 +455,7 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Stores the gradient of a target; true if no other target is behind it.
+  /// Stores the gradient of a target; returns true if no other target precedes it in the graph.
   bool node_is_target(Node& node, const Tensor& g) {
     const auto at = targets_->nodes.find(&node);
     if (at == targets_->nodes.end()) return false;
@@ -494,7 +494,7 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
         name);
   if (!gradient.defined() && root.numel() != 1)
     fail(
-        "{}: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
+        "{}: the tensor is {}; without a gradient it must have one element; use :sum() or pass "
         "the gradient",
         name, root.shape());
   if (gradient.defined() && gradient.shape() != root.shape())
@@ -551,10 +551,10 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs, const Tenso
   for (size_t i = 0; i < inputs.size(); ++i) {
     found.push_back(targets.of(inputs[i]));
     if (found.back().defined()) continue;
-    if (targets.used_up) used_up("grad", targets.used_up);
+    if (targets.used_up) fail_used_up("grad", targets.used_up);
     if (!o.allow_unused)
       fail(
-          "grad: input {} took no part in the outputs; pass {{allow_unused=true}} to get false for "
+          "grad: no output depends on input {}; pass {{allow_unused=true}} to get false for "
           "it",
           i + 1);
   }

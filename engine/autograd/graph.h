@@ -1,4 +1,4 @@
-// graph.h -- the graph of gradients: nodes, recording, and the backward pass
+// graph.h -- the autograd graph: nodes, recording, and the backward pass
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -37,7 +37,7 @@ constexpr int kMaxSaved = 4;
 
 struct GradientGroup;
 /// A function that is called with a gradient, and may return a replacement of the same shape.
-/// Without `call` it was removed.
+/// Without `call` and `group` it has been removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
   std::function<void()> on_shared;  // of a computed tensor: called when its node gets another owner

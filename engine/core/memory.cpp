@@ -33,7 +33,7 @@ constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
 constexpr size_t kAround = 512;  // bytes of a tensor and of its node besides the storage
 static_assert(sizeof(Storage) <= kHeader);
 
-/// The machine's memory less a sixteenth. The system overcommits, and kills processes that use too much.
+/// 15/16 of the memory, plus swap: the system overcommits and kills processes that use too much.
 int64_t machine_memory() {
 #if defined(__linux__)
   struct sysinfo all;

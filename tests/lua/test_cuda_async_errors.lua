@@ -112,7 +112,7 @@ print((mt.ones(2) + 1):tolist()[1])
 t.test('a failure that ends the use of the GPU', function()
   local text = run('MTORCH_EMULATED_FAULT=3:700', work)
   has(text, '^x.lua:5: mul: cuda:0: an illegal memory access was encountered %(cudaErrorIllegalAddress%) in one of ' ..
-    'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 names the one; the GPU ' ..
+    'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 shows which; the GPU ' ..
     'cannot be used any more by this program, the CPU can; called from x.lua:3 %(ones%), x.lua:5 %(add%), ' ..
     'x.lua:5 %(exp%)\n')
   local _, n = text:gsub('cuda:0: the GPU cannot be used any more since an operation failed ' ..
@@ -193,7 +193,7 @@ t.test('why there is no GPU', function()
   reason('100:13000 CUDA_VISIBLE_DEVICES=', "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES=''")
   reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%); ' ..
     '.*systemctl start .*')
-  reason('803:13000', 'the NVIDIA driver does not work: .* start the machine again, .*')
+  reason('803:13000', 'the NVIDIA driver does not work: .* restart the machine, .*')
 end)
 
 t.test("'cuda' is the GPU of the local rank, modulo their number", function()
@@ -224,7 +224,7 @@ t.test('a worker and a process that was forked cannot use the GPU', function()
       ffi.C._exit(0)
     end
     ffi.C.wait(nil)
-    print(x:sum():item())]]), '^[^\n]*a process that was forked cannot use the GPU of the one before.*\n2\n$')
+    print(x:sum():item())]]), '^[^\n]*a forked process cannot use the GPU of its parent process.*\n2\n$')
 end)
 
 os.remove(script)
