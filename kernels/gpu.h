@@ -12,7 +12,7 @@ namespace mt {
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
 constexpr int kMaxGpus = 16;  // in one machine
 
-/// In bytes, except `allocations` and the fields after it, which count since the start.
+/// The use of memory in bytes; `allocations` and the fields after it count since the start.
 struct GpuUse {
   int64_t allocated, peak;  // in tensors
   int64_t reserved;         // allocated by the driver, in use or cached for reuse
@@ -77,7 +77,7 @@ struct Gpu : Device {
   /// Why the GPU is not usable any more, or null; if it is lost, its verbs do nothing.
   const char* (*lost)();
   /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
-  /// ravel_index return true, and read 0 (scatter: skip) where an index is out of bounds.
+  /// ravel_index return true; for an index out of bounds they read position 0 or write nothing.
   uint64_t (*last_check)();
   /// The first bad index since the last call; call it after a synchronisation.
   BadIndex (*take_bad_index)();

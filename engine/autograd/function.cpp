@@ -163,7 +163,7 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 
 namespace {
 
-uint64_t mix(uint64_t x) {  // splitmix64's
+uint64_t mix(uint64_t x) {  // the last step of splitmix64
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
   return x ^ x >> 31;

@@ -1,4 +1,4 @@
-// inplace.cpp -- changes in place, and how they are recorded in the graph of gradients
+// inplace.cpp -- changes in place, and how they are recorded in the autograd graph
 //
 // A view has a base, the whole tensor that it was taken from. A recorded write into a view makes a
 // new node of the *base*, over the base's old node and the value: the gradient of the region goes
@@ -95,7 +95,7 @@ bool retains(const Tensor& x) {
 }
 
 /// After retain_grad on the old tensor, the new node retains the gradient: `.grad` is that of the
-/// latest values. Hooks stay with the values for which they were registered. As in PyTorch.
+/// latest values. As in PyTorch, hooks stay with the values for which they were registered.
 void keep_retaining(const Tensor& old, const Tensor& x) {
   if (retains(old) && x.impl()->node)
     x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
@@ -103,8 +103,8 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
 
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
-/// For a write, while gradients are recorded, into a view that was made under no_grad.
-[[noreturn]] void fail_quiet(const char* operation) {
+/// Rejects a recorded write into a view that was made under no_grad.
+[[noreturn]] void fail_unrecorded_view(const char* operation) {
   fail(
       "{}: this view was made while nothing was recorded, and is changed while gradients are; "
       "move both inside mt.no_grad, or both outside",
@@ -114,7 +114,7 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 /// The checks of a recorded write, before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
-  if (t.made_in_no_grad || whole.made_in_no_grad) fail_quiet(operation);
+  if (t.made_in_no_grad || whole.made_in_no_grad) fail_unrecorded_view(operation);
   if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
     fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
 }
@@ -123,8 +123,7 @@ void check_recordable(const char* operation, const Tensor& target) {
 
 void Tensor::regenerate_node() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));
-  if (base.impl()->storage !=
-      impl_->storage) {  // the base's data was replaced: this is not its view any more
+  if (base.impl()->storage != impl_->storage) {  // its data was replaced, so this is not its view
     Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
     return;
   }
@@ -147,7 +146,8 @@ void check_writable(const char* operation, const Tensor& target) {
           "mt.no_grad(function) around it",
           operation);
     const TensorImpl* base = target.impl()->base;
-    if (target.impl()->aliases_graph || (base && base->aliases_graph)) fail_quiet(operation);
+    if (target.impl()->aliases_graph || (base && base->aliases_graph))
+      fail_unrecorded_view(operation);
     if (base && is_graph_leaf(*base))
       fail(
           "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
