@@ -202,17 +202,17 @@ template <class T> struct Reduced {
   explicit constexpr operator T() const { return v; }
 };
 template <class T> inline constexpr bool is_number<Reduced<T>> = true;
-#define MT_EASY(operation, Result)                                                 \
+#define MT_REDUCED_OPERATOR(operation, Result)                                     \
   template <class T> MT_HD Result operator operation(Reduced<T> x, Reduced<T> y) { \
     return Result(x.v operation y.v);                                              \
   }
-MT_EASY(+, Reduced<T>)
-MT_EASY(-, Reduced<T>)
-MT_EASY(*, Reduced<T>)
-MT_EASY(/, Reduced<T>)
-MT_EASY(<, bool)
-MT_EASY(>, bool)
-#undef MT_EASY
+MT_REDUCED_OPERATOR(+, Reduced<T>)
+MT_REDUCED_OPERATOR(-, Reduced<T>)
+MT_REDUCED_OPERATOR(*, Reduced<T>)
+MT_REDUCED_OPERATOR(/, Reduced<T>)
+MT_REDUCED_OPERATOR(<, bool)
+MT_REDUCED_OPERATOR(>, bool)
+#undef MT_REDUCED_OPERATOR
 template <class T> MT_HD Reduced<T> operator-(Reduced<T> x) { return Reduced<T>(-x.v); }
 
 // |x| <= core::Real<T>::near

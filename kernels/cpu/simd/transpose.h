@@ -17,7 +17,7 @@ namespace {
 template <class V, int N, int... K>
 void interleave_rows(V (&row)[N], std::integer_sequence<int, K...>) {
 #pragma GCC unroll 4
-  for (int met = 1; met < N; met *= 2) {
+  for (int combined = 1; combined < N; combined *= 2) {
     V mixed[N];
 #pragma GCC unroll 8
     for (int i = 0; i < N / 2; ++i) {
