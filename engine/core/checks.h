@@ -11,7 +11,7 @@ void check_float(const char* operation, const Tensor&, const char* what = "the i
                  const char* name = "x");
 /// Refuses dtypes that are not integer; bool is refused too.
 void check_integers(const char* operation, const Tensor&, const char* what, const char* name);
-/// Refuses a tensor for x, which may be undefined, with another shape than this or another device.
+/// Refuses a tensor (it may be undefined) whose shape is not this one or whose device is not x's.
 void check_beside(const char* operation, const char* what, const Tensor&, const Tensor& x,
                   const Shape&);
 

@@ -55,7 +55,7 @@ struct Plugin {
     open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
     modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
     if (!count || !open || !modules) {
-      why = "the CUDA plug-in is not one of mtorch";
+      why = "the CUDA plug-in is not a plug-in of mtorch";
       return;
     }
     plugin_library = library;
@@ -120,7 +120,7 @@ int own_gpu() {
   if (!wish || !*wish) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
   int index = 0;
   if (!read_number(wish, index))
-    fail("device 'cuda': MTORCH_DEVICE_INDEX={} is no number of a GPU; set 0, 1, ..", wish);
+    fail("device 'cuda': MTORCH_DEVICE_INDEX={} is not an index of a GPU; set 0, 1, ..", wish);
   return index;
 }
 

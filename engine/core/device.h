@@ -23,7 +23,7 @@ inline const Device& default_device() {
   return thread_state.device ? *thread_state.device : cpu_device();
 }
 inline void set_default_device(const Device& d) { thread_state.device = &d; }
-/// The device's functions for run-time compiled code, or null if it has none. kernels/module.h
+/// The device's functions for run-time compiled code (kernels/module.h); null if it has none.
 const struct Modules* modules_of(const Device&);
 /// The number of usable GPUs, and the reason if there is none; otherwise an empty string.
 int cuda_devices();

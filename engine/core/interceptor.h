@@ -44,7 +44,7 @@ class Interceptor {
 /// Adds an interceptor that gets this thread's calls before all others, or removes it.
 void add_interceptor(Interceptor&);
 void remove_interceptor(Interceptor&);
-/// Sets the interceptor that gets the calls of all threads after those; null: none.
+/// Sets the interceptor that gets the calls of all threads after those; null removes it.
 void set_process_interceptor(Interceptor*);
 
 /// Calls the verb of the device itself, including the way in which it runs a program.

@@ -27,7 +27,7 @@ class Shape {
     if (n_ == kMaxDims) too_many(n_ + 1);
     v_[n_++] = size;
   }
-  /// The first n; those from index n on.
+  /// The first n sizes, and the sizes from index n on.
   Shape first(int n) const { return Shape(v_, n); }
   Shape from(int n) const { return Shape(v_ + n, n_ - n); }
   void insert(int at, int64_t size);

@@ -58,9 +58,9 @@ struct ThreadState : ThreadDefaults {
   Node* function = nullptr;               // the mt.Function whose backward is running
   CheckpointScope* checkpoint = nullptr;  // the innermost one
   Node* unused = nullptr;                 // nodes to be freed, a list
-  bool freeing = false;                   // whether that is being done
-  bool is_worker = false;     // of a DataLoader: on the CPU, as a GPU's memory is for one thread
-  LazyScope* lazy = nullptr;  // the fused function that is running
+  bool freeing = false;                   // whether `unused` is being freed
+  bool is_worker = false;                 // a worker of a DataLoader, which must not use a GPU
+  LazyScope* lazy = nullptr;              // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 

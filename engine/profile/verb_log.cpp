@@ -41,9 +41,7 @@ void start_log() {
   const char* const wish = std::getenv("MTORCH_LOG");
   if (!wish || !*wish || logging) return;
   if (std::string_view(wish) != "verbs") {
-    std::fprintf(stderr,
-                 "mtorch: MTORCH_LOG=%s is not 'verbs', the one log that there is; it is ignored\n",
-                 wish);
+    std::fprintf(stderr, "mtorch: MTORCH_LOG=%s is ignored; the only log is 'verbs'\n", wish);
     return;
   }
   logging = true;

@@ -406,7 +406,7 @@ end
 test('gradcheck finds a wrong gradient and names where', function()
   local x = mt.tensor({1, 2}, 'float64'):requires_grad_()
   raises(function() mt.gradcheck(function(v) return v * v:detach() end, {x}) end,
-         'gradcheck: input 1, element 1, output 1: the gradient is 1, finite differences say 2')
+         'gradcheck: input 1, element 1, output 1: the gradient is 1, finite differences give 2')
   raises(function() mt.gradgradcheck(function(v) return v * v * (v.requires_grad and v:detach() or
     v) end, {x}) end, 'gradcheck')
   raises(function() mt.gradcheck(function(v) return v:sum() end,

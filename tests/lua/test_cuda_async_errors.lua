@@ -203,7 +203,7 @@ t.test("'cuda' is the GPU of the local rank, modulo their number", function()
   end
   has(run('MTORCH_DEVICE_INDEX=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
   has(run('MTORCH_DEVICE_INDEX=1x', "try(function() return mt.ones(1, {device = 'cuda'}) end)"),
-    "device 'cuda': MTORCH_DEVICE_INDEX=1x is no number of a GPU; set 0, 1, ..")
+    "device 'cuda': MTORCH_DEVICE_INDEX=1x is not an index of a GPU; set 0, 1, ..")
   has(run('SLURM_LOCALID=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
 end)
 

@@ -591,13 +591,13 @@ __global__ void careless(float* out, const float* x, int n, int shift) {
     k[{4, 256}](out, x, 1000, 0)
     eq(out:tolist(), (x * 2):tolist())
     raises(function() k[{4, 256}](out, x, 1024, 0) end,
-      "careless: argument 1 'out' %(float%* out%): 24 elements written behind its end, from 1 element behind the " ..
+      "careless: argument 1 'out' %(float%* out%): 24 elements written after its end, from 1 element after the " ..
       'last of its 1000')
     raises(function() k[{4, 256}](out, x, 1000, -3) end,
       "argument 1 'out' .*: 3 elements written before its beginning, the nearest 1 element before the first")
     -- a part of a larger tensor: what lies behind the part stays as it was
     local whole = mt.zeros(1010):cuda()
-    raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written behind its end')
+    raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written after its end')
     eq({whole:at(5), whole:at(6), whole:at(1005), whole:at(1006)}, {0, 2, 2000, 0})
     k[{4, 256}](x, x, 1000, 0) -- one tensor twice
     eq(x:sum():item(), 1001000)
