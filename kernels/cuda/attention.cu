@@ -14,7 +14,7 @@ namespace {
 
 /// The tiling of a kernel: W warps, each with 16 R of its own rows; N rows of the other side at a time.
 template <class Type, int Features, int W, int R, int Other, bool kept, int Blocks, bool Causal>
-struct Cut {
+struct Tiling {
   using T = Type;
   static constexpr int D = Features, kThreads = W * 32, kWarpRows = R * 16, kR = R;
   static constexpr int kRows = W * kWarpRows, N = Other;
@@ -388,13 +388,13 @@ template <class C> void run_keys(const FlashAttention& a) {
 /// The tiles that were fastest on an H100 (16 x 12 x 1024 x 64 and 1 x 16 x 8192 x 128, causal and full).
 template <class T, int D, bool causal> void run(const FlashAttention& a) {
   if constexpr (D <= 64) {
-    if (!a.backward) return run_forward<Cut<T, D, 4, 2, 128, false, 1, causal>>(a);
-    run_queries<Cut<T, D, 4, 1, 32, true, 4, causal>>(a);
-    run_keys<Cut<T, D, 4, 2, 32, false, 1, causal>>(a);
+    if (!a.backward) return run_forward<Tiling<T, D, 4, 2, 128, false, 1, causal>>(a);
+    run_queries<Tiling<T, D, 4, 1, 32, true, 4, causal>>(a);
+    run_keys<Tiling<T, D, 4, 2, 32, false, 1, causal>>(a);
   } else {
-    if (!a.backward) return run_forward<Cut<T, D, 4, 2, 64, false, 1, causal>>(a);
-    run_queries<Cut<T, D, 4, 2, 32, false, 1, causal>>(a);
-    run_keys<Cut<T, D, 4, 1, 64, false, 1, causal>>(a);
+    if (!a.backward) return run_forward<Tiling<T, D, 4, 2, 64, false, 1, causal>>(a);
+    run_queries<Tiling<T, D, 4, 2, 32, false, 1, causal>>(a);
+    run_keys<Tiling<T, D, 4, 1, 64, false, 1, causal>>(a);
   }
 }
 template <class T, int D> void run(const FlashAttention& a) {

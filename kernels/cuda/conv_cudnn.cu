@@ -39,7 +39,7 @@ Shape shape_of(const Conv& c) {
 
 /// Whether cuDNN can represent it: the same padding on both sides, and sizes that fit int.
 /// Depthwise convolutions are left to the own kernels, which read each value once.
-bool can_be_said(const Conv& c) {
+bool is_representable(const Conv& c) {
   if (c.inputs == 1 && c.outputs == 1) return false;
   for (int d = 0; d < 2; ++d) {
     const int64_t span = c.dilation[d] * (c.kernel[d] - 1) + 1, pad = -c.offset[d];
@@ -232,7 +232,7 @@ void tell_failure(const Conv& c, const char* status) {
 }  // namespace
 
 bool conv_by_cudnn(const Conv& c) {
-  if (!can_be_said(c)) return false;
+  if (!is_representable(c)) return false;
   const cuda::CudnnInUse in_use = cuda::cudnn(is_fast(c) ? work_of(c) : 0);
   if (!in_use.handle || cuda::stopped()) return false;
   Plan* const plan = plan_of(in_use, c);

@@ -124,7 +124,7 @@ ScatterJob scatter_job(const Gather& g) {
   return s;
 }
 
-/// One thread for each line.
+/// Scatters with one thread for each line.
 template <ScatterReduce J, class T>
 __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::BoundsCheck check) {
   for (const int64_t line : cuda::turns(s.lines)) {
@@ -161,7 +161,7 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
   }
 }
 
-/// One thread for each run of entries with the same cell, and per line if lines share the entries.
+/// Combines each run of entries with the same cell (per line if lines share them) in one thread.
 template <ScatterReduce J, class T>
 __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
                           int64_t cells) {
@@ -200,7 +200,7 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
 
 /// Full lines that fit in a tile of a block: `lines` of them, whose cells are numbered together.
 /// The positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
-struct InTiles {
+struct TilePlan {
   int64_t lines;
   int shift, top;
 };
@@ -216,7 +216,7 @@ template <class T> __device__ T join_as(ScatterReduce how, T cell, T x) {
 }
 
 template <class Tile, class T>
-__global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTiles t,
+__global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePlan t,
                               ScatterReduce how, cuda::BoundsCheck check) {
   uint32_t* const word = cuda::shared_memory<uint32_t>();
   T* const value = reinterpret_cast<T*>(word + Tile::kWords);
@@ -270,7 +270,7 @@ bool start_tiles(const ScatterJob& s, ScatterReduce how, cuda::BoundsCheck check
   bool fits = false;
   cuda::with_tile(s.inside, [&](auto tile) {
     using Tile = decltype(tile);
-    InTiles t;
+    TilePlan t;
     t.shift = cuda::bits_for(Tile::kWords);
     const int64_t cells = ((int64_t(1) << (32 - t.shift)) - 1) / s.positions.extent;
     t.lines = smaller(smaller(Tile::kWords / s.inside, cells), s.lines);

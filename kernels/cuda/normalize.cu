@@ -107,7 +107,7 @@ template <class T, class Team> struct Row {
     each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
 
-  /// For channels of one element.
+  /// The backward pass for channels of one element, which are held in registers.
   template <int K> __device__ void backward_held() const {
     const int64_t base = row * inner;
     const int size = int(inner);
@@ -119,10 +119,10 @@ template <class T, class Team> struct Row {
       v = v * weight(i), x.v[k] = (x.v[k] - mean) * rate;
       a += v, b += v * x.v[k];
     });
-    const T middle = c.centred ? T(team.total(double(a)) * share) : T(0),
+    const T grad_mean = c.centred ? T(team.total(double(a)) * share) : T(0),
             slope = T(team.total(double(b)) * share);
     T* const dx = static_cast<T*>(c.out) + base;
-    g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - middle - x.v[k] * slope) * rate; });
+    g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - grad_mean - x.v[k] * slope) * rate; });
   }
 
   __device__ void backward() const {
@@ -152,10 +152,10 @@ template <class T, class Team> struct Row {
       });
       a = team.total(a), b = team.total(b);
     }
-    const T middle = c.centred ? T(a * share) : T(0), slope = T(b * share);
+    const T grad_mean = c.centred ? T(a * share) : T(0), slope = T(b * share);
     each(0, inner, [&](int64_t at, int64_t i) {
       const T w = c.weight ? weight(channel_of(i)) : T(1);
-      dx[at] = (g[at] * w - middle - (x[at] - mean) * rate * slope) * rate;
+      dx[at] = (g[at] * w - grad_mean - (x[at] - mean) * rate * slope) * rate;
     });
   }
 };
