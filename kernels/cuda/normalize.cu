@@ -82,10 +82,10 @@ template <class T, class Team> struct Row {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
     const int64_t base = row * inner;
-    cuda::LineRegisters<K, T> held(team, x + base, inner, 1);
+    cuda::LineRegisters<K, T> in_registers(team, x + base, inner, 1);
     const auto each_x = [&](const auto& body) {  // body(element, its offset, index in the piece)
       if constexpr (K > 0)
-        held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
+        in_registers.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
     };
     Sum<K> sum = 0, squares = 0, off = 0;
@@ -160,7 +160,7 @@ template <class T, class Team> struct Row {
   }
 };
 
-/// K: the number of elements of a row that a thread holds; 0: none, it reads them several times.
+/// A thread holds K elements of a row; if K is 0, it reads its elements several times instead.
 /// Forward and backward are separate kernels: backward needs twice the registers.
 template <class T, class Team, int K, bool Backward>
 __global__ void rows(const __grid_constant__ Normalize c, double share) {
@@ -196,7 +196,7 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
   }
 }
 
-/// With given statistics: one thread per element.
+/// Uses given statistics, with one thread per element.
 template <class T> __global__ void shift(const __grid_constant__ Normalize c, int64_t n) {
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
                  *const variance = static_cast<const T*>(c.variance),

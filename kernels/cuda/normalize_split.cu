@@ -202,7 +202,7 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
   const T mean = static_cast<const T*>(s.c.mean)[part.row],
           rate = static_cast<const T*>(s.c.rate)[part.row];
   const T w = value_at<T>(s.c.weight, part.row % s.c.groups, 1);
-  const T middle = static_cast<const T*>(s.slopes)[2 * part.row],
+  const T mean_grad = static_cast<const T*>(s.slopes)[2 * part.row],
           slope = static_cast<const T*>(s.slopes)[2 * part.row + 1];
   part.each([&](const int64_t* at, auto n) {
     cuda::Group<T, W> x[n.value], g[n.value];
@@ -210,7 +210,7 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
       x[k] = part.load(s.c.x, at[k]), g[k] = part.load(s.c.grad, at[k]);
     for (int k = 0; k < n.value; ++k) {
       for (int j = 0; j < W; ++j)
-        x[k].v[j] = (g[k].v[j] * w - middle - (x[k].v[j] - mean) * rate * slope) * rate;
+        x[k].v[j] = (g[k].v[j] * w - mean_grad - (x[k].v[j] - mean) * rate * slope) * rate;
       part.store(s.c.out, at[k], x[k]);
     }
   });

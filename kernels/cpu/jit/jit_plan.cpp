@@ -118,7 +118,7 @@ void Plan::sort_out(uint64_t repeated) {
   }
 }
 
-/// a 2^b as in math::core::scaled: two factors, of which the last may round; inverses as quotients.
+/// Replaces a 2^b by two products, as math::core::scaled, and inverses by quotients.
 void Plan::expand(int item) {
   const int mantissa = item == 4 ? 23 : 52;
   const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
