@@ -31,7 +31,7 @@ struct Launch : FlashAttention {
   float in_bits;     // scale / log(2)
 };
 
-/// The rows of a block. If the work of tiles grows with their number, the last tile is first.
+/// The rows of a block. If the work of tiles grows with their index, the last tile is first.
 struct Place {
   int64_t batch;
   int head, first;
@@ -76,7 +76,7 @@ __device__ void store_own(int own, int tile, const float (&c)[C::kR][C::D / 8][4
 }
 
 /// Reduces over the four lanes of a row.
-template <class Join> __device__ float joined_in_row(float x, const Join& join) {
+template <class Join> __device__ float reduce_in_row(float x, const Join& join) {
   x = join(x, cuda::from_lane_across(x, 1));
   return join(x, cuda::from_lane_across(x, 2));
 }
@@ -110,13 +110,13 @@ __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR
     float now = most[r][h];
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) now =
         fmaxf(now, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
-    now = joined_in_row(now, [](float x, float y) { return fmaxf(x, y); });
+    now = reduce_in_row(now, [](float x, float y) { return fmaxf(x, y); });
     const float less = cuda::exp2_fast((most[r][h] - now) * in_bits), shift = -now * in_bits;
-    float some = 0;
+    float acc = 0;
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n)
-        MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) some += s[r][n][i] =
+        MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) acc += s[r][n][i] =
             cuda::exp2_fast(fmaf(s[r][n][i], in_bits, shift));
-    most[r][h] = now, sum[r][h] = fmaf(sum[r][h], less, some);
+    most[r][h] = now, sum[r][h] = fmaf(sum[r][h], less, acc);
     MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= less,
         o[r][n][2 * h + 1] *= less;
   }
@@ -135,7 +135,7 @@ template <class C> class KeyTiles {
   __device__ void fetch(int key) {
     if (key < end) k_.next(place(key)), v_.next(place(key) + C::kStage / 2);
   }
-  const int end;  // the end of the keys that some of the queries attend to
+  const int end;  // the end of the keys that any of the queries attend to
 
  private:
   using Tiles = cuda::Tiles<C::D, C::N, C::kThreads, const typename C::T>;
@@ -174,7 +174,7 @@ template <class C> __device__ void flash_forward(const Launch& a) {
   }
   float* const log_sums = of_line(a.log_sums, a, at.batch, at.head) + first;
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    const float total = joined_in_row(sum[r][h], [](float x, float y) { return x + y; });
+    const float total = reduce_in_row(sum[r][h], [](float x, float y) { return x + y; });
     const int row = row_of(r, h);
     if (cuda::lane_number() % 4 == 0)
       log_sums[row] =
@@ -197,16 +197,16 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
   const int lane = cuda::lane_number(), piece = lane % kTeam;
   MT_UNROLLED for (int i = 0; i < C::kWarpRows; i += kAtOnce) {
     const int query = first + i + lane / kTeam;
-    float some = 0;
+    float acc = 0;
     if (query < a.queries && piece < a.value_features / 8) {
       using Piece = cuda::Group<T, 8>;
       const auto x = cuda::load_group<Piece>(out + query * a.out.row + piece * 8),
                  y = cuda::load_group<Piece>(grad + query * a.grad.row + piece * 8);
-      MT_UNROLLED for (int e = 0; e < 8; ++e) some = fmaf(float(x.v[e]), float(y.v[e]), some);
+      MT_UNROLLED for (int e = 0; e < 8; ++e) acc = fmaf(float(x.v[e]), float(y.v[e]), acc);
     }
-    MT_UNROLLED for (int by = kTeam / 2; by > 0; by /= 2) some += cuda::from_lane_across(some, by);
-    if (piece == 0) all[query] = some;
-    const float mine = cuda::from_lane(some, lane / 4 % kAtOnce * kTeam);
+    MT_UNROLLED for (int by = kTeam / 2; by > 0; by /= 2) acc += cuda::from_lane_across(acc, by);
+    if (piece == 0) all[query] = acc;
+    const float mine = cuda::from_lane(acc, lane / 4 % kAtOnce * kTeam);
     MT_UNROLLED for (int r = 0; r < C::kR; ++r)
         MT_UNROLLED for (int h = 0; h < 2; ++h) if (row_of(r, h) / kAtOnce * kAtOnce == i)
             delta[r][h] = mine;
@@ -367,7 +367,7 @@ template <class C>
 void launch_tiles(const char* name, void (*kernel)(Launch), const FlashAttention& call, int heads,
                   int rows, size_t shared) {
   const int64_t together =
-      call.causal ? 1024 : 8;  // the heaviest tiles of all heads first: 9 % on an H100
+      call.causal ? 1024 : 8;  // the heaviest tiles first: 9 % faster on an H100
   Launch a{call, (rows + C::kRows - 1) / C::kRows, together,
            float(call.scale * 1.4426950408889634)};
   cuda::launch_blocks(name, kernel, unsigned(a.tiles * a.batch * heads), C::kThreads, shared, a);

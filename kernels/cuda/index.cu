@@ -36,16 +36,16 @@ __global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck 
   for (const int64_t i : cuda::turns(c.n)) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
-    const int64_t given = c.index[at[2]];
+    const int64_t raw_index = c.index[at[2]];
     bool wrong = false;
-    const int64_t k = c.positions.read(given, wrong);
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t k = c.positions.read(raw_index, wrong);
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
   }
 }
 
-/// Whether rows are copied unchanged, in lines of 16 bytes; then the call counts lines.
-bool in_lines(Cells& c, int64_t item) {
+/// Converts a call to lines of 16 bytes if rows are contiguous; returns whether they are.
+bool convert_to_lines(Cells& c, int64_t item) {
   const int64_t each = 16 / item, last = c.ndim - 1;
   if (last < 0 || c.stride[0][last] != 1 || c.stride[1][last] != 1 || c.stride[2][last] != 0)
     return false;
@@ -62,10 +62,10 @@ __global__ void locate_cells(const __grid_constant__ RavelIndex l, int64_t n,
                              cuda::BoundsCheck check) {
   const Positions positions{l.extent, l.first, l.back};
   for (const int64_t i : cuda::turns(n)) {
-    const int64_t given = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
+    const int64_t raw_index = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
     bool wrong = false;
-    const int64_t k = positions.read(given, wrong) * l.step;
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t k = positions.read(raw_index, wrong) * l.step;
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     if (l.out) l.out[i] = l.add ? l.out[i] + k : k;
   }
 }
@@ -136,9 +136,9 @@ __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::Bounds
       int64_t inside[2];
       cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, inside);
       bool wrong = false;
-      const int64_t given = s.index[at[2] + inside[1]], k = s.positions.read(given, wrong);
+      const int64_t raw_index = s.index[at[2] + inside[1]], k = s.positions.read(raw_index, wrong);
       if (wrong) {
-        cuda::report_out_of_bounds(check, given);
+        cuda::report_out_of_bounds(check, raw_index);
         continue;
       }
       T& cell = out[k * s.step];
@@ -154,8 +154,8 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
   const int64_t extent = s.positions.extent;
   for (const int64_t i : cuda::turns(s.read())) {
     bool wrong = false;
-    const int64_t given = s.index[s.index_at(i)], k = s.positions.read(given, wrong);
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t raw_index = s.index[s.index_at(i)], k = s.positions.read(raw_index, wrong);
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     const int64_t cell = wrong ? cells : s.shared ? k : i / s.inside * extent + k;
     entry[i] = uint64_t(cell) << shift | uint64_t(i);
   }
@@ -198,8 +198,8 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
   }
 }
 
-/// Full lines that fit in a tile of a block: `lines` of them, whose cells are numbered together.
-/// The positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
+/// The `lines` full lines in a tile of a block, whose cells are numbered consecutively. The
+/// positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
 struct TilePlan {
   int64_t lines;
   int shift, top;
@@ -228,10 +228,10 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePl
       uint32_t cell = none;
       if (i < n) {
         const uint32_t line = i / inside;
-        const int64_t given = s.index[s.index_at(first + line, i - line * inside)];
+        const int64_t raw_index = s.index[s.index_at(first + line, i - line * inside)];
         bool wrong = false;
-        const int64_t k = s.positions.read(given, wrong);
-        if (wrong) cuda::report_out_of_bounds(check, given);
+        const int64_t k = s.positions.read(raw_index, wrong);
+        if (wrong) cuda::report_out_of_bounds(check, raw_index);
         else cell = line * extent + uint32_t(k);
       }
       word[i] = cell << t.shift | i;
@@ -296,7 +296,7 @@ bool by_lines(const ScatterJob& s, const cuda::BoundsCheck& check) {
 template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   const cuda::BoundsCheck check = cuda::new_bounds_check();
   if (start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
-  // In lines, each value waits for the previous one; the sort has a cost for each position.
+  // By lines, each value waits for the previous one; the sort has a cost per position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s, check);
   const int64_t n = s.read();
   int64_t cells = s.positions.extent;
@@ -342,7 +342,7 @@ bool gather(const Gather& g) {
   c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
   c.positions = positions_of(g);
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  if (in_lines(c, item_size(g.dtype))) gather_as<cuda::Group<uint64_t, 2>>(c, check);
+  if (convert_to_lines(c, item_size(g.dtype))) gather_as<cuda::Group<uint64_t, 2>>(c, check);
   else with_item(g.dtype, [&](auto x) { gather_as<decltype(x)>(c, check); });
   return cuda::bounds_ok(check);
 }

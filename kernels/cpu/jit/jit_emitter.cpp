@@ -15,7 +15,7 @@ using Xbyak::Reg64;
 namespace {
 constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
                              Operand::R12, Operand::R13, Operand::R14, Operand::R15};
-constexpr int kFirstSaved = 5;  // callee-saved from this one on
+constexpr int kFirstSaved = 5;  // the first callee-saved one
 constexpr int kMaxPointers = 9;
 constexpr int kFrame = 0x7fffffff;  // patched when the size of the frame is known
 }  // namespace
@@ -70,7 +70,7 @@ bool Emitter::emit() {
 
 // ---- memory ----------------------------------------------------------------------------------------
 
-/// Constants are first: for AVX-512, which broadcasts them, one element each, otherwise a vector.
+/// Writes the constants: one element each for AVX-512, which broadcasts them, or else a vector.
 void Emitter::write_pool() {
   const int copies = wide_ ? 1 : lanes_;
   asm_.L(pool_);
