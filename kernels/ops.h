@@ -21,12 +21,12 @@ inline namespace MT_ISA {
 
 // ---- the declarations of an operation -----------------------------------------------------------
 
-/// The element types that the formula takes; others are converted first.
+/// The element types that the formula accepts; others are converted first.
 enum class Accepts : uint8_t {
   any,      // all dtypes unchanged, including bool
   number,   // bool becomes int64
   real,     // bool and integers become the default float
-  integer,  // bool and integers unchanged; floats are refused
+  integer,  // bool and integers unchanged; floats are an error
 };
 
 /// The tensors that a derivative needs besides the incoming gradient; they are passed in the order
@@ -68,9 +68,9 @@ enum class Shortcut : uint8_t { none, angle, quotient, positive };
 
 /// Properties that only a few operations set, by name after the parameters.
 struct Facts {
-  /// Why bool tensors are refused, and what to use instead; null: they are accepted.
+  /// Why bool tensors are an error, and what to use instead; null if they are accepted.
   const char* refuses_bool = nullptr;
-  /// The same for floats, with Accepts::integer.
+  /// Why floats are an error with Accepts::integer.
   const char* refuses_float =
       "have no bits to work on; use bool or integer tensors, as from :long()";
   Divisor divisor = Divisor::any;
@@ -1063,7 +1063,7 @@ template <bool Larger> struct Extremum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-/// If one input is NaN the result is the other.
+/// The extremum that ignores NaN: if one input is NaN the result is the other.
 template <bool Larger> struct ExtremumOfNumbers {
   template <class T> MT_HD static auto holds(T x, T y) {
     if constexpr (Larger) return x >= y;

@@ -12,11 +12,11 @@ inline namespace MT_ISA {
 
 // ---- the declarations of a reduction ------------------------------------------------------------
 
-/// The tensors that a reduction takes.
+/// The dtypes that a reduction accepts.
 enum class Takes : uint8_t {
   any,     // all dtypes unchanged
   real,    // bool and integers become the default float
-  floats,  // others are refused
+  floats,  // others are an error
   bools,   // others are first compared with 0
 };
 
@@ -313,7 +313,7 @@ MT_REDUCTION(Argmin, argmin)
 struct Moments {
   double n, mean, m2;
 };
-/// As in Chan, Golub & LeVeque 1979.
+/// Combines two sets (Chan, Golub & LeVeque 1979).
 MT_HD Moments combine(const Moments& a, const Moments& b) {
   if (a.n == 0) return b;
   if (b.n == 0) return a;
@@ -321,7 +321,7 @@ MT_HD Moments combine(const Moments& a, const Moments& b) {
   return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
 }
 
-/// The second result is the mean. mt.var has a signature of its own (`unbiased`).
+/// The second result is the mean. mt.var has a different signature (`unbiased`).
 struct Var : Reduction {
   static constexpr bool two_results = true;
   static constexpr ReduceInfo info{"var",

@@ -140,7 +140,7 @@ using Out = typename BoolOr<Part == 0 && answers_bool<Op>, T>::type;
 template <class T> constexpr bool accepts(Takes what) {
   return what == Takes::any ? true : what == Takes::bools ? is_bool<T> : math::is_floating<T>;
 }
-/// The same for a scan.
+/// Whether element type T reaches the loops of a scan.
 template <class Op, class T>
 constexpr bool scans = accepts<T>(Op::info.takes) &&
                        (Op::info.result != Result::wide || !math::is_integer<T> || sizeof(T) == 8);

@@ -399,7 +399,7 @@ class BackwardPass : public Walk {
     return true;
   }
 
-  /// Whether gradients may pass through a view before its turn: its own gradient is not needed.
+  /// Whether gradients may pass through a view before its turn, because its gradient is not needed.
   bool open(const Node& node) const {
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
                       (targets_ && targets_->nodes.count(&node) > 0);

@@ -37,7 +37,7 @@ constexpr int kMaxSaved = 4;
 
 struct GradientGroup;
 /// A function that is called with a gradient, and may return a replacement of the same shape.
-/// Without `call` and `group` it has been removed.
+/// A hook without `call` and `group` has been removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
   std::function<void()> on_shared;  // of a computed tensor: called when its node gets another owner
@@ -100,7 +100,7 @@ struct Node {
   /// Saves a tensor, if it is defined, and its version for backward. `source`: the index of the
   /// input, kOutput or kOther.
   Node& save(int slot, const Tensor&, int source);
-  /// The same, if input `wanted` requires a gradient.
+  /// Calls `save` if input `wanted` requires a gradient.
   Node& save_for(int wanted, int slot, const Tensor& x, int from) {
     return wants(wanted) ? save(slot, x, from) : *this;
   }
@@ -115,7 +115,7 @@ struct Node {
     return *this;
   }
   template <class T> const T& kept() const { return *kept_list<T>(); }
-  /// The same for n values, which the caller fills in.
+  /// Allocates n such values, which the caller fills in.
   template <class T> T* keep_list(size_t n) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignof(double));
     kept_type = type_number<T>();
@@ -197,7 +197,7 @@ struct Walk {
 
 /// ", recorded at" and the line, or an empty string.
 std::string recorded_at(const Node&);
-/// For this thread: operations store their line, and the first result with a NaN is an Error.
+/// Makes operations of this thread store their line, and the first result with a NaN an Error.
 void set_debug(bool);
 /// Throws an Error if x contains a NaN: "tanh produced NaN at [3, 1], ..".
 void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");

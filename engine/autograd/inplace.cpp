@@ -27,7 +27,7 @@ struct ViewWrite {
   bool contiguous;  // the base
 };
 
-/// The same region in other memory.
+/// Returns the region `place` of `whole`.
 Tensor place_in(const Tensor& whole, const TensorGeometry& place) {
   return view_of(whole, place.size, place.stride, place.offset);
 }

@@ -24,7 +24,7 @@ struct IndexBound {
 /// Call it after such a verb was launched on a GPU: keeps the bounds until a synchronisation has
 /// read whether an index was out of bounds. With MTORCH_CUDA_SYNC the verb has already reported it.
 void defer_check(const Device&, IndexBound);
-/// The same at a replay of the recorded verb.
+/// Repeats this at a replay of the recorded verb.
 void defer_again(const Device&, const IndexBound&);
 /// Calls `look`, which may throw, after the synchronisation with the work that is now queued.
 void when_done(const Gpu&, std::function<void()> look);

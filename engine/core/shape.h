@@ -82,7 +82,7 @@ inline int64_t product(const Shape& shape) {
 int64_t checked_count(const char* operation, const Shape&);
 /// Row-major strides.
 Shape contiguous_strides(const Shape&);
-/// The shape to which both broadcast; the error has both shapes and the dimension that differs.
+/// The shape to which both broadcast; the error names both shapes and the dimension that differs.
 Shape broadcast(const char* operation, const Shape&, const Shape&);
 /// Resolves one -1 in `wanted` so that it holds `elements`.
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);

@@ -1,4 +1,4 @@
-// thread.h -- the state, besides their arguments, on which operations depend: one for each thread
+// thread.h -- the state of each thread on which operations depend in addition to their arguments
 #pragma once
 #include <array>
 #include <type_traits>

@@ -72,7 +72,7 @@ template <Dtype D> struct Access {
     static_cast<Group<V>*>(m.data[0])[i] = g;
   }
 };
-/// The same for 16-bit floats, which are converted when they are read and written. Some operands
+/// Accesses 16-bit floats, which are converted when they are read and written. Some operands
 /// are float32, which is known only at launch.
 template <> struct Access<Dtype::f16> {
   using T = float;

@@ -1,4 +1,4 @@
-// matmul.cu -- the matrix product on CUDA: own kernels for all cases, cuBLAS for large float ones
+// matmul.cu -- the matrix product on CUDA: our kernels for all cases, cuBLAS for large float ones
 //
 // A few elements with long sums use one warp each, whose lanes' sums are reduced in a fixed tree.
 
@@ -144,7 +144,7 @@ template <class P> P transposed(const P& p) {
   return t;
 }
 
-/// Returns false, with nothing done, if cuBLAS is missing or does not support the strides or sizes.
+/// Does nothing and returns false if cuBLAS is missing or does not support the strides or sizes.
 template <class P> bool by_cublas(const P& p) {
   if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.k == 0) return false;
   const int64_t ldc = leading(p.c_row, p.c_col, p.m, p.n);

@@ -152,7 +152,7 @@ template <int Index, class R, class... A, R (*function)(A...)> struct Of<Index, 
     return function(a...);
   }
 };
-/// The same for functions that use the GPU: nothing is done once it is lost.
+/// A wrapper of a function that uses the GPU; it does nothing once the GPU is lost.
 template <int Index, auto verb> struct On;
 template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb> {
   static R call(A... a) {

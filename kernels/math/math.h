@@ -90,7 +90,7 @@ template <class T, class C> MT_HD T poly(T, C c0) { return T(c0); }
 template <class T, class C, class... More> MT_HD T poly(T x, C c0, More... c) {
   return fma(poly(x, c...), x, T(c0));
 }
-/// The same with z = x^2, by pairs (Estrin): half as many dependent steps.
+/// The same polynomial, given z = x^2, by pairs (Estrin), with half as many dependent steps.
 template <class T, class C> MT_HD T poly_pairs(T, T, C c0) { return T(c0); }
 template <class T, class C> MT_HD T poly_pairs(T x, T, C c0, C c1) { return fma(x, T(c1), T(c0)); }
 template <class T, class C, class... More> MT_HD T poly_pairs(T x, T z, C c0, C c1, More... c) {
@@ -457,7 +457,7 @@ template <class T> MT_HD T log_special(T x, T y) {
   return select(x > T(0), above, below);
 }
 
-/// The same after split_any(x) and log_sum.
+/// log_special for the result of split_any(x) and log_sum.
 template <class T> MT_HD T split_special(T x, T y) { return log_special(x, y); }
 
 template <class T> MT_HD T log(T x) {

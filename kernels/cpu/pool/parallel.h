@@ -89,7 +89,7 @@ inline void parallel_chunks(int64_t n, int64_t chunk, bool spread, const Body& b
     body(from, n - from < chunk ? n : from + chunk);
   });
 }
-/// The same on several threads, for strips that are independent.
+/// Runs independent strips on several threads.
 template <class Body> inline void parallel_strips(int64_t n, const Body& body) {
   parallel_chunks(n, kGrain, n > 2 * kGrain, body);
 }

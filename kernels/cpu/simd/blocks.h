@@ -104,7 +104,7 @@ struct Operand {
     }
   }
   bool short_rows() const { return ndim > 1 && size[ndim - 1] < kShortRow; }
-  /// The same for groups of rows: `run(first in block, offset of the first row, rows, length)`.
+  /// Does this by groups of rows: `run(first in block, offset of the first row, rows, length)`.
   template <class Run> void groups(int64_t at, int64_t n, const Run& run) const {
     const int64_t row = size[ndim - 1], end = at + n;
     int64_t done = 0;

@@ -97,7 +97,7 @@ void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t row
                        smaller(line, columns - j));
     }
 }
-/// The same for elements of `item` bytes.
+/// Transposes elements of `item` bytes.
 inline void transpose_items(char* out, int64_t out_row, const char* in, int64_t in_row,
                             int64_t rows, int64_t columns, int64_t item) {
   const auto go = [&](auto* to) {

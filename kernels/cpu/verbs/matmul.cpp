@@ -1,4 +1,4 @@
-// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, then oneDNN or OpenBLAS
+// matmul.cpp -- the matrix product on CPUs: our kernels up to some size, then oneDNN or OpenBLAS
 
 #include <omp.h>
 
@@ -275,7 +275,7 @@ constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
 auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
 auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
 
-/// Returns false, with nothing done, if BLAS does not support the strides or sizes.
+/// Does nothing and returns false if BLAS does not support the strides or sizes.
 template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
   const Gemm<T> g = gemm_of(product);
   const Product<T>& q = g.q;
@@ -382,8 +382,8 @@ int layouts_like_chains() {
 constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
 std::atomic<double> accumulated_work{0};
 
-/// The backend of each of `entries` products. Work is counted, and own kernels run until it is
-/// enough, only where they and oneDNN compute the same bits, which thus do not depend on the count.
+/// The backend of each of `entries` products. Our kernels run until the accumulated work is large
+/// enough for oneDNN, but only if both compute the same bits, which do not depend on the count then.
 /// Otherwise the choice depends on the shape.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
@@ -407,7 +407,7 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
 
 constexpr double kBlasWork = 8e6;
 
-/// With 32 registers of 512 bits the own kernel is faster (1024 x 128 x 512: 157 and 136 GFLOP/s,
+/// With 32 registers of 512 bits our kernel is faster (1024 x 128 x 512: 157 and 136 GFLOP/s,
 /// 256 x 256 x 256: 148, 136) until both k and n are large (512 x 512 x 512: 114, 137), except
 /// if the rows of a are not contiguous: OpenBLAS packs those.
 template <class T> bool wants_blas(const Product<T>& q) {

@@ -72,7 +72,7 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
     for (; i < rows; ++i, x += step)
       for (int64_t j = 0; j < n; ++j) state[j] = Op::combine(state[j], in(j));
   }
-  /// The same in any order; floats are added in groups of eight, as in long runs.
+  /// Combines rows in any order; floats are added in groups of eight, as in long runs.
   static void long_columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
     constexpr int64_t fold = kFold<Op, T>;
     int64_t i = 0;
@@ -252,7 +252,7 @@ struct ReduceLoops {
   /// Combines rows of n elements with the states of their columns; the first row has index `at`.
   void (*columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                   const double* param);
-  /// The same for many rows, in any order; null if the order matters.
+  /// Reduces many rows, in any order; null if the order matters.
   void (*long_columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n);
   /// Combines n states with n others.
   void (*join)(void* state, const void* more, int64_t n);

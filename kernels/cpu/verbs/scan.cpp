@@ -192,9 +192,9 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
          ++i, in += l.in_step, out += l.out_step, index += l.out_step) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
-        const bool won = Op::wins(in[j], best[j]);
-        best[j] = won ? in[j] : best[j];
-        at[j] = won ? i : at[j];
+        const bool is_new_extreme = Op::wins(in[j], best[j]);
+        best[j] = is_new_extreme ? in[j] : best[j];
+        at[j] = is_new_extreme ? i : at[j];
         out[j] = best[j];
         index[j] = at[j];
       }
@@ -223,9 +223,9 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
       }
       for (int64_t i = from; i < end; ++i) {
         const T x = in[i * l.in_step];
-        const bool won = Op::wins(x, best);
-        best = won ? x : best;
-        at = won ? i : at;
+        const bool is_new_extreme = Op::wins(x, best);
+        best = is_new_extreme ? x : best;
+        at = is_new_extreme ? i : at;
         out[i * l.out_step] = best;
         index[i * l.out_step] = at;
       }
@@ -241,8 +241,8 @@ template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, 
   using Base = Generic<op::Logcumsumexp, T>;
   static constexpr int64_t kBlock = 256;
 
-  /// Replaces n elements x by the results after `before`; returns false, with nothing done, if a
-  /// sum would lose small terms or is not finite.
+  /// Replaces n elements x by the results after `before`; does nothing and returns false if a sum
+  /// would lose small terms or is not finite.
   static bool block(double* x, int64_t n, double& before) {
     double most = before;
     int finite = 1;
