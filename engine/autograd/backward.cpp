@@ -92,7 +92,7 @@ Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
 
 [[noreturn]] void fail_used_up(const char* who, const char* node) {
   fail(
-      "{}: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to "
+      "{}: the graph behind '{}' was freed by an earlier backward; pass {{retain_graph=true}} to "
       "the first",
       who, node);
 }
@@ -160,8 +160,7 @@ class BackwardPass : public Walk {
   static void check_depth(const char* who) {
     int depth = 0;
     for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
-    if (depth > 20)
-      fail("{}: more than 20 backward passes inside one another; does a hook call itself?", who);
+    if (depth > 20) fail("{}: more than 20 nested backward passes; does a hook call itself?", who);
   }
 
   void send(Edge& edge, Tensor g) {
@@ -313,7 +312,7 @@ class BackwardPass : public Walk {
     const bool same =
         shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
     if (!same || dtype != leaf.dtype)
-      fail("backward: the gradient is {} {}, its leaf is {} {}; it was replaced meanwhile", shape,
+      fail("backward: the gradient is {} {}, its leaf is {} {}; its data was replaced", shape,
            dtype, Shape(leaf.size, leaf.ndim), leaf.dtype);
   }
   /// The sum plus the parts that wait at the key.

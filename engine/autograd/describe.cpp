@@ -36,7 +36,7 @@ struct Description {
   int add_node(Node& node) {
     if (node.consumed)
       fail(
-          "{}: the graph was used up by a backward at {}; draw it before, or call "
+          "{}: the graph was freed by a backward at {}; draw it before, or call "
           "backward{{retain_graph=true}}",
           operation, node.type->name);
     GraphEntry entry;
@@ -75,7 +75,7 @@ struct Description {
 
 std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most) {
   if (!root.requires_grad())
-    fail("{}: the tensor has no graph: nothing that led to it requires a gradient", operation);
+    fail("{}: the tensor has no graph: none of its inputs requires a gradient", operation);
   Description d{operation, most, {}, {}, {}};
   Node* node = root.impl()->node;
   d.set_shape(node ? d.add_node(*node) : d.add_leaf(root), root);

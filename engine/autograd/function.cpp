@@ -45,7 +45,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
     fail(
-        "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
+        "backward: the graph behind 'mt.Function' was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
   TensorList& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());

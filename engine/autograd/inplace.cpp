@@ -106,7 +106,7 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 /// Rejects a recorded write into a view that was made under no_grad.
 [[noreturn]] void fail_unrecorded_view(const char* operation) {
   fail(
-      "{}: this view was made while nothing was recorded, and is changed while gradients are; "
+      "{}: this view was made without recording, and is changed while gradients are recorded; "
       "move both inside mt.no_grad, or both outside",
       operation);
 }
@@ -116,7 +116,7 @@ void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
   if (t.made_in_no_grad || whole.made_in_no_grad) fail_unrecorded_view(operation);
   if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
-    fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
+    fail("{}: this is a view of an expanded tensor; clone() that tensor first", operation);
 }
 
 }  // namespace
@@ -157,11 +157,11 @@ void check_writable(const char* operation, const Tensor& target) {
   for (int d = 0; d < target.dim() && target.numel() > 0; ++d)
     if (target.stride(d) == 0 && target.size(d) > 1)
       fail(
-          "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
+          "{}: the tensor is expanded in dimension {}: its {} elements share memory; clone() it "
           "first",
           operation, d + 1, target.size(d));
   if (!target.is_contiguous() && repeats_elements(geometry_of(target)))
-    fail("{}: elements of this view share places (its windows overlap); clone() it first",
+    fail("{}: elements of this view share memory (its windows overlap); clone() it first",
          operation);
 }
 

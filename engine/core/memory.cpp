@@ -238,13 +238,13 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
     check_alive(device);
     const GpuUse u = gpu_of(device).use();
     fail(
-        "out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
+        "out of memory: {} requested on {}; {} live in tensors, {} reserved, {} free of {}; use "
         "smaller batches or drop references",
         size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
         size_of(u.free), size_of(u.total));
   }
   fail(
-      "out of memory: {} asked for on {}, {} live in tensors (at most {} so far); use smaller batches "
+      "out of memory: {} requested on {}, {} live in tensors (at most {} so far); use smaller batches "
       "or drop references",
       size_of(int64_t(bytes)), device.name, size_of(host_live), size_of(host_peak));
 }
@@ -310,7 +310,7 @@ Ref<Storage> allocate(const Device& device, size_t bytes) {
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
   check_alive(gpu);
   void* block = fits(bytes) ? gpu.pin(bytes) : nullptr;
-  if (!block) fail("out of memory: {} of page-locked memory asked for", size_of(int64_t(bytes)));
+  if (!block) fail("out of memory: {} of page-locked memory requested", size_of(int64_t(bytes)));
   return storage_of(cpu_device(), block, bytes, &gpu);
 }
 

@@ -94,7 +94,7 @@ Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& 
 int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result) {
   const int64_t range = rank > 0 ? rank : 1;
   if (dim < -range || dim >= range)
-    fail("{}: dimension {} is not there; {}", operation, dim < 0 ? dim : dim + 1,
+    fail("{}: dimension {} is out of range; {}", operation, dim < 0 ? dim : dim + 1,
          rank == 0 ? "the tensor is 0-d"
                    : fmt::format("the {} has {} (1..{}, or -1 for the last)",
                                  is_result ? "result" : "tensor", rank, range));

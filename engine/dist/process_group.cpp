@@ -158,8 +158,8 @@ void wait(const char* operation, Mpi::Request request, double seconds) {
   lost = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
   if (interrupted) check_interrupt();
   fail(
-      "{}: process {} has waited for {:.1f} s, but {} did not answer; find out why, or let all "
-      "wait longer: dist.init{{timeout={:.0f}}}",
+      "{}: process {} has waited for {:.1f} s, but {} did not answer; find out why, or increase "
+      "the limit: dist.init{{timeout={:.0f}}}",
       operation, group().rank, waited, notices.missing(), 10 * max_seconds);
 }
 
@@ -212,8 +212,8 @@ void agree(const char* operation, const std::string& call) {
   const Calls calls = compare(operation, call, false);
   if (calls.ended >= 0)
     fail(
-        "{}: process {} has ended, but process {} calls {}; all processes must make as many calls, "
-        "so give each as many batches",
+        "{}: process {} has ended, but process {} calls {}; all processes must make equally many "
+        "calls, so give each equally many batches",
         operation, calls.ended, group().rank, call);
   if (!calls.equal)
     fail(
@@ -292,7 +292,7 @@ void by_dtype(const TensorList& list, auto f) {
 int rank() { return group().rank; }
 int size() { return group().size; }
 void set_timeout(double seconds) {
-  if (!(seconds > 0)) fail("dist.init: timeout is {}; seconds above 0 are needed", show(seconds));
+  if (!(seconds > 0)) fail("dist.init: timeout is {}; it must be positive", show(seconds));
   max_seconds = seconds;
 }
 

@@ -261,7 +261,7 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
   const Device& d = tensors ? *tensors : home;
   if (filled_ && &d != &home)
     fail(
-        "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
+        "{}: its variables were set on {}, its tensors are on {}; make another kernel, with "
         "device='{}'",
         name(), home.name, d.name, d.name);
   check_alive(d);
@@ -300,7 +300,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   const LoadedKernel& kernel = load(d);
   check_threads(name(), kernel, size);
   if (size.shared > kernel.more_shared)
-    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
+    fail("{}: {} bytes of shared memory are requested; besides the {} that it declares, {} has {}",
          name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
   Guarded guarded;
@@ -326,7 +326,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
 
 void CudaKernel::set_constant(const std::string& variable, const Tensor& value) {
   if (capturing)
-    fail("{}: '{}' cannot be filled while a graph is recorded; fill it before", name(), variable);
+    fail("{}: '{}' cannot be set while a graph is recorded; set it before", name(), variable);
   const CudaVariable* known = nullptr;
   for (const CudaVariable& v : text_.variables)
     if (v.name == variable) known = &v;

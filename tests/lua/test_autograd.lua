@@ -260,7 +260,7 @@ test('the graph is used up, unless it is retained', function()
   y:backward()
   is(x.grad, {6, 12})
   raises(function() y:backward() end,
-    'backward: the graph behind .* was used up.*retain_graph=true')
+    'backward: the graph behind .* was freed.*retain_graph=true')
   is(x.grad, {6, 12})
 end)
 

@@ -147,7 +147,7 @@ t.test('out of memory: collected, trimmed, tried again, then said', function()
     print((keep + 1):sum():item())
   ]])
   has(text, '^went on\n')
-  has(text, 'out of memory: 8.0 MiB asked for on cuda:0; 4.0 MiB live in tensors, 4.%d MiB reserved, 4.%d MiB ' ..
+  has(text, 'out of memory: 8.0 MiB requested on cuda:0; 4.0 MiB live in tensors, 4.%d MiB reserved, 4.%d MiB ' ..
     'free of 8.6 MiB; use smaller batches or drop references\n1048576\n$')
 end)
 
@@ -160,7 +160,7 @@ t.test('an absurd size is told once, as too large', function()
     try(function() return mt.empty({2 ^ 44}, {device = 'cuda'}) end)
     mt.cuda.synchronize()
     print(mt.ones({2}, {device = 'cuda'}):sum():item())]])
-  has(text, '^[^\n]*out of memory: 65536.00 GiB asked for on cuda:0[^\n]*\n2\n$')
+  has(text, '^[^\n]*out of memory: 65536.00 GiB requested on cuda:0[^\n]*\n2\n$')
 end)
 
 t.test('a GPU without memory pools, and one that reads pageable memory', function()

@@ -369,7 +369,7 @@ test('sizes of a launch', function()
   refused({{1, 65536}, 1}, 'empty: 65536 blocks in y; at most 65535')
   refused({{1, 1, 65536}, 1}, 'empty: 65536 blocks in z; at most 65535')
   if not usable then refused({1, 1}, 'empty: there is no GPU to run it: ') return end
-  refused({1, 1, 2 ^ 20}, 'bytes of shared memory are asked for')
+  refused({1, 1, 2 ^ 20}, 'bytes of shared memory are requested')
   k[{0, 32}]() -- nothing to do
   k[{{3, 0}, 32}]()
 end)
@@ -473,7 +473,7 @@ test('the second GPU', function()
   k:set_constant('c', mt.tensor {10})
   k[{1, 3}](one, 3)
   eq(one:tolist(), {13, 13, 13})
-  raises(function() k[{1, 3}](zero, 5) end, 'k: its variables were filled on cuda:1, its tensors are on cuda:0; ' ..
+  raises(function() k[{1, 3}](zero, 5) end, 'k: its variables were set on cuda:1, its tensors are on cuda:0; ' ..
     "make another kernel, with device='cuda:0'")
   raises(function() k[{1, 3}](zero:cpu(), 5) end, 'k: its tensors are on the CPU')
   raises(function() mt.cuda.kernel {source = text, device = 'cuda:99'} end, "device 'cuda:99' cannot be used")
