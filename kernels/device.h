@@ -19,8 +19,8 @@ constexpr uint32_t kDeviceAbi = 12;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
-/// formula, part k its derivative by input k; a derivative reads first the incoming gradient, then
-/// the saved tensors.
+/// formula, part k its derivative with respect to input k, which reads first the incoming gradient,
+/// then the saved tensors.
 struct Map {
   int op, part;
   Dtype dtype;     // of the operands, except a mask (bool) and the result of a comparison (bool)
@@ -97,8 +97,8 @@ MT_HD constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
 
-/// Along the middle dimension of contiguous [outer, n, inner]: the softmax or log-softmax of `in`,
-/// or one of their gradients: then `in` is the result and `grad` the incoming gradient.
+/// Softmax or log-softmax of `in` along the middle dimension of contiguous [outer, n, inner], or
+/// one of their gradients: then `in` is the result and `grad` the incoming gradient.
 enum class SoftmaxPart : int { softmax, log_softmax, softmax_gradient, log_softmax_gradient };
 struct Softmax {
   SoftmaxPart part;
@@ -227,7 +227,7 @@ struct Nonzero {
   int64_t* out;  // ndim rows, contiguous
   int64_t first;
 };
-/// As torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are smaller
+/// torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are smaller
 /// than value[r][i] (`right`: or equal). NaN sorts last.
 struct Search {
   Dtype dtype;
@@ -333,7 +333,7 @@ struct Grid;
 
 /// The functions that a backend fills in; those of Device call them.
 struct Verbs {
-  void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
+  void* (*alloc)(size_t bytes);  // 64-byte aligned; null if memory is exhausted
   void (*free)(void* data, size_t bytes);
   void (*sync)();
   /// Copies from and to the CPU's memory; null for the CPU. The source of `upload` may be changed

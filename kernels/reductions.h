@@ -51,7 +51,7 @@ struct ReduceInfo {
   Empty empty;
   uint8_t reads;
   Lines domain;
-  double results[2][4];  // for domain.in, by another program; a scan has one per element
+  double results[2][4];  // for domain.in, from another program; a scan has one per element
   Param params[kMaxParams - 1] = {};
   Autocast autocast = Autocast::none;
 };
@@ -62,7 +62,7 @@ struct ReduceCall {
   const double* param;
 };
 
-/// The same for `df`, on numbers or tensors. `second`: the second result; for a struct whose ties
+/// The arguments of `df`, numbers or tensors. `second`: the second result; for a struct whose ties
 /// share the gradient, the number of elements that tie.
 template <class V> struct ReduceContext {
   double count;

@@ -139,7 +139,7 @@ struct Node {
 
 /// Whether operations are recorded on this thread.
 inline bool grad_enabled() { return thread_state.grad_enabled; }
-/// Returns the previous value. Each thread has its own: a new thread records.
+/// Returns the previous value. Each thread has its own value; a new thread records.
 inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
 /// During its lifetime nothing is recorded on this thread (torch.no_grad): `mt::NoGrad no_grad;`
 struct NoGrad : SaveAndRestore<bool> {

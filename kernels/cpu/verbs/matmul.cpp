@@ -377,13 +377,13 @@ int layouts_like_chains() {
   return ~unlike;
 }
 
-// Multiply-adds: of a product for which oneDNN is faster, of all products until it pays to let oneDNN
-// compile its kernels (30 to 80 ms), and of one product that makes it compile them in any case.
+// Multiply-adds of a product for which oneDNN is faster, of all products before it compiles its
+// kernels (which takes 30 to 80 ms), and of one product for which it always compiles them.
 constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
 std::atomic<double> accumulated_work{0};
 
 /// The backend of each of `entries` products. Our kernels run until the accumulated work is large
-/// enough for oneDNN, but only if both compute the same bits, which do not depend on the count then.
+/// enough for oneDNN, but only if both compute the same bits, so that the count does not matter.
 /// Otherwise the choice depends on the shape.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
