@@ -61,8 +61,8 @@ struct NodeExtra {
   std::shared_ptr<CustomFunction> custom;  // of a function with its own gradient
   std::shared_ptr<Checkpoint> checkpoint;  // computes the tensors that were not saved
   std::shared_ptr<const std::vector<TensorGeometry>> parts;  // of a sum of parts: their regions
-  int place[kMaxSaved] = {-1, -1, -1, -1};
-  std::string line;  // the line of the operation, while debugging
+  int place[kMaxSaved] = {-1, -1, -1, -1};  // of saved tensors among the checkpoint's
+  std::string line;                         // the line of the operation, while debugging
 };
 
 /// One recorded operation. It owns storage and views, never the tensors that it computed: those own

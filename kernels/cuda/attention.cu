@@ -50,7 +50,7 @@ template <class T> __device__ T* head_of(const AttentionSide& s, int64_t batch, 
 }
 
 /// The part of log_sums or delta that belongs to a head.
-__device__ inline float* of_line(float* x, const Launch& a, int64_t batch, int head) {
+__device__ inline float* row_values(float* x, const Launch& a, int64_t batch, int head) {
   return x + (batch * a.heads + head) * attention_rows(a.queries);
 }
 
@@ -172,7 +172,7 @@ template <class C> __device__ void flash_forward(const Launch& a) {
     next_weights<C>(s, most, sum, o, a.in_bits);
     cuda::multiply_columns<T, D, R, N>(o, s, tile + C::kStage / 2);
   }
-  float* const log_sums = of_line(a.log_sums, a, at.batch, at.head) + first;
+  float* const log_sums = row_values(a.log_sums, a, at.batch, at.head) + first;
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
     const float total = reduce_in_row(sum[r][h], [](float x, float y) { return x + y; });
     const int row = row_of(r, h);
@@ -192,7 +192,7 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
   using T = typename C::T;
   const T* const out = head_of<const T>(a.out, at.batch, at.head);
   const T* const grad = head_of<const T>(a.grad, at.batch, at.head);
-  float* const all = of_line(a.delta, a, at.batch, at.head);
+  float* const all = row_values(a.delta, a, at.batch, at.head);
   constexpr int kTeam = cuda::Tile<C::D>::kAcross, kAtOnce = 32 / kTeam;  // per row; rows at a time
   const int lane = cuda::lane_number(), piece = lane % kTeam;
   MT_UNROLLED for (int i = 0; i < C::kWarpRows; i += kAtOnce) {
@@ -226,7 +226,7 @@ template <class C> __device__ void flash_queries(const Launch& a) {
   float delta[R][2], log_sum[R][2], scale[R][2], dq[R][D / 8][4] = {};
   sum_products<C>(delta, a, at, first);
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    log_sum[r][h] = of_line(a.log_sums, a, at.batch, at.head)[first + row_of(r, h)];
+    log_sum[r][h] = row_values(a.log_sums, a, at.batch, at.head)[first + row_of(r, h)];
     scale[r][h] = a.scale;
   }
   cuda::LeftRows<D, R, C::kKept> q(own * D * 2), grad(C::kOwn + own * D * 2);
@@ -272,8 +272,8 @@ template <class C> class QueryTiles {
     const int i = int(threadIdx.x), quarter = N / 4;
     if (i < N / 2)
       cuda::copy_later(to + C::kStage + i * 16,
-                       of_line(i < quarter ? a_.log_sums : a_.delta, a_, batch_, head_) + query_ +
-                           i % quarter * 4,
+                       row_values(i < quarter ? a_.log_sums : a_.delta, a_, batch_, head_) +
+                           query_ + i % quarter * 4,
                        true);
     query_ += N;
     if (query_ < a_.queries) return;
@@ -331,15 +331,15 @@ template <class C> __device__ void flash_keys(const Launch& a) {
     if (turn == 0) k.keep(), v.keep();
     if (C::kCausal && query + N - 1 < first) continue;
     const int tile = queries.place(turn), grad = tile + C::kStage / 2;
-    const float* const of_query =
+    const float* const query_values =
         reinterpret_cast<const float*>(cuda::shared_memory<unsigned char>() + tile + C::kStage);
     float s[R][N / 8][4], d[R][N / 8][4];
     cuda::multiply_rows<T, D, R, N>(s, k, tile);
-    weights_of_keys<C>(s, of_query, a.in_bits, query, first);
+    weights_of_keys<C>(s, query_values, a.in_bits, query, first);
     cuda::multiply_columns<T, D, R, N>(dv, s, grad);
     cuda::multiply_rows<T, D, R, N>(d, v, grad);
     each_score<R, N>([&](int r, int h, int n, int i) {
-      s[r][n][2 * h + i] *= d[r][n][2 * h + i] - of_query[N + column_of(n, i)];
+      s[r][n][2 * h + i] *= d[r][n][2 * h + i] - query_values[N + column_of(n, i)];
     });
     cuda::multiply_columns<T, D, R, N>(dk, s, tile);
   }

@@ -163,8 +163,8 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
 
 /// Combines each run of entries with the same cell (per line if lines share them) in one thread.
 template <ScatterReduce J, class T>
-__global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
-                          int64_t cells) {
+__global__ void combine_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
+                             int64_t cells) {
   constexpr int kAhead = 8;  // values loaded at once
   const int64_t extent = s.positions.extent;
   const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
@@ -205,7 +205,7 @@ struct TilePlan {
   int shift, top;
 };
 
-template <class T> __device__ T join_as(ScatterReduce how, T cell, T x) {
+template <class T> __device__ T combine_as(ScatterReduce how, T cell, T x) {
   switch (how) {
     case ScatterReduce::set: return join<ScatterReduce::set>(cell, x);
     case ScatterReduce::add: return join<ScatterReduce::add>(cell, x);
@@ -253,7 +253,7 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePl
                                  int64_t(cell - line * extent) * s.step];
       T sum = out;
       for (uint32_t j = i; j < n && word[j] >> t.shift == cell; ++j)
-        sum = join_as(how, sum, value[word[j] & below]);
+        sum = combine_as(how, sum, value[word[j] & below]);
       out = sum;
     }
     __syncthreads();
@@ -308,12 +308,12 @@ template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   if (!entry) return true;  // the error is recorded
   cuda::launch_each("scatter", list_cells, n, s, entry, shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
-  cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
-               s, sorted, shift, cells);
+  cuda::launch("scatter", combine_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64),
+               64, s, sorted, shift, cells);
   return cuda::bounds_ok(check);
 }
 
-template <class T> bool scatter_join(const ScatterJob& s, ScatterReduce join) {
+template <class T> bool scatter_by(const ScatterJob& s, ScatterReduce join) {
   switch (join) {
     case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(s);
     case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(s);
@@ -351,8 +351,8 @@ bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
   if (!is_storage_only(g.dtype)) {
-    if (g.dtype == Dtype::b8) return scatter_join<bool>(s, g.join);
-    return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
+    if (g.dtype == Dtype::b8) return scatter_by<bool>(s, g.join);
+    return with_number(g.dtype, [&](auto x) { return scatter_by<decltype(x)>(s, g.join); });
   }
   return item_size(g.dtype) == 1
              ? scatter_as<ScatterReduce::set, uint8_t>(s)  // storage only: copied as bytes

@@ -108,7 +108,7 @@ template <class T, class Team> struct Row {
   }
 
   /// The backward pass for channels of one element, which are held in registers.
-  template <int K> __device__ void backward_held() const {
+  template <int K> __device__ void backward_in_registers() const {
     const int64_t base = row * inner;
     const int size = int(inner);
     cuda::LineRegisters<K, T> x(team, static_cast<const T*>(c.x) + base, size),
@@ -168,7 +168,7 @@ __global__ void rows(const __grid_constant__ Normalize c, double share) {
   const int64_t rows = c.batch * c.groups;
   for (const int64_t i : team.lines(rows)) {
     const Row<T, Team> row(c, team, i, share);
-    if constexpr (K > 0 && Backward) row.template backward_held<K>();
+    if constexpr (K > 0 && Backward) row.template backward_in_registers<K>();
     else if constexpr (Backward) row.backward();
     else row.template forward<K>();
   }

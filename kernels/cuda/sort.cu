@@ -346,8 +346,8 @@ __global__ void pick_digit(const __grid_constant__ Select s) {
   const cuda::Block team;
   for (const int64_t line : team.lines(s.j.lines)) {
     SelectPrefix& known = s.known[line];
-    const SelectPrefix was = known;
-    if (was.alike == 1) continue;
+    const SelectPrefix old = known;
+    if (old.alike == 1) continue;
     unsigned long long* const counts = s.counts + line * kDigits + team.number() * each;
     int64_t mine[each], sum = 0;
     MT_UNROLLED for (int k = 0; k < each; ++k) {
@@ -357,10 +357,10 @@ __global__ void pick_digit(const __grid_constant__ Select s) {
     int64_t before = team.scan(sum, int64_t(0), cuda::Add{}).before;
     MT_UNROLLED for (int k = 0; k < each; ++k) {
       const uint64_t digit = uint64_t(team.number() * each + k);
-      if (was.before >= before && was.before < before + mine[k]) {
-        if (s.of_key) known.key = was.key << s.width | digit, known.key_shift = s.shift;
-        else known.at = was.at << s.width | digit, known.at_shift = s.shift;
-        known.alike = mine[k], known.before = was.before - before;
+      if (old.before >= before && old.before < before + mine[k]) {
+        if (s.of_key) known.key = old.key << s.width | digit, known.key_shift = s.shift;
+        else known.at = old.at << s.width | digit, known.at_shift = s.shift;
+        known.alike = mine[k], known.before = old.before - before;
       }
       before += mine[k];
     }

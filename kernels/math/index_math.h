@@ -19,12 +19,12 @@ struct Positions {
   }
 };
 
-/// The new value of element `cell` after x is scattered to it.
+/// The new value of element `cell` after x is scattered to it; max and min propagate NaN.
 template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
   if constexpr (J == ScatterReduce::set) return x;
   else if constexpr (J == ScatterReduce::add) return static_cast<T>(cell + x);
   else if constexpr (J == ScatterReduce::mul) return static_cast<T>(cell * x);
-  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;  // NaN is kept
+  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;
   else return x < cell || x != x ? x : cell;
 }
 

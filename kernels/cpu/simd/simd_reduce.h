@@ -75,11 +75,11 @@ template <class A, class T> MT_HD Pack<A> widened(const T* x) {
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
   if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
-    const auto two = [&](int i) {
+    const auto pair = [&](int i) {
       return Op::combine(Op::premap(load_part<T>(x + i * width)),
                          Op::premap(load_part<T>(x + (i + 1) * width)));
     };
-    return widen_halves(Op::combine(Op::combine(two(0), two(2)), Op::combine(two(4), two(6))));
+    return widen_halves(Op::combine(Op::combine(pair(0), pair(2)), Op::combine(pair(4), pair(6))));
   }
   return Op::premap(widened<A>(x));
 }
