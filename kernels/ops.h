@@ -72,7 +72,7 @@ struct Facts {
   const char* refuses_bool = nullptr;
   /// Why floats are an error with Accepts::integer.
   const char* refuses_float =
-      "have no bits to work on; use bool or integer tensors, as from :long()";
+      "have no bitwise operations; use bool or integer tensors, as from :long()";
   Divisor divisor = Divisor::any;
   /// The inputs that stay float32 next to 16-bit floats when they are plain numbers.
   uint8_t wide_numbers = nothing;
@@ -164,7 +164,7 @@ struct Neg {
 MT_FUNCTION(Neg, neg)
 
 struct Sign : Flat {
-  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
+  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); its gradient is 0",
     Accepts::any, {nothing}, kReals, {-1, 1, 1}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
@@ -270,7 +270,7 @@ MT_FUNCTION(Frac, frac)
 
 struct Clamp {
   static constexpr Info info{"clamp",
-    "x clamped to min..max; NaN is kept; the slope is 0 at the ends and at NaN",
+    "x clamped to min..max; NaN is propagated; the slope is 0 at the ends and at NaN",
     Accepts::number, {a}, kReals, {-1.25, 0.5, 2.75},
     {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
   template <class T> MT_HD static T f(T x, T lo, T hi) {
@@ -288,7 +288,7 @@ MT_FUNCTION(Clamp, clamp)
 struct NanToNum {
   static constexpr bool opaque = true;
   static constexpr Info info{"nan_to_num",
-    "NaN, inf and -inf replaced; nil: by the dtype's largest or smallest number",
+    "NaN, inf and -inf replaced; nil means the dtype's largest or lowest number",
     Accepts::any, {a}, kReals, {-1.25, 0.5, 2.75},
     {{"nan", 0}, {"posinf", math::kNil, false, Default::largest},
      {"neginf", math::kNil, false, Default::lowest}}};
@@ -826,7 +826,7 @@ MT_FUNCTION(Gelu, gelu)
 
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
-    "gelu by its approximation with tanh: gelu(x, {approximate='tanh'})",
+    "gelu's approximation with tanh: gelu(x, {approximate='tanh'})",
     Accepts::real, {a}, kReals, {-0.1322857970302854, 0.34571400982514392, 2.742276855926382}};
   template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
     return x * sigmoid(x * (T(k1) + T(k3) * (x * x)));
@@ -986,7 +986,7 @@ struct Mul {
 MT_FUNCTION(Mul, mul)
 
 struct Div {
-  static constexpr Info info{"div", "x / y; of integers a float",
+  static constexpr Info info{"div", "x / y; a float for integers",
     Accepts::real, {b, a | b}, kPositivePairs, {3.3333333333333333, 1, 0.14285714285714286},
     {}, {.wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
@@ -1175,7 +1175,7 @@ MT_FUNCTION(Xlog1py, xlog1py)
 
 struct Zeta {
   static constexpr Info info{"zeta",
-    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x",
+    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient for x",
     Accepts::real, {nothing, a | b}, {1.3, 4, {{2.5, 0.75}, {1.25, 1.25}, {3.5, 0.5}}},
     {2.4915423855119352, 4.2204545272690327, 11.620804663441894}};
   MT_MATH_OF_TWO(zeta)
@@ -1188,7 +1188,7 @@ MT_FUNCTION(Zeta, zeta)
 struct Igamma {
   static constexpr Info info{"igamma",
     "the regularized lower incomplete gamma function P(x, y), which rises from 0 to 1; no gradient "
-    "by x",
+    "for x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.086930185455604539, 0.61852877199692632, 0.9918490284064973}};
   MT_MATH_OF_TWO(igamma)
@@ -1200,7 +1200,7 @@ MT_FUNCTION(Igamma, igamma)
 
 struct Igammac {
   static constexpr Info info{"igammac",
-    "the upper incomplete gamma function 1 - P(x, y), accurate near 0; no gradient by x",
+    "the upper incomplete gamma function 1 - P(x, y), accurate near 0; no gradient for x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.91306981454439546, 0.38147122800307368, 0.0081509715935027003}};
   MT_MATH_OF_TWO(igammac)
@@ -1319,7 +1319,7 @@ MT_EXPRESSION(BitwiseXor, bitwise_xor, "the bits that differ", integer, kBits,
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
-    "x shifted left by y bits; 0 where y is negative or the width or more",
+    "x shifted left by y bits; 0 where y is negative or at least the width",
     Accepts::integer, {}, {0, 9, {{3, 2}, {1, 6}, {9, 0}}}, {12, 64, 9}};
   MT_MATH_OF_TWO(shift_left)
 };
@@ -1337,7 +1337,7 @@ constexpr const char* kNoDivisors =
     "have no common divisors and multiples; use integer tensors, as from :long()";
 
 struct Gcd {
-  static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
+  static constexpr Info info{"gcd", "the greatest common divisor, 0 for two zeros",
     Accepts::integer, {}, kBits, {2, 7, 3}, {},
     {.refuses_float = kNoDivisors}};
   MT_MATH_OF_TWO(gcd)

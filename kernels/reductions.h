@@ -149,7 +149,7 @@ template <bool Largest> struct Extreme : Reduction {
 
 struct Sum : Adds {
   static constexpr bool hands_on = true, folds = true;
-  static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.",
+  static constexpr ReduceInfo info{"sum", "The sum; int64 for integers, 0 for no elements.",
     Takes::any, Result::wide, Empty::has_result, reads_nothing,
     kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
   template <class V>
@@ -172,7 +172,7 @@ MT_REDUCTION(NanSum, nansum)
 
 /// The gradient is in engine/ops/prod.cpp, because it depends on where the zeros are.
 struct Prod : Multiplies {
-  static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
+  static constexpr ReduceInfo info{"prod", "The product; int64 for integers, 1 for no elements.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,
     kFour, {{-5.0625}, {-1}}, {}, Autocast::float32};
 };
@@ -218,7 +218,7 @@ struct Any : LogicalReduction {
 MT_REDUCTION(Any, any)
 
 struct CountNonzero : Adds {
-  static constexpr ReduceInfo info{"count_nonzero", "The number of nonzero elements, with NaN.",
+  static constexpr ReduceInfo info{"count_nonzero", "The number of nonzero elements; NaN counts.",
     Takes::any, Result::integer, Empty::has_result, reads_nothing,
     kWithZero, {{4}, {3}}};
   template <class A> MT_HD static A premap(A a) { return a != 0 ? A{} + 1 : A{}; }
@@ -237,7 +237,7 @@ template <class T> MT_HD T offset_for(T most) {
 }
 
 struct LogSumExp : Reduction {
-  static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; of nothing -inf.",
+  static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; -inf if empty.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result,
     kFour, {{3.2703802635371621}, {2.7991099701326601}}, {}, Autocast::float32};
   template <class T> using State = LogSumExpState<T>;
@@ -361,7 +361,7 @@ struct EntropyState {
 struct Entropy : Reduction {
   static constexpr bool two_results = true;
   static constexpr ReduceInfo info{"entropy",
-    "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; of nothing NaN.",
+    "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; NaN if empty.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result | reads_second,
     {0.1, 4, {{1, 1, 2, 4}, {0.5, 0, 1.5, 3}}}, {{1.2130075659799043}, {0.89794572485677978}}, {},
     Autocast::float32};

@@ -114,7 +114,7 @@ template <bool Largest> struct RunningExtreme : Scanning {
 
 struct Cummax : RunningExtreme<true> {
   static constexpr ReduceInfo info{"cummax",
-    "The largest element so far and its last position; NaN is kept.",
+    "The largest element so far and its last position; NaN is propagated.",
     Takes::any, Result::same, Empty::has_result, reads_nothing,
     kFour, {{1.5, 1.5, 3, 3}, {-1, 0.25, 2, 2}}};
 };
@@ -122,7 +122,7 @@ MT_SCAN(Cummax, cummax)
 
 struct Cummin : RunningExtreme<false> {
   static constexpr ReduceInfo info{"cummin",
-    "The smallest element so far and its last position; NaN is kept.",
+    "The smallest element so far and its last position; NaN is propagated.",
     Takes::any, Result::same, Empty::has_result, reads_nothing,
     kFour, {{1.5, -2.25, -2.25, -2.25}, {-1, -1, -1, -1}}};
 };
