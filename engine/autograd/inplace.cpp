@@ -65,10 +65,10 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
     return;
   }
   // Many writes into one tensor reuse the same memory if it has no other owner.
-  const bool mine = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
-                    g.impl()->storage->refs == 1;
-  const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
-  if (!mine) copy_elements(whole, g);
+  const bool can_reuse = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
+                         g.impl()->storage->refs == 1;
+  const Tensor whole = can_reuse ? g : laid_out_as(base, g.dtype(), g.device(), 0);
+  if (!can_reuse) copy_elements(whole, g);
   const Tensor part = place_in(whole, place);
   if (node.wants(1)) dx[1] = clone(part);
   if (!node.wants(0)) return;

@@ -187,13 +187,13 @@ void PartSum::add(const ViewGradient& part) {
   constexpr int64_t kWide = 64;  // filling the rest of shorter rows would cost more than a row
   const TensorGeometry& r = part.at;
   int64_t width, first, n;
-  const bool some = from_ < to_;
+  const bool has_range = from_ < to_;
   const bool columns = to_ - from_ < width_ && columns_of(r, whole_.numel(), width, first, n) &&
-                       width >= kWide && (!some || width == width_);
-  if (columns && (!some || first + n == from_ || first == to_)) {
+                       width >= kWide && (!has_range || width == width_);
+  if (columns && (!has_range || first + n == from_ || first == to_)) {
     width_ = width;
-    from_ = some ? std::min(from_, first) : first;
-    to_ = some ? std::max(to_, first + n) : first + n;
+    from_ = has_range ? std::min(from_, first) : first;
+    to_ = has_range ? std::max(to_, first + n) : first + n;
     constexpr int64_t kUncached = 48 << 20;  // bytes: the caches would evict early parts anyway
     copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient,
                   whole_.numel() * item_size(whole_.dtype()) >= kUncached);

@@ -239,8 +239,8 @@ void FileWriter::commit() {
 }
 
 void FileWriter::replace() {
-  const auto on_disk = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
-  if (!on_disk(file_.fd())) refuse();
+  const auto flush = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
+  if (!flush(file_.fd())) refuse();
   while (temporary_.empty()) {
     std::string name = temporary_name(target_);
     if (linkat(AT_FDCWD, name_of(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
@@ -250,7 +250,7 @@ void FileWriter::replace() {
   if (!file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0) refuse();
   temporary_.clear();
   const File folder(open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder) on_disk(folder.fd());  // a directory that is not readable cannot be synchronised
+  if (folder) flush(folder.fd());  // a directory that is not readable cannot be synchronised
 }
 
 void write_file(const char* operation, const std::string& path, std::string_view bytes) {

@@ -100,16 +100,16 @@ struct TimeoutNotices {
 
   /// Receives notices; returns whether another process has announced this call.
   bool poll() {
-    bool some = false;
+    bool received = false;
     for (int there = 1; there;) {
       Mpi::Status status{};
       mpi().probe(kAnySource, kTag, mpi().world, &there, &status);
       if (!there) break;
       int64_t of = -1;
       mpi().receive(&of, 1, datatype(Dtype::i64), status.source, kTag, mpi().world, &status);
-      if (of == call) waits[status.source] = some = true;
+      if (of == call) waits[status.source] = received = true;
     }
-    return some;
+    return received;
   }
   void notify() {
     waits[group().rank] = true;
@@ -280,10 +280,10 @@ struct Buffer {
 /// Calls f with the tensors of each dtype in the list.
 void by_dtype(const TensorList& list, auto f) {
   for (int d = 0; d < kDtypes; ++d) {
-    TensorList some;
+    TensorList subset;
     for (const Tensor& x : list)
-      if (x.dtype() == Dtype(d)) some.push_back(x);
-    if (!some.empty()) f(some);
+      if (x.dtype() == Dtype(d)) subset.push_back(x);
+    if (!subset.empty()) f(subset);
   }
 }
 
@@ -308,10 +308,10 @@ void all_reduce_(const TensorList& list, Reduction how) {
   }
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)));
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
+  by_dtype(list, [&](const TensorList& subset) {
+    const Buffer buffer(subset);
     buffer.reduce(kName, how);
-    buffer.copy_to(some);
+    buffer.copy_to(subset);
   });
 }
 
@@ -323,10 +323,10 @@ void broadcast_(const TensorList& list, int64_t root) {
   for (const Tensor& x : list) check_writable(kName, x);
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, root, described(list)));
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
+  by_dtype(list, [&](const TensorList& subset) {
+    const Buffer buffer(subset);
     buffer.broadcast(kName, root);
-    if (rank() != root) buffer.copy_to(some);
+    if (rank() != root) buffer.copy_to(subset);
   });
 }
 
@@ -369,19 +369,19 @@ void average_gradients(const TensorList& parameters) {
     const auto* const anywhere = flags.data.data_as<const int64_t>();
     for (int d = 0; d < kDtypes; ++d) {
       std::vector<size_t> places;
-      TensorList some;
+      TensorList subset;
       for (size_t i = 0; i < gradients.size(); ++i) {
         const TensorMeta& meta = metas[i];
         if (meta.dtype != Dtype(d) || !anywhere[i]) continue;
         places.push_back(i);
-        some.push_back(gradients[i].defined() ? gradients[i]
-                                              : zeros(meta.shape, meta.dtype, *meta.device));
+        subset.push_back(gradients[i].defined() ? gradients[i]
+                                                : zeros(meta.shape, meta.dtype, *meta.device));
       }
-      if (some.empty()) continue;
-      const Buffer buffer(some, false);  // other processes may have a gradient
+      if (subset.empty()) continue;
+      const Buffer buffer(subset, false);  // other processes may have a gradient
       buffer.reduce("backward", Reduction::mean);
       size_t k = 0;
-      buffer.each(some, [&](const Tensor& g, const Tensor& part) {
+      buffer.each(subset, [&](const Tensor& g, const Tensor& part) {
         gradients[places[k++]] = to(to(part, g.dtype()), g.device());
       });
     }

@@ -189,7 +189,7 @@ void check_options(const CudaSource& s) {
 
 /// The first lines of the compiler's log; `train.lua(12): error` is converted to `train.lua:12:
 /// error`, Lua's format.
-std::string readable(const std::string& log, const std::vector<CudaOrigin>& origins) {
+std::string format_log(const std::string& log, const std::vector<CudaOrigin>& origins) {
   std::string text;
   int lines = 0, left_out = 0;
   for (size_t at = 0; at < log.size();) {
@@ -268,7 +268,7 @@ CudaCode compile(const CudaSource& s, int arch) {
   if (lib.log_size(program, &n) == 0 && n > 1) {
     code.log.resize(n);
     lib.log(program, code.log.data());
-    code.log = readable(code.log, s.origins);
+    code.log = format_log(code.log, s.origins);
   }
   if (status != 0)
     fail("'{}' does not compile{}{}", s.name, code.log.empty() ? ": " : ":\n",
@@ -328,13 +328,13 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   check_options(s);
   const std::string key = key_of(s, arch, read_cuda(s.text));
   if (!key.empty()) {
-    if (const std::optional<std::string> kept = cache.find(key)) {
+    if (const std::optional<std::string> cached = cache.find(key)) {
       // Symbol and signature are null-terminated.
-      const size_t first = kept->find('\0'), second = kept->find('\0', first + 1);
-      if (second != kept->npos) {
-        CudaCode code{kept->substr(second + 1),
-                      kept->substr(0, first),
-                      kept->substr(first + 1, second - first - 1),
+      const size_t first = cached->find('\0'), second = cached->find('\0', first + 1);
+      if (second != cached->npos) {
+        CudaCode code{cached->substr(second + 1),
+                      cached->substr(0, first),
+                      cached->substr(first + 1, second - first - 1),
                       "",
                       true,
                       elapsed()};

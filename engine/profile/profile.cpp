@@ -114,7 +114,7 @@ struct ThreadLog {
 };
 constinit thread_local ThreadLog thread_log;
 
-Log* my_log() {
+Log* log_of_thread() {
   if (latest && thread_log.recording == latest->serial) return thread_log.log;
   std::lock_guard lock(guard);
   if (!latest) return nullptr;
@@ -134,7 +134,7 @@ Log* my_log() {
   return thread_log.log = log;
 }
 
-bool alive(uint64_t serial) {
+bool is_active(uint64_t serial) {
   if (thread_log.recording == serial && latest && latest->serial == serial) return true;
   std::lock_guard lock(guard);
   for (const auto& r : all)
@@ -145,11 +145,11 @@ bool alive(uint64_t serial) {
 }  // namespace
 
 bool Scope::open(Kind kind, uint64_t key) {
-  Log* log = my_log();
+  Log* log = log_of_thread();
   if (!log) return false;
   Path*& known = log->known[{log->at, key}];
-  const bool fresh = !known;
-  if (fresh) {
+  const bool is_new = !known;
+  if (is_new) {
     known = &log->paths.emplace_back();
     known->parent = log->at;
     known->log = log;
@@ -162,13 +162,13 @@ bool Scope::open(Kind kind, uint64_t key) {
   inner_ = 0;
   outer_ = std::exchange(log->inner, &inner_);
   began_ = now();
-  return fresh;
+  return is_new;
 }
 
 void Scope::call_it(std::string_view name) { path_->name = name; }
 
 void Scope::close() {
-  if (!alive(recording_)) return;  // the recording was stopped inside the scope
+  if (!is_active(recording_)) return;  // the recording was stopped inside the scope
   const int64_t length = now() - began_;
   log_->inner = outer_;
   *outer_ += length;
@@ -196,7 +196,7 @@ void start(bool with_trace) {
 int depth() { return int(all.size()); }
 
 const void* current_path() {
-  Log* log = my_log();
+  Log* log = log_of_thread();
   return log ? log->at : nullptr;
 }
 

@@ -99,12 +99,12 @@ Choice choose() {
       {"avx512", nullptr, avx512, false},
 #endif
   };
-  const char* const wish = std::getenv("MTORCH_ISA");
+  const char* const setting = std::getenv("MTORCH_ISA");
   Choice best = choices[0];
-  bool known = !wish || !*wish;
+  bool known = !setting || !*setting;
   for (const Choice& c : choices) {
     if (c.by_default && c.fill) best = c;
-    if (!wish || std::strcmp(wish, c.name) != 0) continue;
+    if (!setting || std::strcmp(setting, c.name) != 0) continue;
     if (c.runs && c.fill) return c;
     if (c.fill) continue;  // the machine does not support it
     known = true;
@@ -112,13 +112,13 @@ Choice choose() {
         stderr,
         "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
         "machine it was made on; build with -DMTORCH_ISAS=all\n",
-        wish);
+        setting);
   }
   if (!known)
     std::fprintf(stderr,
                  "mtorch: MTORCH_ISA=%s is ignored: this machine has no such instruction set "
                  "(base, avx2, avx512)\n",
-                 wish);
+                 setting);
   return best;
 }
 

@@ -107,18 +107,18 @@ __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR
                              float (&sum)[C::kR][2], float (&o)[C::kR][C::D / 8][4],
                              float in_bits) {
   MT_UNROLLED for (int r = 0; r < C::kR; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    float now = most[r][h];
-    MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) now =
-        fmaxf(now, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
-    now = reduce_in_row(now, [](float x, float y) { return fmaxf(x, y); });
-    const float less = cuda::exp2_fast((most[r][h] - now) * in_bits), shift = -now * in_bits;
+    float peak = most[r][h];
+    MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) peak =
+        fmaxf(peak, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
+    peak = reduce_in_row(peak, [](float x, float y) { return fmaxf(x, y); });
+    const float rescale = cuda::exp2_fast((most[r][h] - peak) * in_bits), shift = -peak * in_bits;
     float acc = 0;
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n)
         MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) acc += s[r][n][i] =
             cuda::exp2_fast(fmaf(s[r][n][i], in_bits, shift));
-    most[r][h] = now, sum[r][h] = fmaf(sum[r][h], less, acc);
-    MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= less,
-        o[r][n][2 * h + 1] *= less;
+    most[r][h] = peak, sum[r][h] = fmaf(sum[r][h], rescale, acc);
+    MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= rescale,
+        o[r][n][2 * h + 1] *= rescale;
   }
 }
 

@@ -405,9 +405,9 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   Job j{};
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
-  const bool few = s.first + s.keep <= kTile / 2;
+  const bool is_few = s.first + s.keep <= kTile / 2;
   if constexpr (sizeof(K) == 4) {
-    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !few))
+    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !is_few))
       return cuda::with_tile(l.n, [&](auto tile) {
         using Tile = decltype(tile);
         cuda::launch_blocks("sort", sort_lines<Tile, T>,
@@ -416,20 +416,20 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
       });
   }
   if (l.n <= kTile) return launch_tiles<T, K>(j);
-  if (!few && s.keep == 1 && l.n >= kPart) return select<T>(j);
-  if (few) {
+  if (!is_few && s.keep == 1 && l.n >= kPart) return select<T>(j);
+  if (is_few) {
     j.limit = s.first + s.keep;
     j.groups = groups_for<T>(j.lines, l.n, j.limit);
     j.pitch = j.groups > 0 ? j.groups : (l.n + kTile - 1) / kTile * j.limit;
   }
   const int64_t all = j.lines, room = kMaxItems / j.pitch,
                 together = smaller(all, room > 1 ? room : 1);
-  const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
+  const size_t bytes = size_t(together * j.pitch) * (is_few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
   if (!spare.as<void>() || !other.as<void>()) return;  // the error is recorded
   for (; j.first_line < all; j.first_line += together) {
     j.lines = smaller(together, all - j.first_line);
-    if (few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
+    if (is_few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
     else sort_words<T>(j, spare.as<uint64_t>(), other.as<uint64_t>());
   }
 }

@@ -301,21 +301,21 @@ bool is_list_of_numbers(const char* text) {
 }
 /// LLVM's runtime reads the variable in its first call, and crashes if it has another format.
 [[gnu::constructor]] void check_omp_num_threads() {
-  const char* asked = std::getenv("OMP_NUM_THREADS");
-  if (!asked || is_list_of_numbers(asked)) return;
+  const char* setting = std::getenv("OMP_NUM_THREADS");
+  if (!setting || is_list_of_numbers(setting)) return;
   std::fprintf(stderr,
                "mtorch: OMP_NUM_THREADS=%s is not a number of threads: one per processor is used\n",
-               asked);
+               setting);
   unsetenv("OMP_NUM_THREADS");
 }
 #endif
 
 int threads_at_start() {
-  const int asked = omp_get_max_threads(), most = max_cpu_threads();
-  if (asked >= 1 && asked <= most) return asked;  // OpenMP lets 4000000000 wrap around
+  const int requested = omp_get_max_threads(), most = max_cpu_threads();
+  if (requested >= 1 && requested <= most) return requested;  // OpenMP lets 4000000000 wrap around
   std::fprintf(stderr,
                "mtorch: OMP_NUM_THREADS=%u is too large for %d processors: %d threads are used\n",
-               unsigned(asked), omp_get_num_procs(), most);
+               unsigned(requested), omp_get_num_procs(), most);
   omp_set_num_threads(most);  // because libraries ask OpenMP for the number
   return most;
 }

@@ -273,19 +273,19 @@ template <class T, class K> struct Elements {
     T* const values = static_cast<T*>(line.out) + at * out_step;
     int64_t* const places = line.index + at * out_step;
     const K flip = line.flip_mask;
-    bool some = false;
+    bool has_ambiguous = false;
     const auto all = [&](int64_t step) {
       MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) {
         const I one = items[i];
         const auto key = KeyOf<T>(key_in(one) ^ flip);
         values[i * step] = value_of<T>(key);
         places[i * step] = at_in(one);
-        some |= ambiguous<T>(key);
+        has_ambiguous |= ambiguous<T>(key);
       }
     };
     if (out_step == 1) all(1);
     else all(out_step);
-    for (int64_t i = 0; some && i < n; ++i)
+    for (int64_t i = 0; has_ambiguous && i < n; ++i)
       if (const I one = items[i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ flip)))
         values[i * out_step] = static_cast<const T*>(line.in)[at_in(one)];
   }
@@ -395,13 +395,13 @@ template <class K> struct LongLine {
     });
   }
 
-  /// Moves the items with the digits first to last to their positions in the table: `wanted` items.
-  void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t wanted,
+  /// Moves the items with the digits first to last to their positions in the table: `total` items.
+  void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t total,
             I* to) const {
     const int values = digits.values();
     const uint32_t least = uint32_t(first), most = uint32_t(last - first);
     // Touches new memory here: else the first chunk would fault it all in without checking Ctrl-C.
-    each_chunk(wanted, [&](int64_t, int64_t i, int64_t end) {
+    each_chunk(total, [&](int64_t, int64_t i, int64_t end) {
       for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
     });
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
