@@ -48,7 +48,7 @@ struct Copy {
 /// struct defines the result's dtype. Positions count through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;       // a CPU also takes a storage-only one; results then have compute_dtype(dtype)
+  Dtype dtype;       // on a CPU also storage-only; results then have compute_dtype(dtype)
   void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Either may be null
   const void* in;
   double param[4];
