@@ -10,9 +10,9 @@ namespace mt::cells {
 inline namespace MT_ISA {
 
 /// One element of a step. g: the input of each gate, replaced by what backward needs; s: the products
-/// with the state, for cells that add them late; h, c: the state before, replaced by the new one.
+/// with the state, for cells whose f adds them; h, c: the state before, replaced by the new one.
 template <class T> struct Step { T g[4], s[3], h, c; };
-/// The backward pass: g as forward kept it; h and c before the step; `next` is c after it. dh and
+/// For backward: g as forward left it; h and c before the step; `next` is c after it. dh and
 /// dc are the gradients of the new state, replaced by those of the state before (dh: without the
 /// part that goes through the products); dg are the gradients of the gates' sums.
 template <class T> struct StepGradient { T g[4], dg[4], h, c, next, dh, dc; };
@@ -66,7 +66,7 @@ struct Gru {
   }
 };
 
-/// f(C()) for the cell of that kind.
+/// Returns f(C()) for the cell type C of that kind.
 template <class F> MT_HD auto of_kind(CellKind kind, const F& f) {
   switch (kind) {
     case CellKind::lstm: return f(Lstm());

@@ -7,7 +7,7 @@ namespace mt {
 /// Which of the three tensors of a convolution is computed from the two others.
 enum class ConvPart : int { output, input, weight };
 
-/// The sum that joins x (batch, groups * inputs, size), w (groups * outputs, inputs, kernel) and
+/// A convolution of x (batch, groups * inputs, size) and w (groups * outputs, inputs, kernel) gives
 /// y (batch, groups * outputs, out), all contiguous, over two spatial axes:
 ///   y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride + k * dilation + offset]
 /// where x counts as zero out of bounds. The dilation may be negative. `input` and `weight` compute

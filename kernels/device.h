@@ -19,12 +19,12 @@ constexpr uint32_t kDeviceAbi = 12;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
-/// formula, part k its derivative by input k; a derivative reads first the incoming gradient, then
-/// the saved tensors.
+/// formula, part k its derivative with respect to input k, which reads first the incoming gradient,
+/// then the saved tensors.
 struct Map {
   int op, part;
   Dtype dtype;     // of the operands, except a mask (bool) and the result of a comparison (bool)
-  unsigned plain;  // bit k: next to 16-bit floats operand k is float32, an unrounded number
+  unsigned plain;  // bit k: operand k is float32 although dtype is a 16-bit float
   int inputs;
   int ndim;
   int64_t size[kMaxDims];
@@ -48,8 +48,8 @@ struct Copy {
 /// struct defines the result's dtype. Positions count through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype;       // storage-only just on the CPU, where results then have compute_dtype(dtype)
-  void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Each may be null
+  Dtype dtype;       // on a CPU also storage-only; results then have compute_dtype(dtype)
+  void *out, *out2;  // out2: the second result, with out's strides, in `dtype`. Either may be null
   const void* in;
   double param[4];
   int kept, reduced;  // numbers of dimensions
@@ -87,18 +87,18 @@ struct Sort {
   void* out;       // keep elements along the line
   int64_t* index;  // with out's strides
   const void* in;
-  AlongDim lines;  // along memory: in_step is 1
+  AlongDim lines;  // contiguous: in_step is 1
   int64_t first, keep;
-  void* scratch;  // sort_scratch() bytes for each thread that may run, just once for long lines
+  void* scratch;  // sort_scratch() bytes per thread; for long lines once in total
 };
 constexpr int64_t kLongLine = 1 << 16;  // the threads of a CPU share a line of this size or more
-/// For lines of n elements of `element` bytes.
+/// The bytes of scratch for sorting lines of n elements of `element` bytes.
 MT_HD constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
 
-/// Along the middle dimension of contiguous [outer, n, inner]: the softmax or log-softmax of `in`,
-/// or one of their gradients: then `in` is the result and `grad` the incoming gradient.
+/// Softmax or log-softmax of `in` along the middle dimension of contiguous [outer, n, inner], or
+/// one of their gradients: then `in` is the result and `grad` the incoming gradient.
 enum class SoftmaxPart : int { softmax, log_softmax, softmax_gradient, log_softmax_gradient };
 struct Softmax {
   SoftmaxPart part;
@@ -171,7 +171,7 @@ struct Gather {
   const void* in;
   const int64_t* index;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims],
-      index_stride[kMaxDims];  // 0 along the indexed dimension, for the tensor that has it
+      index_stride[kMaxDims];  // the indexed tensor's stride is 0 along the indexed dimension
   int64_t step;
   int64_t extent;  // valid positions are `first` to `first + extent - 1`, extent > 0
   int64_t first;
@@ -192,8 +192,8 @@ struct WeightedGather {
   const int64_t* at;
 };
 
-/// out[i] = index[i] * step, counted from 0 (`add`: added to out[i]); with a null `out` the verb
-/// only checks whether every position is valid.
+/// out[i] = p * step, where p is index[i] as a position from 0 (`add`: this is added to out[i]);
+/// with a null `out` the verb only checks whether every position is valid.
 struct RavelIndex {
   int ndim;
   int64_t size[kMaxDims];
@@ -212,7 +212,7 @@ struct Mask {
   const bool* set;
   int64_t* before;
 };
-/// unpack false: packed[k] = whole[i] for the k-th i where the mask is set; true: the inverse.
+/// packed[k] = whole[i] for the k-th i where the mask is set; with `unpack`, the inverse.
 struct Compress {
   Mask mask;
   Dtype dtype;
@@ -227,8 +227,8 @@ struct Nonzero {
   int64_t* out;  // ndim rows, contiguous
   int64_t first;
 };
-/// As torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are before
-/// value[r][i], without equal elements (`right`: with them). NaN sorts last.
+/// torch.searchsorted: out[r][i] = first + the number of elements of sorted[r] that are smaller
+/// than value[r][i] (`right`: or equal). NaN sorts last.
 struct Search {
   Dtype dtype;
   const void *sorted, *value;
@@ -333,7 +333,7 @@ struct Grid;
 
 /// The functions that a backend fills in; those of Device call them.
 struct Verbs {
-  void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
+  void* (*alloc)(size_t bytes);  // 64-byte aligned; null if memory is exhausted
   void (*free)(void* data, size_t bytes);
   void (*sync)();
   /// Copies from and to the CPU's memory; null for the CPU. The source of `upload` may be changed

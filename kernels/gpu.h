@@ -12,7 +12,7 @@ namespace mt {
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 6;
 constexpr int kMaxGpus = 16;  // in one machine
 
-/// In bytes, except `allocations` and the fields after it, which count since the start.
+/// The use of memory in bytes; `allocations` and the fields after it count since the start.
 struct GpuUse {
   int64_t allocated, peak;  // in tensors
   int64_t reserved;         // allocated by the driver, in use or cached for reuse
@@ -43,12 +43,12 @@ struct Replay {
 
 /// The functions behind those of Gpu with the same names.
 struct GpuVerbs {
-  /// As `map`; where bit k of `numbers` is set, data[k] is one element in the CPU's memory, which
+  /// Like `map`; where bit k of `numbers` is set, data[k] is one element in the CPU's memory, which
   /// has been read when the call returns.
   void (*map_numbers)(const Map&, unsigned numbers);
-  /// As `copy` of one such element to all of `out`, of the same dtype.
+  /// Copies one such element to all of `out`, of the same dtype.
   void (*fill)(const Copy&);
-  /// As `upload` from page-locked memory, which must not be changed before a synchronisation.
+  /// Like `upload` from page-locked memory, which must not be changed before a synchronisation.
   void (*upload_later)(void* to, const void* from, size_t bytes);
 };
 
@@ -77,25 +77,25 @@ struct Gpu : Device {
   /// Why the GPU is not usable any more, or null; if it is lost, its verbs do nothing.
   const char* (*lost)();
   /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
-  /// ravel_index return true, and read 0 (scatter: skip) where an index is out of bounds.
+  /// ravel_index return true; for an index out of bounds they read position 0 or write nothing.
   uint64_t (*last_check)();
   /// The first bad index since the last call; call it after a synchronisation.
   BadIndex (*take_bad_index)();
 
   GpuProperties (*properties)();
   GpuUse (*use)();
-  /// The library for large products and its file, or why there is none. `open`: loads it now.
+  /// The library for large products and its file, or why it is not used. `open`: loads it now.
   const char* (*products)(bool open);
-  /// The same for convolutions (MTORCH_CUDNN).
+  /// The library for convolutions, likewise (MTORCH_CUDNN).
   const char* (*convolutions)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and returns cached memory to the driver
-  /// Allocates page-locked memory of the CPU; null when there is none. Freed blocks are cached for
+  /// Allocates page-locked memory of the CPU; null if that fails. Freed blocks are cached for
   /// the next allocation of their size.
   void* (*pin)(size_t bytes);
   void (*unpin)(void*);
 
-  /// Events in the stream; null when there is no memory.
+  /// Events in the stream; null if memory is exhausted.
   void* (*event)();
   void (*event_drop)(void*);
   void (*event_record)(void*);
@@ -109,7 +109,7 @@ struct Gpu : Device {
   /// Ends the capture and returns the graph. Null if `keep` is false or there was an error.
   void* (*captured)(bool keep);
   /// Allocates n numbers that a replay reads; nothing else in the captured graph uses this memory,
-  /// which lives as long as the graph. If there is no memory: null, and the error is recorded.
+  /// which lives as long as the graph. Without memory it returns null and records the error.
   double* (*graph_numbers)(int64_t n);
   /// Writes n numbers as kernel arguments: it never waits, and the source may be changed after the call.
   void (*write_numbers)(double* to, const double* from, int64_t n);

@@ -32,7 +32,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   static AtomicInt active, pending;
 };
-/// For the Ctrl-C handler: sets the loops' flag, or defers it. False if a flag is already set or pending.
+/// For the Ctrl-C handler: sets the loops' flag, or defers it; false if one is already set.
 inline bool interrupt() {
   if (mt_interrupted || InterruptGuard::pending) return false;
   (InterruptGuard::active ? InterruptGuard::pending : mt_interrupted) = 1;

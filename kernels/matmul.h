@@ -9,7 +9,7 @@ namespace mt {
 /// elements do not overlap one another.
 struct Matmul {
   Dtype dtype;      // of all three: a float or an integer, not bool
-  int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; k == 0 gives zeros
+  int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; c is zero if k == 0
   const void* a;
   const void* b;
   void* c;

@@ -9,7 +9,7 @@ struct CudaImage {
   const void* image;  // a cubin, or PTX with its zero byte
   size_t bytes;
   const char* symbol;  // the kernel's name in the image
-  const char* source;  // the source, and the kernel's name in it: if a device cannot run the image
+  const char* source;  // the source, if a device cannot run the image; `name` is the kernel in it
   const char* name;
 };
 

@@ -21,12 +21,12 @@ inline namespace MT_ISA {
 
 // ---- the declarations of an operation -----------------------------------------------------------
 
-/// The element types that the formula takes; others are converted first.
+/// The element types that the formula accepts; others are converted first.
 enum class Accepts : uint8_t {
   any,      // all dtypes unchanged, including bool
   number,   // bool becomes int64
   real,     // bool and integers become the default float
-  integer,  // bool and integers unchanged; floats are refused
+  integer,  // bool and integers unchanged; floats are an error
 };
 
 /// The tensors that a derivative needs besides the incoming gradient; they are passed in the order
@@ -68,11 +68,11 @@ enum class Shortcut : uint8_t { none, angle, quotient, positive };
 
 /// Properties that only a few operations set, by name after the parameters.
 struct Facts {
-  /// Why bool tensors are refused, and what to use instead; null: they are accepted.
+  /// Why bool tensors are an error, and what to use instead; null if they are accepted.
   const char* refuses_bool = nullptr;
-  /// The same for floats, with Accepts::integer.
+  /// Why floats are an error with Accepts::integer.
   const char* refuses_float =
-      "have no bits to work on; use bool or integer tensors, as from :long()";
+      "have no bitwise operations; use bool or integer tensors, as from :long()";
   Divisor divisor = Divisor::any;
   /// The inputs that stay float32 next to 16-bit floats when they are plain numbers.
   uint8_t wide_numbers = nothing;
@@ -164,7 +164,7 @@ struct Neg {
 MT_FUNCTION(Neg, neg)
 
 struct Sign : Flat {
-  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
+  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); its gradient is 0",
     Accepts::any, {nothing}, kReals, {-1, 1, 1}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
@@ -270,7 +270,7 @@ MT_FUNCTION(Frac, frac)
 
 struct Clamp {
   static constexpr Info info{"clamp",
-    "x held between min and max; NaN stays; the slope is 0 at the ends and of NaN",
+    "x clamped to min..max; NaN is propagated; the slope is 0 at the ends and at NaN",
     Accepts::number, {a}, kReals, {-1.25, 0.5, 2.75},
     {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
   template <class T> MT_HD static T f(T x, T lo, T hi) {
@@ -288,7 +288,7 @@ MT_FUNCTION(Clamp, clamp)
 struct NanToNum {
   static constexpr bool opaque = true;
   static constexpr Info info{"nan_to_num",
-    "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
+    "NaN, inf and -inf replaced; nil means the dtype's largest or lowest number",
     Accepts::any, {a}, kReals, {-1.25, 0.5, 2.75},
     {{"nan", 0}, {"posinf", math::kNil, false, Default::largest},
      {"neginf", math::kNil, false, Default::lowest}}};
@@ -320,7 +320,7 @@ struct Exp {
 MT_FUNCTION(Exp, exp)
 
 struct Expm1 {
-  static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
+  static constexpr Info info{"expm1", "exp(x) - 1, accurate near 0",
     Accepts::real, {output}, kReals, {-0.7134952031398099, 0.64872127070012815, 14.642631884188172},
     {}, {.autocast_float32 = true}};
   MT_MATH(expm1)
@@ -348,7 +348,7 @@ struct Log {
 MT_FUNCTION(Log, log)
 
 struct Log1p {
-  static constexpr Info info{"log1p", "log(1 + x), exact near 0",
+  static constexpr Info info{"log1p", "log(1 + x), accurate near 0",
     Accepts::real, {a}, {-0.7, 4, {{-0.625}, {0.5}, {2.75}}},
     {-0.98082925301172624, 0.40546510810816438, 1.3217558399823194}, {},
     {.autocast_float32 = true}};
@@ -506,7 +506,7 @@ struct Erf {
 MT_FUNCTION(Erf, erf)
 
 struct Erfc {
-  static constexpr Info info{"erfc", "1 - erf(x), exact far out",
+  static constexpr Info info{"erfc", "1 - erf(x), accurate for large x",
     Accepts::real, {a}, kReals.within(-3, 3),
     {1.9229001282564582, 0.47950012218695346, 0.00010062192211963684}};
   MT_MATH(erfc)
@@ -528,7 +528,7 @@ struct Erfinv {
 MT_FUNCTION(Erfinv, erfinv)
 
 struct Erfcx {
-  static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), a moderate number for every x > 0",
+  static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), without underflow for large x",
     Accepts::real, {a | output}, kReals.within(-3, 3),
     {9.1736434474828444, 0.61569034419292587, 0.19366209627906868}};
   MT_MATH(erfcx)
@@ -539,7 +539,7 @@ struct Erfcx {
 MT_FUNCTION(Erfcx, erfcx)
 
 struct Ndtr {
-  static constexpr Info info{"ndtr", "the normal distribution function, exact far below 0",
+  static constexpr Info info{"ndtr", "the normal distribution function, accurate far below 0",
     Accepts::real, {a}, kReals.within(-3, 3),
     {0.10564977366685526, 0.6914624612740131, 0.99702023676494544}};
   MT_MATH(ndtr)
@@ -646,7 +646,7 @@ MT_FUNCTION(Sigmoid, sigmoid)
 struct Logit {
   static constexpr bool opaque = true;
   static constexpr Info info{"logit",
-    "log(x / (1 - x)); with eps, x is first held between eps and 1 - eps",
+    "log(x / (1 - x)); with eps, x is first clamped to eps .. 1 - eps",
     Accepts::real, {a}, {0.1, 0.9, {{0.125}, {0.375}, {0.875}}},
     {-1.9459101490553133, -0.51082562376599068, 1.9459101490553133}, {{"eps", math::kNil}}};
   template <class T> MT_HD static T f(T x, T eps) {
@@ -672,7 +672,7 @@ MT_FUNCTION(Relu, relu)
 
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
-    "x held between min_val and max_val; the slope at the ends and at NaN is 0",
+    "x clamped to min_val..max_val; the slope at the ends and at NaN is 0",
     Accepts::number, {a}, kReals, {-1, 0.5, 1}, {{"min_val", -1}, {"max_val", 1}}};
   template <class T> MT_HD static T f(T x, T low, T high) { return clamp(x, low, high); }
   template <class T> MT_HD static T df(T g, T x, T low, T high) {
@@ -682,7 +682,7 @@ struct Hardtanh {
 MT_FUNCTION(Hardtanh, hardtanh)
 
 struct Relu6 {
-  static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends and at NaN is 0",
+  static constexpr Info info{"relu6", "x clamped to 0..6; the slope at the ends and at NaN is 0",
     Accepts::number, {a}, {-4, 8, {{-1.25}, {0.5}, {6.5}}}, {0, 0.5, 6}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
   template <class T> MT_HD static T df(T g, T x) { return Hardtanh::df(g, x, T(0), T(6)); }
@@ -691,7 +691,7 @@ MT_FUNCTION(Relu6, relu6)
 
 struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
-    "(x + 3) / 6 held between 0 and 1; the slope at the ends is 0",
+    "(x + 3) / 6 clamped to 0..1; the slope at the ends is 0",
     Accepts::real, {a}, kReals, {0.29166666666666667, 0.58333333333333333, 0.95833333333333333}};
   template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) * T(1. / 6); }
   template <class T> MT_HD static T df(T g, T x) {
@@ -826,7 +826,7 @@ MT_FUNCTION(Gelu, gelu)
 
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
-    "gelu by its approximation with tanh: gelu(x, {approximate='tanh'})",
+    "gelu's approximation with tanh: gelu(x, {approximate='tanh'})",
     Accepts::real, {a}, kReals, {-0.1322857970302854, 0.34571400982514392, 2.742276855926382}};
   template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
     return x * sigmoid(x * (T(k1) + T(k3) * (x * x)));
@@ -868,7 +868,7 @@ MT_FUNCTION(Softplus, softplus)
 
 struct Logsigmoid {
   static constexpr bool opaque = true;
-  static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
+  static constexpr Info info{"logsigmoid", "log(sigmoid(x)), without overflow",
     Accepts::real, {a}, kReals, {-1.5019290813453729, -0.47407698418010668, -0.061967589003198625},
     {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
@@ -945,7 +945,7 @@ MT_FUNCTION(Isfinite, isfinite)
 
 struct Signbit {
   static constexpr bool opaque = true;
-  static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
+  static constexpr Info info{"signbit", "true where the sign bit of x is set, also for -0",
     Accepts::any, {}, kReals, {1, 0, 0}};
   template <class T> MT_HD static auto f(T x) {
     if constexpr (math::is_floating<T>) return math::copysign(T(1), x) < T(0);
@@ -957,7 +957,7 @@ MT_FUNCTION(Signbit, signbit)
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
 struct Add {
-  static constexpr Info info{"add", "x + y; of two bools their or",
+  static constexpr Info info{"add", "x + y; for two bools their logical or",
     Accepts::any, {nothing, nothing}, kPairs, {3.25, 2.5, 4}, {}, {.wide_numbers = a | b}};
   template <class T> MT_HD static T f(T x, T y) { return x + y; }
   template <class T> MT_HD static T da(T g) { return g; }
@@ -977,7 +977,7 @@ struct Sub {
 MT_FUNCTION(Sub, sub)
 
 struct Mul {
-  static constexpr Info info{"mul", "x * y; of two bools their and",
+  static constexpr Info info{"mul", "x * y; for two bools their logical and",
     Accepts::any, {b, a}, kPairs, {1.875, 1.5625, 1.75}, {}, {.wide_numbers = a | b}};
   MT_MATH_OF_TWO(times)
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
@@ -986,7 +986,7 @@ struct Mul {
 MT_FUNCTION(Mul, mul)
 
 struct Div {
-  static constexpr Info info{"div", "x / y; of integers a float",
+  static constexpr Info info{"div", "x / y; a float for integers",
     Accepts::real, {b, a | b}, kPositivePairs, {3.3333333333333333, 1, 0.14285714285714286},
     {}, {.wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
@@ -1063,7 +1063,7 @@ template <bool Larger> struct Extremum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-/// If one input is NaN the result is the other.
+/// The extremum that ignores NaN: if one input is NaN the result is the other.
 template <bool Larger> struct ExtremumOfNumbers {
   template <class T> MT_HD static auto holds(T x, T y) {
     if constexpr (Larger) return x >= y;
@@ -1081,33 +1081,33 @@ template <bool Larger> struct ExtremumOfNumbers {
 };
 
 struct Minimum : Extremum<false> {
-  static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
+  static constexpr Info info{"minimum", "the smaller of x and y, or NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
 };
 MT_FUNCTION(Minimum, minimum)
 
 struct Maximum : Extremum<true> {
-  static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
+  static constexpr Info info{"maximum", "the larger of x and y, or NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
 };
 MT_FUNCTION(Maximum, maximum)
 
 struct Fmin : ExtremumOfNumbers<false> {
   static constexpr Info info{"fmin",
-    "the smaller of x and y, beside NaN the other; ties share the gradient",
+    "the smaller of x and y, ignoring a NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {0.75, 1.25, 0.5}};
 };
 MT_FUNCTION(Fmin, fmin)
 
 struct Fmax : ExtremumOfNumbers<true> {
   static constexpr Info info{"fmax",
-    "the larger of x and y, beside NaN the other; ties share the gradient",
+    "the larger of x and y, ignoring a NaN; ties share the gradient",
     Accepts::any, {a | b, a | b}, kPairs, {2.5, 1.25, 3.5}};
 };
 MT_FUNCTION(Fmax, fmax)
 
 struct Atan2 {
-  static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
+  static constexpr Info info{"atan2", "the angle in radians of the point (y, x)",
     Accepts::real, {a | b, a | b}, kPositivePairs,
     {1.2793395323170295, 0.78539816339744831, 0.14189705460416392}};
   MT_MATH_OF_TWO(atan2)
@@ -1175,7 +1175,7 @@ MT_FUNCTION(Xlog1py, xlog1py)
 
 struct Zeta {
   static constexpr Info info{"zeta",
-    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x",
+    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient for x",
     Accepts::real, {nothing, a | b}, {1.3, 4, {{2.5, 0.75}, {1.25, 1.25}, {3.5, 0.5}}},
     {2.4915423855119352, 4.2204545272690327, 11.620804663441894}};
   MT_MATH_OF_TWO(zeta)
@@ -1187,8 +1187,8 @@ MT_FUNCTION(Zeta, zeta)
 
 struct Igamma {
   static constexpr Info info{"igamma",
-    "the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient "
-    "by x",
+    "the regularized lower incomplete gamma function P(x, y), which rises from 0 to 1; no gradient "
+    "for x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.086930185455604539, 0.61852877199692632, 0.9918490284064973}};
   MT_MATH_OF_TWO(igamma)
@@ -1200,7 +1200,7 @@ MT_FUNCTION(Igamma, igamma)
 
 struct Igammac {
   static constexpr Info info{"igammac",
-    "the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x",
+    "the upper incomplete gamma function 1 - P(x, y), accurate near 0; no gradient for x",
     Accepts::real, {nothing, a | b}, kPositivePairs,
     {0.91306981454439546, 0.38147122800307368, 0.0081509715935027003}};
   MT_MATH_OF_TWO(igammac)
@@ -1275,7 +1275,7 @@ MT_EXPRESSION(Ne, ne, "x differs from y", any, kPairs, x != y, 1, 0, 1)
 
 struct LogicalAnd {
   static constexpr bool opaque = true;
-  static constexpr Info info{"logical_and", "both are nonzero",
+  static constexpr Info info{"logical_and", "whether both are nonzero",
     Accepts::any, {}, kLogic, {0, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
@@ -1283,7 +1283,7 @@ MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
   static constexpr bool opaque = true;
-  static constexpr Info info{"logical_or", "one is nonzero",
+  static constexpr Info info{"logical_or", "whether x or y is nonzero",
     Accepts::any, {}, kLogic, {1, 1, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
@@ -1291,7 +1291,7 @@ MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
   static constexpr bool opaque = true;
-  static constexpr Info info{"logical_xor", "exactly one is nonzero",
+  static constexpr Info info{"logical_xor", "whether exactly one is nonzero",
     Accepts::any, {}, kLogic, {1, 0, 0}, {}, {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
 };
@@ -1301,7 +1301,7 @@ MT_FUNCTION(LogicalXor, logical_xor)
 
 struct BitwiseNot {
   static constexpr Info info{"bitwise_not",
-    "the bits of an integer inverted; of a bool its contrary",
+    "the inverted bits of an integer; not x for a bool",
     Accepts::integer, {}, {0, 9, {{0}, {5}, {12}}}, {-1, -6, -13}};
   template <class T> MT_HD static T f(T x) {
     return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
@@ -1309,9 +1309,9 @@ struct BitwiseNot {
 };
 MT_FUNCTION(BitwiseNot, bitwise_not)
 
-MT_EXPRESSION(BitwiseAnd, bitwise_and, "the bits that both have", integer, kBits,
+MT_EXPRESSION(BitwiseAnd, bitwise_and, "the bits set in both", integer, kBits,
               static_cast<T>(math::bits(x) & math::bits(y)), 8, 0, 0)
-MT_EXPRESSION(BitwiseOr, bitwise_or, "the bits that one has", integer, kBits,
+MT_EXPRESSION(BitwiseOr, bitwise_or, "the bits set in x or y", integer, kBits,
               static_cast<T>(math::bits(x) | math::bits(y)), 14, 7, 15)
 MT_EXPRESSION(BitwiseXor, bitwise_xor, "the bits that differ", integer, kBits,
               static_cast<T>(math::bits(x) ^ math::bits(y)), 6, 7, 15)
@@ -1319,7 +1319,7 @@ MT_EXPRESSION(BitwiseXor, bitwise_xor, "the bits that differ", integer, kBits,
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
-    "x * 2^y without what leaves the dtype; 0 where y is negative or its width",
+    "x shifted left by y bits; 0 where y is negative or at least the width",
     Accepts::integer, {}, {0, 9, {{3, 2}, {1, 6}, {9, 0}}}, {12, 64, 9}};
   MT_MATH_OF_TWO(shift_left)
 };
@@ -1327,7 +1327,7 @@ MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
 
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
-    "x / 2^y rounded down; only the sign is left where y is negative or the width",
+    "x shifted right by y bits; only the sign remains where y is negative or large",
     Accepts::integer, {}, {0, 9, {{12, 2}, {64, 6}, {9, 70}}}, {3, 1, 0}};
   MT_MATH_OF_TWO(shift_right)
 };
@@ -1337,7 +1337,7 @@ constexpr const char* kNoDivisors =
     "have no common divisors and multiples; use integer tensors, as from :long()";
 
 struct Gcd {
-  static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
+  static constexpr Info info{"gcd", "the greatest common divisor, 0 for two zeros",
     Accepts::integer, {}, kBits, {2, 7, 3}, {},
     {.refuses_float = kNoDivisors}};
   MT_MATH_OF_TWO(gcd)
@@ -1345,7 +1345,7 @@ struct Gcd {
 MT_FUNCTION(Gcd, gcd)
 
 struct Lcm {
-  static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
+  static constexpr Info info{"lcm", "the least common multiple, 0 if x or y is 0",
     Accepts::integer, {}, kBits, {60, 0, 18}, {},
     {.refuses_float = kNoDivisors}};
   MT_MATH_OF_TWO(lcm)

@@ -61,7 +61,7 @@ struct Progress {
   bool first = false;
 };
 
-/// w, initially 1, after 1, 2 and 9 steps with gradients 0.5, -1.25, 2, 0.5, ..; of torch.optim.
+/// w, initially 1, after 1, 2 and 9 steps of torch.optim with gradients 0.5, -1.25, 2, 0.5, ..
 template <class Options> struct Point {
   Options options;
   double value[3];
@@ -75,7 +75,7 @@ inline double sqrt(double x) { return __builtin_sqrt(x); }
 
 /// Adam's running means of the gradient and of its square, which are stored and returned.
 template <class T> struct Moments { T mean, square; };
-template <class K, class T> MT_HD Moments<T> move_moments(const K& k, T g, T& mean, T& square) {
+template <class K, class T> MT_HD Moments<T> update_moments(const K& k, T g, T& mean, T& square) {
   const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
   mean = m, square = q;
   return {m, q};
@@ -144,7 +144,7 @@ struct Adam {
   }
   template <unsigned States, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square,
                                                              T& largest) {
-    const auto [m, q] = move_moments(k, g, mean, square);
+    const auto [m, q] = update_moments(k, g, mean, square);
     T most = q;
     if constexpr (has(States, 2)) largest = most = q < largest ? largest : q;
     w = w - k.rate * m / (math::sqrt(most) * k.scale + k.eps);
@@ -175,8 +175,8 @@ struct RMSpropOptions {
 struct RMSprop {
   using Options = RMSpropOptions;
   static constexpr Info info{"RMSprop",
-    "Steps divided by the root of a running mean of squared gradients, as torch.optim.RMSprop; centered: less the "
-    "square of their mean.",
+    "Steps divided by the root of a running mean of squared gradients, as torch.optim.RMSprop; centered: minus "
+    "the square of their mean.",
     {{"lr"}, {"alpha"}, {"eps"}, {"weight_decay"}, {"momentum"}, flag("centered"), flag("maximize"), kMaster},
     {{"square_avg"}, {"momentum_buffer", "momentum"}, {"grad_avg", "centered"}}};
   static constexpr Point<Options> points[] = {
@@ -235,7 +235,7 @@ struct AdadeltaOptions {
 struct Adadelta {
   using Options = AdadeltaOptions;
   static constexpr Info info{"Adadelta",
-    "Steps by a running mean of the steps before over one of gradients, as torch.optim.Adadelta (Zeiler 2012).",
+    "Steps scaled by the RMS of earlier steps over that of gradients, as torch.optim.Adadelta (Zeiler 2012).",
     {{"lr"}, {"rho", 0, 1}, {"eps"}, {"weight_decay"}, flag("maximize"), kMaster},
     {{"square_avg"}, {"acc_delta"}}};
   static constexpr Point<Options> points[] = {
@@ -305,7 +305,7 @@ struct NAdam {
             o.lr * next / (1 - product * next), 1 / sqrt(1 - pow(o.beta2, p.step)), o.eps};
   }
   template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square) {
-    const auto [m, q] = move_moments(k, g, mean, square);
+    const auto [m, q] = update_moments(k, g, mean, square);
     w = w - (k.by_grad * g + k.by_mean * m) / (math::sqrt(q) * k.scale + k.eps);
   }
 };
@@ -317,7 +317,7 @@ struct RAdamOptions {
 struct RAdam {
   using Options = RAdamOptions;
   static constexpr Info info{"RAdam",
-    "Adam whose first steps, which have seen few gradients, are not scaled, as torch.optim.RAdam (Liu 2019).",
+    "Adam whose first steps, based on few gradients, are not scaled, as torch.optim.RAdam (Liu 2019).",
     {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("decoupled_weight_decay"), flag("maximize"), kMaster},
     {{"exp_avg"}, {"exp_avg_sq"}}};
   static constexpr Point<Options> points[] = {
@@ -338,7 +338,7 @@ struct RAdam {
             double(scaled)};
   }
   template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square) {
-    const auto [m, q] = move_moments(k, g, mean, square);
+    const auto [m, q] = update_moments(k, g, mean, square);
     const T root = math::sqrt(q) + k.eps;
     w = w - k.rate * m / (k.scaled != T(0) ? root : T(1));
   }

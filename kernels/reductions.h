@@ -12,11 +12,11 @@ inline namespace MT_ISA {
 
 // ---- the declarations of a reduction ------------------------------------------------------------
 
-/// The tensors that a reduction takes.
+/// The dtypes that a reduction accepts.
 enum class Takes : uint8_t {
   any,     // all dtypes unchanged
   real,    // bool and integers become the default float
-  floats,  // others are refused
+  floats,  // others are an error
   bools,   // others are first compared with 0
 };
 
@@ -51,18 +51,18 @@ struct ReduceInfo {
   Empty empty;
   uint8_t reads;
   Lines domain;
-  double results[2][4];  // for domain.in, computed elsewhere; a scan has all of them
+  double results[2][4];  // for domain.in, from another program; a scan has one per element
   Param params[kMaxParams - 1] = {};
   Autocast autocast = Autocast::none;
 };
 
-/// The information at the end of a reduction: the number of elements per result, and the parameters.
+/// The arguments of `finish`: the number of elements per result, and the parameters.
 struct ReduceCall {
   double count;
   const double* param;
 };
 
-/// The same for `df`, on numbers or tensors. `second`: the second result; for a struct whose ties
+/// The arguments of `df`, numbers or tensors. `second`: the second result; for a struct whose ties
 /// share the gradient, the number of elements that tie.
 template <class V> struct ReduceContext {
   double count;
@@ -149,7 +149,7 @@ template <bool Largest> struct Extreme : Reduction {
 
 struct Sum : Adds {
   static constexpr bool hands_on = true, folds = true;
-  static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.",
+  static constexpr ReduceInfo info{"sum", "The sum; int64 for integers, 0 for no elements.",
     Takes::any, Result::wide, Empty::has_result, reads_nothing,
     kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
   template <class V>
@@ -159,7 +159,7 @@ MT_REDUCTION(Sum, sum)
 
 struct NanSum : Adds {
   static constexpr bool folds = true;
-  static constexpr ReduceInfo info{"nansum", "The sum of what is not NaN.",
+  static constexpr ReduceInfo info{"nansum", "The sum of the elements that are not NaN.",
     Takes::any, Result::wide, Empty::has_result, reads_x,
     kFour, {{2.75}, {3.25}}, {}, Autocast::float32};
   template <class A> MT_HD static A premap(A a) { return a == a ? a : A{}; }
@@ -172,21 +172,21 @@ MT_REDUCTION(NanSum, nansum)
 
 /// The gradient is in engine/ops/prod.cpp, because it depends on where the zeros are.
 struct Prod : Multiplies {
-  static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
+  static constexpr ReduceInfo info{"prod", "The product; int64 for integers, 1 for no elements.",
     Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,
     kFour, {{-5.0625}, {-1}}, {}, Autocast::float32};
 };
 MT_REDUCTION(Prod, prod)
 
 struct Amax : Extreme<true> {
-  static constexpr ReduceInfo info{"amax", "The largest element; NaN wins; ties share the gradient.",
+  static constexpr ReduceInfo info{"amax", "The largest element or NaN; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
     kFour, {{3}, {2}}};
 };
 MT_REDUCTION(Amax, amax)
 
 struct Amin : Extreme<false> {
-  static constexpr ReduceInfo info{"amin", "The smallest element; NaN wins; ties share the gradient.",
+  static constexpr ReduceInfo info{"amin", "The smallest element or NaN; ties share the gradient.",
     Takes::any, Result::same, Empty::refused, reads_x | reads_result,
     kFour, {{-2.25}, {-1}}};
 };
@@ -209,7 +209,7 @@ MT_REDUCTION(All, all)
 
 struct Any : LogicalReduction {
   static constexpr ReduceInfo info{"any",
-    "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
+    "Whether any is nonzero: a Lua boolean, or a bool tensor along dim.",
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
     {-4, 4, {{1.5, -2.25, 3, 0.5}, {0, 0, 0, 0}}}, {{1}, {0}}};
   template <class S> MT_HD static S identity() { return S(0); }
@@ -218,7 +218,7 @@ struct Any : LogicalReduction {
 MT_REDUCTION(Any, any)
 
 struct CountNonzero : Adds {
-  static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
+  static constexpr ReduceInfo info{"count_nonzero", "The number of nonzero elements; NaN counts.",
     Takes::any, Result::integer, Empty::has_result, reads_nothing,
     kWithZero, {{4}, {3}}};
   template <class A> MT_HD static A premap(A a) { return a != 0 ? A{} + 1 : A{}; }
@@ -237,7 +237,7 @@ template <class T> MT_HD T offset_for(T most) {
 }
 
 struct LogSumExp : Reduction {
-  static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; of nothing -inf.",
+  static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; -inf if empty.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result,
     kFour, {{3.2703802635371621}, {2.7991099701326601}}, {}, Autocast::float32};
   template <class T> using State = LogSumExpState<T>;
@@ -313,7 +313,7 @@ MT_REDUCTION(Argmin, argmin)
 struct Moments {
   double n, mean, m2;
 };
-/// As in Chan, Golub & LeVeque 1979.
+/// Combines two sets (Chan, Golub & LeVeque 1979).
 MT_HD Moments combine(const Moments& a, const Moments& b) {
   if (a.n == 0) return b;
   if (b.n == 0) return a;
@@ -321,7 +321,7 @@ MT_HD Moments combine(const Moments& a, const Moments& b) {
   return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
 }
 
-/// The second result is the mean. mt.var has a signature of its own (`unbiased`).
+/// The second result is the mean. mt.var has a different signature (`unbiased`).
 struct Var : Reduction {
   static constexpr bool two_results = true;
   static constexpr ReduceInfo info{"var",
@@ -361,7 +361,7 @@ struct EntropyState {
 struct Entropy : Reduction {
   static constexpr bool two_results = true;
   static constexpr ReduceInfo info{"entropy",
-    "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; of nothing NaN.",
+    "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; NaN if empty.",
     Takes::real, Result::same, Empty::has_result, reads_x | reads_result | reads_second,
     {0.1, 4, {{1, 1, 2, 4}, {0.5, 0, 1.5, 3}}}, {{1.2130075659799043}, {0.89794572485677978}}, {},
     Autocast::float32};

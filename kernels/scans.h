@@ -114,7 +114,7 @@ template <bool Largest> struct RunningExtreme : Scanning {
 
 struct Cummax : RunningExtreme<true> {
   static constexpr ReduceInfo info{"cummax",
-    "The largest element so far and where it stood last; NaN stays.",
+    "The largest element so far and its last position; NaN is propagated.",
     Takes::any, Result::same, Empty::has_result, reads_nothing,
     kFour, {{1.5, 1.5, 3, 3}, {-1, 0.25, 2, 2}}};
 };
@@ -122,7 +122,7 @@ MT_SCAN(Cummax, cummax)
 
 struct Cummin : RunningExtreme<false> {
   static constexpr ReduceInfo info{"cummin",
-    "The smallest element so far and where it stood last; NaN stays.",
+    "The smallest element so far and its last position; NaN is propagated.",
     Takes::any, Result::same, Empty::has_result, reads_nothing,
     kFour, {{1.5, -2.25, -2.25, -2.25}, {-1, -1, -1, -1}}};
 };
@@ -136,7 +136,7 @@ struct DiscountedState {
 struct DiscountedCumsum : Scanning {
   static constexpr bool reverse_scan = true;
   static constexpr ReduceInfo info{"discounted_cumsum",
-    "The sum of all elements so far along dim, each times discount for every place that it lies back.",
+    "The sum of all elements so far along dim, each times discount to the power of its distance.",
     Takes::real, Result::same, Empty::has_result, reads_nothing,
     kFour, {{1.5, -1.5, 2.25, 1.625}, {-1, -0.25, 1.875, 2.9375}}, {{"discount", 0.5, true}},
     Autocast::float32};

@@ -1,4 +1,4 @@
-// table.h -- computes from the lists of operations: ids, arities, declarations
+// table.h -- ids, numbers of inputs and tables of loops, computed from the lists of operations
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -55,12 +55,12 @@ template <class Op> constexpr int inputs = count_inputs<Op>();
 
 template <class T> constexpr bool is_bool = static_cast<T>(2) == static_cast<T>(1);
 template <class R, class... A> constexpr bool returns_bool(R (*)(A...)) { return is_bool<R>; }
-/// Whether the operation is a test, so that its result is bool for all inputs.
-template <class Op> constexpr bool asks() {
+/// Whether the operation is a predicate: its result is bool for all inputs.
+template <class Op> constexpr bool is_predicate() {
   if constexpr (mask_first<Op>) return false;
   else return returns_bool(&Op::template f<double>);
 }
-template <class Op> constexpr bool answers_bool = asks<Op>();
+template <class Op> constexpr bool answers_bool = is_predicate<Op>();
 
 /// The formula as a type with a static `call`: part 0 is f, part i is the derivative by input i.
 template <class Op, int Part> struct Formula;
@@ -140,7 +140,7 @@ using Out = typename BoolOr<Part == 0 && answers_bool<Op>, T>::type;
 template <class T> constexpr bool accepts(Takes what) {
   return what == Takes::any ? true : what == Takes::bools ? is_bool<T> : math::is_floating<T>;
 }
-/// The same for a scan.
+/// Whether element type T reaches the loops of a scan.
 template <class Op, class T>
 constexpr bool scans = accepts<T>(Op::info.takes) &&
                        (Op::info.result != Result::wide || !math::is_integer<T> || sizeof(T) == 8);

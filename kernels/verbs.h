@@ -11,7 +11,7 @@ MT_VERBS(MT_DECLARE)
 MT_CPU_VERBS(MT_DECLARE)
 #undef MT_DECLARE
 
-/// f(T()) for an unsigned integer of the dtype's size: for elements that are only moved.
+/// Returns f(T()) for the unsigned integer T of the dtype's size: for elements that are only moved.
 template <class F> auto with_item(Dtype dtype, const F& f) {
   switch (item_size(dtype)) {
     case 1: return f(uint8_t());
@@ -20,7 +20,7 @@ template <class F> auto with_item(Dtype dtype, const F& f) {
     default: return f(uint64_t());
   }
 }
-/// f(T()) for the dtype's type; for bool it is uint8_t.
+/// Returns f(T()) for the dtype's C++ type T; for bool it is uint8_t.
 template <class F> auto with_number(Dtype dtype, const F& f) {
   switch (dtype) {
     case Dtype::i32: return f(int32_t());

@@ -25,9 +25,9 @@ MT_HD int collapse(int ndim, int64_t* size, int64_t* const (&stride)[Operands],
   int last = -1;  // the dimension that grows
   for (int d = 0; d < ndim; ++d) {
     if (size[d] == 1) continue;
-    bool joins = last >= 0;
-    for (int k = 0; k < operands && joins; ++k) joins = stride[k][last] == stride[k][d] * size[d];
-    if (joins) {
+    bool merge = last >= 0;
+    for (int k = 0; k < operands && merge; ++k) merge = stride[k][last] == stride[k][d] * size[d];
+    if (merge) {
       size[last] *= size[d];
     } else {
       size[++last] = size[d];

@@ -238,7 +238,7 @@ int histogram_body(Args& a) {
 /// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
-     "The mean of all elements, or along dimensions; of nothing NaN.",
+     "The mean of all elements, or along dimensions; NaN for no elements.",
      bind<reduced_as<mean>> | kDefers},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      bind<smallest_and_largest>},

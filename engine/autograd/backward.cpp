@@ -1,4 +1,4 @@
-// backward.cpp -- the backward pass through the graph of gradients
+// backward.cpp -- the backward pass through the autograd graph
 //
 // A node is visited after all nodes that used its result, when its gradient is complete. Gradients
 // of views are parts (view_gradients.h). They are added up in one buffer of the tensor's size that
@@ -18,7 +18,7 @@ namespace mt {
 
 namespace {
 
-/// Whether nothing else owns its elements, and they fill memory without gaps.
+/// Whether x is the only owner of its elements, which are contiguous.
 bool is_owned(const Tensor& x) {
   return x.unique() && x.impl()->storage->refs == 1 && x.is_contiguous();
 }
@@ -54,7 +54,7 @@ struct Parts {
     for (const ViewGradient& part : list) sum.add(part);
     list.clear();
   }
-  /// Whether a buffer would have more than a few times the elements of the parts.
+  /// Whether the parts have at most an eighth of the tensor's elements.
   bool few() const { return elements <= product(shape) / 8; }
 };
 
@@ -76,25 +76,25 @@ struct PassBuffers {
 thread_local PassBuffers pass_buffers;
 
 /// The gradient after the hooks have run.
-Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
-  const std::vector<std::shared_ptr<Hook>> now = hooks;  // a hook may remove itself
-  for (const auto& hook : now) {
+Tensor run_hooks(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
+  const std::vector<std::shared_ptr<Hook>> snapshot = hooks;  // a hook may remove itself
+  for (const auto& hook : snapshot) {
     if (!hook->call) continue;
     const Tensor other = hook->call(g);
     if (!other.defined()) continue;
     if (other.shape() != g.shape() || other.dtype() != g.dtype())
-      fail("hook: it returned a gradient {} {}, the one it was given is {} {}", other.shape(),
+      fail("hook: the returned gradient is {} {}, the one passed in is {} {}", other.shape(),
            other.dtype(), g.shape(), g.dtype());
     g = other;
   }
   return g;
 }
 
-[[noreturn]] void used_up(const char* who, const char* node) {
+[[noreturn]] void fail_graph_freed(const char* operation, const char* node) {
   fail(
-      "{}: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to "
+      "{}: the graph behind '{}' was freed by an earlier backward; pass {{retain_graph=true}} to "
       "the first",
-      who, node);
+      operation, node);
 }
 
 /// The targets of `grad`: only nodes on the way to these are visited.
@@ -102,7 +102,7 @@ struct Targets {
   std::unordered_map<const Node*, Tensor> nodes;  // and their gradients, once computed
   std::unordered_map<const TensorImpl*, Tensor> leaves;
   std::unordered_set<const Node*> needed;
-  const char* used_up = nullptr;  // the name of a node on the way whose graph was freed
+  const char* freed_node = nullptr;  // the name of a node on the way whose graph was freed
 
   void add(const Tensor& x) {
     if (x.impl()->node) nodes[x.impl()->node];
@@ -116,13 +116,13 @@ struct Targets {
   void find(const TensorList& roots) {
     std::vector<Node*> all;
     std::unordered_set<Node*> seen;
-    auto meet = [&](Node* n) {
+    auto reach = [&](Node* n) {
       if (n && seen.insert(n).second) all.push_back(n);
     };
-    for (const Tensor& root : roots) meet(root.impl()->node);
+    for (const Tensor& root : roots) reach(root.impl()->node);
     for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i]->consumed) used_up = all[i]->type->name;
-      for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
+      if (all[i]->consumed) freed_node = all[i]->type->name;
+      for (int k = 0; k < all[i]->inputs; ++k) reach(all[i]->input(k).node.get());
     }
     std::ranges::sort(all, [](const Node* a, const Node* b) { return a->sequence < b->sequence; });
     for (Node* n : all)
@@ -144,7 +144,7 @@ class BackwardPass : public Walk {
         mode_(create),
         targets_(targets),
         outer_(static_cast<BackwardPass*>(std::exchange(thread_state.walk, this))) {
-    if (outer_) outer_->set_aside();
+    if (outer_) outer_->save_pending();
     swap_spare();
   }
   ~BackwardPass() {
@@ -153,21 +153,20 @@ class BackwardPass : public Walk {
     leaves_.clear();
     swap_spare();
     thread_state.walk = outer_;
-    if (outer_) outer_->take_back();
+    if (outer_) outer_->restore_pending();
   }
 
   /// Guards against a hook that starts a pass to its own tensor, which would never end.
-  static void check_depth(const char* who) {
+  static void check_depth(const char* name) {
     int depth = 0;
     for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
-    if (depth > 20)
-      fail("{}: more than 20 backward passes inside one another; does a hook call itself?", who);
+    if (depth > 20) fail("{}: more than 20 nested backward passes; does a hook call itself?", name);
   }
 
   void send(Edge& edge, Tensor g) {
     if (targets_ && !targets_->leads(edge)) return;
-    const bool first = await(edge);
-    if (first && edge.node && goes_on(*edge.node, g)) return;
+    const bool first = enqueue(edge);
+    if (first && edge.node && pass_on_early(*edge.node, g)) return;
     if (edge.node) return accumulate(edge.node->pending, std::move(g));
     check_leaf(*edge.leaf, g.shape(), g.dtype());
     Tensor sum = take(*edge.leaf);
@@ -183,13 +182,13 @@ class BackwardPass : public Walk {
       if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
         return send(*edge, std::move(part.gradient));
       if (edge->leaf) check_leaf(*edge->leaf, shape, part.gradient.dtype());
-      await(*edge);
+      enqueue(*edge);
       if (!edge->node || !reshapes(*edge->node, shape, part.at)) break;
     }
     const bool dense = edge->node ? edge->node->pending.defined() : edge->leaf->pending != nullptr;
     const bool passes = edge->node && edge->node->type->through && !dense;
     const bool simple = dense || (!passes && product(shape) < PartSum::kLarge);
-    if (simple && !grad_enabled() && !waits(key(*edge)))
+    if (simple && !grad_enabled() && !has_parts(key(*edge)))
       return put(*edge, with_part(take(*edge), shape, part));
     if (!parts_) parts_ = std::make_unique<Waiting>();
     Parts& parts = (*parts_)[key(*edge)];
@@ -208,11 +207,11 @@ class BackwardPass : public Walk {
   /// Adds up the parts that wait for leaves, and calls the leaves' hooks.
   void call_leaf_hooks() {
     if (parts_)
-      for (auto& leaf : leaves_) put(*leaf, joined(leaf.get(), take(*leaf)));
+      for (auto& leaf : leaves_) put(*leaf, add_parts(leaf.get(), take(*leaf)));
     for (size_t i = 0; i < leaves_.size(); ++i) {
       TensorImpl& leaf = *leaves_[i];
       if (!leaf.hooks) continue;
-      Tensor g = hooked(*leaf.hooks, Tensor(Ref<TensorImpl>::share(leaf.pending)));
+      Tensor g = run_hooks(*leaf.hooks, Tensor(Ref<TensorImpl>::share(leaf.pending)));
       Ref<TensorImpl>::adopt(std::exchange(leaf.pending, g.release()));
     }
   }
@@ -296,11 +295,11 @@ class BackwardPass : public Walk {
     if (edge.node) edge.node->pending = std::move(sum);
     else put(*edge.leaf, std::move(sum));
   }
-  bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
+  bool has_parts(const void* key) const { return parts_ && parts_->count(key) > 0; }
   /// Adds a node or a leaf to the lists at its first gradient; returns whether this is the first.
-  bool await(Edge& edge) {
+  bool enqueue(Edge& edge) {
     if (edge.leaf) {
-      if (edge.leaf->pending || waits(edge.leaf.get())) return false;
+      if (edge.leaf->pending || has_parts(edge.leaf.get())) return false;
       leaves_.push_back(edge.leaf);
       return true;
     }
@@ -313,12 +312,12 @@ class BackwardPass : public Walk {
     const bool same =
         shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
     if (!same || dtype != leaf.dtype)
-      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since", shape,
+      fail("backward: the gradient is {} {}, its leaf is {} {}; its data was replaced", shape,
            dtype, Shape(leaf.size, leaf.ndim), leaf.dtype);
   }
   /// The sum plus the parts that wait at the key.
-  Tensor joined(const void* key, Tensor sum) {
-    if (!waits(key)) return sum;
+  Tensor add_parts(const void* key, Tensor sum) {
+    if (!has_parts(key)) return sum;
     Parts waiting = std::move((*parts_)[key]);
     parts_->erase(key);
     if (grad_enabled()) return sum_view_gradients(waiting.shape, sum, waiting.list);
@@ -328,23 +327,23 @@ class BackwardPass : public Walk {
     return all;
   }
 
-  /// A hook or a function's backward may run a pass of its own, through the same nodes and leaves:
-  /// the gradients of this pass are set aside meanwhile.
-  void set_aside() {
+  /// A hook or a function's backward may run another pass through the same nodes and leaves; then
+  /// `outer_` stores its gradients in `saved_pending_`.
+  void save_pending() {
     for (const Ready& ready : ready_) {
-      aside_.push_back(std::exchange(ready.node->pending, {}));
+      saved_pending_.push_back(std::exchange(ready.node->pending, {}));
       ready.node->queued = false;
     }
-    for (auto& leaf : leaves_) aside_.push_back(take(*leaf));
+    for (auto& leaf : leaves_) saved_pending_.push_back(take(*leaf));
   }
-  void take_back() {
+  void restore_pending() {
     size_t i = 0;
     for (const Ready& ready : ready_) {
-      ready.node->pending = std::move(aside_[i++]);
+      ready.node->pending = std::move(saved_pending_[i++]);
       ready.node->queued = true;
     }
-    for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
-    aside_.clear();
+    for (auto& leaf : leaves_) leaf->pending = saved_pending_[i++].release();
+    saved_pending_.clear();
   }
 
   /// The latest node that has a gradient: all nodes that used its result have been visited.
@@ -357,13 +356,13 @@ class BackwardPass : public Walk {
   }
 
   void visit(Node& node) {
-    if (parts_ && waits(&node) && pass_on(node)) return;
+    if (parts_ && has_parts(&node) && pass_on(node)) return;
     Tensor g = std::move(node.pending);
-    if (parts_) g = joined(&node, std::move(g));
+    if (parts_) g = add_parts(&node, std::move(g));
     if (g.defined()) {  // otherwise all parts were passed on
       if (node.extra) call_hooks(node, g);
       if (targets_ && node_is_target(node, g)) return;
-      if (node.consumed) used_up("backward", node.type->name);
+      if (node.consumed) fail_graph_freed("backward", node.type->name);
       if (node.type->backward) visit_operation(node, g);
       else send_through(node, g);
     }
@@ -383,24 +382,24 @@ class BackwardPass : public Walk {
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
   }
 
-  static profile::Scope timed(const Node& node) {
+  static profile::Scope timed_scope(const Node& node) {
     return {profile::Kind::backward, uint64_t(node.type),
             [&] { return std::string(node.type->name) + " backward"; }};
   }
 
-  /// Sends a view's gradient as a part of its input's gradient, unless it is more than `most` of it (false).
+  /// Sends a view's gradient as a part of its input's; false if it is more than `most` of that.
   bool send_through(Node& node, const Tensor& g, double most = 1) {
     ViewGradient part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
     if (most < 1 && double(g.numel()) > most * double(product(input))) return false;
-    const profile::Scope scope = timed(node);
+    const profile::Scope scope = timed_scope(node);
     send(node.input(0), input, std::move(part));
     return true;
   }
 
-  /// Whether gradients may pass through a view before its turn: its own gradient is not needed.
-  bool open(const Node& node) const {
+  /// Whether gradients may pass through a view before its turn, because its gradient is not needed.
+  bool can_pass(const Node& node) const {
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
                       (targets_ && targets_->nodes.count(&node) > 0);
     return node.type->through && !node.consumed && !node.pending.defined() && !seen;
@@ -409,17 +408,17 @@ class BackwardPass : public Walk {
   /// Passes the first gradient of a view on at once, while it is in the cache: the results of
   /// unbind are older than all nodes that use them, so all their gradients would wait together.
   /// Further ones are accumulated until the node's turn.
-  bool goes_on(Node& node, const Tensor& g) {
-    return !grad_enabled() && !node.type->backward && open(node) && send_through(node, g, 0.5);
+  bool pass_on_early(Node& node, const Tensor& g) {
+    return !grad_enabled() && !node.type->backward && can_pass(node) && send_through(node, g, 0.5);
   }
 
   /// Whether the node is a view of the same elements in the same order; then sets the input's shape.
   bool reshapes(Node& node, Shape& shape, const TensorGeometry& at) const {
-    if (grad_enabled() || !open(node)) return false;
-    TensorGeometry there = at;
+    if (grad_enabled() || !can_pass(node)) return false;
+    TensorGeometry mapped = at;
     Shape input;
-    if (!node.type->through(node, shape, there, input) || product(input) != product(shape) ||
-        there.offset != at.offset || there.stride != at.stride)
+    if (!node.type->through(node, shape, mapped, input) || product(input) != product(shape) ||
+        mapped.offset != at.offset || mapped.stride != at.stride)
       return false;
     shape = input;
     return true;
@@ -429,7 +428,7 @@ class BackwardPass : public Walk {
   /// view's own gradient is used, or if no strides describe these regions in the input.
   bool pass_on(Node& node) {
     const Parts& waiting = (*parts_)[&node];
-    if (!open(node) || waiting.sum.defined() || !waiting.few()) return false;
+    if (!can_pass(node) || waiting.sum.defined() || !waiting.few()) return false;
     std::vector<ViewGradient> list = waiting.list;
     Shape input;
     for (ViewGradient& part : list)
@@ -441,13 +440,13 @@ class BackwardPass : public Walk {
   }
 
   static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
-    const profile::Scope scope = timed(node);
+    const profile::Scope scope = timed_scope(node);
     node.type->backward(node, g, dx);
   }
 
   /// Calls the hooks with the gradient, and stores it for retain_grad.
   void call_hooks(Node& node, Tensor& g) {
-    if (!node.extra->hooks.empty()) g = hooked(node.extra->hooks, std::move(g));
+    if (!node.extra->hooks.empty()) g = run_hooks(node.extra->hooks, std::move(g));
     if (node.extra->retained && !targets_) {
       Edge edge;
       edge.leaf = node.extra->retained;
@@ -455,7 +454,7 @@ class BackwardPass : public Walk {
     }
   }
 
-  /// Stores the gradient of a target; true if no other target is behind it.
+  /// Stores the gradient of a target; returns true if no other target precedes it in the graph.
   bool node_is_target(Node& node, const Tensor& g) {
     const auto at = targets_->nodes.find(&node);
     if (at == targets_->nodes.end()) return false;
@@ -478,7 +477,7 @@ class BackwardPass : public Walk {
   NoGrad mode_;
   Targets* targets_;
   BackwardPass* outer_;
-  TensorList aside_;
+  TensorList saved_pending_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
   std::unique_ptr<Waiting> parts_;
   std::vector<Ready> ready_;  // a heap; each entry owns a reference
@@ -494,7 +493,7 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
         name);
   if (!gradient.defined() && root.numel() != 1)
     fail(
-        "{}: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
+        "{}: the tensor is {}; without a gradient it must have one element; use :sum() or pass "
         "the gradient",
         name, root.shape());
   if (gradient.defined() && gradient.shape() != root.shape())
@@ -551,10 +550,10 @@ TensorList grad(const TensorList& outputs, const TensorList& inputs, const Tenso
   for (size_t i = 0; i < inputs.size(); ++i) {
     found.push_back(targets.of(inputs[i]));
     if (found.back().defined()) continue;
-    if (targets.used_up) used_up("grad", targets.used_up);
+    if (targets.freed_node) fail_graph_freed("grad", targets.freed_node);
     if (!o.allow_unused)
       fail(
-          "grad: input {} took no part in the outputs; pass {{allow_unused=true}} to get false for "
+          "grad: no output depends on input {}; pass {{allow_unused=true}} to get false for "
           "it",
           i + 1);
   }

@@ -83,14 +83,14 @@ bool OwnerGraph::owned_within(const void* thing, std::vector<Node*>& nodes,
                               std::vector<TensorImpl*>& tensors) {
   if (!vertices_.count(thing)) return false;
   std::vector<const void*> list{thing};
-  std::unordered_set<const void*> met{thing};
+  std::unordered_set<const void*> seen{thing};
   for (size_t i = 0; i < list.size(); ++i) {
     const Vertex& t = vertices_.at(list[i]);
     if (!all_known(t)) return false;
     if (t.node) nodes.push_back(t.node);
     if (t.tensor) tensors.push_back(t.tensor);
     for (const void* owner : t.owners)
-      if (met.insert(owner).second) list.push_back(owner);
+      if (seen.insert(owner).second) list.push_back(owner);
   }
   return true;
 }

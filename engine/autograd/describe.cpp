@@ -1,4 +1,4 @@
-// describe.cpp -- lists the graph of gradients, for drawings
+// describe.cpp -- lists the autograd graph, for drawings
 #include "engine/autograd/describe.h"
 
 #include <unordered_map>
@@ -16,10 +16,10 @@ struct Description {
   size_t most;
   std::vector<GraphEntry> entries;
   std::vector<Node*> nodes;  // the node of entry i, null for a leaf
-  std::unordered_map<const void*, int> place;
+  std::unordered_map<const void*, int> index_of;
 
   int add(const void* key, GraphEntry entry, Node* node) {
-    const auto [at, fresh] = place.try_emplace(key, int(entries.size()));
+    const auto [at, fresh] = index_of.try_emplace(key, int(entries.size()));
     if (!fresh) return at->second;
     if (entries.size() == most)
       fail("{}: the graph has more than {} operations and parameters", operation, most);
@@ -36,7 +36,7 @@ struct Description {
   int add_node(Node& node) {
     if (node.consumed)
       fail(
-          "{}: the graph was used up by a backward at {}; draw it before, or call "
+          "{}: the graph was freed by a backward at {}; draw it before, or call "
           "backward{{retain_graph=true}}",
           operation, node.type->name);
     GraphEntry entry;
@@ -50,12 +50,12 @@ struct Description {
     if (edge.leaf) return add_leaf(Tensor(edge.leaf));
     return -1;
   }
-  void know(int at, const Tensor& x) {
+  void set_shape(int at, const Tensor& x) {
     if (at >= 0 && !entries[at].shape) entries[at].shape = x.shape();
   }
 
   /// Adds the inputs of an entry, and the shapes of what its operation saved.
-  void follow(size_t at) {
+  void add_inputs(size_t at) {
     Node* node = nodes[at];
     if (!node) return;
     std::vector<int> inputs;
@@ -64,8 +64,8 @@ struct Description {
       if (!node->saved[slot]) continue;
       const int source = node->source[slot];
       const Tensor saved(node->saved[slot]);
-      if (source == Node::kOutput) know(int(at), saved);
-      else if (source >= 0 && source < node->inputs) know(inputs[source], saved);
+      if (source == Node::kOutput) set_shape(int(at), saved);
+      else if (source >= 0 && source < node->inputs) set_shape(inputs[source], saved);
     }
     entries[at].inputs = std::move(inputs);
   }
@@ -75,11 +75,11 @@ struct Description {
 
 std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most) {
   if (!root.requires_grad())
-    fail("{}: the tensor has no graph: nothing that led to it requires a gradient", operation);
+    fail("{}: the tensor has no graph: none of its inputs requires a gradient", operation);
   Description d{operation, most, {}, {}, {}};
   Node* node = root.impl()->node;
-  d.know(node ? d.add_node(*node) : d.add_leaf(root), root);
-  for (size_t at = 0; at < d.entries.size(); ++at) d.follow(at);
+  d.set_shape(node ? d.add_node(*node) : d.add_leaf(root), root);
+  for (size_t at = 0; at < d.entries.size(); ++at) d.add_inputs(at);
   return std::move(d.entries);
 }
 

@@ -1,4 +1,4 @@
-// describe.h -- lists the graph of gradients, for drawings: names, inputs, shapes
+// describe.h -- lists the autograd graph, for drawings: names, inputs, shapes
 #pragma once
 #include <optional>
 #include <string>

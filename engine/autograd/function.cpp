@@ -45,7 +45,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
     fail(
-        "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
+        "backward: the graph behind 'mt.Function' was freed by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
   TensorList& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
@@ -163,7 +163,7 @@ TensorList recorded_gradients(const std::function<TensorList(const TensorList&)>
 
 namespace {
 
-uint64_t mix(uint64_t x) {  // splitmix64's
+uint64_t mix(uint64_t x) {  // the last step of splitmix64
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
   return x ^ x >> 31;

@@ -10,8 +10,8 @@ namespace mt {
 
 // ---- a function with its own gradient -----------------------------------------------------------
 
-/// The state in its inner node. Each result has a separate node, which stores its gradient in the
-/// backward pass and leads to the inner node; that runs when all gradients are there.
+/// The state of the inner node of a function. Each result has a separate node, which stores its
+/// gradient in the backward pass and leads to the inner node; that runs after all of them.
 struct CustomFunction {
   /// Maps the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined if there is none).
@@ -63,7 +63,7 @@ struct Checkpoint {
   std::function<void()> again;    // runs the same operations
   std::vector<uint64_t> digests;  // of the tensors that the first run would have saved, in order
   std::vector<Value> values;      // the tensors saved by the second run
-  std::string different;          // its first operation that saved different bits
+  std::string different;          // the operation that first saved different bits
 };
 /// During its lifetime, operations on this thread leave the saving of tensors to the checkpoint.
 struct CheckpointScope {

@@ -26,11 +26,11 @@ void set_element(const Tensor& x, int64_t i, double value) {
 }
 
 /// Changes one element of an input, and restores it in any case. Keeps the storage alive.
-class Nudge {
+class Perturbation {
  public:
-  Nudge(const Tensor& x, int64_t i) : held_(x.detach()), i_(i), before_(held_.at(i)) {}
-  Nudge(const Nudge&) = delete;
-  ~Nudge() { set_element(held_, i_, before_); }
+  Perturbation(const Tensor& x, int64_t i) : held_(x.detach()), i_(i), before_(held_.at(i)) {}
+  Perturbation(const Perturbation&) = delete;
+  ~Perturbation() { set_element(held_, i_, before_); }
   void by(double step) { set_element(held_, i_, before_ + step); }
 
  private:
@@ -60,8 +60,8 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
 }
 
 /// The row of the Jacobian, which must be the same in two backward passes.
-std::vector<double> steady(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
-                           double tolerance) {
+std::vector<double> checked_row(const Tensor& out, int64_t o, const TensorList& inputs, size_t k,
+                                double tolerance) {
   const std::vector<double> first = analytic(out, o, inputs[k]),
                             second = analytic(out, o, inputs[k]);
   for (size_t j = 0; j < first.size(); ++j)
@@ -82,12 +82,12 @@ void check_constant(const TensorFunction& gradient, const TensorList& inputs,
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
     for (int64_t j = 0; j < inputs[k].numel(); ++j) {
-      Nudge nudge(inputs[k], j);
-      nudge.by(1e-3);
-      const std::vector<double> aside = values_of(gradient(inputs));
-      if (aside.size() != here.size()) fail("gradgradcheck: the function changes its shape");
+      Perturbation perturbation(inputs[k], j);
+      perturbation.by(1e-3);
+      const std::vector<double> nearby = values_of(gradient(inputs));
+      if (nearby.size() != here.size()) fail("gradgradcheck: the function changes its shape");
       for (size_t i = 0; i < here.size(); ++i)
-        if (std::fabs(aside[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
+        if (std::fabs(nearby[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
           fail("gradgradcheck: the gradient changes with input {}, but was not recorded", k + 1);
     }
   }
@@ -117,20 +117,20 @@ void gradcheck(const TensorFunction& f, const TensorList& inputs, const Gradchec
     if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
     std::vector<std::vector<double>> jacobian;
     for (int64_t i = 0; i < out.numel(); ++i)
-      jacobian.push_back(steady(out, i, inputs, k, o.nondet_tol));
+      jacobian.push_back(checked_row(out, i, inputs, k, o.nondet_tol));
     NoGrad off;
     for (int64_t j = 0; j < x.numel(); ++j) {
-      Nudge nudge(x, j);
-      nudge.by(o.eps);
+      Perturbation perturbation(x, j);
+      perturbation.by(o.eps);
       const std::vector<double> up = values_at();
-      nudge.by(-o.eps);
+      perturbation.by(-o.eps);
       const std::vector<double> down = values_at();
       for (size_t i = 0; i < up.size(); ++i) {
         const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][j];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
           fail(
               "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
-              "say {}",
+              "give {}",
               k + 1, j + index_base(), int64_t(i) + index_base(), show(got), show(numeric));
       }
     }

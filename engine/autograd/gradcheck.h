@@ -11,11 +11,11 @@ struct GradcheckOptions {
 };
 using TensorFunction = std::function<Tensor(const TensorList&)>;
 
-/// Checks every entry of the Jacobian of `f` by each float64 input that requires a gradient,
-/// against central differences, and that a second backward gives the same result, up to nondet_tol.
+/// Compares the Jacobian of `f` with respect to each float64 input that requires a gradient with
+/// central differences, and checks that a second backward gives the same result, up to nondet_tol.
 /// Throws an Error with the first entry that differs.
 void gradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
-/// The same for the second-order gradient, with random weights on the outputs.
+/// Does the same for the second-order gradient, with random weights on the outputs.
 void gradgradcheck(const TensorFunction& f, const TensorList& inputs, const GradcheckOptions& = {});
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// graph.cpp -- the graph of gradients: nodes, recording, hooks, debugging
+// graph.cpp -- the autograd graph: nodes, recording, hooks, debugging
 #include "engine/autograd/graph.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ Ref<Node> new_node(const NodeType& type, size_t inputs) {
 /// Numbers a node whose edges exist and makes `out` its result. Connecting an input may regenerate
 /// a view's node; nodes get their number only here, so that every node that an edge leads to has a
 /// smaller number.
-Node& conclude(Ref<Node> made, const Tensor& out) {
+Node& attach_node(Ref<Node> made, const Tensor& out) {
   Node& node = *made;
   node.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   TensorImpl& o = *out.impl();
@@ -78,7 +78,7 @@ Node& Node::save(int slot, const Tensor& t, int from) {
   return *this;
 }
 
-void Node::keeps_another() const { fail("{}: its node keeps something else", type->name); }
+void Node::keeps_another() const { fail("{}: its node keeps data of another type", type->name); }
 
 void* Node::keep_there(size_t bytes) {
   kept_there = pool_alloc(bytes);
@@ -101,7 +101,7 @@ Tensor Node::get(int slot) {
   Edge* edge = source[slot] >= 0 ? &input(source[slot]) : nullptr;
   if (edge && edge->leaf) {
     if (edge->leaf->storage != t.impl()->storage)
-      fail("backward: a leaf of {} was replaced since", type->name);
+      fail("backward: a leaf of {} was replaced after the forward pass", type->name);
     return Tensor(edge->leaf);
   }
   Node* behind = edge ? edge->node.get() : this;
@@ -131,13 +131,13 @@ Node& record(const NodeType& type, const Tensor& out, std::initializer_list<cons
   Ref<Node> node = new_node(type, inputs.size());
   int i = 0;
   for (const Tensor* t : inputs) connect(node->edge[i++], *t);
-  return conclude(std::move(node), out);
+  return attach_node(std::move(node), out);
 }
 
 Node& record(const NodeType& type, const Tensor& out, const TensorList& inputs) {
   Ref<Node> node = new_node(type, inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) connect(node->input(int(i)), inputs[i]);
-  return conclude(std::move(node), out);
+  return attach_node(std::move(node), out);
 }
 
 void notify_shared(const Node& node) {

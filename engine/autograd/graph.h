@@ -1,4 +1,4 @@
-// graph.h -- the graph of gradients: nodes, recording, and the backward pass
+// graph.h -- the autograd graph: nodes, recording, and the backward pass
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -37,7 +37,7 @@ constexpr int kMaxSaved = 4;
 
 struct GradientGroup;
 /// A function that is called with a gradient, and may return a replacement of the same shape.
-/// Without `call` it was removed.
+/// A hook without `call` and `group` has been removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
   std::function<void()> on_shared;  // of a computed tensor: called when its node gets another owner
@@ -61,8 +61,8 @@ struct NodeExtra {
   std::shared_ptr<CustomFunction> custom;  // of a function with its own gradient
   std::shared_ptr<Checkpoint> checkpoint;  // computes the tensors that were not saved
   std::shared_ptr<const std::vector<TensorGeometry>> parts;  // of a sum of parts: their regions
-  int place[kMaxSaved] = {-1, -1, -1, -1};
-  std::string line;  // the line of the operation, while debugging
+  int place[kMaxSaved] = {-1, -1, -1, -1};  // of saved tensors among the checkpoint's
+  std::string line;                         // the line of the operation, while debugging
 };
 
 /// One recorded operation. It owns storage and views, never the tensors that it computed: those own
@@ -100,7 +100,7 @@ struct Node {
   /// Saves a tensor, if it is defined, and its version for backward. `source`: the index of the
   /// input, kOutput or kOther.
   Node& save(int slot, const Tensor&, int source);
-  /// The same, if input `wanted` requires a gradient.
+  /// Calls `save` if input `wanted` requires a gradient.
   Node& save_for(int wanted, int slot, const Tensor& x, int from) {
     return wants(wanted) ? save(slot, x, from) : *this;
   }
@@ -115,7 +115,7 @@ struct Node {
     return *this;
   }
   template <class T> const T& kept() const { return *kept_list<T>(); }
-  /// The same for n values, which the caller fills in.
+  /// Allocates n such values, which the caller fills in.
   template <class T> T* keep_list(size_t n) {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignof(double));
     kept_type = type_number<T>();
@@ -139,7 +139,7 @@ struct Node {
 
 /// Whether operations are recorded on this thread.
 inline bool grad_enabled() { return thread_state.grad_enabled; }
-/// Returns the previous value. Each thread has its own: a new thread records.
+/// Returns the previous value. Each thread has its own value; a new thread records.
 inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
 /// During its lifetime nothing is recorded on this thread (torch.no_grad): `mt::NoGrad no_grad;`
 struct NoGrad : SaveAndRestore<bool> {
@@ -197,7 +197,7 @@ struct Walk {
 
 /// ", recorded at" and the line, or an empty string.
 std::string recorded_at(const Node&);
-/// For this thread: operations store their line, and the first result with a NaN is an Error.
+/// Makes operations of this thread store their line, and the first result with a NaN an Error.
 void set_debug(bool);
 /// Throws an Error if x contains a NaN: "tanh produced NaN at [3, 1], ..".
 void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");

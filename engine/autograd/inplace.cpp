@@ -1,4 +1,4 @@
-// inplace.cpp -- changes in place, and how they are recorded in the graph of gradients
+// inplace.cpp -- changes in place, and how they are recorded in the autograd graph
 //
 // A view has a base, the whole tensor that it was taken from. A recorded write into a view makes a
 // new node of the *base*, over the base's old node and the value: the gradient of the region goes
@@ -27,7 +27,7 @@ struct ViewWrite {
   bool contiguous;  // the base
 };
 
-/// The same region in other memory.
+/// Returns the region `place` of `whole`.
 Tensor place_in(const Tensor& whole, const TensorGeometry& place) {
   return view_of(whole, place.size, place.stride, place.offset);
 }
@@ -65,10 +65,10 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
     return;
   }
   // Many writes into one tensor reuse the same memory if it has no other owner.
-  const bool mine = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
-                    g.impl()->storage->refs == 1;
-  const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
-  if (!mine) copy_elements(whole, g);
+  const bool can_reuse = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
+                         g.impl()->storage->refs == 1;
+  const Tensor whole = can_reuse ? g : laid_out_as(base, g.dtype(), g.device(), 0);
+  if (!can_reuse) copy_elements(whole, g);
   const Tensor part = place_in(whole, place);
   if (node.wants(1)) dx[1] = clone(part);
   if (!node.wants(0)) return;
@@ -95,7 +95,7 @@ bool retains(const Tensor& x) {
 }
 
 /// After retain_grad on the old tensor, the new node retains the gradient: `.grad` is that of the
-/// latest values. Hooks stay with the values for which they were registered. As in PyTorch.
+/// latest values. As in PyTorch, hooks stay with the values for which they were registered.
 void keep_retaining(const Tensor& old, const Tensor& x) {
   if (retains(old) && x.impl()->node)
     x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
@@ -103,10 +103,10 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
 
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
-/// For a write, while gradients are recorded, into a view that was made under no_grad.
-[[noreturn]] void fail_quiet(const char* operation) {
+/// Rejects a recorded write into a view that was made under no_grad.
+[[noreturn]] void fail_unrecorded_view(const char* operation) {
   fail(
-      "{}: this view was made while nothing was recorded, and is changed while gradients are; "
+      "{}: this view was made without recording, and is changed while gradients are recorded; "
       "move both inside mt.no_grad, or both outside",
       operation);
 }
@@ -114,17 +114,16 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 /// The checks of a recorded write, before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
-  if (t.made_in_no_grad || whole.made_in_no_grad) fail_quiet(operation);
+  if (t.made_in_no_grad || whole.made_in_no_grad) fail_unrecorded_view(operation);
   if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
-    fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
+    fail("{}: this is a view of an expanded tensor; clone() that tensor first", operation);
 }
 
 }  // namespace
 
 void Tensor::regenerate_node() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));
-  if (base.impl()->storage !=
-      impl_->storage) {  // the base's data was replaced: this is not its view any more
+  if (base.impl()->storage != impl_->storage) {  // its data was replaced, so this is not its view
     Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
     return;
   }
@@ -147,7 +146,8 @@ void check_writable(const char* operation, const Tensor& target) {
           "mt.no_grad(function) around it",
           operation);
     const TensorImpl* base = target.impl()->base;
-    if (target.impl()->aliases_graph || (base && base->aliases_graph)) fail_quiet(operation);
+    if (target.impl()->aliases_graph || (base && base->aliases_graph))
+      fail_unrecorded_view(operation);
     if (base && is_graph_leaf(*base))
       fail(
           "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
@@ -157,11 +157,11 @@ void check_writable(const char* operation, const Tensor& target) {
   for (int d = 0; d < target.dim() && target.numel() > 0; ++d)
     if (target.stride(d) == 0 && target.size(d) > 1)
       fail(
-          "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
+          "{}: the tensor is expanded in dimension {}: its {} elements share memory; clone() it "
           "first",
           operation, d + 1, target.size(d));
   if (!target.is_contiguous() && repeats_elements(geometry_of(target)))
-    fail("{}: elements of this view share places (its windows overlap); clone() it first",
+    fail("{}: elements of this view share memory (its windows overlap); clone() it first",
          operation);
 }
 

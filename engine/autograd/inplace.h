@@ -4,18 +4,18 @@
 
 namespace mt {
 
-/// Refuses tensors that must not be changed in place: leaves that require a gradient, and memory in
-/// which elements overlap.
+/// Throws Error for tensors that must not be changed in place: leaves that require a gradient, and
+/// memory in which elements overlap.
 void check_writable(const char* operation, const Tensor& target);
 /// Writes `source`, broadcast and converted, into `target`; messages begin with `operation`.
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
-/// Copies what result's node saved of target's memory, before `result` is written into `target`.
+/// Copies saved tensors of result's node that share target's memory, before it is overwritten.
 void keep_saved(const Tensor& result, const Tensor& target);
-/// Copies the elements of `source`, broadcast and converted; recorded. All of these return target.
+/// Copies the elements of `source`, broadcast and converted, and records it. All return target.
 const Tensor& copy_(const Tensor& target, const Tensor& source);
 /// Sets every element to the number; one that the dtype cannot represent is an Error.
 const Tensor& fill_(const Tensor& target, double value);
-/// The same with a 0-d tensor, whose gradient is the sum of the target's.
+/// Sets every element to a 0-d tensor, whose gradient is the sum of the target's.
 const Tensor& fill_(const Tensor& target, const Tensor& value);
 /// x[region] = value: `region` is a view of x, made with or without recording; the value broadcasts
 /// to it.

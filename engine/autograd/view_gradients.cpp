@@ -48,7 +48,7 @@ bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64
   return i < 0 && rows * width == elements && first + n <= width;
 }
 
-/// The part of x, as a recorded view.
+/// Returns region r of x, as a recorded view.
 Tensor part_of(const Tensor& x, const TensorGeometry& r) {
   static const NodeType type = view_type("view");
   TensorGeometry there;
@@ -96,11 +96,11 @@ bool repeats_elements(const TensorGeometry& r) {
   }
   if (n <= 1 || overlapping_dim(r) < 0) return false;
   if (n > extent) return true;
-  std::vector<bool> met(extent);
+  std::vector<bool> seen(extent);
   int64_t at[kMaxDims] = {};
   for (int64_t i = 0, place = 0; i < n; ++i) {
-    if (met[place]) return true;
-    met[place] = true;
+    if (seen[place]) return true;
+    seen[place] = true;
     for (int d = r.size.size() - 1; d >= 0; --d) {
       place += r.stride[d];
       if (++at[d] < r.size[d]) break;
@@ -116,7 +116,7 @@ bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const
   int order[kMaxDims];
   const int n = by_stride(shape, from, order);
   int64_t last[kMaxDims] = {};  // the last position in each dimension
-  // Positions by division, the largest stride first. A remainder is between the elements.
+  // Computes positions by division, the largest stride first; a remainder is between elements.
   const auto move = [&](int64_t distance, int64_t times, int64_t& moved) {
     moved = 0;
     if (distance < 0) return false;
@@ -187,13 +187,13 @@ void PartSum::add(const ViewGradient& part) {
   constexpr int64_t kWide = 64;  // filling the rest of shorter rows would cost more than a row
   const TensorGeometry& r = part.at;
   int64_t width, first, n;
-  const bool some = from_ < to_;
+  const bool has_range = from_ < to_;
   const bool columns = to_ - from_ < width_ && columns_of(r, whole_.numel(), width, first, n) &&
-                       width >= kWide && (!some || width == width_);
-  if (columns && (!some || first + n == from_ || first == to_)) {
+                       width >= kWide && (!has_range || width == width_);
+  if (columns && (!has_range || first + n == from_ || first == to_)) {
     width_ = width;
-    from_ = some ? std::min(from_, first) : first;
-    to_ = some ? std::max(to_, first + n) : first + n;
+    from_ = has_range ? std::min(from_, first) : first;
+    to_ = has_range ? std::max(to_, first + n) : first + n;
     constexpr int64_t kUncached = 48 << 20;  // bytes: the caches would evict early parts anyway
     copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient,
                   whole_.numel() * item_size(whole_.dtype()) >= kUncached);

@@ -31,15 +31,15 @@ bool overlaps_itself(const TensorGeometry&);
 /// Whether two of its elements overlap. Visits all of them if the extents of dimensions overlap.
 bool repeats_elements(const TensorGeometry&);
 
-/// The `through` of nodes made by record_view.
+/// NodeType::through of the nodes that record_view creates.
 bool through_view(Node&, const Shape& seen, TensorGeometry&, Shape& input);
 constexpr NodeType view_type(const char* name) { return {name, nullptr, -1, through_view}; }
-/// Records the view of x, which has this geometry in x (`in_x`), as a result of x, of such a type.
+/// Records `view` as a result of x, with a node of this type; `in_x` is its geometry in x.
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x);
-/// The same for any view of x's storage, even if it exceeds x.
+/// Records any view of x's storage, even one that exceeds x.
 void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views_split.cpp
-/// A view for which `at` maps the region of x to the view's.
+/// Returns the view of x whose geometry is `at` applied to that of x.
 Tensor seen_at(const NodeType& type, const Tensor& x, const auto& at) {
   const TensorGeometry r = at(geometry_of(x));
   Tensor out = view_of(x, r.size, r.stride, r.offset);

@@ -20,7 +20,7 @@ struct LaunchedCheck {
   IndexBound what{};
 };
 struct Ring {
-  LaunchedCheck asked[kRing];
+  LaunchedCheck launched[kRing];
   uint64_t next = 0;
 };
 std::map<const Gpu*, Ring> rings;
@@ -97,18 +97,18 @@ void defer_check(const Device& d, IndexBound e) {
 void defer_again(const Device& d, const IndexBound& e) {
   if (reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
-  const LaunchedCheck asked{gpu.last_check(), e};
-  if (current_capture) return current_capture->bounds.emplace_back(asked.check, asked.what), void();
+  const LaunchedCheck c{gpu.last_check(), e};
+  if (current_capture) return current_capture->bounds.emplace_back(c.check, c.what), void();
   Ring& ring = rings[&gpu];
   if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first entry is lost
-  ring.asked[ring.next++ % kRing] = asked;
+  ring.launched[ring.next++ % kRing] = c;
 }
 
 void raise_violation(const Gpu& gpu) {
   const BadIndex wrong = gpu.take_bad_index();
   if (wrong.check == 0) return;
   const IndexBound* e = nullptr;
-  for (const LaunchedCheck& a : rings[&gpu].asked)
+  for (const LaunchedCheck& a : rings[&gpu].launched)
     if (a.check == wrong.check) e = &a.what;
   for (const Capture* c = captures; c && !e; c = c->next)
     for (const auto& [check, what] : c->bounds)
@@ -119,26 +119,26 @@ void raise_violation(const Gpu& gpu) {
 }
 
 namespace {
-struct Waiting {
+struct PendingCheck {
   const Gpu* gpu;
   int64_t started;
   std::function<void()> look;
 };
-std::vector<Waiting>& waiting = *new std::vector<Waiting>;  // not destroyed: outlives GPU memory
+std::vector<PendingCheck>& pending_checks = *new std::vector<PendingCheck>;  // outlives GPU memory
 }  // namespace
 
 void when_done(const Gpu& gpu, std::function<void()> look) {
-  waiting.push_back({&gpu, *gpu.started, std::move(look)});
+  pending_checks.push_back({&gpu, *gpu.started, std::move(look)});
 }
 /// Runs the checks whose work has been synchronised.
-static void look_at_done(const Gpu& gpu) {
-  for (size_t k = 0; k < waiting.size();) {
-    if (waiting[k].gpu != &gpu || waiting[k].started > *gpu.waited || capturing) {
+static void run_done_checks(const Gpu& gpu) {
+  for (size_t k = 0; k < pending_checks.size();) {
+    if (pending_checks[k].gpu != &gpu || pending_checks[k].started > *gpu.waited || capturing) {
       ++k;
       continue;
     }
-    const std::function<void()> look = std::move(waiting[k].look);
-    waiting.erase(waiting.begin() + long(k));
+    const std::function<void()> look = std::move(pending_checks[k].look);
+    pending_checks.erase(pending_checks.begin() + long(k));
     look();
   }
 }
@@ -155,7 +155,7 @@ void check_alive(const Device& d) {
 void check_done(const Gpu& gpu) {
   if (const char* what = gpu.take_error()) fail("{}: {}", gpu.name, what);
   raise_violation(gpu);
-  look_at_done(gpu);
+  run_done_checks(gpu);
 }
 void check_device(const Device& d) {
   if (is_cpu(d)) return;

@@ -17,16 +17,16 @@ struct IndexBound {
   Kind kind;
   const char* name;
   int64_t first, last, shift;
-  int dim;      // of a position: its dimension in
-  Shape shape;  // this shape
+  int dim;      // of a position: its dimension
+  Shape shape;  // of the indexed tensor
 };
 
 /// Call it after such a verb was launched on a GPU: keeps the bounds until a synchronisation has
 /// read whether an index was out of bounds. With MTORCH_CUDA_SYNC the verb has already reported it.
 void defer_check(const Device&, IndexBound);
-/// The same at a replay of the recorded verb.
+/// Repeats this at a replay of the recorded verb.
 void defer_again(const Device&, const IndexBound&);
-/// Calls `look`, which may throw, once the work that is now queued on the GPU was waited for.
+/// Calls `look`, which may throw, after the synchronisation with the work that is now queued.
 void when_done(const Gpu&, std::function<void()> look);
 /// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"
 std::string describe_violation(const IndexBound&, int64_t value);

@@ -1,4 +1,4 @@
-// checks.cpp -- checks of the tensors that operations get
+// checks.cpp -- checks of the tensors that operations receive
 #include "engine/core/checks.h"
 
 namespace mt {

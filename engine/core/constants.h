@@ -1,4 +1,4 @@
-// constants.h -- tensors on the CPU of numbers that no tensor gave: tables of positions, counts, lists of the caller
+// constants.h -- CPU tensors of numbers that do not depend on tensors: tables, counts, lists
 #pragma once
 #include <algorithm>
 #include <vector>

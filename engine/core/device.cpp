@@ -55,7 +55,7 @@ struct Plugin {
     open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
     modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
     if (!count || !open || !modules) {
-      why = "the CUDA plug-in is not one of mtorch";
+      why = "the CUDA plug-in is not a plug-in of mtorch";
       return;
     }
     plugin_library = library;
@@ -116,11 +116,11 @@ bool read_number(std::string_view text, int& n) {
 }
 /// The GPU for 'cuda': MTORCH_DEVICE_INDEX, otherwise the local rank, modulo their number.
 int own_gpu() {
-  const char* const wish = std::getenv("MTORCH_DEVICE_INDEX");
-  if (!wish || !*wish) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
+  const char* const setting = std::getenv("MTORCH_DEVICE_INDEX");
+  if (!setting || !*setting) return cuda_devices() > 0 ? local_rank() % cuda_devices() : 0;
   int index = 0;
-  if (!read_number(wish, index))
-    fail("device 'cuda': MTORCH_DEVICE_INDEX={} is no number of a GPU; set 0, 1, ..", wish);
+  if (!read_number(setting, index))
+    fail("device 'cuda': MTORCH_DEVICE_INDEX={} is not an index of a GPU; set 0, 1, ..", setting);
   return index;
 }
 

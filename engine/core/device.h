@@ -23,7 +23,7 @@ inline const Device& default_device() {
   return thread_state.device ? *thread_state.device : cpu_device();
 }
 inline void set_default_device(const Device& d) { thread_state.device = &d; }
-/// The device's functions for run-time compiled code, or null if it has none. kernels/module.h
+/// The device's functions for run-time compiled code (kernels/module.h); null if it has none.
 const struct Modules* modules_of(const Device&);
 /// The number of usable GPUs, and the reason if there is none; otherwise an empty string.
 int cuda_devices();
@@ -42,7 +42,7 @@ extern const Gpu* capturing;
 void synchronize(const Device&);
 /// Throws an Error with the failure of the device, after a synchronisation.
 void check_device(const Device&);
-/// The same, but a GPU that was lost before is not an error.
+/// Does the same, except that a GPU that was lost before is not an error.
 void check_done(const Gpu&);
 /// Throws an Error if a GPU is not usable any more.
 void check_alive(const Device&);
@@ -50,7 +50,7 @@ void check_alive(const Device&);
 void check_may_wait(const Device&);
 /// The number of kernels and copies launched on GPUs.
 int64_t started_on_gpus();
-/// With MTORCH_CUDA_SYNC: throws an Error with the failure of any GPU that was used.
+/// With MTORCH_CUDA_SYNC, check_gpus throws an Error with the failure of any GPU that was used.
 extern bool gpus_synchronous, gpus_in_use;
 void check_gpus();
 

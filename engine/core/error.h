@@ -21,7 +21,7 @@ template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&.
   fail_with(text, fmt::make_format_args(values...));
 }
 
-/// For types that messages format only with `{}`.
+/// The base class of formatters for types that messages format only with `{}`.
 struct PlainFormat {
   constexpr auto parse(fmt::format_parse_context& text) { return text.begin(); }
 };
@@ -33,7 +33,7 @@ inline void check_interrupt() {
     throw Error(kInterrupted);
 }
 
-/// A number in the format of messages (fmt would write -nan).
+/// Formats a number for messages (fmt would write -nan).
 std::string show(double x);
 
 }  // namespace mt

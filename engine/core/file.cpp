@@ -24,25 +24,25 @@ namespace {
 class BlockedWriteSignals {
  public:
   BlockedWriteSignals() {
-    sigemptyset(&ours_);
-    sigaddset(&ours_, SIGPIPE), sigaddset(&ours_, SIGXFSZ);
+    sigemptyset(&blocked_);
+    sigaddset(&blocked_, SIGPIPE), sigaddset(&blocked_, SIGXFSZ);
     sigset_t pending;
     sigpending(&pending);
     for (const int s : {SIGPIPE, SIGXFSZ})
-      if (sigismember(&pending, s)) sigdelset(&ours_, s);  // pending before: left pending
-    pthread_sigmask(SIG_BLOCK, &ours_, &before_);
+      if (sigismember(&pending, s)) sigdelset(&blocked_, s);  // pending before: left pending
+    pthread_sigmask(SIG_BLOCK, &blocked_, &before_);
   }
   BlockedWriteSignals(const BlockedWriteSignals&) = delete;
   ~BlockedWriteSignals() {
     const int error = errno;
     const timespec now{};
-    while (sigtimedwait(&ours_, nullptr, &now) > 0) {}
+    while (sigtimedwait(&blocked_, nullptr, &now) > 0) {}
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
 
  private:
-  sigset_t ours_, before_;
+  sigset_t blocked_, before_;
 };
 
 /// The directory of a path, "." if it has none.
@@ -101,7 +101,7 @@ struct Destination {
   struct stat replaced {};  // st_nlink is 0 if no file is replaced
 };
 
-Destination find_place(const std::string& op, const std::string& path) {
+Destination find_destination(const std::string& op, const std::string& path) {
   if (path.empty()) refuse(op, path, "the path is empty");
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", op);
   Destination p{follow(path)};
@@ -123,20 +123,20 @@ Destination find_place(const std::string& op, const std::string& path) {
     refuse(op, path, errno == EACCES ? "it is read-only" : std::strerror(errno));
   p.through = exists && !S_ISREG(s.st_mode);
   if (p.through) return p.path = path, p;
-  const std::string home = folder_of(p.path);
-  if (stat(home.c_str(), &folder) != 0)
+  const std::string parent = folder_of(p.path);
+  if (stat(parent.c_str(), &folder) != 0)
     refuse(op, path,
-           errno == ENOENT ? fmt::format("there is no folder '{}'", home) : std::strerror(errno));
-  if (!may_write(home, folder.st_mode))
-    refuse(
-        op, path,
-        errno == EACCES ? fmt::format("the folder '{}' is read-only", home) : std::strerror(errno));
+           errno == ENOENT ? fmt::format("there is no folder '{}'", parent) : std::strerror(errno));
+  if (!may_write(parent, folder.st_mode))
+    refuse(op, path,
+           errno == EACCES ? fmt::format("the folder '{}' is read-only", parent)
+                           : std::strerror(errno));
   if (exists && stat(p.path.c_str(), &p.replaced) != 0) refuse(op, path);
   return p;
 }
 
 /// A new name in the directory of the file that will be replaced; unique for each call.
-std::string name_beside(const std::string& path) {
+std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> count{0};
   return fmt::format("{}/.mtorch-{}-{}", folder_of(path), getpid(), ++count);
 }
@@ -146,14 +146,14 @@ std::string name_of(const File& file) { return fmt::format("/proc/self/fd/{}", f
 /// A new file in the directory of the one it will replace, with its mode and owner. It has no name
 /// until it is complete, so that a killed process leaves no file; if the file system has no unnamed
 /// files its name is stored in `name`.
-File open_beside(const Destination& p, std::string& name) {
+File open_temporary(const Destination& p, std::string& name) {
   const struct stat& old = p.replaced;
   const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // minus the umask
   File file(open(folder_of(p.path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
   if (file && access(name_of(file).c_str(), F_OK) != 0) file.close();  // it could not be linked
   if (!file) {
     do {
-      name = name_beside(p.path);
+      name = temporary_name(p.path);
       file = File(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     } while (!file && errno == EEXIST);
   }
@@ -214,10 +214,10 @@ bool File::close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
 FileWriter::FileWriter(const char* operation, std::string path)
     : operation_(operation),
       path_(std::move(path)) {
-  Destination p = find_place(operation_, path_);
+  Destination p = find_destination(operation_, path_);
   if (p.own == STDOUT_FILENO) std::fflush(stdout);  // so that earlier output comes first
   if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));
-  else file_ = p.through ? open_through(p.path) : open_beside(p, temporary_);
+  else file_ = p.through ? open_through(p.path) : open_temporary(p, temporary_);
   if (!file_) refuse();
   replaces_ = p.own < 0 && !p.through;
   target_ = std::move(p.path);
@@ -239,10 +239,10 @@ void FileWriter::commit() {
 }
 
 void FileWriter::replace() {
-  const auto on_disk = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
-  if (!on_disk(file_.fd())) refuse();
+  const auto flush = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
+  if (!flush(file_.fd())) refuse();
   while (temporary_.empty()) {
-    std::string name = name_beside(target_);
+    std::string name = temporary_name(target_);
     if (linkat(AT_FDCWD, name_of(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
       temporary_ = std::move(name);
     else if (errno != EEXIST) refuse();
@@ -250,7 +250,7 @@ void FileWriter::replace() {
   if (!file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0) refuse();
   temporary_.clear();
   const File folder(open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder) on_disk(folder.fd());  // a directory that is not readable cannot be synchronised
+  if (folder) flush(folder.fd());  // a directory that is not readable cannot be synchronised
 }
 
 void write_file(const char* operation, const std::string& path, std::string_view bytes) {
@@ -260,7 +260,7 @@ void write_file(const char* operation, const std::string& path, std::string_view
 }
 
 void check_writable(const char* operation, const std::string& path) {
-  const Destination p = find_place(operation, path);
+  const Destination p = find_destination(operation, path);
   if (p.own < 0 && !p.through) FileWriter(operation, path);  // a new file can be made there
 }
 

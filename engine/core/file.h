@@ -8,7 +8,7 @@
 
 namespace mt {
 
-/// A file descriptor that closes itself.
+/// A file descriptor, closed in the destructor.
 class File {
  public:
   explicit File(int fd = -1) : fd_(fd) {}
@@ -18,10 +18,10 @@ class File {
   ~File() { close(); }
   explicit operator bool() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  /// Reads exactly n bytes; false if there are fewer.
+  /// Reads exactly n bytes; returns false if there are fewer.
   bool read(void* to, size_t n) const;
-  /// Writes all of them; false with errno set if that fails. A closed pipe and the file size limit
-  /// are such failures, not signals.
+  /// Writes all bytes; returns false with errno set if that fails. A closed pipe and the file size
+  /// limit are such failures, not signals.
   bool write(std::string_view bytes) const;
   bool close();
 
@@ -34,7 +34,7 @@ class File {
 /// allowed, the owner of the replaced file; without a commit nothing has changed, and a killed
 /// process leaves no file (if the file system supports unnamed files). Symbolic links are followed.
 /// A device, a FIFO and one of the process's own descriptors (/dev/stdout, /dev/fd/3) are written
-/// directly. A file that is read-only by its mode, or in a read-only directory, is refused, even
+/// directly. A file that is read-only by its mode, or in a read-only directory, is an error, even
 /// for root. Every failure is an mt::Error that begins with the operation and contains the path.
 class FileWriter {
  public:

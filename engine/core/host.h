@@ -6,15 +6,15 @@
 
 namespace mt {
 
-/// Set before the first call, by open_lua for the Lua bindings. Without them messages have no line.
+/// Hooks, set before the first call (by open_lua for Lua). Without them messages have no line.
 struct Host {
   int (*calls_under_way)() = nullptr;   // the number of calls from Lua on this thread
   bool (*collect_garbage)() = nullptr;  // before "out of memory"; returns whether to try again
   std::string (*where)() = nullptr;     // the current line of the script, "train.lua:12"
   const char* (*function)() = nullptr;  // its function that is running, or null
   void (*on_cuda_open)() = nullptr;     // called when a GPU is first used
-  bool (*run_on_gpu)(const Run&,
-                     const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
+  // An expression program: engine/compiler/cuda/program_cuda.h.
+  bool (*run_on_gpu)(const Run&, const Device&) = nullptr;
   bool (*prepare_on_gpu)(const Run&, const Device&) = nullptr;
 };
 extern constinit Host host;

@@ -41,15 +41,15 @@ class Interceptor {
   Interceptor* outer_ = nullptr;
 };
 
-/// Adds an interceptor that gets this thread's calls before all others, or removes it.
+/// Adds an interceptor that receives this thread's calls before all others, or removes it.
 void add_interceptor(Interceptor&);
 void remove_interceptor(Interceptor&);
-/// Sets the interceptor that gets the calls of all threads after those; null: none.
+/// Sets the interceptor that receives the calls of all threads after those; null removes it.
 void set_process_interceptor(Interceptor*);
 
 /// Calls the verb of the device itself, including the way in which it runs a program.
 bool call_verb(const Device&, Verb, const void* argument);
-/// The same through the interceptors, if there are any.
+/// Calls the verb through the interceptors, if there are any.
 inline bool run_verb(const Device& d, Verb verb, const void* argument) {
   return intercepted() ? intercept(d, verb, argument) : call_verb(d, verb, argument);
 }

@@ -33,7 +33,7 @@ constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
 constexpr size_t kAround = 512;  // bytes of a tensor and of its node besides the storage
 static_assert(sizeof(Storage) <= kHeader);
 
-/// The machine's memory less a sixteenth. The system overcommits, and kills processes that use too much.
+/// 15/16 of the memory, plus swap: the system overcommits and kills processes that use too much.
 int64_t machine_memory() {
 #if defined(__linux__)
   struct sysinfo all;
@@ -238,13 +238,13 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
     check_alive(device);
     const GpuUse u = gpu_of(device).use();
     fail(
-        "out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
+        "out of memory: {} requested on {}; {} live in tensors, {} reserved, {} free of {}; use "
         "smaller batches or drop references",
         size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
         size_of(u.free), size_of(u.total));
   }
   fail(
-      "out of memory: {} asked for on {}, {} live in tensors (at most {} so far); use smaller batches "
+      "out of memory: {} requested on {}, {} live in tensors (at most {} so far); use smaller batches "
       "or drop references",
       size_of(int64_t(bytes)), device.name, size_of(host_live), size_of(host_peak));
 }
@@ -310,7 +310,7 @@ Ref<Storage> allocate(const Device& device, size_t bytes) {
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
   check_alive(gpu);
   void* block = fits(bytes) ? gpu.pin(bytes) : nullptr;
-  if (!block) fail("out of memory: {} of page-locked memory asked for", size_of(int64_t(bytes)));
+  if (!block) fail("out of memory: {} of page-locked memory requested", size_of(int64_t(bytes)));
   return storage_of(cpu_device(), block, bytes, &gpu);
 }
 

@@ -9,7 +9,7 @@
 
 namespace mt {
 
-/// A counted pointer to a T that has `std::atomic<int> refs` and `static void destroy(T*)`.
+/// An intrusive pointer to a T that has `std::atomic<int> refs` and `static void destroy(T*)`.
 template <class T> class Ref {
  public:
   Ref() = default;
@@ -54,9 +54,8 @@ template <class T> class Ref {
 /// saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
-  uint32_t version = 0;  // changes in place
-  const struct Gpu* pinned =
-      nullptr;  // page-locked memory of the CPU, allocated by this GPU's driver
+  uint32_t version = 0;                // changes in place
+  const struct Gpu* pinned = nullptr;  // whose driver allocated it as page-locked memory of the CPU
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;

@@ -8,7 +8,7 @@
 namespace mt::profile {
 
 /// operation: a function called from Lua. backward: the gradient of one. kernel: a verb of the CPU,
-/// or a kernel of a GPU. launch: a verb that queued work on a GPU. collector: Lua's.
+/// or a kernel of a GPU. launch: a verb that queued work on a GPU. collector: Lua's GC.
 enum class Kind : uint8_t { operation, backward, kernel, launch, collector };
 const char* kind_name(Kind);
 

@@ -69,32 +69,32 @@ Shape broadcast(const char* operation, const Shape& a, const Shape& b) {
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from) {
   int unknown = -1;
   int64_t known = 1;
-  const Shape asked = wanted;
+  const Shape given = wanted;
   for (int d = 0; d < wanted.size(); ++d) {
     if (wanted[d] == -1) {
-      if (unknown >= 0) fail("{}: only one size can be -1, in {}", operation, asked);
+      if (unknown >= 0) fail("{}: only one size can be -1, in {}", operation, given);
       unknown = d;
     } else if (wanted[d] < 0) {
-      fail("{}: size {} is negative in {}", operation, wanted[d], asked);
+      fail("{}: size {} is negative in {}", operation, wanted[d], given);
     } else if (__builtin_mul_overflow(known, wanted[d], &known)) {
-      fail("{}: {} has more elements than memory can hold", operation, asked);
+      fail("{}: {} has more elements than memory can hold", operation, given);
     }
   }
   if (unknown >= 0 && known > 0 && elements % known == 0) {
     wanted[unknown] = elements / known;
     known = elements;
   } else if (unknown >= 0 && known == 0) {
-    fail("{}: -1 cannot be inferred where another size is 0, in {}", operation, asked);
+    fail("{}: -1 cannot be inferred where another size is 0, in {}", operation, given);
   }
   if (known != elements)
-    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, from, elements, asked);
+    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, from, elements, given);
   return wanted;
 }
 
 int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result) {
   const int64_t range = rank > 0 ? rank : 1;
   if (dim < -range || dim >= range)
-    fail("{}: dimension {} is not there; {}", operation, dim < 0 ? dim : dim + 1,
+    fail("{}: dimension {} is out of range; {}", operation, dim < 0 ? dim : dim + 1,
          rank == 0 ? "the tensor is 0-d"
                    : fmt::format("the {} has {} (1..{}, or -1 for the last)",
                                  is_result ? "result" : "tensor", rank, range));

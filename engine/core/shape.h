@@ -27,7 +27,7 @@ class Shape {
     if (n_ == kMaxDims) too_many(n_ + 1);
     v_[n_++] = size;
   }
-  /// The first n; those from index n on.
+  /// The first n sizes, and the sizes from index n on.
   Shape first(int n) const { return Shape(v_, n); }
   Shape from(int n) const { return Shape(v_ + n, n_ - n); }
   void insert(int at, int64_t size);
@@ -82,7 +82,7 @@ inline int64_t product(const Shape& shape) {
 int64_t checked_count(const char* operation, const Shape&);
 /// Row-major strides.
 Shape contiguous_strides(const Shape&);
-/// The shape to which both broadcast; the error has both shapes and the dimension that differs.
+/// The shape to which both broadcast; the error names both shapes and the dimension that differs.
 Shape broadcast(const char* operation, const Shape&, const Shape&);
 /// Resolves one -1 in `wanted` so that it holds `elements`.
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);

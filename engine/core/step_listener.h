@@ -11,7 +11,7 @@ class Tensor;
 /// Called for the storages of this thread, and when a result depends on values.
 struct StepListener {
   virtual void on_allocate(Storage*) = 0;
-  /// The memory stays with the recording.
+  /// A storage is freed; its memory stays with the recording.
   virtual void on_free(Storage*) = 0;
   /// Numbers that do not depend on a tensor were written to it: they are the same at each replay.
   virtual void on_constant(Storage*) = 0;
@@ -27,7 +27,7 @@ struct StepListener {
   /// An element is read, and the next operations may depend on it. Throws if the step itself reads
   /// it; if a file of the library does (`by`), the step will run eagerly.
   virtual void on_element_read(const std::string& by) = 0;
-  /// The step got this tensor as an argument, or reads one of its fields.
+  /// The tensor is passed to the step as an argument, or the step reads one of its fields.
   virtual void on_use(const Tensor&) = 0;
   /// The step reads its .grad.
   virtual void on_grad_read(const Tensor&) = 0;

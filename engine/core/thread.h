@@ -1,4 +1,4 @@
-// thread.h -- the state, besides their arguments, on which operations depend: one for each thread
+// thread.h -- the state of each thread on which operations depend in addition to their arguments
 #pragma once
 #include <array>
 #include <type_traits>
@@ -29,7 +29,7 @@ struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
 
-/// While fn of mt.autocast runs: the 16-bit float of each device type, or none.
+/// The 16-bit float of each device type while fn of mt.autocast runs, or Dtype::none.
 struct Autocast {
   Dtype cpu = Dtype::none, cuda = Dtype::none;
   bool on() const { return cpu != Dtype::none || cuda != Dtype::none; }
@@ -51,23 +51,23 @@ struct ThreadDefaults {
   const Device* device = nullptr;  // default_device(); null: the CPU
 };
 
-/// Constant-initialised and trivially destructible: an access is one read without a check.
+/// It is constant-initialised and trivially destructible, so an access is one unchecked read.
 struct ThreadState : ThreadDefaults {
   const Tensor* out = nullptr;            // the destination of the next result (Into)
   Walk* walk = nullptr;                   // the innermost backward pass
   Node* function = nullptr;               // the mt.Function whose backward is running
   CheckpointScope* checkpoint = nullptr;  // the innermost one
   Node* unused = nullptr;                 // nodes to be freed, a list
-  bool freeing = false;                   // whether that is being done
-  bool is_worker = false;     // of a DataLoader: on the CPU, as a GPU's memory is for one thread
-  LazyScope* lazy = nullptr;  // the fused function that is running
+  bool freeing = false;                   // whether `unused` is being freed
+  bool is_worker = false;                 // a worker of a DataLoader, which must not use a GPU
+  LazyScope* lazy = nullptr;              // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 
 /// The number of threads of loops, for the whole process: initially OMP_NUM_THREADS or one per processor.
 /// Results do not depend on it. Loops of a second thread run only on that thread while the pool is busy.
 int get_num_threads();
-/// Throws Error outside 1 .. the larger of 16 and 4 times the processors.
+/// Throws Error unless n is from 1 to the larger of 16 and 4 times the number of processors.
 void set_num_threads(int64_t n);
 
 /// The memory of this thread's stack, from its lowest address to its highest; {} if that is not known.

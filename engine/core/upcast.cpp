@@ -1,4 +1,4 @@
-// upcast.cpp -- 16-bit floats for verbs that compute: the conversions
+// upcast.cpp -- the conversions of storage-only dtypes for verbs that do not support them
 #include "engine/core/upcast.h"
 
 #include "engine/autograd/graph.h"

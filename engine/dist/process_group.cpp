@@ -1,4 +1,4 @@
-// process_group.cpp -- collective operations: tensors are concatenated in one buffer on the CPU, which MPI receives
+// process_group.cpp -- collective operations by MPI, through one buffer on the CPU
 #include "engine/dist/process_group.h"
 
 #include <chrono>
@@ -29,15 +29,15 @@ void check(const char* operation, int status) {
 }
 
 /// Called at exit: after success a process takes part in agreements until all have exited.
-void leave(int status);
+void finalize_at_exit(int status);
 
 /// Detects processes that would each train alone: of torchrun, MPICH, Intel MPI, or srun without PMIx.
 void refuse_other_launchers() {
   for (const char* name : {"WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char* size = getenv(name); size && std::atoi(size) > 1)
       fail(
-          "mt.dist: {}={} tells of {} processes that Open MPI did not start; use mpirun -n {} mtorch "
-          "script.lua, or srun --mpi=pmix, or unset {} for one process",
+          "mt.dist: {}={} means that {} processes were not started by Open MPI; use mpirun -n {} "
+          "mtorch script.lua, or srun --mpi=pmix, or unset {} for one process",
           name, size, size, size, name);
 }
 
@@ -59,7 +59,7 @@ struct ProcessGroup {
     check("mt.dist", mpi().comm_rank(mpi().world, &rank));
     check("mt.dist", mpi().comm_size(mpi().world, &size));
     // A process that ends without MPI_Finalize has failed: mpirun ends the others.
-    on_exit([](int status, void*) { leave(status); }, nullptr);
+    on_exit([](int status, void*) { finalize_at_exit(status); }, nullptr);
   }
 };
 
@@ -93,25 +93,25 @@ std::string
     lost;  // why the group is unusable: an agreement that MPI has not completed was abandoned
 
 /// Messages from a process that has waited for too long to the others that wait.
-struct Alarm {
+struct TimeoutNotices {
   static constexpr int kTag = 1, kAnySource = -1;
   std::vector<bool> waits = std::vector<bool>(group().size);
-  int64_t call = calls;  // the call it is for; alarms of earlier calls are ignored
+  int64_t call = calls;  // notices about earlier calls are ignored
 
-  /// Receives alarms; returns whether another process has announced this call.
-  bool heard() {
-    bool some = false;
+  /// Receives notices; returns whether another process has announced this call.
+  bool poll() {
+    bool received = false;
     for (int there = 1; there;) {
       Mpi::Status status{};
       mpi().probe(kAnySource, kTag, mpi().world, &there, &status);
       if (!there) break;
       int64_t of = -1;
       mpi().receive(&of, 1, datatype(Dtype::i64), status.source, kTag, mpi().world, &status);
-      if (of == call) waits[status.source] = some = true;
+      if (of == call) waits[status.source] = received = true;
     }
-    return some;
+    return received;
   }
-  void tell() {
+  void notify() {
     waits[group().rank] = true;
     for (int i = 0; i < group().size; ++i) {
       Mpi::Request request;
@@ -140,17 +140,17 @@ void wait(const char* operation, Mpi::Request request, double seconds) {
   };
   for (int turn = 0; turn < 1000; ++turn)
     if (done()) return;
-  Alarm alarm;
+  TimeoutNotices notices;
   bool interrupted = false;
-  while (!(interrupted = mt_interrupted) && !alarm.heard() && since(start) < seconds) {
+  while (!(interrupted = mt_interrupted) && !notices.poll() && since(start) < seconds) {
     if (done()) return;
     if (since(start) < kBusy) std::this_thread::yield();
     else std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   const double waited = since(start);
   if (!interrupted) {
-    alarm.tell();
-    for (const auto told = Clock::now(); since(told) < kAnswer && !mt_interrupted; alarm.heard()) {
+    notices.notify();
+    for (const auto told = Clock::now(); since(told) < kAnswer && !mt_interrupted; notices.poll()) {
       if (done()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -158,9 +158,9 @@ void wait(const char* operation, Mpi::Request request, double seconds) {
   lost = interrupted ? "Ctrl-C ended an earlier call" : "an earlier call waited for too long";
   if (interrupted) check_interrupt();
   fail(
-      "{}: process {} has waited for {:.1f} s, but {} did not come; find out what it does meanwhile, or let all "
-      "wait longer: dist.init{{timeout={:.0f}}}",
-      operation, group().rank, waited, alarm.missing(), 10 * max_seconds);
+      "{}: process {} has waited for {:.1f} s, but {} did not answer; find out why, or increase "
+      "the limit: dist.init{{timeout={:.0f}}}",
+      operation, group().rank, waited, notices.missing(), 10 * max_seconds);
 }
 
 /// Calls part(first, count) for pieces of 4 MB or so, which Open MPI transfers twice as fast as 64 MB at once.
@@ -171,7 +171,7 @@ void in_parts(int64_t count, const std::function<void(int64_t, int)>& part) {
 
 const auto kInPlace = reinterpret_cast<const void*>(intptr_t(1));  // MPI_IN_PLACE
 
-/// The calls of all processes. Always an all-reduce of three numbers, as MPI needs equal counts.
+/// The calls of all processes, compared by an all-reduce whose count does not depend on the call.
 struct Calls {
   bool equal;
   int64_t ended;  // a process that has exited, or -1
@@ -191,7 +191,7 @@ Calls compare(const char* operation, const std::string& call, bool ended) {
   return {numbers[0] == -numbers[1], numbers[2]};
 }
 
-void leave(int status) {
+void finalize_at_exit(int status) {
   std::string why = status ? fmt::format("status {}", status) : "";
   try {
     if (why.empty()) {
@@ -212,8 +212,8 @@ void agree(const char* operation, const std::string& call) {
   const Calls calls = compare(operation, call, false);
   if (calls.ended >= 0)
     fail(
-        "{}: process {} has ended, but process {} calls {}; all processes must make as many calls, "
-        "so give each as many batches",
+        "{}: process {} has ended, but process {} calls {}; all processes must make equally many "
+        "calls, so give each equally many batches",
         operation, calls.ended, group().rank, call);
   if (!calls.equal)
     fail(
@@ -232,7 +232,7 @@ std::string described(const TensorList& list) {
 /// Tensors of one dtype in one buffer; a single tensor that MPI can use directly is not copied.
 struct Buffer {
   Tensor data;
-  bool shared = false;  // with the tensor
+  bool shared = false;  // `data` is the memory of the tensor
   explicit Buffer(const TensorList& list, bool may_share = true) {
     const Tensor& x = list[0];
     const Dtype d = wire(x.dtype());
@@ -280,10 +280,10 @@ struct Buffer {
 /// Calls f with the tensors of each dtype in the list.
 void by_dtype(const TensorList& list, auto f) {
   for (int d = 0; d < kDtypes; ++d) {
-    TensorList some;
+    TensorList subset;
     for (const Tensor& x : list)
-      if (x.dtype() == Dtype(d)) some.push_back(x);
-    if (!some.empty()) f(some);
+      if (x.dtype() == Dtype(d)) subset.push_back(x);
+    if (!subset.empty()) f(subset);
   }
 }
 
@@ -292,7 +292,7 @@ void by_dtype(const TensorList& list, auto f) {
 int rank() { return group().rank; }
 int size() { return group().size; }
 void set_timeout(double seconds) {
-  if (!(seconds > 0)) fail("dist.init: timeout is {}; seconds above 0 are needed", show(seconds));
+  if (!(seconds > 0)) fail("dist.init: timeout is {}; it must be positive", show(seconds));
   max_seconds = seconds;
 }
 
@@ -302,16 +302,16 @@ void all_reduce_(const TensorList& list, Reduction how) {
   for (const Tensor& x : list) {
     check_writable(kName, x);
     if (how == Reduction::mean && !is_float(x.dtype()))
-      fail("{}: the mean of {} is no whole number; use op='sum', or x:float()", kName, x.dtype());
+      fail("{}: the mean of {} is not an integer; use op='sum', or x:float()", kName, x.dtype());
     if (how == Reduction::sum && x.dtype() == Dtype::b8)
       fail("{}: bool has no sum; use op='max' for any, op='min' for all, or x:int()", kName);
   }
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, names_of(how)[int(how)], described(list)));
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
+  by_dtype(list, [&](const TensorList& subset) {
+    const Buffer buffer(subset);
     buffer.reduce(kName, how);
-    buffer.copy_to(some);
+    buffer.copy_to(subset);
   });
 }
 
@@ -323,10 +323,10 @@ void broadcast_(const TensorList& list, int64_t root) {
   for (const Tensor& x : list) check_writable(kName, x);
   if (size() == 1) return;
   agree(kName, fmt::format("{}({}) of {}", kName, root, described(list)));
-  by_dtype(list, [&](const TensorList& some) {
-    const Buffer buffer(some);
+  by_dtype(list, [&](const TensorList& subset) {
+    const Buffer buffer(subset);
     buffer.broadcast(kName, root);
-    if (rank() != root) buffer.copy_to(some);
+    if (rank() != root) buffer.copy_to(subset);
   });
 }
 
@@ -369,19 +369,19 @@ void average_gradients(const TensorList& parameters) {
     const auto* const anywhere = flags.data.data_as<const int64_t>();
     for (int d = 0; d < kDtypes; ++d) {
       std::vector<size_t> places;
-      TensorList some;
+      TensorList subset;
       for (size_t i = 0; i < gradients.size(); ++i) {
         const TensorMeta& meta = metas[i];
         if (meta.dtype != Dtype(d) || !anywhere[i]) continue;
         places.push_back(i);
-        some.push_back(gradients[i].defined() ? gradients[i]
-                                              : zeros(meta.shape, meta.dtype, *meta.device));
+        subset.push_back(gradients[i].defined() ? gradients[i]
+                                                : zeros(meta.shape, meta.dtype, *meta.device));
       }
-      if (some.empty()) continue;
-      const Buffer buffer(some, false);  // other processes may have a gradient
+      if (subset.empty()) continue;
+      const Buffer buffer(subset, false);  // other processes may have a gradient
       buffer.reduce("backward", Reduction::mean);
       size_t k = 0;
-      buffer.each(some, [&](const Tensor& g, const Tensor& part) {
+      buffer.each(subset, [&](const Tensor& g, const Tensor& part) {
         gradients[places[k++]] = to(to(part, g.dtype()), g.device());
       });
     }

@@ -14,8 +14,8 @@ namespace mt::dist {
 /// the others throw Error. With another status it prints a message and ends the others.
 int rank();
 int size();
-/// The maximum time a call waits for the other processes (initially 600 s), before it throws Error with the
-/// missing ones. After that, or after Ctrl-C, the group is unusable: every later call throws Error.
+/// The maximum time a call waits for the other processes (initially 600 s), before it throws Error
+/// that names the missing ones. After that, or Ctrl-C, every later call throws Error.
 void set_timeout(double seconds);
 
 enum class Reduction { sum, mean, max, min };

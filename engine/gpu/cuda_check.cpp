@@ -86,12 +86,12 @@ std::string Guarded::finish() {
     if (n > 0 && !p.read_only) copy_elements(p.original(), slice(p.copy, 0, p.before(), n));
     const Changed before =
                       changed(slice(p.copy, 0, p.before() % item, p.before() / item * item), item),
-                  behind = changed(slice(p.copy, 0, p.before() + n, kRegion), item);
+                  after = changed(slice(p.copy, 0, p.before() + n, kRegion), item);
     if (!found.empty()) continue;
-    if (behind.count)
-      found = fmt::format("{}: {} written behind its end, from {} behind the last of its {}",
-                          p.argument, elements(behind.count), elements(behind.first / item + 1),
-                          n / item);
+    if (after.count)
+      found =
+          fmt::format("{}: {} written after its end, from {} after the last of its {}", p.argument,
+                      elements(after.count), elements(after.first / item + 1), n / item);
     else if (before.count)
       found = fmt::format("{}: {} written before its beginning, the nearest {} before the first",
                           p.argument, elements(before.count),

@@ -27,7 +27,7 @@ class Guarded {
  private:
   struct Piece {
     Tensor first;          // the first of its tensors that is written, else the first
-    std::string argument;  // the name of that one
+    std::string argument;  // its name in messages
     bool read_only;        // no kernel parameter may write here
     int64_t low, high;     // the range of bytes of the storage that the tensors cover
     Tensor copy;           // as bytes: region, alignment padding, data, region

@@ -35,15 +35,15 @@ std::string choose(const CudaText& text, const std::string& wanted) {
   for (const CudaFunction& f : text.kernels) list += (list.empty() ? "'" : ", '") + f.name + "'";
   if (wanted.empty()) {
     if (text.kernels.empty())
-      fail("cuda.kernel: the source has no __global__ function; which one is it? give name=");
+      fail("cuda.kernel: the source has no __global__ function; if a header has it, pass name=");
     if (text.kernels.size() > 1)
-      fail("cuda.kernel: the source has the kernels {}; say which one: name='{}'", list,
+      fail("cuda.kernel: the source has the kernels {}; select one: name='{}'", list,
            text.kernels[0].name);
   }
   const std::string name = wanted.empty() ? text.kernels[0].name : wanted;
   for (const char c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("_:<>, *()-", c))
-      fail("cuda.kernel: '{}' is no name of a kernel", name);
+      fail("cuda.kernel: '{}' is not the name of a kernel", name);
   const CudaFunction* f = find_kernel(text, name);
   if (!f && !text.hides && !text.includes)
     fail("cuda.kernel: the source has no kernel '{}'{}", name,
@@ -59,14 +59,14 @@ std::string listed(const std::vector<std::string>& words) {
   return list;
 }
 
-/// The cure for the first #include that the compiler did not find, or an empty string.
+/// The advice about the first #include that the compiler did not find, or an empty string.
 std::string missing_header(const std::string& log) {
   constexpr std::string_view kWords = "cannot open source file \"";
   const size_t at = log.find(kWords), end = log.find('"', at + kWords.size());
   if (at == log.npos || end == log.npos) return "";
   const std::string name = log.substr(at + kWords.size(), end - at - kWords.size());
   return fmt::format(
-      " '{}' was not found: leave the #include out where the kernel needs nothing of it, put "
+      " '{}' was not found: leave the #include out if the kernel does not need it, put "
       "its text into the source, or name its folder, options={{'-I/folder'}}.",
       name);
 }
@@ -87,20 +87,20 @@ std::string leave_out(const CudaText& text) {
                      words.empty() ? "" : " and ");
   s += listed(words);
   return s +
-         ": only kernels and __device__ functions are compiled. The script does the rest: "
+         ": only kernels and __device__ functions are compiled. The script's part is: "
          "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
          "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
          "__constant__.";
 }
 
-/// The compiler's errors, preceded by the cure.
-std::string with_cure(const std::string& message, const CudaText& text) {
+/// The compiler's errors, preceded by advice.
+std::string with_advice(const std::string& message, const CudaText& text) {
   constexpr std::string_view kWords = "does not compile";
-  const std::string cure = missing_header(message) + leave_out(text);
+  const std::string advice = missing_header(message) + leave_out(text);
   const size_t at = message.find(kWords);
-  if (cure.empty() || at == message.npos) return message;
+  if (advice.empty() || at == message.npos) return message;
   const size_t end = at + kWords.size(), rest = end + (message.compare(end, 1, ":") == 0);
-  return message.substr(0, end) + "." + cure + message.substr(rest);
+  return message.substr(0, end) + "." + advice + message.substr(rest);
 }
 
 }  // namespace
@@ -113,13 +113,13 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   source_.name = choose(text_, source_.name);
   lasting_name_ = lasting(source_.name);
   if (device_ != "cuda" && device_.compare(0, 5, "cuda:") != 0)
-    fail("cuda.kernel: '{}' is no GPU; use 'cuda' or 'cuda:0'", device_);
+    fail("cuda.kernel: '{}' is not a GPU; use 'cuda' or 'cuda:0'", device_);
   if (cuda_devices() > 0) home_ = &device_named(device_);
   else why_ = cuda_unavailable_reason();
   if (home_) arch_ = modules_of(*home_)->arch;
   try {
     code_ = compile_cuda(source_, arch_);
-  } catch (const Error& e) { fail("cuda.kernel: {}", with_cure(e.what(), text_)); }
+  } catch (const Error& e) { fail("cuda.kernel: {}", with_advice(e.what(), text_)); }
   // The types come from the compiler, the names of the parameters from the text.
   parameters_ = parse_parameters(code_.signature);
   if (const CudaFunction* f = find_kernel(text_, source_.name)) {
@@ -261,7 +261,7 @@ const Device& CudaKernel::place_of(const Device* tensors) const {
   const Device& d = tensors ? *tensors : home;
   if (filled_ && &d != &home)
     fail(
-        "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
+        "{}: its variables were set on {}, its tensors are on {}; make another kernel, with "
         "device='{}'",
         name(), home.name, d.name, d.name);
   check_alive(d);
@@ -300,7 +300,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   const LoadedKernel& kernel = load(d);
   check_threads(name(), kernel, size);
   if (size.shared > kernel.more_shared)
-    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
+    fail("{}: {} bytes of shared memory are requested; besides the {} that it declares, {} has {}",
          name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
   Guarded guarded;
@@ -326,7 +326,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
 
 void CudaKernel::set_constant(const std::string& variable, const Tensor& value) {
   if (capturing)
-    fail("{}: '{}' cannot be filled while a graph is recorded; fill it before", name(), variable);
+    fail("{}: '{}' cannot be set while a graph is recorded; set it before", name(), variable);
   const CudaVariable* known = nullptr;
   for (const CudaVariable& v : text_.variables)
     if (v.name == variable) known = &v;
@@ -346,7 +346,7 @@ void CudaKernel::set_constant(const std::string& variable, const Tensor& value) 
   void* const at = modules_of(d)->variable(kernel, variable.c_str(), &bytes);
   const size_t given = size_t(value.numel()) * size_t(item_size(value.dtype()));
   if (!at)
-    fail("{}: the variable '{}' is not there; it must be at file scope, not static, and used",
+    fail("{}: the code has no variable '{}'; it must be at file scope, not static, and used",
          name(), variable);
   if (given != bytes)
     fail("{}: '{}' holds {} bytes, got a tensor {} of {}", name(), variable, bytes,

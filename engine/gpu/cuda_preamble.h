@@ -3,8 +3,8 @@
 
 namespace mt {
 
-/// Prepended to a text that uses mt::tensor1 .. mt::tensor4: m[row][col] or m(row, col), m.size(0),
-/// indices from 0 as in C, any strides.
+/// This is prepended to a text that uses mt::tensor1 .. mt::tensor4, which have m[row][col] or
+/// m(row, col), m.size(0), indices from 0 as in C, and any strides.
 constexpr char kCudaTensors[] = R"(namespace mt {
 template <class T, int N> struct tensor_part {
   T* at;

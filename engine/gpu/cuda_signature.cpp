@@ -110,7 +110,7 @@ struct Lexer {
 // ---- brackets ------------------------------------------------------------------------------------
 
 /// The index after the bracket that closes the one at `i`, or the end. `<` counts if it is at `i`.
-size_t behind(const Tokens& t, size_t i, size_t end) {
+size_t after_bracket(const Tokens& t, size_t i, size_t end) {
   const bool angle = t[i] == "<";
   int depth = 0;
   for (; i < end; ++i) {
@@ -123,7 +123,7 @@ size_t behind(const Tokens& t, size_t i, size_t end) {
 }
 
 /// The index of the parenthesis that the one at `i` closes; npos: there is none.
-size_t before(const Tokens& t, size_t i) {
+size_t opening_of(const Tokens& t, size_t i) {
   int depth = 0;
   for (++i; i > 0; --i) {
     depth += t[i - 1] == ")" ? 1 : t[i - 1] == "(" ? -1 : 0;
@@ -211,7 +211,7 @@ std::string join(const Tokens& t, size_t from, size_t end) {
 std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
   std::vector<int64_t> sizes;
   while (i < end && t[i] == "[") {
-    const size_t close = behind(t, i, end);
+    const size_t close = after_bracket(t, i, end);
     int64_t n = -1;
     if (close == i + 3) {
       const std::string_view digits = t[i + 1];
@@ -233,7 +233,7 @@ bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   const std::string_view name = t[i + 3];
   if (name.size() != 7 || !name.starts_with("tensor") || name[6] < '1' || name[6] > '4')
     return false;
-  const size_t close = behind(t, i + 4, end);
+  const size_t close = after_bracket(t, i + 4, end);
   Tokens element;
   for (size_t k = i + 5; k + 1 < close; ++k)
     if (t[k] == "const") p.type.read_only = true;
@@ -241,7 +241,7 @@ bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   p.type.text = join(t, from, end);
   Scalar s{};
   if (!scalar_named(element, s) || !s.dtype || s.kind == CudaType::unknown) return true;
-  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // a reference, e.g.
+  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // such as a reference
   if (close < end) p.name = t[close];
   p.type.kind = CudaType::accessor, p.type.element = s.dtype, p.type.bytes = s.bytes;
   p.type.rank = name[6] - '0';
@@ -251,7 +251,7 @@ bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
 /// The index of the array bounds of a parameter, or of the parenthesis of (*name).
 size_t bound_of(const Tokens& t, size_t from, size_t end) {
   for (size_t i = from; i < end; ++i) {
-    if (t[i] == "<") i = behind(t, i, end) - 1;
+    if (t[i] == "<") i = after_bracket(t, i, end) - 1;
     else if (t[i] == "[" || (t[i] == "(" && i > from)) return i;
   }
   return end;
@@ -263,12 +263,12 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   if (accessor(t, from, end, p)) return p;
   for (size_t i = from; i < end; ++i)  // a default value is not part of the type
     if (t[i] == "=") end = i;
-    else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = behind(t, i, end) - 1;
+    else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = after_bracket(t, i, end) - 1;
   // The name is inside (*name), or the last word before the bounds that is not part of the type.
   const size_t bound = bound_of(t, from, end);
   size_t name = end;
   const bool boxed = bound < end && t[bound] == "(";
-  const size_t box_end = boxed ? behind(t, bound, end) : bound;
+  const size_t box_end = boxed ? after_bracket(t, bound, end) : bound;
   size_t stars = 0, boxed_stars = 0, words = 0;
   bool to_const = false, readable = true;
   if (boxed) {
@@ -321,13 +321,13 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
 /// Parses the parameters between the parenthesis at `open` and its partner.
 std::vector<CudaParameter> parameters(const Tokens& t, size_t open, size_t end) {
   std::vector<CudaParameter> list;
-  const size_t close = behind(t, open, end) - 1;
+  const size_t close = after_bracket(t, open, end) - 1;
   size_t from = open + 1;
   if (from >= close || (from + 1 == close && t[from] == "void")) return list;
   int angles = 0;
   for (size_t i = from; i <= close; ++i) {
     if (i < close && (t[i] == "(" || t[i] == "[" || t[i] == "{")) {
-      i = std::min(behind(t, i, close), close) - 1;
+      i = std::min(after_bracket(t, i, close), close) - 1;
       continue;
     }
     angles += t[i] == "<" ? 1 : t[i] == ">" && angles > 0 ? -1 : 0;
@@ -342,7 +342,7 @@ std::vector<CudaParameter> parameters(const Tokens& t, size_t open, size_t end) 
 bool kernel_at(const Tokens& t, size_t i, CudaFunction& f) {
   while (i < t.size() && t[i] != ";" && t[i] != "{" && t[i] != "}") {
     if (t[i] == "[") {
-      i = behind(t, i, t.size());
+      i = after_bracket(t, i, t.size());
       continue;
     }
     if (!is_word(t[i]) || i + 1 >= t.size()) {
@@ -350,14 +350,14 @@ bool kernel_at(const Tokens& t, size_t i, CudaFunction& f) {
       continue;
     }
     size_t open = i + 1;
-    if (t[open] == "<") open = behind(t, open, t.size());
+    if (t[open] == "<") open = after_bracket(t, open, t.size());
     if (open >= t.size() || t[open] != "(") {
       ++i;
       continue;
     }
     const bool attribute = t[i].substr(0, 2) == "__" && t[i].size() > 4 && t[i].ends_with("__");
     if (attribute || t[i] == "alignas" || t[i] == "decltype") {
-      i = behind(t, open, t.size());
+      i = after_bracket(t, open, t.size());
       continue;
     }
     f.name = t[i];
@@ -374,14 +374,14 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   size_t end = from;
   for (; end < t.size() && t[end] != ";"; ++end) {
     if (is_one_of(t[end], {"(", "}", "#"})) return;
-    if (t[end] == "{" || t[end] == "[") end = behind(t, end, t.size()) - 1;
+    if (t[end] == "{" || t[end] == "[") end = after_bracket(t, end, t.size()) - 1;
   }
   if (end >= t.size()) return;
   CudaType type;
   for (; i < end; ++i) {
     size_t stop = i;
     for (; stop < end && t[stop] != ","; ++stop)
-      if (t[stop] == "{" || t[stop] == "[") stop = behind(t, stop, end) - 1;
+      if (t[stop] == "{" || t[stop] == "[") stop = after_bracket(t, stop, end) - 1;
     size_t name = i;
     while (name < stop && t[name] != "=" && t[name] != "[" && t[name] != "{") ++name;
     if (name > i && is_word(t[name - 1])) {
@@ -407,7 +407,7 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
 /// brace, and a word since the last declaration determines whether it is a GPU function.
 void note_function(const Tokens& t, size_t i, CudaText& text) {
   if (i == 0 || t[i - 1] != ")") return;
-  const size_t open = before(t, i - 1);
+  const size_t open = opening_of(t, i - 1);
   if (open == std::string_view::npos || open < 2 || !is_word(t[open - 1]) ||
       is_one_of(t[open - 1], {"if", "for", "while", "switch"}))
     return;
@@ -476,7 +476,7 @@ std::vector<CudaParameter> parse_parameters(std::string_view text) {
   size_t close = t.size();
   while (close > 0 && t[close - 1] != ")") --close;
   if (close == 0) return {};
-  const size_t open = before(t, close - 1);
+  const size_t open = opening_of(t, close - 1);
   return open == text.npos ? std::vector<CudaParameter>{} : parameters(t, open, close);
 }
 

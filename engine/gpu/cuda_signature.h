@@ -52,7 +52,7 @@ struct CudaText {
   std::vector<std::string> host_functions, device_functions, host_words;
 };
 
-/// Never fails: unparsable parts are skipped.
+/// Parses a source. Never fails: parts that cannot be parsed are skipped.
 CudaText read_cuda(std::string_view source);
 /// The parameters of "(float*, float const*, float (*) [3], int)", or of a declaration with names;
 /// the parentheses are the last ones of the text.

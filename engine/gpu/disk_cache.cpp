@@ -25,7 +25,7 @@ struct Header {
   uint64_t key_size, value_size, checksum;
 };
 constexpr char kMagic[16] = "mtorch cache 1\n";
-constexpr std::string_view kEnding = ".entry", kBegun = ".begun";
+constexpr std::string_view kEnding = ".entry", kTemporary = ".begun";
 
 /// FNV-1a (Fowler, Noll, Vo), continued from `h`.
 uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
@@ -33,8 +33,8 @@ uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
   return h;
 }
 
-/// Whether a file name in the folder is ours: 32 hexadecimal digits and a suffix.
-bool is_ours(const std::string& name, std::string_view ending) {
+/// Whether a file name is that of a cache file: 32 hexadecimal digits and a suffix.
+bool is_cache_file(const std::string& name, std::string_view ending) {
   return name.size() >= 32 + ending.size() && name.ends_with(ending) &&
          std::all_of(name.begin(), name.begin() + 32,
                      [](char c) { return std::strchr("0123456789abcdef", c); });
@@ -76,27 +76,27 @@ bool DiskCache::store(std::string_view key, std::string_view value) const {
   std::error_code ec;
   fs::create_directories(folder_, ec);
   const std::string path = path_of(key);
-  const std::string begun = fmt::format("{}.{}.{}{}", path, getpid(), ++count, kBegun);
+  const std::string partial = fmt::format("{}.{}.{}{}", path, getpid(), ++count, kTemporary);
   Header h{{}, key.size(), value.size(), mix(value, mix(key))};
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   {
-    const File file(open(begun.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    const File file(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!file) return false;
     if (!file.write({reinterpret_cast<const char*>(&h), sizeof h}) || !file.write(key) ||
         !file.write(value)) {
-      unlink(begun.c_str());
+      unlink(partial.c_str());
       return false;
     }
   }
-  if (rename(begun.c_str(), path.c_str()) != 0) {
-    unlink(begun.c_str());
+  if (rename(partial.c_str(), path.c_str()) != 0) {
+    unlink(partial.c_str());
     return false;
   }
   sweep();
   return true;
 }
 
-/// Deletes the least recently used entries until three quarters of the limit are left, and
+/// Deletes the least recently used entries until three quarters of the limit are used, and
 /// temporary files older than an hour.
 void DiskCache::sweep() const {
   struct Entry {
@@ -110,7 +110,7 @@ void DiskCache::sweep() const {
   const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator at(folder_, ec), end; !ec && at != end; at.increment(ec)) {
     const std::string name = at->path().filename().string();
-    const bool whole = is_ours(name, kEnding), part = is_ours(name, kBegun);
+    const bool whole = is_cache_file(name, kEnding), part = is_cache_file(name, kTemporary);
     std::error_code gone;
     if ((!whole && !part) || !at->is_regular_file(gone)) continue;
     const Entry e{at->last_write_time(gone), int64_t(at->file_size(gone)), at->path()};

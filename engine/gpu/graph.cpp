@@ -24,7 +24,7 @@ Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
 void Graph::finish(bool keep) {
   if (!current_capture || current_capture != capture_.get()) return;
   set_current_capture(nullptr);
-  // No numbers have been drawn yet: the first replay draws the next ones.
+  // The capture has drawn no numbers: the first replay draws the next ones.
   draws_ = default_generator().counter() - begun_;
   default_generator().set_counter(begun_);
   handle_ = gpu_.captured(keep);

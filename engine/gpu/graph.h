@@ -23,7 +23,7 @@ class Graph {
   const Gpu& gpu_;
   std::unique_ptr<Capture> capture_;
   void* handle_ = nullptr;
-  uint64_t begun_ = 0, draws_ = 0;  // of the default generator: its position, its advance per run
+  uint64_t begun_ = 0, draws_ = 0;  // the default generator's counter, and its advance per replay
 };
 
 }  // namespace mt

@@ -15,17 +15,17 @@ LoadedKernel load_kernel(const CudaSource& source, CudaCode code, const Device& 
   const std::string whole = source.defines + source.text;
   LoadedKernel kernel{};
   char why[2048] = "";
-  const auto try_it = [&] {
+  const auto try_load = [&] {
     return modules.load({code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
                          source.name.c_str()},
                         kernel, why, sizeof why);
   };
-  bool fine = try_it();
-  if (!fine && code.cached) {  // compiled by another version: compile it again
+  bool ok = try_load();
+  if (!ok && code.cached) {  // compiled by another version: compile it again
     code = compile_cuda(source, modules.arch, DiskCache(""));
-    fine = try_it();
+    ok = try_load();
   }
-  if (!fine) fail("{} cannot be loaded on {}: {}", what, d.name, why);
+  if (!ok) fail("{} cannot be loaded on {}: {}", what, d.name, why);
   return kernel;
 }
 
@@ -39,15 +39,15 @@ void check_threads(const std::string& name, const LoadedKernel& kernel, const La
 void queue_kernel(const LoadedKernel& kernel, const char* name, const LaunchSize& size,
                   KernelArguments& arguments, const Device& d) {
   mark_untraceable();
-  std::vector<void*> place;
+  std::vector<void*> slots;
   std::vector<unsigned> bytes;
   for (size_t i = 0; i < arguments.ends.size(); ++i) {
     uint64_t* const first = &arguments.first_word(i);
-    place.push_back(first);
+    slots.push_back(first);
     bytes.push_back(unsigned(8 * (arguments.words.data() + arguments.ends[i] - first)));
   }
-  Launch c{&kernel,          name, {}, {}, unsigned(size.shared), place.data(), bytes.data(),
-           int(place.size())};
+  Launch c{&kernel,          name, {}, {}, unsigned(size.shared), slots.data(), bytes.data(),
+           int(slots.size())};
   for (int k = 0; k < 3; ++k)
     c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
   modules_of(d)->launch(c);

@@ -24,10 +24,10 @@ struct KernelArguments {
   void end() { ends.push_back(words.size()); }
   uint64_t& first_word(size_t i) { return words[i ? ends[i - 1] : 0]; }
 };
-/// `name` must live as long as the process.
+/// Queues a launch; `name` must live as long as the process.
 void queue_kernel(const LoadedKernel&, const char* name, const LaunchSize&, KernelArguments&,
                   const Device&);
-/// A copy of the name that does: the plug-in keeps names of kernels after their destruction.
+/// A copy of the name that lives so long: the plug-in keeps the names of destroyed kernels.
 const char* lasting(const std::string& name);
 
 }  // namespace mt

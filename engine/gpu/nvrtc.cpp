@@ -38,22 +38,22 @@ std::string folder_of(const std::string& file) {
 }
 
 /// The location of NVRTC, as far as it is known without opening its 100 MB.
-struct Place {
+struct NvrtcLocation {
   std::string path;      // a file, or the library's name for the dynamic linker
   std::string identity;  // of the file: path, size and time; empty if the linker finds it
   std::string include;   // CUDA's headers, next to it; may be empty
 
-  Place() {
+  NvrtcLocation() {
     if (const std::string own = cuda::setting("MTORCH_NVRTC"); !own.empty()) {
-      look(own);
+      use_if_found(own);
       path = own;
       return;
     }
     for (const char* name : kNames)
       for (const std::string& file : cuda::library_files(name, {"cu13", "cuda_nvrtc"}))
-        if (look(file)) return;
+        if (use_if_found(file)) return;
   }
-  bool look(const std::string& file) {
+  bool use_if_found(const std::string& file) {
     identity = file_identity(file);
     if (identity.empty()) return false;
     path = file;
@@ -64,8 +64,8 @@ struct Place {
     return true;
   }
 };
-const Place& place() {
-  static const Place p;
+const NvrtcLocation& place() {
+  static const NvrtcLocation p;
   return p;
 }
 
@@ -113,8 +113,7 @@ struct Nvrtc {
       unavailable_reason =
           place().path.empty()
               ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
-                "install the "
-                "CUDA toolkit, or name the file in MTORCH_NVRTC"
+                "install the CUDA toolkit, or name the file in MTORCH_NVRTC"
               : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
       return;
     }
@@ -134,8 +133,7 @@ struct Nvrtc {
                                          {"nvrtcGetErrorString", error_text}});
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
-      unavailable_reason =
-          "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
+      unavailable_reason = "NVRTC, CUDA's compiler library, is too old; CUDA 12 or 13 is needed";
       return;
     }
     architectures.resize(n);
@@ -185,13 +183,13 @@ void check_options(const CudaSource& s) {
   for (const std::string& o : s.options)
     if (begins_with_any(o, {"-arch", "--gpu-architecture", "-rdc=t", "--relocatable-device-code=t",
                             "-dc", "--device-c", "-dlto", "--dlink-time-opt"}))
-      fail("option '{}' is not for kernels that are run at once: the code is for the GPU at hand",
+      fail("option '{}' is not supported: a kernel is compiled for this GPU and loaded directly",
            o);
 }
 
 /// The first lines of the compiler's log; `train.lua(12): error` is converted to `train.lua:12:
 /// error`, Lua's format.
-std::string readable(const std::string& log, const std::vector<CudaOrigin>& origins) {
+std::string format_log(const std::string& log, const std::vector<CudaOrigin>& origins) {
   std::string text;
   int lines = 0, left_out = 0;
   for (size_t at = 0; at < log.size();) {
@@ -228,16 +226,15 @@ std::string signature_of(const char* mangled) {
   return text.substr(begin + 3, end + 1 - begin - 3);
 }
 
-/// Includes GPU-specific features, which later GPUs may lack: the code is only for this GPU.
+/// The target, with GPU-specific features (sm_90a): the code runs only on this GPU.
 std::string target_of(int arch) { return fmt::format("sm_{}{}", arch, arch >= 90 ? "a" : ""); }
 
 CudaCode compile(const CudaSource& s, int arch) {
   const Nvrtc& lib = library();
   if (arch < lib.architectures.front())
     fail(
-        "the GPU is of compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install "
-        "an older "
-        "CUDA toolkit",
+        "the GPU has compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install an "
+        "older CUDA toolkit",
         arch / 10, arch % 10, lib.architectures.front() / 10, lib.architectures.front() % 10);
   const bool known = std::ranges::binary_search(lib.architectures, arch);
   int nearest = lib.architectures.front();
@@ -271,20 +268,20 @@ CudaCode compile(const CudaSource& s, int arch) {
   if (lib.log_size(program, &n) == 0 && n > 1) {
     code.log.resize(n);
     lib.log(program, code.log.data());
-    code.log = readable(code.log, s.origins);
+    code.log = format_log(code.log, s.origins);
   }
   if (status != 0)
     fail("'{}' does not compile{}{}", s.name, code.log.empty() ? ": " : ":\n",
          code.log.empty() ? lib.error_text(status) : code.log.c_str());
   const char *symbol = nullptr, *type = nullptr;
   if (lib.lowered(program, s.name.c_str(), &symbol) != 0 || !symbol)
-    fail("'{}' is no kernel of the source", s.name);
+    fail("'{}' is not a kernel of the source", s.name);
   code.symbol = symbol;
   if (lib.lowered(program, probe.c_str(), &type) == 0 && type) code.signature = signature_of(type);
   status = (known ? lib.cubin_size : lib.ptx_size)(program, &n);
   code.image.resize(status == 0 ? n : 0);
   if (status == 0) status = (known ? lib.cubin : lib.ptx)(program, code.image.data());
-  if (status != 0 || n == 0) fail("NVRTC made no code of '{}': {}", s.name, lib.error_text(status));
+  if (status != 0 || n == 0) fail("NVRTC: no code for '{}': {}", s.name, lib.error_text(status));
   return code;
 }
 
@@ -294,7 +291,7 @@ void add_field(std::string& to, std::string_view field) {
   to += fmt::format("{}:", field.size());
   to += field;
 }
-/// All that the code depends on; empty if it is unknown because the text includes files.
+/// Everything that the code depends on; empty if the text includes files, which are unknown.
 std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   if (text.reads_files) return "";
   for (const std::string& o : s.options)
@@ -331,13 +328,13 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   check_options(s);
   const std::string key = key_of(s, arch, read_cuda(s.text));
   if (!key.empty()) {
-    if (const std::optional<std::string> kept = cache.find(key)) {
+    if (const std::optional<std::string> cached = cache.find(key)) {
       // Symbol and signature are null-terminated.
-      const size_t first = kept->find('\0'), second = kept->find('\0', first + 1);
-      if (second != kept->npos) {
-        CudaCode code{kept->substr(second + 1),
-                      kept->substr(0, first),
-                      kept->substr(first + 1, second - first - 1),
+      const size_t first = cached->find('\0'), second = cached->find('\0', first + 1);
+      if (second != cached->npos) {
+        CudaCode code{cached->substr(second + 1),
+                      cached->substr(0, first),
+                      cached->substr(first + 1, second - first - 1),
                       "",
                       true,
                       elapsed()};

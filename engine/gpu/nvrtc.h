@@ -21,19 +21,18 @@ struct CudaSource {
   std::vector<CudaOrigin> origins;   // of its parts, in order
   std::vector<std::string> options;  // for NVRTC, without the architecture
 };
-/// The result of compiling it.
+/// The result of compiling a CudaSource.
 struct CudaCode {
-  std::string image;   // a cubin, or PTX for a GPU that is newer than NVRTC
-  std::string symbol;  // the name of the kernel in it
-  std::string
-      signature;    // its parameters, as printed by the compiler: "(float*, float const*, int)"
-  std::string log;  // the output of the compiler; empty if the code came from the cache
+  std::string image;      // a cubin, or PTX for a GPU that is newer than NVRTC
+  std::string symbol;     // the name of the kernel in it
+  std::string signature;  // its parameters, as the compiler prints them: "(float*, int)"
+  std::string log;        // the output of the compiler; empty if the code came from the cache
   bool cached = false;
   double milliseconds = 0;
 };
 
-/// Compiles for compute capability `arch`, 90 for 9.0. Throws Error: NVRTC is missing, or the
-/// errors of the compiler, with the lines of the file that has the text.
+/// Compiles for compute capability `arch`, 90 for 9.0. Throws an Error if NVRTC is missing, or with
+/// the errors of the compiler and the lines of the file that has the text.
 CudaCode compile_cuda(const CudaSource&, int arch, const DiskCache& = code_cache());
 /// The reason why NVRTC cannot be used; empty if it can, which is known only after it was opened.
 std::string nvrtc_unavailable_reason();

@@ -46,13 +46,13 @@ struct Event {
   const Path* path;
   int64_t begin, length;
 };
-struct Place {
+struct PathKey {
   const Path* parent;
   uint64_t key;
-  bool operator==(const Place&) const = default;
+  bool operator==(const PathKey&) const = default;
 };
-struct Hash {
-  size_t operator()(const Place& p) const {
+struct PathKeyHash {
+  size_t operator()(const PathKey& p) const {
     return (uint64_t(p.parent) ^ (p.key * 0x9e3779b97f4a7c15)) * 0xff51afd7ed558ccd >> 17;
   }
 };
@@ -70,7 +70,7 @@ struct Log {
   int64_t* inner = &outside;  // where the enclosing scope adds the time of inner scopes
   int64_t outside = 0;
   std::deque<Path> paths;
-  std::unordered_map<Place, Path*, Hash> known;
+  std::unordered_map<PathKey, Path*, PathKeyHash> known;
   std::vector<Event> events;
 };
 
@@ -114,7 +114,7 @@ struct ThreadLog {
 };
 constinit thread_local ThreadLog thread_log;
 
-Log* my_log() {
+Log* log_of_thread() {
   if (latest && thread_log.recording == latest->serial) return thread_log.log;
   std::lock_guard lock(guard);
   if (!latest) return nullptr;
@@ -134,7 +134,7 @@ Log* my_log() {
   return thread_log.log = log;
 }
 
-bool alive(uint64_t serial) {
+bool is_active(uint64_t serial) {
   if (thread_log.recording == serial && latest && latest->serial == serial) return true;
   std::lock_guard lock(guard);
   for (const auto& r : all)
@@ -145,11 +145,11 @@ bool alive(uint64_t serial) {
 }  // namespace
 
 bool Scope::open(Kind kind, uint64_t key) {
-  Log* log = my_log();
+  Log* log = log_of_thread();
   if (!log) return false;
   Path*& known = log->known[{log->at, key}];
-  const bool fresh = !known;
-  if (fresh) {
+  const bool is_new = !known;
+  if (is_new) {
     known = &log->paths.emplace_back();
     known->parent = log->at;
     known->log = log;
@@ -162,13 +162,13 @@ bool Scope::open(Kind kind, uint64_t key) {
   inner_ = 0;
   outer_ = std::exchange(log->inner, &inner_);
   began_ = now();
-  return fresh;
+  return is_new;
 }
 
 void Scope::call_it(std::string_view name) { path_->name = name; }
 
 void Scope::close() {
-  if (!alive(recording_)) return;  // it was stopped inside the scope
+  if (!is_active(recording_)) return;  // the recording was stopped inside the scope
   const int64_t length = now() - began_;
   log_->inner = outer_;
   *outer_ += length;
@@ -196,7 +196,7 @@ void start(bool with_trace) {
 int depth() { return int(all.size()); }
 
 const void* current_path() {
-  Log* log = my_log();
+  Log* log = log_of_thread();
   return log ? log->at : nullptr;
 }
 
@@ -226,7 +226,7 @@ Row& row_of(Rows& rows, const std::string& name, Kind kind) {
   return row;
 }
 /// Whether an enclosing scope belongs to the same row.
-bool is_inside_itself(const Path& p) {
+bool is_recursive(const Path& p) {
   for (const Path* q = p.parent; q; q = q->parent)
     if (q->kind == p.kind && q->name == p.name) return true;
   return false;
@@ -241,7 +241,7 @@ std::vector<Row> sum_up(const ProfileSession& r) {
       Row& row = row_of(rows, p.name, p.kind);
       row.calls += p.calls;
       row.self_cpu += double(p.self) * ns;
-      if (!is_inside_itself(p)) row.cpu_total += double(p.total) * ns;
+      if (!is_recursive(p)) row.cpu_total += double(p.total) * ns;
     }
   for (const auto& [key, launch] : r.launches) {
     const double seconds = double(launch.time) * ns;
@@ -249,7 +249,7 @@ std::vector<Row> sum_up(const ProfileSession& r) {
     row.calls += launch.calls;
     row.self_gpu += seconds, row.gpu_total += seconds;
     for (const Path* p = key.first; p && p->parent; p = p->parent)  // without the root
-      if (!is_inside_itself(*p)) row_of(rows, p->name, p->kind).gpu_total += seconds;
+      if (!is_recursive(*p)) row_of(rows, p->name, p->kind).gpu_total += seconds;
   }
   std::vector<Row> list;
   for (auto& [key, row] : rows) list.push_back(std::move(row));

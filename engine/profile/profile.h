@@ -22,7 +22,7 @@ struct Report {
   std::vector<Row> rows;  // sorted by self_cpu + self_gpu, the largest first
   double wall = 0;        // from start to stop
   double outside = 0;     // the part outside of all operations: Lua itself
-  std::string trace;      // JSON for Perfetto or chrome://tracing, if asked for
+  std::string trace;      // JSON for Perfetto or chrome://tracing, if requested
   int64_t left_out = 0;   // events that exceed the limit of the trace
 };
 

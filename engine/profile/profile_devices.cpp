@@ -16,9 +16,9 @@
 namespace mt::profile {
 namespace {
 
-// ---- names: a verb, and what it computes; and a number for each, for the tree of calls ------------
+// ---- names and numbers of verbs and their operations, for the tree of calls ---------------------
 
-struct What {
+struct VerbDetail {
   uint64_t detail = 0;
   std::string (*name)(const char* verb, uint64_t detail) = nullptr;
 };
@@ -48,13 +48,13 @@ std::string optimizer_name(const char* verb, uint64_t rule) {
   return fmt::format("{} {}", verb, optimizer_row(int(rule)).info->name);
 }
 
-What what(const auto&) { return {}; }
-What what(const Map& m) { return {uint64_t(m.op) << 2 | uint64_t(m.part), map_name}; }
-What what(const MapNumbers& m) { return what(static_cast<const Map&>(m)); }
-What what(const Reduce& r) { return {uint64_t(r.op), reduction_name}; }
-What what(const Scan& s) { return {uint64_t(s.op), scan_name}; }
-What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
-What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
+VerbDetail detail_of(const auto&) { return {}; }
+VerbDetail detail_of(const Map& m) { return {uint64_t(m.op) << 2 | uint64_t(m.part), map_name}; }
+VerbDetail detail_of(const MapNumbers& m) { return detail_of(static_cast<const Map&>(m)); }
+VerbDetail detail_of(const Reduce& r) { return {uint64_t(r.op), reduction_name}; }
+VerbDetail detail_of(const Scan& s) { return {uint64_t(s.op), scan_name}; }
+VerbDetail detail_of(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
+VerbDetail detail_of(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 
 // ---- verbs that are measured --------------------------------------------------------------------
 
@@ -70,10 +70,10 @@ constexpr const char* kNames[] = {MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)
                                   "upload_later"};
 #undef MT_NAME
 
-uint64_t key_of(const Device& d, Verb verb, const What& w) {
+uint64_t key_of(const Device& d, Verb verb, const VerbDetail& w) {
   return uint64_t(1 + cuda_index(d)) << 40 | (uint64_t(verb) + 1) << 32 | w.detail;
 }
-std::string name_of(Verb verb, const What& w) {
+std::string name_of(Verb verb, const VerbDetail& w) {
   return w.name ? w.name(kNames[int(verb)], w.detail) : kNames[int(verb)];
 }
 
@@ -86,7 +86,7 @@ struct Timer final : Interceptor {
     const bool small = verb == Verb::alloc || verb == Verb::free || verb == Verb::sync;
     if (on_cpu && small && !watched()) return call.next();
     return with_argument(call.verb, call.argument, [&](const auto& a) {
-      const What w = what(a);
+      const VerbDetail w = detail_of(a);
       std::optional<VerbLine> line;
       if (watched()) [[unlikely]] {
         const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a);

@@ -38,12 +38,10 @@ VerbLine::~VerbLine() {
 }
 
 void start_log() {
-  const char* const wish = std::getenv("MTORCH_LOG");
-  if (!wish || !*wish || logging) return;
-  if (std::string_view(wish) != "verbs") {
-    std::fprintf(stderr,
-                 "mtorch: MTORCH_LOG=%s is not 'verbs', the one log that there is; it is ignored\n",
-                 wish);
+  const char* const setting = std::getenv("MTORCH_LOG");
+  if (!setting || !*setting || logging) return;
+  if (std::string_view(setting) != "verbs") {
+    std::fprintf(stderr, "mtorch: MTORCH_LOG=%s is ignored; the only log is 'verbs'\n", setting);
     return;
   }
   logging = true;

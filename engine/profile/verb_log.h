@@ -18,7 +18,7 @@ namespace mt::profile {
 
 extern constinit bool logging;
 
-/// One call of a verb: its line, the program run if it is one, and the CPU's part.
+/// One call of a verb: its line, the program that it ran, if any, and the CPU's counters.
 struct VerbCall {
   std::string text;
   std::optional<Run> run;

@@ -18,10 +18,10 @@ void cpu_free(void* data, size_t) { std::free(data); }
 void cpu_sync() {}
 
 // ---- AVX-512 with some loops of AVX2: those that wider registers make more than 5 % slower ---------
-// Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short run
-// is only the remainder, which has no vectors of 4), <op>/1Ki or /1Mi of the list, max_rows,
-// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. Loops with
-// Packs have a vector remainder, and their own bits. Conversions of storage dtypes gain.
+// Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short loop
+// is only the remainder, which has no vectors of 4), <op>/1Ki or /1Mi of `Narrow`, max_rows,
+// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024. Exceptions
+// are loops with Packs (vector remainders, other bits) and storage dtypes (they convert faster).
 
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Verbs narrow, wide;
@@ -99,12 +99,12 @@ Choice choose() {
       {"avx512", nullptr, avx512, false},
 #endif
   };
-  const char* const wish = std::getenv("MTORCH_ISA");
+  const char* const setting = std::getenv("MTORCH_ISA");
   Choice best = choices[0];
-  bool known = !wish || !*wish;
+  bool known = !setting || !*setting;
   for (const Choice& c : choices) {
     if (c.by_default && c.fill) best = c;
-    if (!wish || std::strcmp(wish, c.name) != 0) continue;
+    if (!setting || std::strcmp(setting, c.name) != 0) continue;
     if (c.runs && c.fill) return c;
     if (c.fill) continue;  // the machine does not support it
     known = true;
@@ -112,13 +112,13 @@ Choice choose() {
         stderr,
         "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
         "machine it was made on; build with -DMTORCH_ISAS=all\n",
-        wish);
+        setting);
   }
   if (!known)
     std::fprintf(stderr,
-                 "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
-                 "it is ignored\n",
-                 wish);
+                 "mtorch: MTORCH_ISA=%s is ignored: this machine has no such instruction set "
+                 "(base, avx2, avx512)\n",
+                 setting);
   return best;
 }
 

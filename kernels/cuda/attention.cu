@@ -14,7 +14,7 @@ namespace {
 
 /// The tiling of a kernel: W warps, each with 16 R of its own rows; N rows of the other side at a time.
 template <class Type, int Features, int W, int R, int Other, bool kept, int Blocks, bool Causal>
-struct Cut {
+struct Tiling {
   using T = Type;
   static constexpr int D = Features, kThreads = W * 32, kWarpRows = R * 16, kR = R;
   static constexpr int kRows = W * kWarpRows, N = Other;
@@ -31,7 +31,7 @@ struct Launch : FlashAttention {
   float in_bits;     // scale / log(2)
 };
 
-/// The rows of a block. If the work of tiles grows with their number, the last tile is first.
+/// The rows of a block. If the work of tiles grows with their index, the last tile is first.
 struct Place {
   int64_t batch;
   int head, first;
@@ -50,7 +50,7 @@ template <class T> __device__ T* head_of(const AttentionSide& s, int64_t batch, 
 }
 
 /// The part of log_sums or delta that belongs to a head.
-__device__ inline float* of_line(float* x, const Launch& a, int64_t batch, int head) {
+__device__ inline float* row_values(float* x, const Launch& a, int64_t batch, int head) {
   return x + (batch * a.heads + head) * attention_rows(a.queries);
 }
 
@@ -76,7 +76,7 @@ __device__ void store_own(int own, int tile, const float (&c)[C::kR][C::D / 8][4
 }
 
 /// Reduces over the four lanes of a row.
-template <class Join> __device__ float joined_in_row(float x, const Join& join) {
+template <class Join> __device__ float reduce_in_row(float x, const Join& join) {
   x = join(x, cuda::from_lane_across(x, 1));
   return join(x, cuda::from_lane_across(x, 2));
 }
@@ -107,18 +107,18 @@ __device__ void next_weights(float (&s)[C::kR][C::N / 8][4], float (&most)[C::kR
                              float (&sum)[C::kR][2], float (&o)[C::kR][C::D / 8][4],
                              float in_bits) {
   MT_UNROLLED for (int r = 0; r < C::kR; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    float now = most[r][h];
-    MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) now =
-        fmaxf(now, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
-    now = joined_in_row(now, [](float x, float y) { return fmaxf(x, y); });
-    const float less = cuda::exp2_fast((most[r][h] - now) * in_bits), shift = -now * in_bits;
-    float some = 0;
+    float peak = most[r][h];
+    MT_UNROLLED for (int n = 0; n < C::N / 8; ++n) peak =
+        fmaxf(peak, fmaxf(s[r][n][2 * h], s[r][n][2 * h + 1]));
+    peak = reduce_in_row(peak, [](float x, float y) { return fmaxf(x, y); });
+    const float rescale = cuda::exp2_fast((most[r][h] - peak) * in_bits), shift = -peak * in_bits;
+    float acc = 0;
     MT_UNROLLED for (int n = 0; n < C::N / 8; ++n)
-        MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) some += s[r][n][i] =
+        MT_UNROLLED for (int i = 2 * h; i < 2 * h + 2; ++i) acc += s[r][n][i] =
             cuda::exp2_fast(fmaf(s[r][n][i], in_bits, shift));
-    most[r][h] = now, sum[r][h] = fmaf(sum[r][h], less, some);
-    MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= less,
-        o[r][n][2 * h + 1] *= less;
+    most[r][h] = peak, sum[r][h] = fmaf(sum[r][h], rescale, acc);
+    MT_UNROLLED for (int n = 0; n < C::D / 8; ++n) o[r][n][2 * h] *= rescale,
+        o[r][n][2 * h + 1] *= rescale;
   }
 }
 
@@ -135,7 +135,7 @@ template <class C> class KeyTiles {
   __device__ void fetch(int key) {
     if (key < end) k_.next(place(key)), v_.next(place(key) + C::kStage / 2);
   }
-  const int end;  // the end of the keys that some of the queries attend to
+  const int end;  // the end of the keys that any of the queries attend to
 
  private:
   using Tiles = cuda::Tiles<C::D, C::N, C::kThreads, const typename C::T>;
@@ -172,9 +172,9 @@ template <class C> __device__ void flash_forward(const Launch& a) {
     next_weights<C>(s, most, sum, o, a.in_bits);
     cuda::multiply_columns<T, D, R, N>(o, s, tile + C::kStage / 2);
   }
-  float* const log_sums = of_line(a.log_sums, a, at.batch, at.head) + first;
+  float* const log_sums = row_values(a.log_sums, a, at.batch, at.head) + first;
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    const float total = joined_in_row(sum[r][h], [](float x, float y) { return x + y; });
+    const float total = reduce_in_row(sum[r][h], [](float x, float y) { return x + y; });
     const int row = row_of(r, h);
     if (cuda::lane_number() % 4 == 0)
       log_sums[row] =
@@ -192,21 +192,21 @@ __device__ void sum_products(float (&delta)[C::kR][2], const Launch& a, const Pl
   using T = typename C::T;
   const T* const out = head_of<const T>(a.out, at.batch, at.head);
   const T* const grad = head_of<const T>(a.grad, at.batch, at.head);
-  float* const all = of_line(a.delta, a, at.batch, at.head);
+  float* const all = row_values(a.delta, a, at.batch, at.head);
   constexpr int kTeam = cuda::Tile<C::D>::kAcross, kAtOnce = 32 / kTeam;  // per row; rows at a time
   const int lane = cuda::lane_number(), piece = lane % kTeam;
   MT_UNROLLED for (int i = 0; i < C::kWarpRows; i += kAtOnce) {
     const int query = first + i + lane / kTeam;
-    float some = 0;
+    float acc = 0;
     if (query < a.queries && piece < a.value_features / 8) {
       using Piece = cuda::Group<T, 8>;
       const auto x = cuda::load_group<Piece>(out + query * a.out.row + piece * 8),
                  y = cuda::load_group<Piece>(grad + query * a.grad.row + piece * 8);
-      MT_UNROLLED for (int e = 0; e < 8; ++e) some = fmaf(float(x.v[e]), float(y.v[e]), some);
+      MT_UNROLLED for (int e = 0; e < 8; ++e) acc = fmaf(float(x.v[e]), float(y.v[e]), acc);
     }
-    MT_UNROLLED for (int by = kTeam / 2; by > 0; by /= 2) some += cuda::from_lane_across(some, by);
-    if (piece == 0) all[query] = some;
-    const float mine = cuda::from_lane(some, lane / 4 % kAtOnce * kTeam);
+    MT_UNROLLED for (int by = kTeam / 2; by > 0; by /= 2) acc += cuda::from_lane_across(acc, by);
+    if (piece == 0) all[query] = acc;
+    const float mine = cuda::from_lane(acc, lane / 4 % kAtOnce * kTeam);
     MT_UNROLLED for (int r = 0; r < C::kR; ++r)
         MT_UNROLLED for (int h = 0; h < 2; ++h) if (row_of(r, h) / kAtOnce * kAtOnce == i)
             delta[r][h] = mine;
@@ -226,7 +226,7 @@ template <class C> __device__ void flash_queries(const Launch& a) {
   float delta[R][2], log_sum[R][2], scale[R][2], dq[R][D / 8][4] = {};
   sum_products<C>(delta, a, at, first);
   MT_UNROLLED for (int r = 0; r < R; ++r) MT_UNROLLED for (int h = 0; h < 2; ++h) {
-    log_sum[r][h] = of_line(a.log_sums, a, at.batch, at.head)[first + row_of(r, h)];
+    log_sum[r][h] = row_values(a.log_sums, a, at.batch, at.head)[first + row_of(r, h)];
     scale[r][h] = a.scale;
   }
   cuda::LeftRows<D, R, C::kKept> q(own * D * 2), grad(C::kOwn + own * D * 2);
@@ -272,8 +272,8 @@ template <class C> class QueryTiles {
     const int i = int(threadIdx.x), quarter = N / 4;
     if (i < N / 2)
       cuda::copy_later(to + C::kStage + i * 16,
-                       of_line(i < quarter ? a_.log_sums : a_.delta, a_, batch_, head_) + query_ +
-                           i % quarter * 4,
+                       row_values(i < quarter ? a_.log_sums : a_.delta, a_, batch_, head_) +
+                           query_ + i % quarter * 4,
                        true);
     query_ += N;
     if (query_ < a_.queries) return;
@@ -331,15 +331,15 @@ template <class C> __device__ void flash_keys(const Launch& a) {
     if (turn == 0) k.keep(), v.keep();
     if (C::kCausal && query + N - 1 < first) continue;
     const int tile = queries.place(turn), grad = tile + C::kStage / 2;
-    const float* const of_query =
+    const float* const query_values =
         reinterpret_cast<const float*>(cuda::shared_memory<unsigned char>() + tile + C::kStage);
     float s[R][N / 8][4], d[R][N / 8][4];
     cuda::multiply_rows<T, D, R, N>(s, k, tile);
-    weights_of_keys<C>(s, of_query, a.in_bits, query, first);
+    weights_of_keys<C>(s, query_values, a.in_bits, query, first);
     cuda::multiply_columns<T, D, R, N>(dv, s, grad);
     cuda::multiply_rows<T, D, R, N>(d, v, grad);
     each_score<R, N>([&](int r, int h, int n, int i) {
-      s[r][n][2 * h + i] *= d[r][n][2 * h + i] - of_query[N + column_of(n, i)];
+      s[r][n][2 * h + i] *= d[r][n][2 * h + i] - query_values[N + column_of(n, i)];
     });
     cuda::multiply_columns<T, D, R, N>(dk, s, tile);
   }
@@ -367,7 +367,7 @@ template <class C>
 void launch_tiles(const char* name, void (*kernel)(Launch), const FlashAttention& call, int heads,
                   int rows, size_t shared) {
   const int64_t together =
-      call.causal ? 1024 : 8;  // the heaviest tiles of all heads first: 9 % on an H100
+      call.causal ? 1024 : 8;  // the heaviest tiles first: 9 % faster on an H100
   Launch a{call, (rows + C::kRows - 1) / C::kRows, together,
            float(call.scale * 1.4426950408889634)};
   cuda::launch_blocks(name, kernel, unsigned(a.tiles * a.batch * heads), C::kThreads, shared, a);
@@ -388,13 +388,13 @@ template <class C> void run_keys(const FlashAttention& a) {
 /// The tiles that were fastest on an H100 (16 x 12 x 1024 x 64 and 1 x 16 x 8192 x 128, causal and full).
 template <class T, int D, bool causal> void run(const FlashAttention& a) {
   if constexpr (D <= 64) {
-    if (!a.backward) return run_forward<Cut<T, D, 4, 2, 128, false, 1, causal>>(a);
-    run_queries<Cut<T, D, 4, 1, 32, true, 4, causal>>(a);
-    run_keys<Cut<T, D, 4, 2, 32, false, 1, causal>>(a);
+    if (!a.backward) return run_forward<Tiling<T, D, 4, 2, 128, false, 1, causal>>(a);
+    run_queries<Tiling<T, D, 4, 1, 32, true, 4, causal>>(a);
+    run_keys<Tiling<T, D, 4, 2, 32, false, 1, causal>>(a);
   } else {
-    if (!a.backward) return run_forward<Cut<T, D, 4, 2, 64, false, 1, causal>>(a);
-    run_queries<Cut<T, D, 4, 2, 32, false, 1, causal>>(a);
-    run_keys<Cut<T, D, 4, 1, 64, false, 1, causal>>(a);
+    if (!a.backward) return run_forward<Tiling<T, D, 4, 2, 64, false, 1, causal>>(a);
+    run_queries<Tiling<T, D, 4, 2, 32, false, 1, causal>>(a);
+    run_keys<Tiling<T, D, 4, 1, 64, false, 1, causal>>(a);
   }
 }
 template <class T, int D> void run(const FlashAttention& a) {

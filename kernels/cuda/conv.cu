@@ -136,7 +136,7 @@ template <class E> struct WeightPart : Part<E> {
 
 // ---- by elements --------------------------------------------------------------------------------
 
-/// One thread for each element of y.
+/// Computes each element of y in one thread.
 template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
   for (const int64_t e : cuda::turns(n)) {
@@ -161,7 +161,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
   }
 }
 
-/// One thread for each element of x.
+/// Computes each element of x in one thread.
 template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_t n) {
   const int64_t taps = area(c.kernel);
   for (const int64_t e : cuda::turns(n)) {
@@ -193,7 +193,7 @@ struct Weights {
   double* partial;  // n x parts
 };
 
-/// One block for each part of each element of w.
+/// Computes each part of each element of w in one block.
 template <class T> __global__ void weights(const __grid_constant__ Weights job) {
   double* const all = cuda::shared_memory<double>();
   const Conv& c = job.c;

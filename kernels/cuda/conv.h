@@ -13,7 +13,7 @@ inline namespace MT_ISA {
 /// Uses cuDNN; returns false if the convolution is too small for it, or cuDNN is off, missing or
 /// has no suitable algorithm. Then y, x or w are undefined.
 bool conv_by_cudnn(const Conv& c);
-/// Uses cuBLAS; false if own kernels are better, or it is missing. Then y, x or w are undefined.
+/// Uses cuBLAS; returns false, and leaves the result undefined, if it is slower or missing.
 bool conv_by_products(const Conv& c);
 
 /// The number of multiplications, which is the same for its three parts.

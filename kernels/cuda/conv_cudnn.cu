@@ -1,10 +1,10 @@
 // conv_cudnn.cu -- convolutions by cuDNN, if it is installed and has a suitable algorithm
 //
-// cuDNN's heuristics propose algorithms, best first. The first one is used that gives the same bits on every run,
-// whose workspace is small enough, and that has the arithmetic of the own kernels: float32 without TF32 unless it is
-// allowed, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded). The choice is cached by
-// shape. During graph capture no new choice is made. Tensor cores read channels-last data: with enough channels,
-// 16-bit floats are transposed to it around the call.
+// cuDNN's heuristics propose algorithms, best first. The first is used that gives the same bits on
+// every run, has a small workspace, and computes as our kernels do: float32 without TF32 unless it
+// is allowed, 16-bit floats in float32, rounded once and not transformed. The choice is cached by
+// shape; none is made during graph capture. Tensor cores read channels-last data: with enough
+// channels, 16-bit floats are transposed to it around the call.
 #include "kernels/cuda/conv.h"
 
 #include <array>
@@ -37,9 +37,9 @@ Shape shape_of(const Conv& c) {
           c.dilation[1],   c.offset[0],      c.offset[1], c.tf32};
 }
 
-/// Whether cuDNN can represent it: the same padding on both sides, and sizes that fit int.
-/// Depthwise convolutions are left to the own kernels, which read each value once.
-bool can_be_said(const Conv& c) {
+/// Whether cuDNN can represent c: the same padding on both sides, and sizes that fit int.
+/// Depthwise convolutions are left to our kernels, which read each value once.
+bool is_representable(const Conv& c) {
   if (c.inputs == 1 && c.outputs == 1) return false;
   for (int d = 0; d < 2; ++d) {
     const int64_t span = c.dilation[d] * (c.kernel[d] - 1) + 1, pad = -c.offset[d];
@@ -79,7 +79,7 @@ int math_of(const Conv& c) {
 }
 
 /// Whether the results of an algorithm have the required bits.
-bool suits(const Conv& c, const dnn::Proposal& p) {
+bool is_suitable(const Conv& c, const dnn::Proposal& p) {
   constexpr size_t max_workspace = size_t(256) << 20;
   if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
       p.workspace > max_workspace || p.math == dnn::kTensorConverting)
@@ -93,7 +93,7 @@ bool suits(const Conv& c, const dnn::Proposal& p) {
 constexpr int kX = 0, kW = 1, kY = 2;
 constexpr int kOrder[][3] = {{kX, kW, kY}, {kW, kY, kX}, {kX, kY, kW}};
 
-/// The cuDNN descriptors of a convolution, and the algorithm for it; -1: none.
+/// The cuDNN descriptors of a convolution, and its algorithm, or -1 if there is none.
 struct Plan {
   const cuda::Cudnn& lib;
   dnn::Descriptor of[3] = {}, conv = nullptr;  // of x, w, y
@@ -145,8 +145,8 @@ struct Plan {
     if (!good(lib.propose[int(c.part)](handle, of[a], of[b], conv, of[result], 16, &count, all)))
       return;
     for (int i = 0; i < count && algorithm < 0; ++i) {
-      if (!suits(c, all[i])) continue;
-      // Its workspace is for its own math type; without TF32 the type that was set is kept.
+      if (!is_suitable(c, all[i])) continue;
+      // The workspace is for the proposed math type; without TF32 the type that was set is kept.
       if (!is_exact(c) && !good(lib.set_math(conv, all[i].math))) continue;
       algorithm = all[i].algorithm, workspace = all[i].workspace;
     }
@@ -180,8 +180,8 @@ void pack(Dtype dtype, const int64_t (&size)[N], const int64_t (&in)[N], const v
   }
   copy(e);
 }
-/// Copies the weight to (groups * outputs, inputs, kernel), or with the inputs last, from one whose
-/// channels are swapped.
+/// Copies a weight with swapped channels to (groups * outputs, inputs, kernel), or with the inputs
+/// last.
 void exchange_channels(const Conv& c, bool nhwc, void* to) {
   const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps, row = c.outputs * taps;
   if (nhwc) pack(c.dtype, {c.groups, c.outputs, taps, c.inputs}, {each, taps, 1, row}, c.w, to);
@@ -189,7 +189,7 @@ void exchange_channels(const Conv& c, bool nhwc, void* to) {
 }
 
 /// A tensor in cuDNN's layout: batch, channels and positions; NHWC has the channels last.
-struct Laid {
+struct CudnnTensor {
   void* at;
   int64_t batch, channels, places;
   int64_t count() const { return batch * channels * places; }
@@ -216,15 +216,15 @@ void add_bias(const Conv& c) {
   map(m);
 }
 
-void tell_failure(const Conv& c, const char* status) {
-  static bool told = false;
-  if (told) return;
-  told = true;
+void report_failure(const Conv& c, const char* status) {
+  static bool was_reported = false;
+  if (was_reported) return;
+  was_reported = true;
   const auto n = [](int64_t i) { return static_cast<long long>(i); };
   std::fprintf(stderr,
                "mtorch: a convolution of cuDNN failed (%s): %lld images, %lld channels of "
-               "%lld x %lld, kernel %lld x %lld, %lld channels out; it and others that fail are "
-               "done without from here on; with MTORCH_CUDNN=0 all are\n",
+               "%lld x %lld, kernel %lld x %lld, %lld channels out; it and others that fail no "
+               "longer use cuDNN; MTORCH_CUDNN=0 disables cuDNN\n",
                status, n(c.batch), n(c.groups * c.inputs), n(c.size[0]), n(c.size[1]),
                n(c.kernel[0]), n(c.kernel[1]), n(c.groups * c.outputs));
 }
@@ -232,7 +232,7 @@ void tell_failure(const Conv& c, const char* status) {
 }  // namespace
 
 bool conv_by_cudnn(const Conv& c) {
-  if (!can_be_said(c)) return false;
+  if (!is_representable(c)) return false;
   const cuda::CudnnInUse in_use = cuda::cudnn(is_fast(c) ? work_of(c) : 0);
   if (!in_use.handle || cuda::stopped()) return false;
   Plan* const plan = plan_of(in_use, c);
@@ -241,12 +241,12 @@ bool conv_by_cudnn(const Conv& c) {
   const cuda::Timed timed("conv");
   const auto [a, b, result] = kOrder[int(c.part)];
   const bool exchange = c.part == ConvPart::input && c.inputs > 1 && c.outputs > 1;
-  const Laid laid[] = {{c.x, c.batch, c.groups * c.inputs, area(c.size)},
-                       {c.w, c.groups * c.outputs, c.inputs, area(c.kernel)},
-                       {c.y, c.batch, c.groups * c.outputs, area(c.out)}};
+  const CudnnTensor layouts[] = {{c.x, c.batch, c.groups * c.inputs, area(c.size)},
+                                 {c.w, c.groups * c.outputs, c.inputs, area(c.kernel)},
+                                 {c.y, c.batch, c.groups * c.outputs, area(c.out)}};
   const auto room = [&](int role) {
     const bool other = plan->nhwc || (role == kW && exchange);
-    return other ? size_t(laid[role].count() * item_size(c.dtype)) : 0;
+    return other ? size_t(layouts[role].count() * item_size(c.dtype)) : 0;
   };
   const cuda::Scratch workspace(plan->workspace), other_x(room(kX)), other_w(room(kW)),
       other_y(room(kY));
@@ -254,9 +254,9 @@ bool conv_by_cudnn(const Conv& c) {
   void* const other[] = {other_x.as<void>(), other_w.as<void>(), other_y.as<void>()};
   void* data[3];
   for (int role : {kX, kW, kY}) {
-    data[role] = room(role) > 0 ? other[role] : laid[role].at;
+    data[role] = room(role) > 0 ? other[role] : layouts[role].at;
     if (role == kW && exchange) exchange_channels(c, plan->nhwc, data[role]);
-    else if (plan->nhwc && role != result) laid[role].to_nhwc(c.dtype, data[role]);
+    else if (plan->nhwc && role != result) layouts[role].to_nhwc(c.dtype, data[role]);
   }
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 
@@ -267,10 +267,10 @@ bool conv_by_cudnn(const Conv& c) {
       workspace.as<void>(), plan->workspace, &zero, plan->of[result], data[result]);
   if (status != dnn::kSuccess) {
     plan->algorithm = -1;
-    tell_failure(c, plan->lib.text(status));
+    report_failure(c, plan->lib.text(status));
     return false;
   }
-  if (plan->nhwc) laid[result].from_nhwc(c.dtype, data[result]);
+  if (plan->nhwc) layouts[result].from_nhwc(c.dtype, data[result]);
   cuda::count_convolution();
   cuda::started("conv");
   if (c.bias) add_bias(c);

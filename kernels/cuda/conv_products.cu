@@ -15,15 +15,15 @@ namespace {
 #ifdef __CUDACC__
 /// The minimum number of multiplications, and of channels of the result that share a column.
 constexpr double kWork = 1 << 22;
-constexpr int64_t kChannels = 16, kGatherFor = 32, kPlaces = 16;
+constexpr int64_t kChannels = 16, kMinGatherChannels = 32, kPlaces = 16;
 constexpr int64_t kColumns = int64_t(1) << 25;   // elements of a chunk's columns
 constexpr int64_t kPartials = int64_t(1) << 22;  // elements of a weight's partial sums
-#else                                            // small tests reach it
+#else                                            // so that small tests reach it
 constexpr double kWork = 1;
-constexpr int64_t kChannels = 1, kGatherFor = 1, kPlaces = 1;
+constexpr int64_t kChannels = 1, kMinGatherChannels = 1, kPlaces = 1;
 constexpr int64_t kColumns = 4096, kPartials = 2048;
 #endif
-constexpr int64_t kMaxColumns = int64_t(1) << 28;  // of one image
+constexpr int64_t kMaxColumns = int64_t(1) << 28;  // elements of an image's columns
 constexpr int64_t kMaxCalls = 1024, kMaxEntries = 65535;
 
 /// The images [first, first + images) of group g.
@@ -82,7 +82,7 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
 
 /// to[channel, tap, output] = weights [channel, output, tap].
 template <class T>
-__global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
+__global__ void swap_channels(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
   for (const int64_t e : cuda::turns(n)) {
     int64_t o, tap;
     const int64_t channel = divide(divide(e, outputs, &o), taps, &tap);
@@ -109,7 +109,7 @@ template <class... P, class... A> void start(void (*kernel)(P...), int64_t n, co
   cuda::launch_each("conv", kernel, n, a...);
 }
 
-/// What the three parts have in common: `depth` rows of columns and `places` columns per image.
+/// The products of a convolution. An image has `depth` rows of columns and `places` columns.
 template <class T> class Products {
  public:
   using Sum = Exact<T>;
@@ -121,9 +121,9 @@ template <class T> class Products {
         places_(area(c.out)),
         plain_(is_plain(c)) {}
 
-  /// Whether it is faster, by an estimate of the work.
-  bool pays() const {
-    if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels)
+  /// Whether products are faster, by an estimate of the work.
+  bool is_faster() const {
+    if (c_.outputs < (plain_ ? kChannels : kMinGatherChannels) || c_.inputs * taps_ < kChannels)
       return false;
     return places_ >= kPlaces && work_of(c_) >= kWork && places_ <= kMaxColumns / depth_ &&
            c_.outputs <= INT32_MAX && double(depth_) * double(c_.outputs) <= double(kMaxColumns) &&
@@ -186,11 +186,11 @@ template <class T> class Products {
   bool input() const {
     const int64_t most = chunk(depth_), each = c_.outputs * depth_;
     const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(Sum));
-    const cuda::Scratch turned(taps_ == 1 ? 0 : size_t(c_.groups * each) * sizeof(T));
+    const cuda::Scratch transposed_w(taps_ == 1 ? 0 : size_t(c_.groups * each) * sizeof(T));
     if (taps_ > 1)  // all groups at once: their channels are contiguous
-      start(exchange<T>, c_.groups * each, w_at(0), turned.as<T>(), c_.groups * each, c_.outputs,
-            taps_);
-    const T* const w = taps_ > 1 ? turned.as<T>() : w_at(0);
+      start(swap_channels<T>, c_.groups * each, w_at(0), transposed_w.as<T>(), c_.groups * each,
+            c_.outputs, taps_);
+    const T* const w = taps_ > 1 ? transposed_w.as<T>() : w_at(0);
     return chunks(most, [&](const Chunk& j) {
       const cuda::BlasProduct::Side a{w + j.g * each, c_.outputs, 0, false};
       const cuda::BlasProduct::Side b{y_at(j.g, j.first), places_, y_step(), false};
@@ -205,7 +205,7 @@ template <class T> class Products {
     });
   }
 
-  /// One product per image, some images at once, each added to its own partial sum.
+  /// Computes one product per image, a few images at a time, and adds each to its own partial sum.
   bool weight() const {
     const int64_t n = c_.outputs * depth_, most = chunk(depth_);
     const int64_t parts = smaller(most, kPartials / n > 1 ? kPartials / n : 1);
@@ -227,14 +227,14 @@ template <class T> class Products {
     });
   }
 
-  /// The images of a chunk next to each other: one product with long rows.
+  /// Gathers the images of a chunk side by side, for one product with long rows.
   bool weight_of_long_rows() const {
     const int64_t n = c_.outputs * depth_, rows = c_.outputs + depth_;
     const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, fit > 1 ? fit : 1);
     const cuda::Scratch room(most * rows * places_ * sizeof(T)), sums(n * sizeof(Sum));
     T* const of_y = room.as<T>() + most * depth_ * places_;
     return chunks(most, [&](const Chunk& j) {
-      Chunk y = j;  // y as an image that windows of 1 x 1 read
+      Chunk y = j;  // treats y as an image that 1 x 1 windows read
       y.c.x = c_.y, y.c.inputs = c_.outputs;
       for (int d = 0; d < 2; ++d) {
         y.c.size[d] = c_.out[d], y.c.kernel[d] = y.c.stride[d] = 1, y.c.offset[d] = 0;
@@ -258,7 +258,7 @@ template <class T> class Products {
 };
 
 template <class T> bool by_products(const Conv& c) {
-  if (!Products<T>(c, {}).pays()) return false;
+  if (!Products<T>(c, {}).is_faster()) return false;
   const cuda::CublasInUse blas = cuda::cublas();
   if (cuda::stopped()) return true;
   if (!blas.handle) return false;

@@ -60,7 +60,7 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
   }
 }
 
-/// Copies 16 bytes at a time.
+/// 16 bytes, which a thread copies at a time.
 using Line = cuda::Group<uint64_t, 2>;
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
   for (const int64_t i : cuda::turns(n)) out[i] = in[i];
@@ -86,15 +86,15 @@ __global__ void transpose(T* out, const T* in, int64_t rows, int64_t columns, in
       out[(i0 + k) * out_row + j0 + threadIdx.x] = tile[threadIdx.x][k];
 }
 
-struct Converts {
+struct ConvertKernels {
   void (*flat)(void*, const void*, int64_t);
   void (*strided)(Elements);
 };
 #define MT_COLUMN(name, From, ...) {convert_flat<To, From>, convert<To, From>},
-template <class To> constexpr Converts converts_to[] = {MT_DTYPES(MT_COLUMN)};
+template <class To> constexpr ConvertKernels converts_to[] = {MT_DTYPES(MT_COLUMN)};
 #undef MT_COLUMN
 #define MT_ROW(name, To, ...) converts_to<To>,
-constexpr const Converts* converts[] = {MT_DTYPES(MT_ROW)};
+constexpr const ConvertKernels* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
 /// Converts the last dimension to groups of `width` elements, if possible.
@@ -111,7 +111,7 @@ void group(int64_t width, int64_t to_size, int64_t from_size, Elements& e) {
 }
 
 /// Whether the last two of at most three dimensions are transposed.
-bool transposes(const Copy& c) {
+bool is_transposition(const Copy& c) {
   return c.to == c.from && (c.ndim == 2 || c.ndim == 3) && c.out_stride[c.ndim - 1] == 1 &&
          c.in_stride[c.ndim - 2] == 1 && c.size[c.ndim - 1] >= 8 && c.size[c.ndim - 2] >= 8 &&
          (c.ndim == 2 || c.size[0] <= 65535) && (c.size[c.ndim - 1] + 31) / 32 <= 65535;
@@ -128,7 +128,7 @@ template <class T> void run_transpose(const Copy& c) {
                       c.ndim == 3 ? c.in_stride[0] : 0);
 }
 
-/// Fills with one value.
+/// Stores one value in all elements.
 template <class T> __global__ void fill_flat(T* out, int64_t n, T value) {
   for (const int64_t i : cuda::turns(n)) out[i] = value;
 }
@@ -184,10 +184,10 @@ void copy(const Copy& call) {
                 "copy");
     return cuda::started("copy");
   }
-  if (transposes(c)) return with_item(c.to, [&](auto x) { run_transpose<decltype(x)>(c); });
+  if (is_transposition(c)) return with_item(c.to, [&](auto x) { run_transpose<decltype(x)>(c); });
   const int64_t to_size = item_size(c.to), from_size = item_size(c.from);
   const int64_t width = 16 / (to_size > from_size ? to_size : from_size);
-  const Converts& kernels = converts[int(c.to)][int(c.from)];
+  const ConvertKernels& kernels = converts[int(c.to)][int(c.from)];
   if (flat && reinterpret_cast<uintptr_t>(c.out) % size_t(width * to_size) == 0 &&
       reinterpret_cast<uintptr_t>(c.in) % size_t(width * from_size) == 0)
     return cuda::launch_each("copy", kernels.flat, (n + width - 1) / width, c.out, c.in, n);

@@ -10,7 +10,7 @@ constexpr size_t kWorkspace = size_t(32) << 20;  // the recommended size for Hop
 #ifdef __CUDACC__
 constexpr bool kExpected = true;
 #else
-constexpr bool kExpected = false;  // the emulation has it only if MTORCH_CUBLAS names it
+constexpr bool kExpected = false;  // the emulation uses it only if MTORCH_CUBLAS is set
 #endif
 
 struct Kind {
@@ -18,11 +18,11 @@ struct Kind {
   using Handle = blas::Handle;
   static constexpr const char *kName = "cuBLAS", *kWanted = "cuBLAS of CUDA 12 or 13";
   static constexpr const char* kLoss =
-      "large products on the GPU are 10 to 50 times slower without; install CUDA's cuBLAS, "
+      "large products on the GPU are 10 to 50 times slower without it; install CUDA's cuBLAS, "
       "or name libcublas.so.13 or .12 in MTORCH_CUBLAS";
 
-  /// Only MTORCH_CUBLAS if it is set; else for each version that the driver supports, newest first,
-  /// its files and the name for the dynamic linker.
+  /// Returns only MTORCH_CUBLAS if it is set; otherwise, for each version that the driver supports,
+  /// newest first, its files and the name for the dynamic linker.
   static std::vector<std::string> files() {
     if (const std::string own = setting("MTORCH_CUBLAS"); !own.empty()) return {own};
     std::vector<std::string> all;
@@ -102,7 +102,7 @@ bool multiply(const CublasInUse& blas, const BlasProduct& p) {
     return s.transposed ? blas::kTransposed : blas::kPlain;
   };
   const int m = int(p.m), n = int(p.n), k = int(p.k);
-  // Its matrices are column-major: c^T = b^T . a^T.
+  // cuBLAS's matrices are column-major: c^T = b^T . a^T.
   return (p.entries == 1
               ? blas.library->gemm_ex(blas.handle, op(p.b), op(p.a), n, m, k, &one, p.b.at, p.type,
                                       int(p.b.ld), p.a.at, p.type, int(p.a.ld), &beta, p.c,

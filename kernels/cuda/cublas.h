@@ -38,11 +38,11 @@ struct Cublas {
                          int algorithm) = nullptr;
 };
 
-/// The handle of the current GPU, on the stream of the plug-in, and its library; null if there is
-/// none. Its own workspace makes the bits independent of earlier calls.
+/// The handle of the current GPU, on the stream of the plug-in, and its library; null without
+/// cuBLAS. Its own workspace makes the bits independent of earlier calls.
 using CublasInUse = InUse<Cublas, blas::Handle>;
 CublasInUse cublas();
-/// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; can open it first.
+/// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why not; `open` opens it.
 const char* cublas_words(bool open);
 
 /// cuBLAS's data type for T.

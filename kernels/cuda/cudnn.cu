@@ -12,12 +12,12 @@ constexpr const char* kFile = kCudnnName;
 constexpr const char* kFile = "libcudnn_emulated.so.9";
 #endif
 
-const std::string& wish() {
+const std::string& cudnn_setting() {
   static const std::string text = setting("MTORCH_CUDNN");
   return text;
 }
-bool is_off() { return wish() == "0"; }
-bool is_default() { return wish().empty(); }
+bool is_off() { return cudnn_setting() == "0"; }
+bool is_default() { return cudnn_setting().empty(); }
 
 struct Kind {
   using Functions = Cudnn;
@@ -28,7 +28,7 @@ struct Kind {
       "libcudnn.so.9 in MTORCH_CUDNN";
 
   static std::vector<std::string> files() {
-    if (!is_default() && wish() != "1") return {wish()};
+    if (!is_default() && cudnn_setting() != "1") return {cudnn_setting()};
     std::vector<std::string> all = cudnn_files(kFile);
     all.push_back(kFile);
     return all;

@@ -94,11 +94,11 @@ constexpr double kCudnnWork = 1 << 12;
 #endif
 
 /// The handle of the current GPU, on the stream of the plug-in, for a convolution of `work`
-/// multiplications; null if that is too few, or cuDNN is off or missing.
+/// multiplications; null if `work` is too small, or cuDNN is off or missing.
 using CudnnInUse = InUse<Cudnn, dnn::Handle>;
 CudnnInUse cudnn(double work);
-/// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not used; can
-/// open it first.
+/// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not used;
+/// `open` opens it first.
 const char* cudnn_words(bool open);
 /// Counts the convolutions for that text.
 void count_convolution();

@@ -61,7 +61,7 @@ Operands operands_of(const Map& m, unsigned numbers, const Row& row) {
 }
 
 /// Whether this is x to the power 2, passed by value: a product is exact and several times faster.
-bool squares(const Map& m, unsigned numbers) {
+bool is_square(const Map& m, unsigned numbers) {
   if (m.op != op::id<op::Pow> || m.part != 0 || numbers != 1u << 2) return false;
   if (m.dtype == Dtype::f32) return *static_cast<const float*>(m.data[2]) == 2;
   return m.dtype == Dtype::f64 && *static_cast<const double*>(m.data[2]) == 2;
@@ -77,7 +77,7 @@ template <class... Op> const char* name_of(int op, op::List<Op...>) {
 void map(const Map& call) { map_numbers(call, 0); }
 
 void map_numbers(const Map& call, unsigned numbers) {
-  if (squares(call, numbers)) {
+  if (is_square(call, numbers)) {
     Map square = call;
     square.op = op::id<op::Square>, square.inputs = 1;
     return map(square);

@@ -21,7 +21,7 @@ struct Operands {
   void* data[kMaxOperands + 1];
   alignas(16) unsigned char number[kMaxOperands + 1][8];
   int64_t n;
-  int32_t step[kMaxOperands + 1];  // along the last dimension: 0 or 1, if it is used
+  int32_t step[kMaxOperands + 1];  // stride along the last dimension; used if 0 or 1
   Dtype stored[kMaxOperands + 1];  // for 16-bit floats: the dtype of each operand in memory
   double scalar[4];
 
@@ -72,7 +72,7 @@ template <Dtype D> struct Access {
     static_cast<Group<V>*>(m.data[0])[i] = g;
   }
 };
-/// The same for 16-bit floats, which are converted when they are read and written. Some operands
+/// Accesses 16-bit floats, which are converted when they are read and written. Some operands
 /// are float32, which is known only at launch.
 template <> struct Access<Dtype::f16> {
   using T = float;
@@ -135,7 +135,7 @@ struct Kernel<Op, Part, D, Sequence<I...>, Sequence<S...>> : Access<D> {
     return Out(op::Formula<Op, Part>::call(x..., math::convert<T>(m.scalar[S])...));
   }
   /// Computes the element at offsets at[k] of the operands.
-  static __device__ void one(const Operands& m, const int64_t* at) {
+  static __device__ void element(const Operands& m, const int64_t* at) {
     A::template write<Out>(m, at[0], formula(m, A::template read<In<I>>(m, I + 1, at[I + 1])...));
   }
   /// Computes the elements from at[k] on; with step 0 that element is repeated.
@@ -173,19 +173,19 @@ template <class K> __global__ void flat(const __grid_constant__ Operands m) {
   const int64_t i = groups * K::kWidth + cuda::thread_number();
   if (i >= m.n) return;
   place(i);
-  K::one(m, at);
+  K::element(m, at);
 }
 template <class K> __global__ void strided(const __grid_constant__ Strided m) {
   for (const int64_t i : cuda::turns(m.n)) {
     int64_t at[K::kOperands];
     cuda::offsets_of<K::kOperands>(i, m.ndim, m.size, m.stride, at);
     if (m.grouped) K::group(m, at);
-    else K::one(m, at);
+    else K::element(m, at);
   }
 }
 
-/// The kernels for float32 and 16-bit floats if all operands are contiguous or one repeated element;
-/// all other cases, and the derivatives, use `strided`, which also reads 16 bytes at a time.
+/// `flat` is for part 0 of float32 and 16-bit floats, with operands contiguous or one element; all
+/// other cases, and the derivatives, use `strided`, which also reads 16 bytes at a time.
 template <class Op, int Part, Dtype D> Kernels kernels_of() {
   Kernels k{};
   using T = typename Access<D>::T;
@@ -209,7 +209,7 @@ template <class Op> Row row_of() {
   row.mask_first = op::mask_first<Op>, row.answers_bool = op::answers_bool<Op>;
   return row;
 }
-/// Empty for the operations of other pieces.
+/// Returns an empty row for the operations of other pieces.
 template <class Op, int I> Row row_at() {
   if constexpr (I % kPieces == MT_PIECE) return row_of<Op>();
   else return {};

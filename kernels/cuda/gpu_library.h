@@ -18,7 +18,7 @@ inline std::string version_text(int v) {
 /// Kind defines the properties of a library:
 ///   Functions, Handle
 ///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
-///   kLoss                      what happens without it, and the cure
+///   kLoss                      the consequence of its absence, and the remedy
 ///   files()                    what to try, in order
 ///   expected(files)            whether a missing library is reported
 ///   functions_of(library, f)   whether it is the library; fills in its functions f
@@ -38,7 +38,7 @@ template <class Kind> class GpuLibrary {
     if ((n & (n - 1)) == 0) try_all(g);
     return g.use;
   }
-  /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none.
+  /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why it is not used.
   const char* words() const { return gpus_[current_device()].words.c_str(); }
 
  private:
@@ -63,14 +63,14 @@ template <class Kind> class GpuLibrary {
     file.tried = true;
     void* const library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      const char* const said = dlerror();
+      const char* const error_text = dlerror();
       // The error of the linker's own search adds nothing to that of a file.
       if (reason_.empty() || file.path.find('/') != file.path.npos)
-        reason_ = said ? said : file.path;
+        reason_ = error_text ? error_text : file.path;
       return false;
     }
     file.good = Kind::functions_of(library, file.functions);
-    if (!file.good) reason_ = file.path + " is no " + Kind::kWanted;
+    if (!file.good) reason_ = file.path + " is not " + Kind::kWanted;
     return file.good;
   }
   void try_all(OfGpu& g) {
@@ -92,15 +92,15 @@ template <class Kind> class GpuLibrary {
     }
     g.words = std::string("no ") + Kind::kName + " (" +
               (reason_.empty() ? "it was not found" : reason_) + "): " + Kind::kLoss;
-    if (told_ || !Kind::expected(!files_.empty())) return;
-    told_ = true;
+    if (reported_ || !Kind::expected(!files_.empty())) return;
+    reported_ = true;
     std::fprintf(stderr, "mtorch: %s\n", g.words.c_str());
   }
 
   std::vector<File> files_ = all_files();
   OfGpu gpus_[kMaxGpus];
   std::string reason_;  // of the last failed file
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace mt::cuda

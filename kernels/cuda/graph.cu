@@ -1,6 +1,6 @@
 // graph.cu -- events, and graphs: verbs captured once and replayed, with a private memory pool
 //
-// During capture, memory comes from the arena of the graph: a block that is freed in between can be
+// During capture, memory comes from the arena of the graph: a block that is freed during it can be
 // reused, since replays keep the order. A block from before the capture may be read by kernels of
 // the graph. Therefore all words of all kernel arguments are recorded, and a freed block that one
 // of them points into is held until the graph is destroyed, as in a conservative garbage collector.
@@ -108,7 +108,7 @@ void destroy_if_unused(State& g, Graph* graph) {
 }
 
 /// Releases the blocks held by the graph: all of them, or only those its kernels do not use.
-void settle(State& g, Graph* graph, bool all) {
+void release_held(State& g, Graph* graph, bool all) {
   for (const HeldBlock& h : std::exchange(graph->held, {})) {
     if (!all && (h.kind == Kind::graph || graph->points_into(h.data, h.bytes))) {
       graph->held.push_back(h);
@@ -125,13 +125,13 @@ void settle(State& g, Graph* graph, bool all) {
 }
 
 /// Destroys the executable graph; its arena stays while tensors are in it.
-void end(State& g, Graph* graph) {
+void destroy_exec(State& g, Graph* graph) {
   wait();
-  if (graph->exec) check(cudaGraphExecDestroy(graph->exec), "dropping a graph");
+  if (graph->exec) check(cudaGraphExecDestroy(graph->exec), "destroying a graph");
   graph->exec = nullptr;
   graph->dropped = true;
   std::erase_if(index().words, [graph](const auto& word) { return word.second == graph; });
-  settle(g, graph, true);
+  release_held(g, graph, true);
   destroy_if_unused(g, graph);
 }
 
@@ -211,7 +211,7 @@ void keep(const void* arguments, size_t bytes) {
   }
 }
 
-/// Fresh memory that lives as long as the arena.
+/// Allocates unused memory that lives as long as the arena.
 void* take_for_replays(Graph* graph, size_t bytes) {
   void* const data = arena_take(bytes, true);
   if (data) --graph->live;
@@ -254,11 +254,11 @@ void* captured(bool keep) {
     cudaGetLastError();
     if (keep) check(e, "recording a graph");
   }
-  const bool good = e == cudaSuccess && keep && !g.out_of_memory && !g.device_lost;
+  const bool is_usable = e == cudaSuccess && keep && !g.out_of_memory && !g.device_lost;
   std::vector<uintptr_t>& words = graph->words;
   std::sort(words.begin(), words.end());
   words.erase(std::unique(words.begin(), words.end()), words.end());
-  if (good) {
+  if (is_usable) {
     for (Graph* other = g.graphs; other; other = other->next)
       if (other != graph &&
           std::any_of(other->chunks.begin(), other->chunks.end(),
@@ -267,16 +267,16 @@ void* captured(bool keep) {
         ++other->live;
       }
     for (const uintptr_t word : words) index().words.emplace(word, graph);
-    settle(g, graph, false);
+    release_held(g, graph, false);
   }
   // Destroys graphs and arenas that were dropped during the capture.
   for (Graph* other = g.graphs; other;) {
-    const bool late = other != graph && other->dropped && (other->exec || other->live == 0);
-    if (late) end(g, other);
-    other = late ? g.graphs : other->next;
+    const bool deferred = other != graph && other->dropped && (other->exec || other->live == 0);
+    if (deferred) destroy_exec(g, other);
+    other = deferred ? g.graphs : other->next;
   }
-  if (good) return graph;
-  end(g, graph);
+  if (is_usable) return graph;
+  destroy_exec(g, graph);
   return nullptr;
 }
 
@@ -286,7 +286,7 @@ void replay(void* which, const Replay& values) {
   if (stopped()) return;
   const Timed timed("graph");
   if (graph->reads_values) launch("replay", set_values, 1, 1, values, graph->values);
-  check(cudaGraphLaunch(graph->exec, g.stream), "a graph");
+  check(cudaGraphLaunch(graph->exec, g.stream), "launching a graph");
   g.unsettled |= graph->checks;
   started("a graph's replay");
 }
@@ -304,7 +304,7 @@ void drop_graph(void* which) {
   State& g = state();
   Graph* const graph = static_cast<Graph*>(which);
   if (g.recording) graph->dropped = true;  // destroyed at the end of the capture
-  else end(g, graph);
+  else destroy_exec(g, graph);
 }
 
 BoundsCheck new_bounds_check() {
@@ -318,7 +318,7 @@ BoundsCheck new_bounds_check() {
 
 void* event() {
   cudaEvent_t e = nullptr;
-  return check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event") ? e : nullptr;
+  return check(cudaEventCreateWithFlags(&e, cudaEventDefault), "creating an event") ? e : nullptr;
 }
 void event_drop(void* e) { check(cudaEventDestroy(static_cast<cudaEvent_t>(e)), "an event"); }
 void event_record(void* e) {
@@ -329,15 +329,15 @@ void event_wait(void* e) {
   check(cudaEventSynchronize(static_cast<cudaEvent_t>(e)), "waiting for an event");
 }
 bool event_done(void* e) {
-  const cudaError_t answer = cudaEventQuery(static_cast<cudaEvent_t>(e));
-  if (answer == cudaErrorNotReady) return cudaGetLastError(), false;
-  return check(answer, "asking an event");
+  const cudaError_t error = cudaEventQuery(static_cast<cudaEvent_t>(e));
+  if (error == cudaErrorNotReady) return cudaGetLastError(), false;
+  return check(error, "querying an event");
 }
 float event_ms(void* first, void* second) {
   float ms = -1;
   const bool known = check(
       cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(first), static_cast<cudaEvent_t>(second)),
-      "the time between events");
+      "measuring the time between events");
   return known ? ms : -1;
 }
 

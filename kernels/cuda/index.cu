@@ -36,16 +36,16 @@ __global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck 
   for (const int64_t i : cuda::turns(c.n)) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
-    const int64_t given = c.index[at[2]];
+    const int64_t raw_index = c.index[at[2]];
     bool wrong = false;
-    const int64_t k = c.positions.read(given, wrong);
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t k = c.positions.read(raw_index, wrong);
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
   }
 }
 
-/// Whether rows are copied unchanged, in lines of 16 bytes; then the call counts lines.
-bool in_lines(Cells& c, int64_t item) {
+/// Converts a call to lines of 16 bytes if rows are contiguous; returns whether they are.
+bool convert_to_lines(Cells& c, int64_t item) {
   const int64_t each = 16 / item, last = c.ndim - 1;
   if (last < 0 || c.stride[0][last] != 1 || c.stride[1][last] != 1 || c.stride[2][last] != 0)
     return false;
@@ -62,10 +62,10 @@ __global__ void locate_cells(const __grid_constant__ RavelIndex l, int64_t n,
                              cuda::BoundsCheck check) {
   const Positions positions{l.extent, l.first, l.back};
   for (const int64_t i : cuda::turns(n)) {
-    const int64_t given = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
+    const int64_t raw_index = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
     bool wrong = false;
-    const int64_t k = positions.read(given, wrong) * l.step;
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t k = positions.read(raw_index, wrong) * l.step;
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     if (l.out) l.out[i] = l.add ? l.out[i] + k : k;
   }
 }
@@ -124,7 +124,7 @@ ScatterJob scatter_job(const Gather& g) {
   return s;
 }
 
-/// One thread for each line.
+/// Scatters with one thread for each line.
 template <ScatterReduce J, class T>
 __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::BoundsCheck check) {
   for (const int64_t line : cuda::turns(s.lines)) {
@@ -136,9 +136,9 @@ __global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::Bounds
       int64_t inside[2];
       cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, inside);
       bool wrong = false;
-      const int64_t given = s.index[at[2] + inside[1]], k = s.positions.read(given, wrong);
+      const int64_t raw_index = s.index[at[2] + inside[1]], k = s.positions.read(raw_index, wrong);
       if (wrong) {
-        cuda::report_out_of_bounds(check, given);
+        cuda::report_out_of_bounds(check, raw_index);
         continue;
       }
       T& cell = out[k * s.step];
@@ -154,17 +154,17 @@ __global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry
   const int64_t extent = s.positions.extent;
   for (const int64_t i : cuda::turns(s.read())) {
     bool wrong = false;
-    const int64_t given = s.index[s.index_at(i)], k = s.positions.read(given, wrong);
-    if (wrong) cuda::report_out_of_bounds(check, given);
+    const int64_t raw_index = s.index[s.index_at(i)], k = s.positions.read(raw_index, wrong);
+    if (wrong) cuda::report_out_of_bounds(check, raw_index);
     const int64_t cell = wrong ? cells : s.shared ? k : i / s.inside * extent + k;
     entry[i] = uint64_t(cell) << shift | uint64_t(i);
   }
 }
 
-/// One thread for each run of entries with the same cell, and per line if lines share the entries.
+/// Combines each run of entries with the same cell (per line if lines share them) in one thread.
 template <ScatterReduce J, class T>
-__global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
-                          int64_t cells) {
+__global__ void combine_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
+                             int64_t cells) {
   constexpr int kAhead = 8;  // values loaded at once
   const int64_t extent = s.positions.extent;
   const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
@@ -198,14 +198,14 @@ __global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* 
   }
 }
 
-/// Full lines that fit in a tile of a block: `lines` of them, whose cells are numbered together.
-/// The positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
-struct InTiles {
+/// The `lines` full lines in a tile of a block, whose cells are numbered consecutively. The
+/// positions in a tile are the lowest `shift` bits of a word, cells the bits below `top`.
+struct TilePlan {
   int64_t lines;
   int shift, top;
 };
 
-template <class T> __device__ T join_as(ScatterReduce how, T cell, T x) {
+template <class T> __device__ T combine_as(ScatterReduce how, T cell, T x) {
   switch (how) {
     case ScatterReduce::set: return join<ScatterReduce::set>(cell, x);
     case ScatterReduce::add: return join<ScatterReduce::add>(cell, x);
@@ -216,7 +216,7 @@ template <class T> __device__ T join_as(ScatterReduce how, T cell, T x) {
 }
 
 template <class Tile, class T>
-__global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTiles t,
+__global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const TilePlan t,
                               ScatterReduce how, cuda::BoundsCheck check) {
   uint32_t* const word = cuda::shared_memory<uint32_t>();
   T* const value = reinterpret_cast<T*>(word + Tile::kWords);
@@ -228,10 +228,10 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTile
       uint32_t cell = none;
       if (i < n) {
         const uint32_t line = i / inside;
-        const int64_t given = s.index[s.index_at(first + line, i - line * inside)];
+        const int64_t raw_index = s.index[s.index_at(first + line, i - line * inside)];
         bool wrong = false;
-        const int64_t k = s.positions.read(given, wrong);
-        if (wrong) cuda::report_out_of_bounds(check, given);
+        const int64_t k = s.positions.read(raw_index, wrong);
+        if (wrong) cuda::report_out_of_bounds(check, raw_index);
         else cell = line * extent + uint32_t(k);
       }
       word[i] = cell << t.shift | i;
@@ -253,7 +253,7 @@ __global__ void scatter_tiles(const __grid_constant__ ScatterJob s, const InTile
                                  int64_t(cell - line * extent) * s.step];
       T sum = out;
       for (uint32_t j = i; j < n && word[j] >> t.shift == cell; ++j)
-        sum = join_as(how, sum, value[word[j] & below]);
+        sum = combine_as(how, sum, value[word[j] & below]);
       out = sum;
     }
     __syncthreads();
@@ -270,7 +270,7 @@ bool start_tiles(const ScatterJob& s, ScatterReduce how, cuda::BoundsCheck check
   bool fits = false;
   cuda::with_tile(s.inside, [&](auto tile) {
     using Tile = decltype(tile);
-    InTiles t;
+    TilePlan t;
     t.shift = cuda::bits_for(Tile::kWords);
     const int64_t cells = ((int64_t(1) << (32 - t.shift)) - 1) / s.positions.extent;
     t.lines = smaller(smaller(Tile::kWords / s.inside, cells), s.lines);
@@ -296,7 +296,7 @@ bool by_lines(const ScatterJob& s, const cuda::BoundsCheck& check) {
 template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   const cuda::BoundsCheck check = cuda::new_bounds_check();
   if (start_tiles<T>(s, J, check)) return cuda::bounds_ok(check);
-  // In lines, each value waits for the previous one; the sort has a cost for each position.
+  // By lines, each value waits for the previous one; the sort has a cost per position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s, check);
   const int64_t n = s.read();
   int64_t cells = s.positions.extent;
@@ -308,12 +308,12 @@ template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   if (!entry) return true;  // the error is recorded
   cuda::launch_each("scatter", list_cells, n, s, entry, shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
-  cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
-               s, sorted, shift, cells);
+  cuda::launch("scatter", combine_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64),
+               64, s, sorted, shift, cells);
   return cuda::bounds_ok(check);
 }
 
-template <class T> bool scatter_join(const ScatterJob& s, ScatterReduce join) {
+template <class T> bool scatter_by(const ScatterJob& s, ScatterReduce join) {
   switch (join) {
     case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(s);
     case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(s);
@@ -342,7 +342,7 @@ bool gather(const Gather& g) {
   c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
   c.positions = positions_of(g);
   const cuda::BoundsCheck check = cuda::new_bounds_check();
-  if (in_lines(c, item_size(g.dtype))) gather_as<cuda::Group<uint64_t, 2>>(c, check);
+  if (convert_to_lines(c, item_size(g.dtype))) gather_as<cuda::Group<uint64_t, 2>>(c, check);
   else with_item(g.dtype, [&](auto x) { gather_as<decltype(x)>(c, check); });
   return cuda::bounds_ok(check);
 }
@@ -351,8 +351,8 @@ bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
   const ScatterJob s = scatter_job(g);
   if (!is_storage_only(g.dtype)) {
-    if (g.dtype == Dtype::b8) return scatter_join<bool>(s, g.join);
-    return with_number(g.dtype, [&](auto x) { return scatter_join<decltype(x)>(s, g.join); });
+    if (g.dtype == Dtype::b8) return scatter_by<bool>(s, g.join);
+    return with_number(g.dtype, [&](auto x) { return scatter_by<decltype(x)>(s, g.join); });
   }
   return item_size(g.dtype) == 1
              ? scatter_as<ScatterReduce::set, uint8_t>(s)  // storage only: copied as bytes

@@ -59,7 +59,7 @@ template <class T, int N> struct Access {
   T* p;
   int64_t step;
   bool grouped;
-  /// For the elements from, from + N, ..
+  /// Describes accesses to the elements from, from + N, ..
   __device__ Access(T* p, int64_t step, int64_t from) : p(p), step(step) {
     grouped = N > 1 && step == 1 && reinterpret_cast<uintptr_t>(p + from) % sizeof(Elements) == 0;
   }

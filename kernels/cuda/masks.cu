@@ -16,7 +16,7 @@ constexpr int64_t kPart = 8192;
 static_assert(kMaskPiece % kPart == 0 && kPart % kRound == 0);
 
 /// The elements [i, i + 8) as bytes of 0 or 1; those from `end` on are 0. A mask may be unaligned.
-__device__ inline uint64_t eight(const bool* set, int64_t i, int64_t end) {
+__device__ inline uint64_t load_eight(const bool* set, int64_t i, int64_t end) {
   if (i + kTogether <= end && reinterpret_cast<uintptr_t>(set + i) % 8 == 0)
     return *reinterpret_cast<const uint64_t*>(set + i);
   uint64_t all = 0;
@@ -29,7 +29,7 @@ __device__ inline int count_of(uint64_t all) { return int((all * 0x0101010101010
 __device__ inline int64_t count_set(const bool* set, int64_t from, int64_t end) {
   int64_t sum = 0, total;
   for (int64_t i = from + int64_t(threadIdx.x) * kTogether; i < end; i += kRound)
-    sum += count_of(eight(set, i, end));
+    sum += count_of(load_eight(set, i, end));
   block_prefix(sum, total);
   return total;
 }
@@ -47,7 +47,7 @@ template <class Each> __device__ void each_set(const Mask& m, const Each& each) 
   int64_t k = m.before[piece] + count_set(m.set, piece * kMaskPiece, from), total;
   for (int64_t round = from; round < end; round += kRound) {
     const int64_t i = round + int64_t(threadIdx.x) * kTogether;
-    const uint64_t all = i < end ? eight(m.set, i, end) : 0;
+    const uint64_t all = i < end ? load_eight(m.set, i, end) : 0;
     int64_t at = k + block_prefix(count_of(all), total);
     for (int b = 0; b < kTogether; ++b)
       if (all >> (8 * b) & 1) each(i + b, at++);

@@ -1,4 +1,4 @@
-// matmul.cu -- the matrix product on CUDA: own kernels for all cases, cuBLAS for large float ones
+// matmul.cu -- the matrix product on CUDA: our kernels for all cases, cuBLAS for large float ones
 //
 // A few elements with long sums use one warp each, whose lanes' sums are reduced in a fixed tree.
 
@@ -76,7 +76,7 @@ template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
   return p;
 }
 
-/// One thread for each element of the result: for small products, and those that do not fill tiles.
+/// Computes each element in one thread: for small products, and those that do not fill tiles.
 template <class P> __global__ void elements(const __grid_constant__ P p) {
   const int64_t all = p.entries * p.m * p.n;
   for (const int64_t e : cuda::turns(all)) {
@@ -90,7 +90,7 @@ template <class P> __global__ void elements(const __grid_constant__ P p) {
   }
 }
 
-/// One warp for each element of the result; each lane sums every 32nd product.
+/// Computes each element of the result in one warp; each lane sums every 32nd product.
 template <class P> __global__ void long_elements(const __grid_constant__ P p) {
   const cuda::Warp team;
   for (const int64_t e : team.lines(p.entries * p.m * p.n)) {
@@ -116,7 +116,7 @@ template <class P> bool by_warps(const P& p) {
 
 // ---- cuBLAS, which is column-major -------------------------------------------------------------
 
-/// A row-major matrix as cuBLAS reads it, transposed or not; ld 0: it cannot.
+/// A row-major matrix as cuBLAS reads it, transposed or not; `ld` is 0 if it cannot.
 struct Layout {
   int64_t ld = 0;
   bool transposed = false;
@@ -144,7 +144,7 @@ template <class P> P transposed(const P& p) {
   return t;
 }
 
-/// Returns false, with nothing done, if cuBLAS is missing or does not support the strides or sizes.
+/// Does nothing and returns false if cuBLAS is missing or does not support the strides or sizes.
 template <class P> bool by_cublas(const P& p) {
   if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.k == 0) return false;
   const int64_t ldc = leading(p.c_row, p.c_col, p.m, p.n);

@@ -8,7 +8,7 @@ namespace {
 
 void trim_pinned();
 /// Returns null if memory is exhausted; other errors are recorded.
-void* raw(size_t bytes) {
+void* try_allocate(size_t bytes) {
   State& g = state();
   void* data = nullptr;
   if (g.recording) return arena_take(bytes);
@@ -27,7 +27,7 @@ void* raw(size_t bytes) {
   if (e == cudaSuccess) return data;
   cudaGetLastError();
   // An excessive size is reported as an invalid value.
-  if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "asking for memory");
+  if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "allocating memory");
   return nullptr;
 }
 void give_to_pool(void* data) {
@@ -49,7 +49,7 @@ void give_raw(void* data, size_t bytes) {
 }  // namespace
 
 void* allocate(size_t bytes) {
-  void* const data = raw(bytes);
+  void* const data = try_allocate(bytes);
   if (!data) return nullptr;
   State& g = state();
   ++g.allocations;
@@ -65,10 +65,10 @@ void release(void* data, size_t bytes) {
 void* take(size_t bytes) {
   State& g = state();
   if (g.device_lost) return nullptr;
-  void* data = raw(bytes);
+  void* data = try_allocate(bytes);
   if (!data && !g.device_lost) {
     trim();
-    data = raw(bytes);
+    data = try_allocate(bytes);
   }
   if (!data && !g.device_lost) {
     check(cudaErrorMemoryAllocation, "memory for intermediate results");
@@ -88,7 +88,7 @@ void trim() {
   g.kept_bytes = 0;
   wait();
   trim_pinned();
-  if (g.has_pools) check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");
+  if (g.has_pools) check(cudaMemPoolTrimTo(g.pool, 0), "returning memory to the driver");
 }
 
 GpuUse use() {
@@ -101,7 +101,7 @@ GpuUse use() {
   if (!g.has_pools) reserved = uint64_t(g.allocated);
   else
     check(cudaMemPoolGetAttribute(g.pool, cudaMemPoolAttrReservedMemCurrent, &reserved), "memory");
-  check(cudaMemGetInfo(&free, &total), "memory");
+  check(cudaMemGetInfo(&free, &total), "reading the free memory");
   u.reserved = int64_t(reserved) + arena_bytes();
   u.free = int64_t(free), u.total = int64_t(total);
   return u;
@@ -126,7 +126,7 @@ bool give_to_driver(Pinned* p) {
   check(cudaEventDestroy(p->freed), "freeing page-locked memory");
   return check(cudaFreeHost(p->data), "freeing page-locked memory");
 }
-/// Frees the idle blocks, after waiting.
+/// Frees the idle blocks; call it after wait().
 void trim_pinned() {
   for (Pinned** at = &state().pinned; *at;) {
     Pinned* const p = *at;

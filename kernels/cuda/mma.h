@@ -23,7 +23,7 @@ __device__ inline uint32_t shared_address(int offset) {
 }
 #endif
 
-/// Copies 16 bytes to shared memory, or zeros unless `there`, asynchronously until `copies_done`.
+/// Copies 16 bytes, or zeros unless `there`, to shared memory; copies_done() waits for the copy.
 __device__ inline void copy_later(int to, const void* from, bool there) {
 #ifdef __CUDACC__
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
@@ -125,7 +125,7 @@ template <int D> struct LanePlace {
 /// Copies the tiles of a matrix in order, with Rows rows each; rows out of bounds are zero.
 template <int D, int Rows, int Threads, class T> class Tiles {
  public:
-  /// `rows` exist, with `pieces` each.
+  /// The matrix has `rows` rows of `pieces` pieces.
   __device__ Tiles(const T* from, int64_t stride, int rows, int pieces)
       : from_(from + own_row() * stride + own_piece() * 8),
         step_(kStep * stride),
@@ -215,7 +215,7 @@ __device__ void multiply_columns(float (&c)[R][D / 8][4], const float (&p)[R][N 
 }
 
 /// Stores 16 R rows of a warp, each scaled by a factor, through a part of a tile that only this
-/// warp uses. `rows` exist, counted from the first row of the warp.
+/// warp uses. Only the first `rows` of the warp's rows exist.
 template <class T, int D, int R>
 __device__ void store_rows(int part, const float (&c)[R][D / 8][4], const float (&factor)[R][2],
                            T* to, int64_t stride, int rows, int pieces) {

@@ -17,7 +17,7 @@ namespace mt::cuda {
 #ifdef __CUDACC__
 namespace {
 
-/// The functions that are used of the driver, which the runtime has loaded already.
+/// The functions of the driver that are used; the runtime has already loaded the driver.
 struct Driver {
   decltype(&cuModuleLoadDataEx) load = nullptr;
   decltype(&cuModuleUnload) unload = nullptr;
@@ -64,7 +64,7 @@ bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t 
     if (module) d.unload(module);
     return false;
   }
-  const auto ask = [&](CUfunction_attribute what) {
+  const auto read_attribute = [&](CUfunction_attribute what) {
     int value = 0;
     return d.attribute(&value, what, function) == CUDA_SUCCESS ? value : 0;
   };
@@ -72,16 +72,16 @@ bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t 
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   kernel.module = module, kernel.function = function;
-  kernel.max_threads = ask(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  kernel.registers = ask(CU_FUNC_ATTRIBUTE_NUM_REGS);
-  kernel.shared = ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  kernel.local = ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+  kernel.max_threads = read_attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  kernel.registers = read_attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  kernel.shared = read_attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  kernel.local = read_attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
   // More than 48 KiB needs an attribute, set once; it costs nothing in launches that do not use it.
   const int more = most - int(kernel.shared);
   if (more > 0 && d.set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                   more) == CUDA_SUCCESS)
     kernel.more_shared = more;
-  else kernel.more_shared = ask(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  else kernel.more_shared = read_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   return true;
 }
 
@@ -145,7 +145,7 @@ void launch_module(const Launch& c) {
   started(c.name);
 }
 
-// This does not use a kernel of ours: stores bypass the constant cache.
+// This is not done by a kernel, whose stores would bypass the constant cache.
 void write_variable(void* to, const void* from, size_t bytes) {
   if (bytes &&
       check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable"))

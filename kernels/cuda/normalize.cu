@@ -82,10 +82,10 @@ template <class T, class Team> struct Row {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
     const int64_t base = row * inner;
-    cuda::LineRegisters<K, T> held(team, x + base, inner, 1);
+    cuda::LineRegisters<K, T> in_registers(team, x + base, inner, 1);
     const auto each_x = [&](const auto& body) {  // body(element, its offset, index in the piece)
       if constexpr (K > 0)
-        held.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
+        in_registers.each(team, int(inner), [&](T v, int i, int) { body(v, base + i, i); });
       else each(0, inner, [&](int64_t at, int64_t i) { body(x[at], at, i); });
     };
     Sum<K> sum = 0, squares = 0, off = 0;
@@ -107,8 +107,8 @@ template <class T, class Team> struct Row {
     each_x([&](T v, int64_t at, int64_t i) { out[at] = scaled((v - mean) * rate, i); });
   }
 
-  /// For channels of one element.
-  template <int K> __device__ void backward_held() const {
+  /// The backward pass for channels of one element, which are held in registers.
+  template <int K> __device__ void backward_in_registers() const {
     const int64_t base = row * inner;
     const int size = int(inner);
     cuda::LineRegisters<K, T> x(team, static_cast<const T*>(c.x) + base, size),
@@ -119,10 +119,10 @@ template <class T, class Team> struct Row {
       v = v * weight(i), x.v[k] = (x.v[k] - mean) * rate;
       a += v, b += v * x.v[k];
     });
-    const T middle = c.centred ? T(team.total(double(a)) * share) : T(0),
+    const T grad_mean = c.centred ? T(team.total(double(a)) * share) : T(0),
             slope = T(team.total(double(b)) * share);
     T* const dx = static_cast<T*>(c.out) + base;
-    g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - middle - x.v[k] * slope) * rate; });
+    g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - grad_mean - x.v[k] * slope) * rate; });
   }
 
   __device__ void backward() const {
@@ -152,15 +152,15 @@ template <class T, class Team> struct Row {
       });
       a = team.total(a), b = team.total(b);
     }
-    const T middle = c.centred ? T(a * share) : T(0), slope = T(b * share);
+    const T grad_mean = c.centred ? T(a * share) : T(0), slope = T(b * share);
     each(0, inner, [&](int64_t at, int64_t i) {
       const T w = c.weight ? weight(channel_of(i)) : T(1);
-      dx[at] = (g[at] * w - middle - (x[at] - mean) * rate * slope) * rate;
+      dx[at] = (g[at] * w - grad_mean - (x[at] - mean) * rate * slope) * rate;
     });
   }
 };
 
-/// K: the number of elements of a row that a thread holds; 0: none, it reads them several times.
+/// A thread holds K elements of a row; if K is 0, it reads its elements several times instead.
 /// Forward and backward are separate kernels: backward needs twice the registers.
 template <class T, class Team, int K, bool Backward>
 __global__ void rows(const __grid_constant__ Normalize c, double share) {
@@ -168,7 +168,7 @@ __global__ void rows(const __grid_constant__ Normalize c, double share) {
   const int64_t rows = c.batch * c.groups;
   for (const int64_t i : team.lines(rows)) {
     const Row<T, Team> row(c, team, i, share);
-    if constexpr (K > 0 && Backward) row.template backward_held<K>();
+    if constexpr (K > 0 && Backward) row.template backward_in_registers<K>();
     else if constexpr (Backward) row.backward();
     else row.template forward<K>();
   }
@@ -196,7 +196,7 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
   }
 }
 
-/// With given statistics: one thread per element.
+/// Uses given statistics, with one thread per element.
 template <class T> __global__ void shift(const __grid_constant__ Normalize c, int64_t n) {
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
                  *const variance = static_cast<const T*>(c.variance),

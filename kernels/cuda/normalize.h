@@ -5,7 +5,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// Normalizes with several blocks per row; false, with nothing done: rows are short or many.
+/// Normalizes with several blocks per row; does nothing and returns false for short or many rows.
 bool normalize_split(const Normalize& c);
 
 }  // namespace MT_ISA

@@ -16,7 +16,7 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int64_t kMinPart = 8192;  // elements of a part
-constexpr int64_t kBlocks = 4096;   // that all rows together are split into, about
+constexpr int64_t kBlocks = 4096;   // about as many blocks as all rows together are split into
 constexpr int kAtOnce = 4;          // loads of a thread in flight
 
 /// The sums of g and of g times the normalized x.
@@ -24,7 +24,7 @@ struct Sums {
   double g, gx;
   __device__ Sums operator+(const Sums& s) const { return {g + s.g, gx + s.gx}; }
 };
-struct JoinSpreads {
+struct JoinMoments {
   __device__ op::Moments operator()(const op::Moments& a, const op::Moments& b) const {
     return op::combine(a, b);
   }
@@ -113,8 +113,8 @@ template <class T> __device__ T value_at(const void* values, int64_t i, T otherw
   return values ? static_cast<const T*>(values)[i] : otherwise;
 }
 
-/// The mean of the part and its squared deviations: the second pass finds the part in the cache.
-template <class T, int W> __global__ void spreads(const __grid_constant__ Split s) {
+/// Computes the mean of a part and its squared deviations; the second pass reads from the cache.
+template <class T, int W> __global__ void part_moments(const __grid_constant__ Split s) {
   const Part<T, W> part(s);
   const cuda::Block team;
   const double n = double(part.to - part.from);
@@ -124,26 +124,26 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
     sum = team.total(sum);
   }
   const double mean = sum / n;
-  const T about = T(mean);
+  const T rounded_mean = T(mean);
   part.elements(s.c.x, [&](T x) {
-    const T d = x - about;
+    const T d = x - rounded_mean;
     squares += double(d * d);
     if constexpr (op::kRoundedMean<T>) off += d;
   });
   squares = team.total(squares);
   if constexpr (op::kRoundedMean<T>) off = s.c.centred ? team.total(off) : 0;
-  const double lost = mean - double(about);
+  const double lost = mean - double(rounded_mean);
   if (team.number() == 0)
     part.template partial<op::Moments>() = op::moments<T>(n, mean, off, squares - n * lost * lost);
 }
-/// One warp for each row.
-template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {
+/// Combines the parts of each row in one warp.
+template <class T> __global__ void join_moments(const __grid_constant__ Split s) {
   const cuda::Warp team;
   for (const int64_t row : team.lines(s.rows)) {
     const op::Moments* const parts = static_cast<const op::Moments*>(s.partial) + row * s.parts;
     op::Moments all{0, 0, 0};
     for (int64_t p = team.number(); p < s.parts; p += team.size()) all = op::combine(all, parts[p]);
-    all = team.total(all, JoinSpreads{});
+    all = team.total(all, JoinMoments{});
     if (team.number() != 0) continue;
     const double variance = all.m2 / all.n;
     static_cast<T*>(s.c.mean)[row] = T(all.mean);
@@ -202,7 +202,7 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
   const T mean = static_cast<const T*>(s.c.mean)[part.row],
           rate = static_cast<const T*>(s.c.rate)[part.row];
   const T w = value_at<T>(s.c.weight, part.row % s.c.groups, 1);
-  const T middle = static_cast<const T*>(s.slopes)[2 * part.row],
+  const T mean_grad = static_cast<const T*>(s.slopes)[2 * part.row],
           slope = static_cast<const T*>(s.slopes)[2 * part.row + 1];
   part.each([&](const int64_t* at, auto n) {
     cuda::Group<T, W> x[n.value], g[n.value];
@@ -210,7 +210,7 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
       x[k] = part.load(s.c.x, at[k]), g[k] = part.load(s.c.grad, at[k]);
     for (int k = 0; k < n.value; ++k) {
       for (int j = 0; j < W; ++j)
-        x[k].v[j] = (g[k].v[j] * w - middle - (x[k].v[j] - mean) * rate * slope) * rate;
+        x[k].v[j] = (g[k].v[j] * w - mean_grad - (x[k].v[j] - mean) * rate * slope) * rate;
       part.store(s.c.out, at[k], x[k]);
     }
   });
@@ -226,8 +226,8 @@ template <class T, int W> void run(const Split& s) {
     cuda::launch_teams<cuda::Warp>("normalize", join_sums<T>, s.rows, s);
     cuda::launch("normalize", gradients<T, W>, grid, cuda::kThreads, s);
   } else {
-    parts(spreads<T, W>);
-    cuda::launch_teams<cuda::Warp>("normalize", join_spreads<T>, s.rows, s);
+    parts(part_moments<T, W>);
+    cuda::launch_teams<cuda::Warp>("normalize", join_moments<T>, s.rows, s);
     cuda::launch("normalize", scale<T, W>, grid, cuda::kThreads, s);
   }
 }

@@ -21,7 +21,7 @@ struct Batch {
   void* state[kMaxStates][kMaxTensors];
   double numbers[kMaxRows][kMaxNumbers];
 };
-static_assert(sizeof(Batch) <= 4096, "as many bytes as every GPU takes");
+static_assert(sizeof(Batch) <= 4096, "every GPU accepts 4096 bytes");
 
 /// Flushes moments below the smallest normal number to 0, as on the CPU.
 template <class T> __device__ void flush(T& moment) {

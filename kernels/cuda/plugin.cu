@@ -28,7 +28,7 @@ void enter(int device) {
 // ---- errors ------------------------------------------------------------------------------------
 
 /// Errors after which the driver rejects all further GPU work of the process.
-bool ends_everything(cudaError_t e) {
+bool is_fatal(cudaError_t e) {
   if (int(e) >= 805 && int(e) <= 810) return true;  // of MPS, the service that shares a GPU
   switch (e) {
     case cudaErrorIllegalAddress:
@@ -71,7 +71,7 @@ void list_started(const State& g, char* text, size_t room) {
   if (n == 0) std::snprintf(text, room, "nothing of mtorch");
 }
 
-void lose(State& g, cudaError_t error, const char* doing) {
+void mark_lost(State& g, cudaError_t error, const char* doing) {
   char names[640];
   list_started(g, names, sizeof names);
   g.device_lost = g.has_error = true;
@@ -83,26 +83,25 @@ void lose(State& g, cudaError_t error, const char* doing) {
                   "by this program, the CPU can",
                   doing, what, name);
   else
-    std::snprintf(
-        g.error, sizeof g.error,
-        "%s (%s) in one of the operations since the last "
-        "synchronisation: %s; MTORCH_CUDA_SYNC=1 names the one; the GPU cannot be used any "
-        "more by this program, the CPU can",
-        what, name, names);
+    std::snprintf(g.error, sizeof g.error,
+                  "%s (%s) in one of the operations since the last "
+                  "synchronisation: %s; MTORCH_CUDA_SYNC=1 shows which; the GPU cannot be used any "
+                  "more by this program, the CPU can",
+                  what, name, names);
   std::snprintf(g.lost, sizeof g.lost,
                 "the GPU cannot be used any more since an operation failed "
                 "(%s); start the program again, or go on with the CPU",
                 name);
 }
 
-/// For a forked process, in which the driver does not work.
-void lose_all() {
+/// Marks all GPUs as lost in a forked process, where the driver does not work.
+void mark_all_lost() {
   for (State& g : gpus) {
     if (!g.open || g.device_lost) continue;
     g.device_lost = true;
     g.recording = nullptr;
     std::snprintf(g.lost, sizeof g.lost,
-                  "a process that was forked cannot use the GPU of the one before; fork before the "
+                  "a forked process cannot use the GPU of its parent process; fork before the "
                   "first use of a GPU, or start another program");
   }
 }
@@ -153,7 +152,7 @@ template <int Index, class R, class... A, R (*function)(A...)> struct Of<Index, 
     return function(a...);
   }
 };
-/// The same for functions that use the GPU: nothing is done once it is lost.
+/// A wrapper of a function that uses the GPU; it does nothing once the GPU is lost.
 template <int Index, auto verb> struct On;
 template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb> {
   static R call(A... a) {
@@ -168,13 +167,13 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
 
 template <int I> Modules modules() {
   cudaDeviceProp p{};
-  check(cudaGetDeviceProperties(&p, I), "asking for the GPU's architecture");
+  check(cudaGetDeviceProperties(&p, I), "reading the GPU's architecture");
   return {p.major * 10 + p.minor,       On<I, load_module>::call,    On<I, unload_module>::call,
           On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
 template <int I> GpuProperties properties() {
   cudaDeviceProp p{};
-  check(cudaGetDeviceProperties(&p, I), "asking for the GPU's properties");
+  check(cudaGetDeviceProperties(&p, I), "reading the GPU's properties");
   return {p.major,
           p.minor,
           p.multiProcessorCount,
@@ -241,12 +240,12 @@ bool open(int index, char* why, size_t room) {
   if (g.open) return true;
   cudaDeviceProp p{};
   cudaError_t e = cudaSuccess;
-  const auto good = [&e](cudaError_t answer) { return (e = answer) == cudaSuccess; };
+  const auto ok = [&e](cudaError_t answer) { return (e = answer) == cudaSuccess; };
   bool has_code = true;
   const auto look_for_code = [&] {
 #ifdef __CUDACC__
     cudaFuncAttributes attributes;
-    good(cudaFuncGetAttributes(&attributes, nothing));
+    ok(cudaFuncGetAttributes(&attributes, nothing));
     has_code = e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction;
 #endif
     return e == cudaSuccess;
@@ -254,24 +253,24 @@ bool open(int index, char* why, size_t room) {
   int pools = 0, pageable = 0;
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: driver allocations are slow
   const auto open_pool = [&] {
-    return good(cudaDeviceGetDefaultMemPool(&g.pool, index)) &&
-           good(cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    return ok(cudaDeviceGetDefaultMemPool(&g.pool, index)) &&
+           ok(cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep));
   };
   const bool opened =
-      good(cudaGetDeviceProperties(&p, index)) && good(cudaSetDevice(index)) && look_for_code() &&
-      good(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking)) &&
-      good(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index)) &&
-      good(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, index)) &&
-      (!pools || open_pool()) && good(cudaMalloc(&g.found, sizeof *g.found)) &&
-      good(cudaHostAlloc(&g.seen, sizeof *g.seen, cudaHostAllocDefault)) &&
-      good(cudaMemcpyAsync(g.found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream));
+      ok(cudaGetDeviceProperties(&p, index)) && ok(cudaSetDevice(index)) && look_for_code() &&
+      ok(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking)) &&
+      ok(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index)) &&
+      ok(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, index)) &&
+      (!pools || open_pool()) && ok(cudaMalloc(&g.found, sizeof *g.found)) &&
+      ok(cudaHostAlloc(&g.seen, sizeof *g.seen, cudaHostAllocDefault)) &&
+      ok(cudaMemcpyAsync(g.found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream));
   if (!opened) {
     std::snprintf(
         why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
         cudaGetErrorName(e),
-        !has_code ? "; the plug-in has no code for it, build it on this machine"
+        !has_code ? "; the plug-in has no code for it; build mtorch on this machine"
         : e == cudaErrorMemoryAllocation   ? "; other programs hold its memory, see nvidia-smi"
-        : e == cudaErrorDevicesUnavailable ? "; another program has it for itself, see nvidia-smi"
+        : e == cudaErrorDevicesUnavailable ? "; another program uses it exclusively, see nvidia-smi"
                                            : "");
     cudaFree(g.found);
     cudaFreeHost(g.seen);
@@ -283,7 +282,7 @@ bool open(int index, char* why, size_t room) {
     if (current >= 0) cudaSetDevice(current);
     return false;
   }
-  static const int watched = pthread_atfork(nullptr, nullptr, lose_all);
+  static const int watched = pthread_atfork(nullptr, nullptr, mark_all_lost);
   (void)watched;
   current = index;
   g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
@@ -319,14 +318,14 @@ void explain(cudaError_t e, char* why, size_t room) {
   else if (e == cudaSuccess || e == cudaErrorNoDevice)
     std::snprintf(why, room, "there is an NVIDIA driver, but no NVIDIA GPU that it can use");
   else
-    std::snprintf(
-        why, room, "the NVIDIA driver does not work: %s (%s)%s", cudaGetErrorString(e),
-        cudaGetErrorName(e),
-        int(e) == 802   ? "; GPUs joined by NVSwitch need its service, start it: systemctl start "
-                          "nvidia-fabricmanager, of the driver's version"
-        : int(e) == 803 ? "; the driver was updated while its older module runs, start the "
-                          "machine again, or take another driver's libcuda.so off LD_LIBRARY_PATH"
-                        : "");
+    std::snprintf(why, room, "the NVIDIA driver does not work: %s (%s)%s", cudaGetErrorString(e),
+                  cudaGetErrorName(e),
+                  int(e) == 802 ? "; GPUs connected by NVSwitch need its service: systemctl start "
+                                  "nvidia-fabricmanager, of the driver's version"
+                  : int(e) == 803
+                      ? "; the driver was updated while its older module runs; restart the "
+                        "machine, or remove another driver's libcuda.so from LD_LIBRARY_PATH"
+                      : "");
 }
 
 }  // namespace
@@ -349,7 +348,7 @@ bool check(cudaError_t error, const char* doing) {
   cudaGetLastError();  // clears the error, so that the next launch does not report it again
   State& g = gpus[current];
   if (g.device_lost) return false;
-  if (ends_everything(error)) return lose(g, error, doing), false;
+  if (is_fatal(error)) return mark_lost(g, error, doing), false;
   if (!g.has_error)
     std::snprintf(g.error, sizeof g.error, "%s failed: %s (%s)", doing, cudaGetErrorString(error),
                   cudaGetErrorName(error));
@@ -371,7 +370,7 @@ void wait() {
   const bool look = g.unsettled && g.seen;
   if (look)
     check(cudaMemcpyAsync(g.seen, g.found, sizeof *g.seen, cudaMemcpyDeviceToHost, g.stream),
-          "reading what went wrong");
+          "reading the reported index");
   if (!check(cudaStreamSynchronize(g.stream), "waiting for the GPU")) return;
   g.waited = g.launches;
   g.unsettled = false;
@@ -379,7 +378,7 @@ void wait() {
   if (g.wrong.check == 0) g.wrong = *g.seen;
   *g.seen = kNone;
   check(cudaMemcpyAsync(g.found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream),
-        "forgetting what went wrong");
+        "resetting the reported index");
 }
 
 bool bounds_ok(const BoundsCheck& c) {

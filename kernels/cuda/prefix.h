@@ -6,7 +6,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kPrefixThreads = cuda::kThreads;  // of blocks that call block_prefix
+constexpr int kPrefixThreads = cuda::kThreads;  // per block that calls block_prefix
 constexpr size_t kPrefixShared = cuda::Block::kShared;
 
 /// The exclusive prefix sum of the values of the threads, and in `total` the sum of all. All

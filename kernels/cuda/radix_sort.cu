@@ -1,4 +1,4 @@
-// radix_sort.cu -- CUB's device radix sort of an array; the emulation uses std's sort
+// radix_sort.cu -- CUB's device radix sort of an array; the emulation uses std::stable_sort
 #include "kernels/cuda/radix_sort.h"
 
 #ifdef __CUDACC__
@@ -14,10 +14,10 @@ uint64_t* radix_sort(const char* name, uint64_t* words, uint64_t* other, int64_t
   if (stopped()) return words;
 #ifdef __CUDACC__
   using Word = unsigned long long;
-  cub::DoubleBuffer<Word> both(reinterpret_cast<Word*>(words), reinterpret_cast<Word*>(other));
+  cub::DoubleBuffer<Word> buffers(reinterpret_cast<Word*>(words), reinterpret_cast<Word*>(other));
   size_t bytes = 0;
   const auto sort = [&](void* room) {
-    return cub::DeviceRadixSort::SortKeys(room, bytes, both, n, from, to, stream());
+    return cub::DeviceRadixSort::SortKeys(room, bytes, buffers, n, from, to, stream());
   };
   if (!check(sort(nullptr), name)) return words;
   const Scratch scratch(bytes > 0 ? bytes : 1);  // with null CUB would only return the size again
@@ -27,7 +27,7 @@ uint64_t* radix_sort(const char* name, uint64_t* words, uint64_t* other, int64_t
   const Timed timed(name);
   check(sort(scratch.as<void>()), name);
   started(name);
-  return reinterpret_cast<uint64_t*>(both.Current());
+  return reinterpret_cast<uint64_t*>(buffers.Current());
 #else
   const void* const used[] = {words, other};
   if (capturing()) keep(used, sizeof used);

@@ -8,7 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Each counter gives `Group` elements; those of the last one may be partly unused. A replayed
+/// Each counter yields `Group` elements; some of the last counter may be unused. A replayed
 /// graph updates its position in the stream of random numbers.
 template <class T, int Group>
 __global__ void fill(const __grid_constant__ Random call, const Replay* replay) {

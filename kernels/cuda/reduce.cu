@@ -47,7 +47,7 @@ template <class Element> class ThreadReducer<op::Var, Element> {
  private:
   double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
 };
-/// One exponential for each element, in the precision of the element.
+/// Computes one exponential for each element, in the precision of the element.
 template <class Element> class ThreadReducer<op::LogSumExp, Element> {
  public:
   using T = Element;
@@ -131,8 +131,8 @@ __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, in
   }
 }
 
-// How the threads of a block share outputs: the threads `number` of `size` reduce one of kOutputs
-// outputs, which is `output` for this thread; their states are `apart`, starting at `first`.
+// How the threads of a block share outputs: `size` threads, of which this one is `number`, reduce
+// `output`, one of kOutputs; their states are `apart` from each other, starting at `first`.
 
 /// One block for each output, or for each part of one (the grid's y).
 struct Line {
@@ -192,13 +192,13 @@ template <class Op, class T> void run(const Reduce& r) {
   j.r = r;
   j.outputs = count(r.kept, r.kept_size), j.elements = count(r.reduced, r.reduced_size);
   if (j.outputs == 0) return;
-  const bool side_by_side = r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
-                            r.kept_size[r.kept - 1] >= 8 &&
-                            !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
-  const int64_t tiles = side_by_side ? (j.outputs + kAcross - 1) / kAcross : j.outputs;
+  const bool by_columns = r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
+                          r.kept_size[r.kept - 1] >= 8 &&
+                          !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
+  const int64_t tiles = by_columns ? (j.outputs + kAcross - 1) / kAcross : j.outputs;
   // Few outputs of many elements are split into parts, at most 1024 for each output.
   j.parts = 1;
-  const int64_t part = side_by_side ? kPart / 64 : kPart;
+  const int64_t part = by_columns ? kPart / 64 : kPart;
   if (tiles < 512 && j.elements > part) j.parts = (j.elements + part - 1) / part;
   if (j.parts > 1024) j.parts = 1024;
   j.part = (j.elements + j.parts - 1) / j.parts;
@@ -211,7 +211,7 @@ template <class Op, class T> void run(const Reduce& r) {
                         dim3(unsigned(smaller<int64_t>(blocks, 1 << 20)), unsigned(parts)), block,
                         block.x * block.y * sizeof(State), j);
   };
-  if (side_by_side) {
+  if (by_columns) {
     start(outputs<Op, T, Column>, tiles, j.parts, dim3(kAcross, kDown));
   } else if (j.parts == 1 && j.elements > 32 && j.elements <= 4096 && j.outputs >= 4096) {
     constexpr int each = ShortLine::kOutputs;

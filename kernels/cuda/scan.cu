@@ -19,7 +19,7 @@ constexpr int64_t kPartMultiple = 1024;  // the size of a part is a multiple of 
 template <class Op, class Element> struct Rule {
   using T = Element;
   using State = op::StateOf<Op, T>;
-  static __device__ State nothing() { return Op::template identity<State>(); }
+  static __device__ State identity() { return Op::template identity<State>(); }
   __device__ State operator()(const State& a, const State& b) const { return Op::combine(a, b); }
 };
 
@@ -57,10 +57,10 @@ __device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in, 
       const auto element = [&](int k) {
         return op::enter<Op, State>(elements[r].v[k], first + k, s.param);
       };
-      State sum = Rule<Op, T>::nothing();
+      State sum = Rule<Op, T>::identity();
       for (int k = 0; k < each; ++k)
         if (first + k < to) sum = join(sum, element(k));
-      const cuda::PrefixAndTotal<State> scanned = team.scan(sum, Rule<Op, T>::nothing(), join);
+      const cuda::PrefixAndTotal<State> scanned = team.scan(sum, Rule<Op, T>::identity(), join);
       if constexpr (!write) {
         state = join(scanned.all, state);
       } else {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(cuda::kThreads, Op::needs_index ? 2 : 3)
   State* const states = static_cast<State*>(j.state);
   for (const int64_t p : team.lines(j.lines * j.parts)) {
     const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
-    const State start = states && write ? states[p] : Rule<Op, T>::nothing();
+    const State start = states && write ? states[p] : Rule<Op, T>::identity();
     const State all = walk<write, Op, T>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
                                          offset_of(line, l.ndim, l.size, l.out_stride), from,
                                          smaller(l.n, from + j.part), start);
@@ -110,9 +110,9 @@ template <class Op, class T> __global__ void join_parts(const __grid_constant__ 
     // Consecutive parts belong to one thread.
     const int64_t each = (j.parts + team.size() - 1) / team.size(), from = team.number() * each,
                   to = smaller(j.parts, from + each);
-    State mine = Rule<Op, T>::nothing();
+    State mine = Rule<Op, T>::identity();
     for (int64_t p = from; p < to; ++p) mine = join(mine, states[p]);
-    State before = team.scan(mine, Rule<Op, T>::nothing(), join).before;
+    State before = team.scan(mine, Rule<Op, T>::identity(), join).before;
     for (int64_t p = from; p < to; ++p) {
       const State own = states[p];
       states[p] = before;

@@ -11,7 +11,7 @@ struct Larger {
   template <class T> __device__ T operator()(T a, T b) const { return op::Amax::combine(a, b); }
 };
 
-/// The line at `out`, n elements with a stride of `step`; each thread holds K of them.
+/// Computes the line at `out` of n elements with stride `step`; each thread holds K of them.
 template <SoftmaxPart part, int K, class T, class Team, class N>
 __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, int64_t step) {
   cuda::LineRegisters<K, T> x(team, in, n, step);
@@ -45,20 +45,20 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, N n, 
   }
 }
 
-/// K: the number of elements of a line that a thread holds; 0: none, it reads them several times.
+/// A thread holds K elements of a line; if K is 0, it reads its elements several times instead.
 template <SoftmaxPart part, int K, class T, class Team>
 __global__ void lines(const __grid_constant__ Softmax s) {
   const Team team;
   const int64_t lines = s.outer * s.inner, turns = (lines + Team::kTogether - 1) / Team::kTogether;
   for (const int64_t t : team.lines(turns * Team::kTogether)) {
-    const bool there = t < lines;
-    const int64_t i = there ? t : 0, o = s.inner == 1 ? i : i / s.inner;
+    const bool valid = t < lines;
+    const int64_t i = valid ? t : 0, o = s.inner == 1 ? i : i / s.inner;
     const int64_t at = o * s.n * s.inner + (i - o * s.inner);
     T* const out = static_cast<T*>(s.out) + at;
     const T* const in = static_cast<const T*>(s.in) + at;
     const T* const grad = s.grad ? static_cast<const T*>(s.grad) + at : nullptr;
     if constexpr (K > 0) line<part, K>(team, out, in, grad, int(s.n), 1);
-    else line<part, 0>(team, out, in, grad, there ? s.n : 0, s.inner);
+    else line<part, 0>(team, out, in, grad, valid ? s.n : 0, s.inner);
   }
 }
 

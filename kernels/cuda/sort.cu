@@ -42,30 +42,30 @@ struct Job {
   const void* from;
   void* to;
   int64_t limit;   // how many items of a tile are used
-  int64_t groups;  // the elements of an access are in one group, those of the next in the next
-  int place;  // the bits of a word that say which element it is; those above are of the line and
-  int bit;    // its key, together one number, from this bit on
+  int64_t groups;  // in a line; its accesses (kAccess elements each) are assigned in rotation
+  int place;       // the number of low bits of a word that are the position of its element
+  int bit;         // the bits above are those of (line, key), as one number, from this bit on
 };
 
 /// The functions for elements of type T and keys of type K.
 template <class T, class K> struct Items {
   using I = Item<K>;
-  static __device__ K turn(const Job& j) { return j.s.descending ? ~K(0) : K(0); }
+  static __device__ K flip(const Job& j) { return j.s.descending ? ~K(0) : K(0); }
   static __device__ const T* in(const Job& j, int64_t line) {
     const AlongDim& l = j.s.lines;
     return static_cast<const T*>(j.s.in) +
            offset_of(j.first_line + line, l.ndim, l.size, l.in_stride);
   }
   static __device__ I element(const Job& j, T x, int64_t i) {
-    return item(K(K(key_of(x)) ^ turn(j)), i);
+    return item(K(K(key_of(x)) ^ flip(j)), i);
   }
-  /// Writes position i of the output; from the input if the key is not known completely.
+  /// Writes position i of the output; the value comes from the input if the key is incomplete.
   static __device__ void put(const Job& j, int64_t line, int64_t i, K sorted, int64_t at,
                              bool known = true) {
     const AlongDim& l = j.s.lines;
     const int64_t to =
         offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
-    const auto key = KeyOf<T>(sorted ^ turn(j));
+    const auto key = KeyOf<T>(sorted ^ flip(j));
     static_cast<T*>(j.s.out)[to] = known && !ambiguous<T>(key) ? value_of<T>(key) : in(j, line)[at];
     j.s.index[to] = at;
   }
@@ -194,7 +194,7 @@ template <class T> __global__ void list_words(const __grid_constant__ Job j) {
     const int64_t at = j.from ? int64_t(static_cast<const uint64_t*>(j.from)[i] & places) : i;
     const int64_t line = at / j.n;
     const T x = Items<T, KeyOf<T>>::in(j, line)[at - line * j.n];
-    const uint64_t key = (key_of(x) ^ Items<T, KeyOf<T>>::turn(j)) & ~uint64_t(0) >> (64 - bits);
+    const uint64_t key = (key_of(x) ^ Items<T, KeyOf<T>>::flip(j)) & ~uint64_t(0) >> (64 - bits);
     const uint64_t upper = j.bit < bits ? key >> j.bit | uint64_t(line) << 1 << (bits - 1 - j.bit)
                                         : uint64_t(line) >> (j.bit - bits);
     static_cast<uint64_t*>(j.to)[i] = upper << j.place | uint64_t(at);
@@ -303,7 +303,7 @@ __device__ void each_of_part(const Job& j, int64_t line, int64_t part, const F& 
   const int64_t to = smaller(j.n, (part + 1) * kPart), step = int64_t(blockDim.x) * N;
   const cuda::Access<const T, N> in(Items<T, KeyOf<T>>::in(j, line), 1, 0);
   const auto key = [&](T x) {
-    return KeyOf<T>((key_of(x) ^ Items<T, KeyOf<T>>::turn(j)) &
+    return KeyOf<T>((key_of(x) ^ Items<T, KeyOf<T>>::flip(j)) &
                     ~uint64_t(0) >> (64 - 8 * sizeof(T)));
   };
   for (int64_t i = part * kPart + threadIdx.x * N; i < to; i += kAtOnce * step) {
@@ -346,8 +346,8 @@ __global__ void pick_digit(const __grid_constant__ Select s) {
   const cuda::Block team;
   for (const int64_t line : team.lines(s.j.lines)) {
     SelectPrefix& known = s.known[line];
-    const SelectPrefix was = known;
-    if (was.alike == 1) continue;
+    const SelectPrefix old = known;
+    if (old.alike == 1) continue;
     unsigned long long* const counts = s.counts + line * kDigits + team.number() * each;
     int64_t mine[each], sum = 0;
     MT_UNROLLED for (int k = 0; k < each; ++k) {
@@ -357,10 +357,10 @@ __global__ void pick_digit(const __grid_constant__ Select s) {
     int64_t before = team.scan(sum, int64_t(0), cuda::Add{}).before;
     MT_UNROLLED for (int k = 0; k < each; ++k) {
       const uint64_t digit = uint64_t(team.number() * each + k);
-      if (was.before >= before && was.before < before + mine[k]) {
-        if (s.of_key) known.key = was.key << s.width | digit, known.key_shift = s.shift;
-        else known.at = was.at << s.width | digit, known.at_shift = s.shift;
-        known.alike = mine[k], known.before = was.before - before;
+      if (old.before >= before && old.before < before + mine[k]) {
+        if (s.of_key) known.key = old.key << s.width | digit, known.key_shift = s.shift;
+        else known.at = old.at << s.width | digit, known.at_shift = s.shift;
+        known.alike = mine[k], known.before = old.before - before;
       }
       before += mine[k];
     }
@@ -405,9 +405,9 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   Job j{};
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
-  const bool few = s.first + s.keep <= kTile / 2;
+  const bool is_few = s.first + s.keep <= kTile / 2;
   if constexpr (sizeof(K) == 4) {
-    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !few))
+    if (l.n > kShort && l.n <= cuda::kMaxInTile && (l.n <= kTile || !is_few))
       return cuda::with_tile(l.n, [&](auto tile) {
         using Tile = decltype(tile);
         cuda::launch_blocks("sort", sort_lines<Tile, T>,
@@ -416,20 +416,20 @@ template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
       });
   }
   if (l.n <= kTile) return launch_tiles<T, K>(j);
-  if (!few && s.keep == 1 && l.n >= kPart) return select<T>(j);
-  if (few) {
+  if (!is_few && s.keep == 1 && l.n >= kPart) return select<T>(j);
+  if (is_few) {
     j.limit = s.first + s.keep;
     j.groups = groups_for<T>(j.lines, l.n, j.limit);
     j.pitch = j.groups > 0 ? j.groups : (l.n + kTile - 1) / kTile * j.limit;
   }
   const int64_t all = j.lines, room = kMaxItems / j.pitch,
                 together = smaller(all, room > 1 ? room : 1);
-  const size_t bytes = size_t(together * j.pitch) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
+  const size_t bytes = size_t(together * j.pitch) * (is_few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
   if (!spare.as<void>() || !other.as<void>()) return;  // the error is recorded
   for (; j.first_line < all; j.first_line += together) {
     j.lines = smaller(together, all - j.first_line);
-    if (few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
+    if (is_few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
     else sort_words<T>(j, spare.as<uint64_t>(), other.as<uint64_t>());
   }
 }

@@ -25,7 +25,7 @@ struct State {
   cudaStream_t stream = nullptr;
   cudaMemPool_t pool = nullptr;
   bool has_pools = true;        // else memory comes from cudaMalloc, which synchronizes
-  bool reads_pageable = false;  // the GPU reads host memory directly, and later
+  bool reads_pageable = false;  // the GPU reads host memory itself, after the call
   bool has_mma = false;         // its tensor cores support kernels/cuda/mma.h
   int processors = 1;
   char name[16], model[256];
@@ -52,7 +52,7 @@ struct State {
   size_t kept_bytes = 0;
   Pinned* pinned = nullptr;    // all page-locked memory, used and idle
   Graph* graphs = nullptr;     // all graphs that hold memory
-  Graph* recording = nullptr;  // one of them
+  Graph* recording = nullptr;  // the one being captured
 };
 
 /// The state of the calling thread's current GPU.

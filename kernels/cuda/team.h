@@ -30,7 +30,7 @@ struct Add {
   template <class S> __device__ S operator()(const S& a, const S& b) const { return a + b; }
 };
 
-/// Over the lanes of a warp: the reduction of all values, or the inclusive scan.
+/// The reduction of the values of all lanes of a warp, and their inclusive scan.
 template <class S, class Join> __device__ S joined(S s, const Join& join) {
   for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
   return s;

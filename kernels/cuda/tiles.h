@@ -20,8 +20,7 @@ namespace {
 constexpr int kSide = 64, kDepth = 16;  // a tile of the result, and of the inner sum at a time
 constexpr int kEach = 4, kAcrossTile = kSide / kEach;  // elements of a thread in each direction
 constexpr int kTileThreads = kAcrossTile * kAcrossTile;
-constexpr int kTurns =
-    kSide * kDepth / kTileThreads;  // elements of each operand that a thread loads
+constexpr int kLoads = kSide * kDepth / kTileThreads;  // elements of an operand that a thread loads
 
 /// i / by and the remainder; uses 32 bits if they suffice.
 __device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
@@ -48,21 +47,21 @@ template <class S> struct Wide { using type = S; };
 template <> struct Wide<float> { using type = double; };
 
 /// A problem and the split of its inner sums: `partial` holds the results of the parts.
-template <class P> struct Cut {
+template <class P> struct SplitProblem {
   P p;
   int64_t part, parts, tiles_m, tiles_n;
   typename P::Sum* partial;  // parts x entries x m x n
 };
 
 /// The part of one operand that a thread loads per iteration: an index along it, and one along k.
-struct Fetch {
+struct LoadPosition {
   int side, k;
-  __device__ Fetch(int thread, int turn, bool along_k)
+  __device__ LoadPosition(int thread, int turn, bool along_k)
       : side(along_k ? thread / kDepth + turn * (kTileThreads / kDepth) : thread % kSide),
         k(along_k ? thread % kDepth : thread / kSide + turn * (kTileThreads / kSide)) {}
 };
 
-template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
+template <class P> __global__ void tiles(const __grid_constant__ SplitProblem<P> c) {
   using T = typename P::T;
   using Sum = typename P::Sum;
   __shared__ T a[kDepth][kSide + 1], b[kDepth][kSide + 1];
@@ -74,18 +73,18 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
     const int64_t tile_m = divide(tile, c.tiles_n, &tile_n);
     const int64_t i0 = tile_m * kSide, j0 = tile_n * kSide;
     const int64_t first = part * c.part, last = smaller(c.p.k, first + c.part);
-    typename P::Row row[kTurns];
-    typename P::Column column[kTurns];
-    MT_UNROLLED for (int r = 0; r < kTurns; ++r) {
-      const int64_t i = i0 + Fetch(thread, r, c.p.a_along_k).side;
-      const int64_t j = j0 + Fetch(thread, r, c.p.b_along_k).side;
+    typename P::Row row[kLoads];
+    typename P::Column column[kLoads];
+    MT_UNROLLED for (int r = 0; r < kLoads; ++r) {
+      const int64_t i = i0 + LoadPosition(thread, r, c.p.a_along_k).side;
+      const int64_t j = j0 + LoadPosition(thread, r, c.p.b_along_k).side;
       row[r] = c.p.row(entry, smaller(i, c.p.m - 1));
       column[r] = c.p.column(entry, smaller(j, c.p.n - 1));
     }
     Sum sum[kEach][kEach] = {};
     for (int64_t k0 = first; k0 < last; k0 += kDepth) {
-      MT_UNROLLED for (int r = 0; r < kTurns; ++r) {
-        const Fetch f(thread, r, c.p.a_along_k), g(thread, r, c.p.b_along_k);
+      MT_UNROLLED for (int r = 0; r < kLoads; ++r) {
+        const LoadPosition f(thread, r, c.p.a_along_k), g(thread, r, c.p.b_along_k);
         a[f.k][f.side] = k0 + f.k < last ? c.p.a(row[r], k0 + f.k) : T(0);
         b[g.k][g.side] = k0 + g.k < last ? c.p.b(column[r], k0 + g.k) : T(0);
       }
@@ -112,7 +111,7 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
 }
 
 /// Combines the parts of each element, in order.
-template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) {
+template <class P> __global__ void join_tiles(const __grid_constant__ SplitProblem<P> c) {
   using Sum = typename P::Sum;
   const int64_t n = c.p.entries * c.p.m * c.p.n;
   for (const int64_t e : cuda::turns(n)) {
@@ -126,7 +125,7 @@ template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) 
 
 /// Computes the whole product. A few tiles with long sums are split along k.
 template <class P> void run_tiles(const char* name, const P& p) {
-  Cut<P> c;
+  SplitProblem<P> c;
   c.p = p;
   c.tiles_m = (p.m + kSide - 1) / kSide, c.tiles_n = (p.n + kSide - 1) / kSide;
   const int64_t whole = c.tiles_m * c.tiles_n * p.entries;

@@ -19,14 +19,14 @@ int64_t now() {
 }
 
 /// A point in time in the stream.
-struct Mark {
+struct TimePoint {
   cudaEvent_t event = nullptr;
-  void put() {
+  void record() {
     if (!event) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "timing");
     check(cudaEventRecord(event, stream()), "timing");
   }
   void wait() const { check(cudaEventSynchronize(event), "timing"); }
-  int64_t since(const Mark& other) const {
+  int64_t since(const TimePoint& other) const {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, other.event, event), "timing");
     return int64_t(double(ms) * 1e6);
@@ -36,13 +36,13 @@ struct Mark {
 struct Launch {
   const char* name;
   const void* tag;
-  Mark begin, end;
+  TimePoint begin, end;
 };
 /// The launches of one GPU that are not reported yet, relative to a point whose time is known.
 struct Clock {
   Launch launch[kMaxLaunches];
   int n = 0;
-  Mark zero;
+  TimePoint zero;
   int64_t zero_time = 0;
 };
 Clock clocks[kMaxGpus];
@@ -51,7 +51,7 @@ bool begun = false;
 KernelSink sink = nullptr;
 KernelTag tag = nullptr;
 
-void tell(int device) {
+void report(int device) {
   Clock& c = clocks[device];
   if (c.n == 0) return;
   c.launch[c.n - 1].end.wait();
@@ -70,15 +70,15 @@ void begin_timing(const char* name) {
   const int device = current_device();
   Clock& c = clocks[device];
   // Event times are floats in milliseconds: after some seconds they are too imprecise.
-  if (c.n == kMaxLaunches || (c.n > 0 && now() - c.zero_time > 4'000'000'000)) tell(device);
+  if (c.n == kMaxLaunches || (c.n > 0 && now() - c.zero_time > 4'000'000'000)) report(device);
   if (c.n == 0) {
-    c.zero.put();
+    c.zero.record();
     c.zero.wait();
     c.zero_time = now();
   }
   Launch& l = c.launch[c.n];
   l.name = name, l.tag = tag();
-  l.begin.put();
+  l.begin.record();
   begun = true;
 }
 
@@ -86,7 +86,7 @@ void end_timing() {
   if (--open > 0 || !begun) return;
   begun = false;
   Clock& c = clocks[current_device()];
-  c.launch[c.n].end.put();
+  c.launch[c.n].end.record();
   ++c.n;
 }
 
@@ -97,7 +97,7 @@ extern "C" __attribute__((visibility("default"))) void mtorch_cuda_profile(mt::K
                                                                            mt::KernelTag tag) {
   using namespace mt::cuda;
   if (sink) mt::cuda::sink = sink;
-  for (int i = 0; mt::cuda::sink && i < mt::kMaxGpus; ++i) tell(i);
+  for (int i = 0; mt::cuda::sink && i < mt::kMaxGpus; ++i) report(i);
   mt::cuda::tag = tag;
   timing = tag != nullptr;
 }

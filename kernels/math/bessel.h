@@ -7,7 +7,7 @@ inline namespace MT_ISA {
 namespace math {
 namespace special {
 
-/// Up to 8 the power series in (x/2)^2, whose terms are all positive; above it e^x / sqrt(x) times
+/// Up to 8 they are power series in (x/2)^2, with positive terms; above, e^x / sqrt(x) times
 /// a polynomial in 16/x - 1, interpolated at Chebyshev nodes from values of mpmath (2^-52.9). e^x
 /// is split into two factors, because it overflows before the product does.
 MT_HD double far_bessel(double a, double p) {
@@ -26,7 +26,7 @@ MT_HD double i0(double x) {
                   7.904291893012054e-30, 2.4395962632753253e-32, 6.757884385804225e-35,
                   1.6894710964510564e-37);
   }
-  if (!(a < 720)) return a * __builtin_inf();  // NaN stays
+  if (!(a < 720)) return a * __builtin_inf();  // propagates NaN
   return far_bessel(
       a, core::poly(16 / a - 1, 0.4021765094450081, 0.0033605519836677235, 0.00013621607439187193,
                     1.1143033802583682e-05, 1.4838475863096976e-06, 2.9735956581528157e-07,

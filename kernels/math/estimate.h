@@ -24,7 +24,7 @@ MT_HD double about_inverse(double d) { return 1 / d; }
 MT_HD float about_inverse(float d) {
   return _mm_cvtss_f32(_mm_rcp14_ss(_mm_set_ss(d), _mm_set_ss(d)));
 }
-/// 1 / sqrt(x) within 2^-14, also of denormals; of 0, infinity, NaN and negative numbers as it is.
+/// 1 / sqrt(x) within 2^-14, also for denormals; exact for 0, infinity, NaN and negative numbers.
 MT_HD float about_rsqrt(float x) {
   return _mm_cvtss_f32(_mm_rsqrt14_ss(_mm_set_ss(x), _mm_set_ss(x)));
 }

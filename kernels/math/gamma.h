@@ -32,7 +32,7 @@ template <class T> MT_HD double lgamma_for(double x) {
   return lgamma(x);
 }
 
-/// log(gamma(1 + a)) for 0 <= a <= 1/2, exact near 0: Abramowitz and Stegun 6.1.33.
+/// log(gamma(1 + a)) for 0 <= a <= 1/2, accurate near 0: Abramowitz and Stegun 6.1.33.
 MT_HD double lgamma_above_one(double a) {
   const double rest = core::poly(
       a, 0.3224670334241132, -0.0673523010531981, 0.020580808427784546, -0.007385551028673986,
@@ -45,7 +45,7 @@ MT_HD double lgamma_above_one(double a) {
   return a * (0.42278433509846714 + a * rest) - math::log1p(a);
 }
 
-/// log(x / a) - u with u = (x - a) / a, exact near u = 0.
+/// log(x / a) - u with u = (x - a) / a, accurate near u = 0.
 MT_HD double log_less(double x, double a) {
   const double u = (x - a) / a;
   if (math::fabs(u) > 0.5) return math::log(x / a) - u;
@@ -66,8 +66,8 @@ template <class T> MT_HD double gamma_factor(double a, double x) {
   return exp_for<T>(a * log_less(x, a) - rest) * math::sqrt(a / (2 * kPi));
 }
 
-/// The lower function by its series in x, the upper one by Legendre's continued fraction, whose numerators and
-/// denominators are scaled below 2^300; each where it converges fast; the first without the factor.
+/// The lower function is its series in x, the upper one Legendre's continued fraction with terms
+/// scaled below 2^300, both without gamma_factor. Each is used where it converges fast.
 template <class T> MT_HD double lower_series(double a, double x) {
   double term = 1 / a, sum = term;
   for (double n = 1; n < 5000 && term > min_term<T> * sum; ++n) sum += term *= x / (a + n);

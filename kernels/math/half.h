@@ -37,17 +37,17 @@ MT_HD uint16_t f16_of_float(float x) {
 #else
   const uint32_t word = __builtin_bit_cast(uint32_t, x), twice = word + word;
   const float size = __builtin_bit_cast(float, word & 0x7fffffffu);
-  const float held = (size * 0x1p+112f) * 0x1p-110f;
+  const float scaled_size = (size * 0x1p+112f) * 0x1p-110f;
   const uint32_t exponent = twice & 0xff000000u;
   const uint32_t least = exponent < 0x71000000u ? 0x71000000u : exponent;
-  const float sum = __builtin_bit_cast(float, (least >> 1) + 0x07800000u) + held;
+  const float sum = __builtin_bit_cast(float, (least >> 1) + 0x07800000u) + scaled_size;
   const uint32_t bits = __builtin_bit_cast(uint32_t, sum);
-  const uint32_t found = ((bits >> 13) & 0x7c00u) + (bits & 0xfffu);
-  return uint16_t(((word & 0x80000000u) >> 16) | (twice > 0xff000000u ? 0x7e00u : found));
+  const uint32_t rounded_size = ((bits >> 13) & 0x7c00u) + (bits & 0xfffu);
+  return uint16_t(((word & 0x80000000u) >> 16) | (twice > 0xff000000u ? 0x7e00u : rounded_size));
 #endif
 }
 
-/// The upper half of a float32, rounded by the lower one: in 16-bit halves, for wider vectors.
+/// bfloat16 is the upper half of a float32. Rounding uses 16-bit halves, for wider vectors.
 MT_HD float float_of_bf16(uint16_t h) { return __builtin_bit_cast(float, uint32_t(h) << 16); }
 MT_HD uint16_t bf16_of_float(float x) {
   const uint32_t word = __builtin_bit_cast(uint32_t, x);

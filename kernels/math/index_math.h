@@ -5,7 +5,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// How indices are read.
+/// The rules for reading an index.
 struct Positions {
   int64_t extent, first, back;
 
@@ -13,23 +13,23 @@ struct Positions {
   /// Callers keep `wrong` in a local variable, so that it stays in a register.
   MT_HD int64_t read(int64_t i, bool& wrong) const {
     const int64_t k = i + (i < 0 ? back : -first);
-    const bool there = uint64_t(k) < uint64_t(extent);
-    wrong |= !there;
-    return there ? k : 0;
+    const bool inside = uint64_t(k) < uint64_t(extent);
+    wrong |= !inside;
+    return inside ? k : 0;
   }
 };
 
-/// The new value of element `cell` after x is scattered to it.
+/// The new value of element `cell` after x is scattered to it; max and min propagate NaN.
 template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
   if constexpr (J == ScatterReduce::set) return x;
   else if constexpr (J == ScatterReduce::add) return static_cast<T>(cell + x);
   else if constexpr (J == ScatterReduce::mul) return static_cast<T>(cell * x);
-  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;  // NaN is kept
+  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;
   else return x < cell || x != x ? x : cell;
 }
 
-/// searchsorted: how many of n sorted elements precede each value; none of the equal ones (`Right`:
-/// all of them). A NaN is last. The searches run in lockstep, so that their latencies overlap.
+/// searchsorted: how many of n sorted elements are below each value (`Right`: at most as large).
+/// A NaN value comes last. The searches run in lockstep, so that their latencies overlap.
 template <bool Right, int Count, class T>
 MT_HD void places_among(const T* sorted, int64_t n, const T* value, int64_t* place) {
   const auto before = [](T x, T v) { return Right ? !(x > v) : !(x >= v); };

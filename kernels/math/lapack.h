@@ -7,7 +7,7 @@
 // argument: sizes fit 32 bits, values are finite where required, openblas::open() is not null. The
 // work is done on one thread, so that bits do not depend on the number of threads. Results are
 // LAPACK's `info`: 0 is success, i > 0 is the index of the pivot, minor or value that failed;
-// kNoMemory is our own.
+// kNoMemory is not one of LAPACK's.
 #pragma once
 #include "kernels/base.h"
 
@@ -44,8 +44,8 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt);
 /// Ascending eigenvalues from the upper (or lower) triangle; a is replaced by the vectors if
 /// requested. Needs finite values.
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values);
-/// Eigenvalues of any square matrix as real and imaginary parts, and the right vectors, if wanted: a
-/// complex pair's are v[i] + i v[i + 1] and its conjugate. a is lost. Needs finite values.
+/// Eigenvalues of a square matrix as real and imaginary parts; the right vectors if requested: a
+/// complex pair's are v[i] + i v[i + 1] and its conjugate. Needs finite values; destroys a.
 template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v);
 
 enum class LeastSquares : int { qr, pivoted, svd, divide };  // gels, gelsy, gelss, gelsd

@@ -8,9 +8,9 @@
 /// branches and no tables: `select` blends two values that are both computed.
 /// - One formula works for float, double and symbolic numbers (is_symbolic); constants and
 /// polynomials depend on the format, Real<T>.
-/// - Each polynomial is a minimax fit of our own: Remez exchange in 300 bits, coefficients rounded
-/// one by one from the lowest power, and the others fitted again. The stated bounds are those of
-/// the rounded coefficients.
+/// - Each polynomial is a minimax fit by the Remez exchange in 300 bits; the coefficients were
+/// rounded one by one from the lowest power, and the others fitted again. The stated bounds are
+/// those of the rounded coefficients.
 /// - NaN, infinities, signed zeros and denormals follow C99 Annex F; floating-point flags do not.
 /// - It needs `-ffp-contract=off -fno-math-errno -fno-trapping-math`, and never `-ffast-math`.
 /// - On CUDA the same names call the CUDA library.
@@ -25,7 +25,7 @@
 #define MT_FROM_LIBM2(name)                                             \
   MT_HD float name(float x, float y) { return MT_LIBM(name##f)(x, y); } \
   MT_HD double name(double x, double y) { return MT_LIBM(name)(x, y); }
-// the function in the symbolic number's namespace, which overload resolution prefers
+// Calls the function in the symbolic number's namespace, which overload resolution prefers.
 #define MT_OWN_OF_SYMBOLS(name) \
   template <class T> MT_HD Symbolic<T> name(T x) { return name(x); }
 #define MT_FROM_CORE(name)                              \
@@ -90,7 +90,7 @@ template <class T, class C> MT_HD T poly(T, C c0) { return T(c0); }
 template <class T, class C, class... More> MT_HD T poly(T x, C c0, More... c) {
   return fma(poly(x, c...), x, T(c0));
 }
-/// The same with z = x^2, by pairs (Estrin): half as many dependent steps.
+/// The same polynomial, given z = x^2, by pairs (Estrin), with half as many dependent steps.
 template <class T, class C> MT_HD T poly_pairs(T, T, C c0) { return T(c0); }
 template <class T, class C> MT_HD T poly_pairs(T x, T, C c0, C c1) { return fma(x, T(c1), T(c0)); }
 template <class T, class C, class... More> MT_HD T poly_pairs(T x, T z, C c0, C c1, More... c) {
@@ -114,8 +114,8 @@ template <> struct Real<float> {
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
   static constexpr float logistic_least = -120;  // x / (1 + e^-x) is 0 below it
   static constexpr float half_pi_hi = 0x1.921fb6p+0f, half_pi_lo = -0x1.777a5cp-25f;
-  /// Angles up to this size are reduced by subtracting the integer multiple of pi/2 in three pieces. The first
-  /// subtraction is exact, because the result is less than 1, without a bit below those of a number near 1.
+  /// Angles up to this size are reduced by subtracting a multiple of pi/2 in three pieces. The
+  /// first difference is exact: it is below 1, and its last bit is that of a number near 1.
   static constexpr float near = 0x1p14f, two_over_pi = 0x1.45f306p-1f, quarter1 = 0x1.921fb4p+0f,
                          quarter2 = 0x1.4442dp-24f, quarter3 = 0x1.846988p-48f;
   static constexpr float erfc_centre = 2.125f, erfc_end = 10.06f;  // erfc is 0 from there on
@@ -135,7 +135,7 @@ template <> struct Real<double> {
   static constexpr double log10e_hi = 0x1.bcb7b18p-2, log10e_lo = -0x1.6c8d78e6acaa4p-29;
   static constexpr double log10_2_hi = 0x1.34413509f78p-2, log10_2_lo = 0x1.fef311f12b358p-46;
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
-  // the same; it is x after most; unit e^-x is finite everywhere
+  // x / (1 + e^-x) is 0 below _least and x above _most; unit * e^-x never overflows.
   static constexpr double logistic_least = -754, logistic_most = 50, logistic_unit = 0x1p-70;
   static constexpr double half_pi_hi = 0x1.921fb54442d18p+0, half_pi_lo = 0x1.1a62633145c07p-54;
   static constexpr double near = 0x1p28, two_over_pi = 0x1.45f306dc9c883p-1, quarter1 = half_pi_hi,
@@ -190,8 +190,8 @@ template <class T> MT_HD T at_least(T x, T least) { return select(x < least, lea
 /// branches, and to six selects where one is needed.)
 template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), max), x); }
 
-/// The smaller one; `most` if n is NaN. (For a choice between floats g++ emits one select for each
-/// number that depends on it, for integers one instruction.)
+/// The smaller of n and most; `most` if n is NaN. (g++ emits one select for each number that
+/// depends on a choice between floats, and one instruction for integers.)
 template <class T> MT_HD T lesser(T n, T most) {
   if constexpr (is_symbolic<T>) {
     return select(n < most, n, most);
@@ -204,7 +204,7 @@ template <class T> MT_HD T lesser(T n, T most) {
 template <class T> MT_HD Symbolic<T> about_inverse(T d) { return T(1) / d; }
 template <class T> MT_HD Symbolic<T> about_rsqrt(T x) { return T(1) / sqrt(x); }
 
-/// x / d, given about_inverse(d): rounded almost only once.
+/// x / d from about_inverse(d), with little more than one rounding error.
 template <class T> MT_HD T quotient(T x, T d, T inverse) {
   T q = x * inverse;
   return fma(fused(-q, d, x), inverse, q);
@@ -249,8 +249,8 @@ template <class T> MT_HD Exp<T> exp_parts(T x, int offset) {
 template <class T> MT_HD T power_of_two(T n) {
   return from_bits<T>(to_bits(n) << Real<T>::mantissa);
 }
-/// e^(z + less) = (1 + q) power 2^-64 in float, for z from -113 to 0 and a tiny `less`. The factor of `power` is
-/// scaled by 2^-64, so that only that product can become denormal. The same in double, for z from -752.
+/// e^(z + less) = (1 + q) power 2^-64 for a tiny `less` and z from -113 to 0 in float, from -752
+/// in double. The factor of `power` contains 2^-64, so that only this product can be denormal.
 template <class T> struct Tail { T q, power; };
 template <class T> MT_HD Tail<T> exp_tail(T z, T less) {
   using R = Real<T>;
@@ -289,8 +289,8 @@ template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
 
 namespace core {
 
-/// 2^k (1 + q) for any k in two factors, so that only the last product rounds, even to a denormal.
-/// In double n is k + Real::round, in float 254 more.
+/// 2^k (1 + q) for any k, as two products of which only the last one rounds, even to a denormal.
+/// n is k + Real::round in double, and 254 more in float.
 template <class T> MT_HD T scaled(Exp<T> e, T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
@@ -311,7 +311,7 @@ template <class T> MT_HD T scaled_by(T y, T n, T x) {
   return y * from_bits<T>((to_bits(n) << R::mantissa) - to_bits(unit)) * unit;
 }
 
-/// 1 / sqrt(x). In float a Newton step from an estimate, which is itself exact if the step gives NaN.
+/// 1 / sqrt(x). In float, a Newton step refines an estimate, which is exact if the step gives NaN.
 template <class T> MT_HD T rsqrt(T x) {
   if constexpr (is_single<T>) {
     T y = about_rsqrt(x), error = fused(-(x * y), y, T(1));
@@ -326,9 +326,9 @@ template <class T> MT_HD T rsqrt(T x) {
 template <class T> MT_HD T exp(T x) {
   using R = Real<T>;
   if constexpr (is_single<T> && is_symbolic<T>) {
-    const T round(R::round + 254), held = at_least(at_most(x, T(89)), T(-R::exp_max));
-    T n = fma(held, T(R::log2e), round);
-    return scaled(Exp<T>{n, exp_rest(held, n - round)}, held);
+    const T round(R::round + 254), bounded = at_least(at_most(x, T(89)), T(-R::exp_max));
+    T n = fma(bounded, T(R::log2e), round);
+    return scaled(Exp<T>{n, exp_rest(bounded, n - round)}, bounded);
   } else if constexpr (is_single<T>) {
     const T round(R::round + 254), most(R::round + 254 + 128);
     T n = lesser(fma(x, T(R::log2e), round), most);
@@ -353,9 +353,9 @@ template <class T> MT_HD T exp_minus(T x) {
 template <class T> MT_HD T exp2(T x) {
   using R = Real<T>;
   if constexpr (is_single<T> && is_symbolic<T>) {
-    const T round(R::round + 254), held = at_least(at_most(x, T(128.25f)), T(-R::exp2_max));
-    T n = held + round, r = (held - (n - round)) * T(R::ln2_hi + R::ln2_lo);
-    return scaled(Exp<T>{n, fma(r * r, exp_poly(r), r)}, held);
+    const T round(R::round + 254), bounded = at_least(at_most(x, T(128.25f)), T(-R::exp2_max));
+    T n = bounded + round, r = (bounded - (n - round)) * T(R::ln2_hi + R::ln2_lo);
+    return scaled(Exp<T>{n, fma(r * r, exp_poly(r), r)}, bounded);
   } else if constexpr (is_single<T>) {
     const T round(R::round + 254), most(R::round + 254 + 128);
     T n = lesser(x + round, most), r = (x - (n - round)) * T(R::ln2_hi + R::ln2_lo);
@@ -367,7 +367,7 @@ template <class T> MT_HD T exp2(T x) {
   }
 }
 
-/// 2^k q + (2^k - 1), doubled at the end because 2^k itself may overflow; x if it is tiny.
+/// 2^k q + (2^k - 1), from half of 2^k, because 2^k itself may overflow; x if x is tiny.
 template <class T> MT_HD T expm1(T x) {
   using R = Real<T>;
   Exp<T> e = exp_parts(limit(x, T(R::expm1_max)), R::bias - 1);
@@ -376,14 +376,14 @@ template <class T> MT_HD T expm1(T x) {
   return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
-/// (e^x - 1) / 2, mainly for x < 0: in float ln(2) has few bits, which does not matter for k != 0 if 2^k is
-/// small; up to 4 ulp are lost if x is large. There as in `exp`: the largest n, and an infinite polynomial.
+/// (e^x - 1) / 2, mainly for x < 0: in float the error of ln(2) is small if 2^k is small, and is
+/// up to 4 ulp for a large x, where n is the largest and the polynomial infinite, as in `exp`.
 template <class T> MT_HD T half_expm1(T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
     const T round(R::round + R::bias - 1), most(R::round + R::bias - 1 + 128);
-    T held = at_least(x, T(-20)), n = lesser(fma(held, T(R::log2e), round), most);
-    T r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), held);
+    T bounded = at_least(x, T(-20)), n = lesser(fma(bounded, T(R::log2e), round), most);
+    T r = fma(n - round, T(-R::ln2_hi - R::ln2_lo), bounded);
     T s = power_of_two(n);
     return fma(s, fma(r * r, exp_poly(r), r), -(T(0.5) - s));  // -0 if s is 0.5
   } else {
@@ -396,7 +396,7 @@ template <class T> MT_HD T half_expm1(T x) {
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2), in float 3/4 <= m < 3/2; `inverse` is 2^-k.
 template <class T> struct Split { T k, m, inverse; };
 
-/// For a positive normal x; the result for other x is unspecified.
+/// Requires a positive normal x; the result for other x is unspecified.
 template <class T> MT_HD Split<T> split(T x) {
   using R = Real<T>;
   using B = bits_of<T>;
@@ -407,7 +407,7 @@ template <class T> MT_HD Split<T> split(T x) {
           from_bits<T>((B(2 * R::bias) - k) << R::mantissa)};
 }
 
-/// The same, also for denormals.
+/// Does the same for normal and denormal x.
 template <class T> MT_HD Split<T> split_any(T x) {
   using R = Real<T>;
   const auto tiny = x < T(R::smallest);
@@ -457,7 +457,7 @@ template <class T> MT_HD T log_special(T x, T y) {
   return select(x > T(0), above, below);
 }
 
-/// The same after split_any(x) and log_sum.
+/// log_special for the result of split_any(x) and log_sum.
 template <class T> MT_HD T split_special(T x, T y) { return log_special(x, y); }
 
 template <class T> MT_HD T log(T x) {
@@ -465,7 +465,7 @@ template <class T> MT_HD T log(T x) {
   return split_special(x, log_sum(p.k, p.m - T(1)));
 }
 
-/// In double: k * unit + log(m) * scale. log(m) is split in two, so that the product of the upper
+/// k * unit + log(m) * scale in double. log(m) is split in two, so that the product of the upper
 /// half with scale_hi is exact, and a power of the base has an exact logarithm.
 template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
   Split<T> p = split_any(x);
@@ -477,8 +477,8 @@ template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit
   T a = p.k * unit_hi, b = upper * scale_hi, sum = a + b;  // |a| > |b|, or a is 0
   return log_special(x, sum + (((a - sum) + b) + low));
 }
-/// In float log2(1 + f) = 1.5 f + f s(f), so that most of it is added exactly if k is 0 or -1; s is within 2^-27.7
-/// of the logarithm over f. log10 likewise, 2^-27.8; it is exact at every power of ten that is a float.
+/// In float log2(1 + f) = 1.5 f + f s(f), so that most of it is added exactly if k is 0 or -1; the
+/// error is 2^-27.7. log10 is similar, with 2^-27.8, and exact at every float power of ten.
 template <class T> MT_HD T log2(T x) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
@@ -538,8 +538,8 @@ template <class T> MT_HD T half_exp_twice(T a, T unit) {
   T s = power_of_two(n);
   return fma(s, fma(z, p, r), fma(s, T(0.5), unit));
 }
-/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by the difference of q (1 + e) and e,
-/// without the rounding of 1 + e. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
+/// In float it is q = e / (1 + e) with 2e = e^2a - 1, corrected by the difference of q (1 + e) and
+/// e. In double it is the polynomial near zero, and 1 - 2 / (e^2a + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(R::tanh_max));
@@ -573,13 +573,13 @@ template <class T> struct Angle {
   T r, rest;
   bits_of<T> quadrant;
 };
-/// The same in double, without `rest`.
+/// A reduced angle in double, without `rest`.
 struct Quadrant {
   double r;
   uint64_t quadrant;
 };
 
-/// For |x| <= near.
+/// Requires |x| <= near.
 template <class T> MT_HD Angle<T> near_angle(T x) {
   using R = Real<T>;
   const T round(R::round);
@@ -640,11 +640,11 @@ template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y if x is negativ
   return from_bits<T>(to_bits(y) ^ (to_bits(x) & bits_of<T>(0x80000000u)));
 }
 
-/// For |x| <= near.
+/// These two require |x| <= near.
 template <class T> MT_HD T near_sin(T x) { return sin_of(near_angle(x), bits_of<T>(0)); }
 template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(x), bits_of<T>(1)); }
 
-/// For every x, equal to the near functions in their range. Larger doubles use the C library.
+/// They accept every x, and equal the two above in their range. Larger doubles use the C library.
 MT_HD float sin(float x) {
   float far = with_sign_of(x, sin_of(any_angle(fabs(x)), 0));
   return fabs(x) <= Real<float>::near ? near_sin(x) : far;

@@ -40,8 +40,8 @@ template <class T> MT_HD T silu(T x) {
   return x < T(0) ? y * e / (T(1) + e * e) * e : x * sigmoid(x);
 }
 #else
-/// yes if x has a minus sign, else no. (g++ compiles several `?:` with one condition to two
-/// branches, and divides in both.)
+/// Returns `yes` if the sign bit of x is set, else `no`. (g++ compiles several `?:` with one
+/// condition to two branches, and divides in both.)
 template <class T> MT_HD T if_minus(T x, T yes, T no) {
   constexpr int sign = is_single<T> ? 31 : 63;
   const bits_of<T> mask = bits_of<T>(0) - (to_bits(x) >> sign), other = to_bits(no);
@@ -61,18 +61,18 @@ template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
   if constexpr (is_single<T>) {
     const T round(R::round + 254);
-    T held = at_least(minus_abs(x), T(R::logistic_least)), n = fma(held, T(R::log2e), round);
-    T q = exp_rest(held, n - round), e = scaled(Exp<T>{n, q}, held),
+    T clipped = at_least(minus_abs(x), T(R::logistic_least)), n = fma(clipped, T(R::log2e), round);
+    T q = exp_rest(clipped, n - round), e = scaled(Exp<T>{n, q}, clipped),
       inverse = about_inverse(T(1) + e);
     T top = if_minus(x, fma(y, q, y), y), r = top * inverse;
     r = fma(fused(-r, e, top - r), inverse,
             r);  // top / (1 + e), not affected by the rounding of 1 + e
-    return if_minus(x, scaled_by(r, n, held), r);
+    return if_minus(x, scaled_by(r, n, clipped), r);
   } else {
     const T least(R::logistic_least), most(R::logistic_most);
-    T held = select(x < least, least, x);
-    held = select(held > most, most, held);
-    Exp<T> e = exp_parts(-held, 0);
+    T clipped = select(x < least, least, x);
+    clipped = select(clipped > most, most, clipped);
+    Exp<T> e = exp_parts(-clipped, 0);
     T unit = if_minus(x, T(R::logistic_unit), T(1));
     T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
     T sum = power + unit, lost = unit - (sum - power);
@@ -134,7 +134,7 @@ template <class T> MT_HD LogQuotient<T> log_quotient(T u, T more, T v, T less) {
   else s = rest / d;
   return {from_bits<T>(n | B(to_bits(R::two_mantissa))) - T(R::two_mantissa + R::bias), s};
 }
-/// Half the logarithm. The error of the polynomial is 2^-30.7 and 2^-60.2 of s.
+/// log(u / v) / 2. The error of the polynomial relative to s is 2^-30.7, in double 2^-60.2.
 template <class T> MT_HD T half_log(LogQuotient<T> q) {
   using R = Real<T>;
   T z = q.s * q.s, p;
@@ -200,11 +200,11 @@ MT_HD float pow(float x, float y) {
   l = a == 0 ? -infinity : l;
   l = a < infinity ? l : a;  // also for NaN
   double r = wide_exp(limit(l * copysign(b, double(y)), 200.0));
-  double even = at_most(b, 0x1p25), n = even + Real<double>::round;  // larger y are all even
-  double turned = from_bits<double>(to_bits(r) ^ to_bits(n) << 63);  // -r if y is odd
+  double even = at_most(b, 0x1p25), n = even + Real<double>::round;        // larger y are all even
+  double signed_power = from_bits<double>(to_bits(r) ^ to_bits(n) << 63);  // -r if y is odd
   double power = a < infinity ? double(__builtin_nan("")) : r;
   power = a == 0 ? r : power;
-  power = n - Real<double>::round == even ? turned : power;
+  power = n - Real<double>::round == even ? signed_power : power;
   r = copysign(1.0f, x) < 0 ? power : r;
   r = y != y ? double(y) : r;
   r = y == 0 ? 1 : r;
@@ -222,7 +222,7 @@ MT_HD double wide_atan(double t) {
            -0.00731796381826738, 0.0011137901913601791);
   return fma(t * z, p, t);
 }
-/// Above 1 from -1/x and pi/2 in two pieces. The polynomial's error is 2^-25.8, in double 2^-55.
+/// Above 1 it is pi/2 + atan(-1/x). The polynomial's error is 2^-25.8, in double 2^-55.
 template <class T> MT_HD T atan(T x) {
   using R = Real<T>;
   T a = at_most(fabs(x), T(0x1p100f)), inverse = about_inverse(a);
@@ -290,8 +290,8 @@ template <class T> MT_HD T acos(T x) {
 
 // ---- tangent ------------------------------------------------------------------------------------
 
-/// The tangent of an angle: r + r^3 p(r^2), whose polynomial's error is 2^-25.7 and 2^-56.2, in two
-/// pieces; if n is odd, -1 over their sum, with two steps from an estimate.
+/// The tangent of an angle: r + r^3 p(r^2) in two pieces, with errors of 2^-25.7 and 2^-56.2; if n
+/// is odd, -1 over their sum, from an estimate corrected by two terms.
 template <class T> MT_HD T tan_of(Angle<T> a) {
   using B = bits_of<T>;
   T r = a.r, rest = a.rest, z = r * r, p;
@@ -321,8 +321,8 @@ MT_HD double tan(double x) {
 
 // ---- the hyperbolic functions and their inverses ------------------------------------------------
 
-/// e^x = 2^k (c + s), e^-x = 2^-k (c - s) with the even and the odd part of e^r: no division, and
-/// near zero, where k is 0, sinh is the odd part.
+/// e^x = 2^k (c + s), e^-x = 2^-k (c - s) with the even and the odd part of e^r, which needs no
+/// division. Near zero k is 0, and sinh is the odd part.
 struct Hyperbolic {
   double c, s, sum, difference;
 };  // 2^(k-1) + and - 2^(-k-1)
@@ -345,8 +345,8 @@ MT_HD float cosh(float x) {
   return float(fma(h.sum, h.c, h.difference * h.s));
 }
 
-/// The same for a double, with e^r = 1 + c + s: the errors of the odd and the even polynomial are
-/// 2^-61.7 and 2^-58. The powers are halved, because twice 2^(k-1) may overflow.
+/// hyperbolic for doubles, with e^r = 1 + c + s: the errors of the odd and the even polynomial are
+/// 2^-61.7 and 2^-58. The powers are halved, because 2^k may overflow.
 MT_HD Hyperbolic wide_hyperbolic(double a) {
   using R = Real<double>;
   const double round = R::round + R::bias - 2;
@@ -371,7 +371,7 @@ MT_HD double cosh(double x) {
   return y + y;
 }
 
-/// Below 2^-12 the first two terms of the series; above it a logarithm near 1 has enough precision.
+/// Below 2^-12 it is two terms of the series; above, a logarithm near 1 has enough precision.
 MT_HD float asinh(float x) {
   const double infinity = __builtin_inf();
   double a = fabs(double(x)), z = a * a;
@@ -384,7 +384,7 @@ MT_HD float acosh(float x) {
   y = d < infinity ? y : d;
   return d >= 0 ? float(y) : float(nan);
 }
-/// log(a + sqrt(a^2 + One)), for One = -1 from a = 1 on, as log1p: corrected for the rounding of
+/// log(a + sqrt(a^2 + One)), where a >= 1 if One is -1. As log1p, it corrects rounding errors of
 /// a^2, the sums and the root. From 2^28 on it is log(2a).
 template <int One> MT_HD double log_with_root(double a) {
   const double infinity = __builtin_inf(), one = One;
@@ -416,16 +416,16 @@ MT_HD double atanh(double x) {
 
 // ---- the error function -------------------------------------------------------------------------
 
-/// (erf(x) - x) / x in z = -x^2, in double up to 0.921875 within 2^-56.
+/// (erf(x) - x) / x as a polynomial in z = -x^2, in double, within 2^-56 up to 0.921875.
 template <class T> MT_HD T erf_poly(T z) {
   return poly(z, 0.1283791670955126, 0.3761263890318408, 0.11283791670969558, 0.02686617064759708,
               0.005223977646898759, 0.0008548328096864376, 0.00012055365530401974,
               1.4926248643717219e-05, 1.6468233447660564e-06, 1.6386512374310083e-07,
               1.4581592168395427e-08, 9.597837711601752e-10);
 }
-/// In float x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) above it, where q fits log(erfc(x)) on [0.92, 4], as in
-/// N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1. In double above it
-/// 1 - e^(-x^2) g(t) with t = (|x| - 3) / (|x| + 3), on [0.92, 5.95] within 2^-60.
+/// In float it is x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) above, as N. Juffa's erff; q fits
+/// log(erfc(x)) on [0.92, 4]. The errors are 2^-29.8 and 2^-28.9; from 3.92 on it is 1. Doubles
+/// use 1 - e^(-x^2) g(t) above, t = (|x| - 3) / (|x| + 3), within 2^-60 on [0.92, 5.95].
 template <class T> MT_HD T erf(T x) {
   if constexpr (is_single<T>) {
     T a = at_most(fabs(x), T(4)), z = a * a;
@@ -535,7 +535,7 @@ template <class T> MT_HD T gelu_slope(T x) {
   T tail = fma(s, e.q, s);
   return select(x < T(0), tail * e.power, fma(tail, -e.power, T(1)));
 }
-/// |x|, at most 14.5, also for NaN: ndtr is 0 below -14.5. In double 38.76, and NaN is propagated.
+/// min(|x|, 14.5), 14.5 for NaN: ndtr is 0 below -14.5. In double, min(|x|, 38.76) or NaN.
 template <class T> MT_HD T normal_size(T x) {
   if constexpr (is_single<T>) return lesser(fabs(x), T(14.5f));
   else return at_most(fabs(x), T(38.76));
@@ -551,7 +551,7 @@ template <class T> MT_HD T normal_middle(T x, T z) {
              5.221059623019345e-06, 4.968042874777864e-07);
   return fma(x, p, T(0.5));
 }
-/// In double a = normal_size(x), z = -a^2/2, and 1 - ndtr(a) without the factor `power`.
+/// For double: a = normal_size(x), z = -a^2/2, and 1 - ndtr(a) without the factor `power`.
 template <class T> struct WideNormal : Tail<T> { T a, z; };
 template <class T> MT_HD WideNormal<T> wide_normal(T x) {
   T a = normal_size(x), half = T(-0.5) * a, z = a * half;

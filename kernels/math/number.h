@@ -202,17 +202,17 @@ template <class T> struct Reduced {
   explicit constexpr operator T() const { return v; }
 };
 template <class T> inline constexpr bool is_number<Reduced<T>> = true;
-#define MT_EASY(operation, Result)                                                 \
+#define MT_REDUCED_OPERATOR(operation, Result)                                     \
   template <class T> MT_HD Result operator operation(Reduced<T> x, Reduced<T> y) { \
     return Result(x.v operation y.v);                                              \
   }
-MT_EASY(+, Reduced<T>)
-MT_EASY(-, Reduced<T>)
-MT_EASY(*, Reduced<T>)
-MT_EASY(/, Reduced<T>)
-MT_EASY(<, bool)
-MT_EASY(>, bool)
-#undef MT_EASY
+MT_REDUCED_OPERATOR(+, Reduced<T>)
+MT_REDUCED_OPERATOR(-, Reduced<T>)
+MT_REDUCED_OPERATOR(*, Reduced<T>)
+MT_REDUCED_OPERATOR(/, Reduced<T>)
+MT_REDUCED_OPERATOR(<, bool)
+MT_REDUCED_OPERATOR(>, bool)
+#undef MT_REDUCED_OPERATOR
 template <class T> MT_HD Reduced<T> operator-(Reduced<T> x) { return Reduced<T>(-x.v); }
 
 // |x| <= core::Real<T>::near
@@ -233,8 +233,8 @@ MT_HD double near_fmod(double x, double y) {
   double a = abs(x), b = abs(y), rest = core::fused(-trunc(a / b), b, a);
   return copysign(rest < 0 ? rest + b : rest, x);
 }
-/// For integers below 2^52 (bytes in float): a quotient that is not an integer is too far from the
-/// next integer to be rounded to it. 0 and -1 divide as above.
+/// Requires integers below 2^52 (bytes use float), so that a quotient that is not an integer is not
+/// rounded to one. 0 and -1 divide as above.
 template <class T> MT_HD T near_quotient(T x, T y) {
   const T by = (is_minus_one(y) | (y == T(0))) ? T(1) : y;
   T quotient;
@@ -242,12 +242,12 @@ template <class T> MT_HD T near_quotient(T x, T y) {
   else quotient = static_cast<T>(double(x) / double(by));
   return static_cast<T>(is_minus_one(y) ? T(0) - x : quotient);
 }
-/// The remainder of x for that quotient.
+/// The remainder of x for the result of near_quotient.
 template <class T> MT_HD T near_rest(T x, T y, T quotient) {
   return static_cast<T>(y == T(0) ? T(0) : x - quotient * y);
 }
 template <class T> MT_HD T near_fmod(T x, T y) { return near_rest(x, y, near_quotient(x, y)); }
-/// For |x| < 2^28 |y| and a finite y; for integers below 2^52.
+/// Requires |x| < 2^28 |y| and a finite y, or integers below 2^52.
 template <class T> MT_HD Reduced<T> fmod(Reduced<T> x, Reduced<T> y) {
   return Reduced<T>(near_fmod(x.v, y.v));
 }

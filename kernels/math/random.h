@@ -27,7 +27,7 @@ MT_HD Words philox(uint64_t seed, uint64_t counter) {
   return {{r.v[0], r.v[1], r.v[2], r.v[3]}};
 }
 
-/// [0, 1) with all the bits of the type: 24 or 53.
+/// A number in [0, 1) with all the bits of the type: 24 or 53.
 MT_HD float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 MT_HD double uniform(uint32_t high, uint32_t low) {
   return static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 11) * 0x1p-53;

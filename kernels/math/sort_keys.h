@@ -25,7 +25,7 @@ template <class T> MT_HD KeyOf<T> key_of(T x) {
     return K(x) ^ K(1) << (8 * sizeof(K) - 1);
   }
 }
-/// The inverse, except for zeros and NaN.
+/// The inverse of key_of, except for zeros and NaN.
 template <class T> MT_HD T value_of(KeyOf<T> key) {
   using K = KeyOf<T>;
   if constexpr (math::is_floating<T>) {

@@ -56,7 +56,7 @@ MT_HD double erfinv(double x) {
 
 // ---- erfcx --------------------------------------------------------------------------------------
 
-/// e^(x^2) erfc(x), with x^2 in two parts; from 12 on the asymptotic series.
+/// e^(x^2) erfc(x), with x^2 in two parts; from 12 on it is the asymptotic series.
 MT_HD double erfcx(double x) {
   if (x < 12) {
     const double h = double(float(x)), rest = (x - h) * (x + h);
@@ -82,10 +82,10 @@ MT_HD double digamma_poly(double t) {
       0.00025968482126430747, -0.00017312261802727394);
 }
 
-/// Uses the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero is, or from 10
-/// on the asymptotic series (Abramowitz and Stegun 6.3.18); below 0 reflection (6.3.7), with the
-/// usual loss of relative precision near the zeros there. 0 is a pole with a sign, negative
-/// integers give NaN.
+/// Uses the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero is; from 10 on
+/// the asymptotic series (Abramowitz and Stegun 6.3.18); below 0 reflection (6.3.7), which loses
+/// relative precision near the zeros there. At 0 it is an infinity with a sign; negative integers
+/// give NaN.
 MT_HD double digamma_positive(double x) {
   if (x >= 10) {
     const double z = 1 / (x * x);
@@ -122,9 +122,9 @@ struct WholePower {
   MT_HD double operator()(double y) const { return whole_power(1 / y, n); }
 };
 
-/// The Hurwitz zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s,
-/// for a float result fewer, unless they vanish before, then the Euler-Maclaurin formula, whose
-/// remainder is below 2^-58 there, 2^-31 for a float. `power_of(y)` is y^-s.
+/// The Hurwitz zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1. It adds terms up to
+/// a >= 12 + 2s, fewer for a float, and then the Euler-Maclaurin formula, whose remainder is below
+/// 2^-58 there, 2^-31 for a float; it stops if terms vanish. `power_of(y)` is y^-s.
 template <class T, class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
   constexpr bool is_short = sizeof(T) == 4;
   constexpr double first = is_short ? 3 : 12, slope = is_short ? 0.6 : 2;

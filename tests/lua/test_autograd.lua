@@ -260,7 +260,7 @@ test('the graph is used up, unless it is retained', function()
   y:backward()
   is(x.grad, {6, 12})
   raises(function() y:backward() end,
-    'backward: the graph behind .* was used up.*retain_graph=true')
+    'backward: the graph behind .* was freed.*retain_graph=true')
   is(x.grad, {6, 12})
 end)
 
@@ -406,7 +406,7 @@ end
 test('gradcheck finds a wrong gradient and names where', function()
   local x = mt.tensor({1, 2}, 'float64'):requires_grad_()
   raises(function() mt.gradcheck(function(v) return v * v:detach() end, {x}) end,
-         'gradcheck: input 1, element 1, output 1: the gradient is 1, finite differences say 2')
+         'gradcheck: input 1, element 1, output 1: the gradient is 1, finite differences give 2')
   raises(function() mt.gradgradcheck(function(v) return v * v * (v.requires_grad and v:detach() or
     v) end, {x}) end, 'gradcheck')
   raises(function() mt.gradcheck(function(v) return v:sum() end,

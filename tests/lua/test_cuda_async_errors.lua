@@ -112,7 +112,7 @@ print((mt.ones(2) + 1):tolist()[1])
 t.test('a failure that ends the use of the GPU', function()
   local text = run('MTORCH_EMULATED_FAULT=3:700', work)
   has(text, '^x.lua:5: mul: cuda:0: an illegal memory access was encountered %(cudaErrorIllegalAddress%) in one of ' ..
-    'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 names the one; the GPU ' ..
+    'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 shows which; the GPU ' ..
     'cannot be used any more by this program, the CPU can; called from x.lua:3 %(ones%), x.lua:5 %(add%), ' ..
     'x.lua:5 %(exp%)\n')
   local _, n = text:gsub('cuda:0: the GPU cannot be used any more since an operation failed ' ..
@@ -147,7 +147,7 @@ t.test('out of memory: collected, trimmed, tried again, then said', function()
     print((keep + 1):sum():item())
   ]])
   has(text, '^went on\n')
-  has(text, 'out of memory: 8.0 MiB asked for on cuda:0; 4.0 MiB live in tensors, 4.%d MiB reserved, 4.%d MiB ' ..
+  has(text, 'out of memory: 8.0 MiB requested on cuda:0; 4.0 MiB live in tensors, 4.%d MiB reserved, 4.%d MiB ' ..
     'free of 8.6 MiB; use smaller batches or drop references\n1048576\n$')
 end)
 
@@ -160,7 +160,7 @@ t.test('an absurd size is told once, as too large', function()
     try(function() return mt.empty({2 ^ 44}, {device = 'cuda'}) end)
     mt.cuda.synchronize()
     print(mt.ones({2}, {device = 'cuda'}):sum():item())]])
-  has(text, '^[^\n]*out of memory: 65536.00 GiB asked for on cuda:0[^\n]*\n2\n$')
+  has(text, '^[^\n]*out of memory: 65536.00 GiB requested on cuda:0[^\n]*\n2\n$')
 end)
 
 t.test('a GPU without memory pools, and one that reads pageable memory', function()
@@ -193,7 +193,7 @@ t.test('why there is no GPU', function()
   reason('100:13000 CUDA_VISIBLE_DEVICES=', "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES=''")
   reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%); ' ..
     '.*systemctl start .*')
-  reason('803:13000', 'the NVIDIA driver does not work: .* start the machine again, .*')
+  reason('803:13000', 'the NVIDIA driver does not work: .* restart the machine, .*')
 end)
 
 t.test("'cuda' is the GPU of the local rank, modulo their number", function()
@@ -203,7 +203,7 @@ t.test("'cuda' is the GPU of the local rank, modulo their number", function()
   end
   has(run('MTORCH_DEVICE_INDEX=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
   has(run('MTORCH_DEVICE_INDEX=1x', "try(function() return mt.ones(1, {device = 'cuda'}) end)"),
-    "device 'cuda': MTORCH_DEVICE_INDEX=1x is no number of a GPU; set 0, 1, ..")
+    "device 'cuda': MTORCH_DEVICE_INDEX=1x is not an index of a GPU; set 0, 1, ..")
   has(run('SLURM_LOCALID=1', "print(mt.ones(1, {device = 'cuda'}).device)"), '^cuda:1\n$')
 end)
 
@@ -224,7 +224,7 @@ t.test('a worker and a process that was forked cannot use the GPU', function()
       ffi.C._exit(0)
     end
     ffi.C.wait(nil)
-    print(x:sum():item())]]), '^[^\n]*a process that was forked cannot use the GPU of the one before.*\n2\n$')
+    print(x:sum():item())]]), '^[^\n]*a forked process cannot use the GPU of its parent process.*\n2\n$')
 end)
 
 os.remove(script)

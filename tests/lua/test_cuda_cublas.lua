@@ -93,7 +93,7 @@ end)
 t.test('a library that is none is named', function()
   local text = run('MTORCH_CUBLAS=/nowhere.so', product)
   t.eq(text:find('^mtorch: no cuBLAS %(/nowhere.so: .*MTORCH_CUBLAS\n') ~= nil, true)
-  t.eq(run('MTORCH_CUBLAS=libm.so.6', product):find('libm.so.6 is no cuBLAS of CUDA 12 or 13', 1, true) ~= nil, true)
+  t.eq(run('MTORCH_CUBLAS=libm.so.6', product):find('libm.so.6 is not cuBLAS of CUDA 12 or 13', 1, true) ~= nil, true)
 end)
 
 if os.getenv 'MTORCH_CUBLAS' ~= plugin then

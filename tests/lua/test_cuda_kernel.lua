@@ -244,19 +244,19 @@ test('what is refused when a kernel is made', function()
   local function refused(options, sentence) raises(function() mt.cuda.kernel(options) end, sentence) end
   refused({source = 5}, 'kernel: source must be a string, got 5')
   refused({source = scale, name = 'scael'}, "cuda.kernel: the source has no kernel 'scael'; it has 'scale'")
-  refused({source = 'int x;'}, 'cuda.kernel: the source has no __global__ function; which one is it')
+  refused({source = 'int x;'}, 'cuda.kernel: the source has no __global__ function; if a header has it')
   refused({source = 'int x;', name = 'k'}, "the source has no kernel 'k', no __global__ function at all")
   refused({source = scale .. '__global__ void other() {}'},
-    "cuda.kernel: the source has the kernels 'scale', 'other'; say which one: name='scale'")
+    "cuda.kernel: the source has the kernels 'scale', 'other'; select one: name='scale'")
   refused({source = 'template <class T> __global__ void k(T x) {}'},
     "'k' is a template; name an instance, as in name='k<float>'")
-  refused({source = scale, name = 'scale; int x'}, "'scale; int x' is no name of a kernel")
+  refused({source = scale, name = 'scale; int x'}, "'scale; int x' is not the name of a kernel")
   refused({source = scale, nmae = 'scale'}, "kernel: unknown option 'nmae' %(did you mean 'name'%?%)")
-  refused({source = scale, device = 'cpu'}, "cuda.kernel: 'cpu' is no GPU; use 'cuda' or 'cuda:0'")
+  refused({source = scale, device = 'cpu'}, "cuda.kernel: 'cpu' is not a GPU; use 'cuda' or 'cuda:0'")
   refused({source = scale .. '\0'}, 'the source has a zero byte')
   refused({source = scale, options = '-G'}, "options must be a list of strings, got the string '%-G'")
   refused({source = scale, options = {1}}, 'options must be a list of strings')
-  refused({source = scale, options = {'-arch=sm_80'}}, "option '%-arch=sm_80' is not for kernels that are run at once")
+  refused({source = scale, options = {'-arch=sm_80'}}, "option '%-arch=sm_80' is not supported")
   refused({source = scale, options = {'--no-such'}}, 'no%-such')
   refused({source = scale, defines = {['a b'] = 1}}, 'defines: a b is no name for the preprocessor')
   refused({source = scale, defines = {A = 0 / 0}}, 'defines: A is %-?nan')
@@ -369,7 +369,7 @@ test('sizes of a launch', function()
   refused({{1, 65536}, 1}, 'empty: 65536 blocks in y; at most 65535')
   refused({{1, 1, 65536}, 1}, 'empty: 65536 blocks in z; at most 65535')
   if not usable then refused({1, 1}, 'empty: there is no GPU to run it: ') return end
-  refused({1, 1, 2 ^ 20}, 'bytes of shared memory are asked for')
+  refused({1, 1, 2 ^ 20}, 'bytes of shared memory are requested')
   k[{0, 32}]() -- nothing to do
   k[{{3, 0}, 32}]()
 end)
@@ -473,7 +473,7 @@ test('the second GPU', function()
   k:set_constant('c', mt.tensor {10})
   k[{1, 3}](one, 3)
   eq(one:tolist(), {13, 13, 13})
-  raises(function() k[{1, 3}](zero, 5) end, 'k: its variables were filled on cuda:1, its tensors are on cuda:0; ' ..
+  raises(function() k[{1, 3}](zero, 5) end, 'k: its variables were set on cuda:1, its tensors are on cuda:0; ' ..
     "make another kernel, with device='cuda:0'")
   raises(function() k[{1, 3}](zero:cpu(), 5) end, 'k: its tensors are on the CPU')
   raises(function() mt.cuda.kernel {source = text, device = 'cuda:99'} end, "device 'cuda:99' cannot be used")
@@ -591,13 +591,13 @@ __global__ void careless(float* out, const float* x, int n, int shift) {
     k[{4, 256}](out, x, 1000, 0)
     eq(out:tolist(), (x * 2):tolist())
     raises(function() k[{4, 256}](out, x, 1024, 0) end,
-      "careless: argument 1 'out' %(float%* out%): 24 elements written behind its end, from 1 element behind the " ..
+      "careless: argument 1 'out' %(float%* out%): 24 elements written after its end, from 1 element after the " ..
       'last of its 1000')
     raises(function() k[{4, 256}](out, x, 1000, -3) end,
       "argument 1 'out' .*: 3 elements written before its beginning, the nearest 1 element before the first")
     -- a part of a larger tensor: what lies behind the part stays as it was
     local whole = mt.zeros(1010):cuda()
-    raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written behind its end')
+    raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written after its end')
     eq({whole:at(5), whole:at(6), whole:at(1005), whole:at(1006)}, {0, 2, 2000, 0})
     k[{4, 256}](x, x, 1000, 0) -- one tensor twice
     eq(x:sum():item(), 1001000)

@@ -165,7 +165,7 @@ if arg[1] == '--process' then -- one of several
   if arg[3] == 'late' then -- named by all that wait; a longer deadline would have done
     dist.init{timeout = 0.5}
     if rank == 1 then os.execute 'sleep 3' os.exit(0) end
-    raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for 0.%d s, but process 1 did not come')
+    raises(dist.barrier, 'barrier: process ' .. rank .. ' has waited for 0.%d s, but process 1 did not answer')
     raises(dist.barrier, 'since an earlier call waited for too long')
   end
   dist.barrier()
@@ -219,7 +219,7 @@ test('processes that another launcher started are refused', function()
       local pipe = io.popen(("%s=%d '%s' -e \"print(require('mtorch').dist.init())\" 2>&1"):format(name, n, program))
       local text = pipe:read '*a'
       pipe:close()
-      assert(text:find(n == 1 and '^0%s1' or name .. '=2 tells of 2 processes'), text)
+      assert(text:find(n == 1 and '^0%s1' or name .. '=2 means that 2 processes were not started by Open MPI'), text)
     end
   end
 end)

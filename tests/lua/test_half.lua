@@ -194,7 +194,7 @@ t.test('every elementwise operation equals its float32 form, rounded once', func
     t.eq(mt.equal(mt.where(x:gt(y), x, y), mt.maximum(x, y)), true)
   end
   local one = mt.ones({1}, 'float16')
-  t.raises(function() mt.bitwise_and(one, one) end, 'float16 numbers have no bits')
+  t.raises(function() mt.bitwise_and(one, one) end, 'float16 numbers have no bitwise operations')
 end)
 
 t.test('neg, abs and where leave all bits but the sign as they are, those of NaN too', function()

@@ -373,7 +373,7 @@ test('scatter in all its forms', function()
   raises(function() y:scatter_(1, at, mt.ones(1, 3)) end, 'larger than the source')
   raises(function() y:scatter_(1, at, mt.ones(3)) end, 'scatter_: the source is %(3%)')
   raises(function() y:scatter(1, at, source, 'mean') end, "reduce is 'mean'; use 'add'")
-  raises(function() y:scatter(3, at, source) end, 'dimension 3 is not there')
+  raises(function() y:scatter(3, at, source) end, 'dimension 3 is out of range')
   is(y, before)
 end)
 

@@ -376,7 +376,7 @@ test('leaves and their views are not changed while recording', function()
     raises(f, 'leaf.* requires a gradient.*mt.no_grad')
   end
   is(x, {1, 2})
-  raises(function() taken:copy_(leaf(3)) end, 'made while nothing was recorded.*both inside mt.no_grad')
+  raises(function() taken:copy_(leaf(3)) end, 'made without recording.*both inside mt.no_grad')
   mt.no_grad(function()
     x[1] = 5
     x[{{2}}]:add_(1)
@@ -389,7 +389,7 @@ test('a view made without recording stays outside the graph', function()
   local y = x * 2
   local v = mt.no_grad(function() return y[1] end)
   eq(v.requires_grad, false)
-  raises(function() v:mul_(leaf(2)) end, 'mul_: this view was made while nothing was recorded')
+  raises(function() v:mul_(leaf(2)) end, 'mul_: this view was made without recording')
   y:mul_(3)
   eq({v.requires_grad, v:item()}, {false, 6})
   y:sum():backward()
@@ -408,7 +408,7 @@ test('a view made without recording is not changed while its base has a gradient
     function() mt.no_grad(function() return x[{{1, 2}}] end):mul_(3) end,
   }
   for _, f in ipairs(writes) do
-    raises(f, ': this view was made while nothing was recorded, and is changed while gradients are')
+    raises(f, ': this view was made without recording, and is changed while gradients are')
   end
   is(y, {1, 2, 3, 4})
   y:sum():backward()
@@ -480,9 +480,9 @@ end)
 test('windows that overlap are not written into', function()
   local x = leaf{1, 2, 3}
   local y = x * 1
-  raises(function() y:unfold(1, 2, 1):mul_(10) end, 'mul_: elements of this view share places')
-  raises(function() y:unfold(1, 2, 1):zero_() end, 'zero_: elements of this view share places')
-  raises(function() mt.zeros(9):as_strided({2, 2, 2}, {1, 2, 3}):fill_(1) end, 'share places')
+  raises(function() y:unfold(1, 2, 1):mul_(10) end, 'mul_: elements of this view share memory')
+  raises(function() y:unfold(1, 2, 1):zero_() end, 'zero_: elements of this view share memory')
+  raises(function() mt.zeros(9):as_strided({2, 2, 2}, {1, 2, 3}):fill_(1) end, 'share memory')
   is(y, {1, 2, 3})
   y:unfold(1, 1, 2):mul_(10) -- windows beside each other
   is(mt.grad(y:sum(), x), {10, 1, 10})

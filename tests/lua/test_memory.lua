@@ -324,7 +324,7 @@ test('more than the machine has is refused before the system kills who takes it'
   local most = math.floor(kib * 1024 * 0.6) -- never touched
   local function take() return mt.empty({most}, {dtype = 'uint8', device = 'cpu'}) end
   local first = take()
-  t.raises(take, 'out of memory: .* GiB asked for on cpu')
+  t.raises(take, 'out of memory: .* GiB requested on cpu')
   eq(first:numel(), most)
 end)
 

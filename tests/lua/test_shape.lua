@@ -382,7 +382,7 @@ test('errors name the values as they were given', function()
     {function() x:select(2, 5) end, 'select: position 5 is outside 1%.%.4'},
     {function() x:select(2, 0) end, '0 is not a position'},
     {function() x:unflatten(2, {3, -1}) end, 'unflatten: %(4%) has 4 elements'},
-    {function() x:unflatten(3, {1}) end, 'unflatten: dimension 3 is not there'},
+    {function() x:unflatten(3, {1}) end, 'unflatten: dimension 3 is out of range'},
     {function() x:movedim({1, 1}, {1, 2}) end, 'movedim: dimension 1 is named twice'},
     {function() x:movedim(1, {1, 2}) end, 'movedim: 1 dimensions are moved to 2'},
     {function() x:split(0) end, 'split: parts of 0'},
@@ -402,7 +402,7 @@ test('errors name the values as they were given', function()
     {function() x:repeat_interleave({1, -2, 1}, 1) end, '%-2 repeats of position 2'},
     {function() x:repeat_interleave({2 ^ 52, 2 ^ 52, 2 ^ 52}, 1) end, 'more than memory can hold'},
     {function() x:repeat_interleave(mt.ones(3), 1) end, 'use repeats:long%(%)'},
-    {function() x:flip(3) end, 'flip: dimension 3 is not there'},
+    {function() x:flip(3) end, 'flip: dimension 3 is out of range'},
     {function() x:flip(1, 1) end, 'flip: dimension 1 is named twice'},
     {function() x:roll({1, 2}) end, 'roll: 2 shifts are given without dims'},
     {function() x:roll({1, 2}, 1) end, 'roll: 2 shifts for 1 dimensions'},
@@ -440,7 +440,7 @@ test('errors name the values as they were given', function()
     {function() mt.triu_indices(-1, 2) end, 'triu_indices: %-1 rows'},
     {function() mt.tril_indices(2 ^ 40, 2 ^ 40) end, 'more elements than memory can hold'},
     {function() x:squeeze{1, 1} end, 'squeeze: dimension 1 is named twice'},
-    {function() x:unsqueeze{4, 7} end, 'unsqueeze: dimension 7 is not there'},
+    {function() x:unsqueeze{4, 7} end, 'unsqueeze: dimension 7 is out of range'},
   }
   for _, case in ipairs(cases) do
     local ok, message = pcall(case[1])

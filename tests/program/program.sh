@@ -468,7 +468,7 @@ has 'a recording under the log' out 'cpu: map exp'
 has 'and the log after it' err 'cpu map cos float32 (3)'
 MTORCH_LOG=words run '' -e 'print(1)'
 is 'an unknown log' "$status:$out:$err" \
-  "0:1:mtorch: MTORCH_LOG=words is not 'verbs', the one log that there is; it is ignored"
+  "0:1:mtorch: MTORCH_LOG=words is ignored; the only log is 'verbs'"
 run '' -e 'mt.ones(2):exp()' && is 'no log without MTORCH_LOG' "$err" ''
 
 # ---- start ----

@@ -114,12 +114,12 @@ MT_TEST("backward consumes the graph unless it is retained", "[autograd]") {
   y.backward();
   const double before = grad_of(x);
   const std::string error = error_of([&] { y.backward(); });
-  CHECK(contains(error, "backward: the graph behind 'exp' was used up by an earlier backward"));
+  CHECK(contains(error, "backward: the graph behind 'exp' was freed by an earlier backward"));
   CHECK(contains(error, "retain_graph=true"));
   CHECK(grad_of(x) == before);
   const Tensor shared = square(x), first = shared * 2.0, second = shared * 3.0;
   first.backward();
-  CHECK(contains(error_of([&] { second.backward(); }), "'square' was used up"));
+  CHECK(contains(error_of([&] { second.backward(); }), "'square' was freed"));
 }
 
 MT_TEST("backward frees what it saved", "[memory]") {
@@ -220,7 +220,7 @@ MT_TEST("a backward that fails leaves no gradient behind", "[autograd]") {
   const std::vector<double> before = values(a.grad());
   const Tensor both =
       sum(exp(a) * b) + used;  // the walk reaches the leaves first, then what is used up
-  CHECK(contains(error_of([&] { both.backward(); }), "used up"));
+  CHECK(contains(error_of([&] { both.backward(); }), "was freed"));
   CHECK(values(a.grad()) == before);
   CHECK(!b.grad().defined());
   sum(b * a).backward();  // and the leaves can be used again

@@ -372,7 +372,7 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "14"));
   s.text = "__global__ void k() {}", s.origins = {{1, "train.lua", 1}}, s.options = {"-arch=sm_80"};
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }),
-                 "option '-arch=sm_80' is not for kernels"));
+                 "option '-arch=sm_80' is not supported"));
   s.options = {"--no-such-option"};
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "no-such-option"));
   s.options.clear();

@@ -209,7 +209,7 @@ MT_TEST("out of memory asks once for a collection, then says how much", "[memory
   const std::string text = error_of([] { empty({int64_t(1) << 45}, Dtype::u8); });
   host.collect_garbage = previous;
   CHECK(times_asked == 1);
-  CHECK(contains(text, "out of memory: 32768.00 GiB asked for on cpu"));
+  CHECK(contains(text, "out of memory: 32768.00 GiB requested on cpu"));
   CHECK(contains(text, "live in tensors"));
 }
 

@@ -10,12 +10,12 @@ using namespace Xbyak::util;  // the names of registers
 using Xbyak::Operand;
 using Xbyak::Reg64;
 
-// int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx, int64_t to rcx); rdx
-// counts, rax and rbx are scratch, and the other registers hold addresses of operands.
+// The function is int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx,
+// int64_t to rcx); rdx counts, rax and rbx are scratch, the others hold addresses of operands.
 namespace {
 constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
                              Operand::R12, Operand::R13, Operand::R14, Operand::R15};
-constexpr int kFirstSaved = 5;  // callee-saved from this one on
+constexpr int kFirstSaved = 5;  // the first callee-saved one
 constexpr int kMaxPointers = 9;
 constexpr int kFrame = 0x7fffffff;  // patched when the size of the frame is known
 }  // namespace
@@ -70,7 +70,7 @@ bool Emitter::emit() {
 
 // ---- memory ----------------------------------------------------------------------------------------
 
-/// Constants are first: one element each for AVX-512, which broadcasts them, else a full vector.
+/// Writes the constants: one element each for AVX-512, which broadcasts them, or else a vector.
 void Emitter::write_pool() {
   const int copies = wide_ ? 1 : lanes_;
   asm_.L(pool_);

@@ -68,7 +68,7 @@ class Emitter {
     if (listing_) *listing_ += text;
   }
   void place(Xbyak::Label&, const char* name);
-  template <class... A> void tell(const char* name, const A&... operands);
+  template <class... A> void list_instruction(const char* name, const A&... operands);
   static std::string text(const Xbyak::Operand&);
   static std::string text(const Xbyak::Label&) { return {}; }
   static std::string text(int64_t number) { return std::to_string(number); }
@@ -178,10 +178,10 @@ class Emitter {
 };
 
 /// Emits an instruction, and adds it to the listing.
-#define MT_EMIT(name, ...)                  \
-  ([&](const auto&... operands) {           \
-    asm_.name(operands...);                 \
-    if (listing_) tell(#name, operands...); \
+#define MT_EMIT(name, ...)                              \
+  ([&](const auto&... operands) {                       \
+    asm_.name(operands...);                             \
+    if (listing_) list_instruction(#name, operands...); \
   }(__VA_ARGS__))
 /// Emits a jump; `listed` is the name of its label in the listing.
 #define MT_JUMP(name, label, listed) \
@@ -195,7 +195,7 @@ class Emitter {
 #define MT_KMASK(name, ...) \
   (lanes_ == 16 ? MT_EMIT(name##w, __VA_ARGS__) : MT_EMIT(name##b, __VA_ARGS__))
 
-template <class... A> void Emitter::tell(const char* name, const A&... operands) {
+template <class... A> void Emitter::list_instruction(const char* name, const A&... operands) {
   std::string line = "    " + std::string(name);
   if (line.back() == '_') line.pop_back();  // and_: xbyak's name, since C++ has the keyword
   const char* comma = " ";

@@ -10,9 +10,9 @@ using Xbyak::Ymm;
 
 namespace {
 
-/// The predicate of vcmpps for an Order, and the one for swapped operands.
+/// The predicates of vcmpps for each Order, and those for swapped operands.
 constexpr uint8_t kPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x15, 0x16};
-constexpr uint8_t kExchanged[] = {0x00, 0x1e, 0x1d, 0x04, 0x1a, 0x19};
+constexpr uint8_t kSwappedPredicate[] = {0x00, 0x1e, 0x1d, 0x04, 0x1a, 0x19};
 
 bool commutes(LaneOp op) {
   return op == LaneOp::add || op == LaneOp::mul || op == LaneOp::iadd || op == LaneOp::imul ||
@@ -120,12 +120,12 @@ void Emitter::write_float() {
     consume();
     const Xmm to = result();
     if (op == LaneOp::sqrt) return MT_REAL(vsqrt, to, a);
-    const uint8_t how = op == LaneOp::floor   ? 9
-                        : op == LaneOp::ceil  ? 10
-                        : op == LaneOp::trunc ? 11
-                                              : 8;
-    if (wide_) return MT_REAL(vrndscale, to, a, how);
-    return MT_REAL(vround, to, a, how);
+    const uint8_t rounding_mode = op == LaneOp::floor   ? 9
+                                  : op == LaneOp::ceil  ? 10
+                                  : op == LaneOp::trunc ? 11
+                                                        : 8;
+    if (wide_) return MT_REAL(vrndscale, to, a, rounding_mode);
+    return MT_REAL(vround, to, a, rounding_mode);
   }
   const auto [to, a, b] = two();
   switch (op) {
@@ -244,7 +244,7 @@ void Emitter::write_ternary() {
 
 void Emitter::write_compare() {
   const int first = is_near(0) || !is_near(1) ? 0 : 1;
-  const uint8_t predicate = (first == 0 ? kPredicate : kExchanged)[now_->bits];
+  const uint8_t predicate = (first == 0 ? kPredicate : kSwappedPredicate)[now_->bits];
   const Xmm a = reg(first);
   const Place b = any(1 - first);
   consume();

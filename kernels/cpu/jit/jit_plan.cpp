@@ -27,7 +27,7 @@ uint8_t apply(LaneOp op, uint8_t a, uint8_t b) {
     default: return uint8_t(~a & b);
   }
 }
-/// Adds the leaves of `f` to those of `to`, and returns its table; false if there are more than three.
+/// Adds the leaves of `f` to those of `to`; returns false if there are more than three.
 bool add_leaves(BitFunction& to, const BitFunction& f) {
   for (int k = 0; k < f.count; ++k) {
     if (std::find(to.leaf, to.leaf + to.count, f.leaf[k]) != to.leaf + to.count) continue;
@@ -118,7 +118,7 @@ void Plan::sort_out(uint64_t repeated) {
   }
 }
 
-/// a 2^b as in math::core::scaled: two factors, of which the last may round; inverses as quotients.
+/// Replaces a 2^b by two products, as math::core::scaled, and inverses by quotients.
 void Plan::expand(int item) {
   const int mantissa = item == 4 ? 23 : 52;
   const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
@@ -252,7 +252,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) 
   for (const ir::LaneProgram::Carry& c : carries)  // a carried load needs a second register
     most[0] += code[c.next].op == LaneOp::load && c.next != c.first;
   if (carries.empty()) copies = std::min(copies, 4);
-  if (active >= 0) copies = std::min(copies, 2);  // all continue until the last lane has left
+  if (active >= 0) copies = std::min(copies, 2);  // all copies run until the last lane has left
   for (; copies > 1; --copies)
     if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;
   const int free = !pins ? 0 : std::max(0, file.vectors - temporary - most[0] * copies);

@@ -32,7 +32,7 @@ int Emitter::allocate(File& file, int32_t value) {
       break;
     }
     if (held == kTaken || (file.locked >> r & 1)) continue;
-    // A value that memory has already is evicted first.
+    // A value that is already in memory is evicted first.
     const int32_t use = next_use(held) / 2 + (has_copy(held) ? Uses::kNone / 2 : 0);
     if (use > furthest) furthest = use, found = r;
   }
@@ -158,8 +158,8 @@ int Emitter::define() {
   return reg_[value] = reg_[first];
 }
 
-/// For an instruction that overwrites one of three inputs: an input without further uses, or else a
-/// copy, preferably of one that must be loaded. At most one input stays in memory.
+/// Chooses which of three inputs an instruction overwrites: one without further uses, or a copy,
+/// preferably of one that must be loaded. At most one input stays in memory.
 Emitter::Three Emitter::three() {
   int memory = -1, target = -1;
   bool copied = true;

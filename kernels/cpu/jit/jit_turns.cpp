@@ -24,7 +24,7 @@ bool Emitter::carries_here(int32_t* first) const {
   return use == Uses::kNone || (use == position_ && uses_->at(into, cursor + 1) == Uses::kNone);
 }
 
-/// The addresses of operands that move per iteration, for the lanes from rdx on.
+/// Loads the addresses of operands that move per iteration, for the lanes from rdx on.
 void Emitter::start_operands() {
   now_ = nullptr;
   for (const int32_t id : plan_.body) {
@@ -96,7 +96,7 @@ void Emitter::test_active(const Xbyak::Label& none) {
   MT_JUMP(jz, none, "left");
 }
 
-/// All iterations of some lanes, from the loads to the stores. rbx is the counter.
+/// Writes all iterations of some lanes, from the loads to the stores; rbx is the counter.
 void Emitter::write_turns(int copies, bool masked) {
   copies_ = copies, masked_ = masked, uses_ = uses_in_body_;
   std::vector<int32_t> held;

@@ -49,9 +49,9 @@ std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repe
   return {};
 }
 
-bool forbidden() {
-  const char* const wish = std::getenv("MTORCH_JIT");
-  return wish && std::strcmp(wish, "vm") == 0;
+bool is_disabled() {
+  const char* const setting = std::getenv("MTORCH_JIT");
+  return setting && std::strcmp(setting, "vm") == 0;
 }
 
 constexpr int kWidest = 64;
@@ -59,7 +59,7 @@ constexpr int kWidest = 64;
 }  // namespace
 
 std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t repeated) {
-  if (forbidden()) return nullptr;
+  if (is_disabled()) return nullptr;
   size_t entry = 0, bytes = 0;
   const std::vector<uint8_t> machine = emit(program, isa, repeated, entry, nullptr);
   if (machine.empty()) return nullptr;

@@ -14,8 +14,8 @@ namespace mt::ir {
 
 // Preferred to the functions of math.h: the same bits with fewer instructions.
 template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e, Lane<T>) {
-  const T none = math::core::Real<T>::round + (sizeof(T) == 4 ? 254 : 0);
-  return scale(math::core::flush_underflow(e.n, Lane<T>(1) + e.q), e.n - Lane<T>(none));
+  const T zero_exponent = math::core::Real<T>::round + (sizeof(T) == 4 ? 254 : 0);
+  return scale(math::core::flush_underflow(e.n, Lane<T>(1) + e.q), e.n - Lane<T>(zero_exponent));
 }
 template <class T> Lane<T> scaled_by(Lane<T> y, Lane<T> n, Lane<T>) {
   return scale(math::core::flush_underflow(n, y), n - Lane<T>(math::core::Real<T>::round + 254));

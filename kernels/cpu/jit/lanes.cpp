@@ -87,7 +87,7 @@ template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
     default: return std::fma(bits & kMinusProduct ? -a : a, b, bits & kMinusAddend ? -c : c);
   }
 }
-template <class T> bool holds(Order order, T a, T b) {
+template <class T> bool compare_as(Order order, T a, T b) {
   switch (order) {
     using enum Order;
     case equal: return a == b;
@@ -214,7 +214,7 @@ int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
   }
   const auto with = [&]<class T>(T) -> int32_t {
     const T a = to_float<T>(v[0]), b = to_float<T>(v[1]), c = to_float<T>(v[2]);
-    if (all && x.op == LaneOp::compare) return truth(holds(Order(x.bits), a, b));
+    if (all && x.op == LaneOp::compare) return truth(compare_as(Order(x.bits), a, b));
     if (all) return constant(to_bits(evaluate(x.op, a, b, c, x.bits)));
     const bool divides = x.op == LaneOp::div && is(x.in[1], LaneOp::constant);
     if (const T inverse = divides ? exact_inverse(b) : T(0); inverse != T(0)) {
@@ -317,10 +317,10 @@ int32_t LaneBuilder::fold_select(LaneInstruction& x) {
   return -1;
 }
 
-// ---- the end ---------------------------------------------------------------------------------------
+// ---- finish -------------------------------------------------------------------------------------
 
 LaneProgram LaneBuilder::finish() {
-  std::vector<int32_t> place(code_.size(), -1);
+  std::vector<int32_t> new_id(code_.size(), -1);
   std::vector<bool> needed(code_.size(), false);
   size_t last_barrier = 0;  // the last load or guard; stores are placed after it
   for (const LaneProgram::Carry& c : carries_) needed[c.next] = true;
@@ -335,25 +335,25 @@ LaneProgram LaneBuilder::finish() {
   }
   LaneProgram program;
   program.item = item_;
-  std::vector<size_t> waiting;
+  std::vector<size_t> delayed;
   const auto put = [&](size_t i) {
-    place[i] = int32_t(program.code.size());
+    new_id[i] = int32_t(program.code.size());
     LaneInstruction x = code_[i];
-    for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = place[x.in[k]];
+    for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = new_id[x.in[k]];
     if ((is_load(x.op) || is_store(x.op)) && int(x.bits) >= program.operands)
       program.operands = int(x.bits) + 1;
     program.code.push_back(x);
   };
   for (size_t i = 0; i < code_.size(); ++i) {
     if (!needed[i]) continue;
-    if (is_store(code_[i].op) && i < last_barrier) waiting.push_back(i);
+    if (is_store(code_[i].op) && i < last_barrier) delayed.push_back(i);
     else put(i);
     if (i == last_barrier)
-      for (const size_t w : waiting) put(w);
+      for (const size_t w : delayed) put(w);
   }
   for (const LaneProgram::Carry& c : carries_)
-    program.carries.push_back({place[c.first], place[c.next]});
-  if (active_ >= 0) program.active = place[active_];
+    program.carries.push_back({new_id[c.first], new_id[c.next]});
+  if (active_ >= 0) program.active = new_id[active_];
   return program;
 }
 

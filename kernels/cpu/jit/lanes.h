@@ -39,8 +39,8 @@ enum class LaneOp : uint8_t {
   rint,
   inverse,  // 1 / a for math::core::about_inverse: rounded in AVX2, within 2^-14 in AVX-512; of float32
   rsqrt,  // 1 / sqrt(a) with the same precision, for about_rsqrt
-  scale,  // a 2^b rounded once, for 0.5 <= |a| < 2 and a whole b whose half is an exponent of a normal number
-  fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
+  scale,  // a 2^b rounded once; 0.5 <= |a| < 2, b an integer, b / 2 an exponent of a normal number
+  fma,    // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
   // integers of the same width, and the bits of floats
   iadd,
   isub,

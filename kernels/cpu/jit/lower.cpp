@@ -186,8 +186,8 @@ Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
   const Lane<float> near = fma(fma(-rough, y, x), inverse, rough);
   return copysign(fma(fma(-near, y, x), inverse, near), rough);
 }
-/// Whether a division costs more than that on this CPU.
-bool divides_slowly() {
+/// Whether a division costs more than divide_by_same on this CPU.
+bool is_division_slow() {
   Isa isa;
   return jit_isa(isa) && isa == Isa::avx512;
 }
@@ -197,7 +197,7 @@ bool is_shared(const Instruction& c) {
 }
 
 template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
-  const bool slowly = dtype == Dtype::f32 && divides_slowly();
+  const bool slow_division = dtype == Dtype::f32 && is_division_slow();
   std::vector<int32_t> value(p.count, -1);
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -215,7 +215,7 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
       out = c.is_bool ? builder.truth(c.constant != 0) : Lane<T>(c.constant).id;
     } else if (c.op >= 0 && bools) {
       out = record_bools(c.op, in);
-    } else if (c.op == op::id<op::Div> && slowly && is_shared(p.code[c.in[1]]) &&
+    } else if (c.op == op::id<op::Div> && slow_division && is_shared(p.code[c.in[1]]) &&
                !is_shared(p.code[c.in[0]])) {
       out = divide_by_same(Lane<float>::of(in[0]), Lane<float>::of(in[1])).id;
     } else if (c.op >= 0 && kRecorders<T>.of[c.op]) {

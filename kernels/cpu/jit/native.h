@@ -9,8 +9,8 @@ namespace mt {
 
 class Code;
 
-/// The code for a run of the program in which the operands in the bits of `repeated` are one
-/// element; null if there is none: then the interpreter runs the program. Any thread may call it.
+/// The code for a run of the program, where bit k of `repeated` is set if operand k is one element;
+/// null if there is none, and the interpreter runs the program. Any thread may call it.
 const Code* native_code(const Program&, Dtype, uint64_t repeated);
 /// The size of that code in bytes, or 0.
 size_t native_bytes(const Program&, Dtype, uint64_t repeated);

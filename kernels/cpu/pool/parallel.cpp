@@ -134,7 +134,7 @@ struct alignas(64) Elements {
 };
 constinit Elements elements[64];
 
-bool take(Section& section, uint32_t job, uint32_t& group) {
+bool claim_group(Section& section, uint32_t job, uint32_t& group) {
   const uint32_t end = section.end.load(std::memory_order_acquire);
   uint64_t now = section.claim.load(std::memory_order_acquire);
   while (uint32_t(now >> 32) == job && uint32_t(now) < end) {
@@ -144,7 +144,7 @@ bool take(Section& section, uint32_t job, uint32_t& group) {
 }
 
 /// Wakes two threads, each of which wakes two more, so that no thread wakes all the others itself.
-void rouse() {
+void wake_two() {
   if (pool.sleeping.load() > 0) wake(pool.posted, 2);
 }
 
@@ -159,10 +159,10 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
   uint32_t mine = 0;
   for (uint32_t s = 0, group; s < sections && !mt_interrupted; ++s) {
     Section& section = pool.section[(number + s) % sections];
-    while (!mt_interrupted && take(section, job, group)) {
+    while (!mt_interrupted && claim_group(section, job, group)) {
       if (mine++ == 0) {
         set_float_mode(mode);
-        rouse();
+        wake_two();
       }
       const int64_t end = std::min(pieces, (group + int64_t(1)) * together);
       for (int64_t i = group * together; i < end && !mt_interrupted; ++i) piece(body, i);
@@ -175,7 +175,7 @@ uint32_t work(uint32_t job, const auto& finished) noexcept {
 
 // ---- workers ------------------------------------------------------------------------------------
 
-void serve() {
+void run_worker() {
   for (uint32_t job = 0; !pool.stopping.load();) {
     const auto called = [&] { return pool.posted.load(std::memory_order_acquire) != job; };
     // If another program uses the other processors, spinning here would delay the caller.
@@ -198,7 +198,7 @@ void* open_region(void*) {
   {
     number = omp_get_thread_num();
     inside = true;
-    if (number > 0) serve();
+    if (number > 0) run_worker();
     else
       while (!pool.stopping.load()) sleep_while(pool.stopping, 0);
   }
@@ -300,22 +300,22 @@ bool is_list_of_numbers(const char* text) {
   }
 }
 /// LLVM's runtime reads the variable in its first call, and crashes if it has another format.
-[[gnu::constructor]] void check_threads_asked() {
-  const char* asked = std::getenv("OMP_NUM_THREADS");
-  if (!asked || is_list_of_numbers(asked)) return;
+[[gnu::constructor]] void check_omp_num_threads() {
+  const char* setting = std::getenv("OMP_NUM_THREADS");
+  if (!setting || is_list_of_numbers(setting)) return;
   std::fprintf(stderr,
                "mtorch: OMP_NUM_THREADS=%s is not a number of threads: one per processor is used\n",
-               asked);
+               setting);
   unsetenv("OMP_NUM_THREADS");
 }
 #endif
 
 int threads_at_start() {
-  const int asked = omp_get_max_threads(), most = max_cpu_threads();
-  if (asked >= 1 && asked <= most) return asked;  // OpenMP lets 4000000000 wrap around
+  const int requested = omp_get_max_threads(), most = max_cpu_threads();
+  if (requested >= 1 && requested <= most) return requested;  // OpenMP lets 4000000000 wrap around
   std::fprintf(stderr,
-               "mtorch: OMP_NUM_THREADS=%u is too much for %d processors: %d threads are used\n",
-               unsigned(asked), omp_get_num_procs(), most);
+               "mtorch: OMP_NUM_THREADS=%u is too large for %d processors: %d threads are used\n",
+               unsigned(requested), omp_get_num_procs(), most);
   omp_set_num_threads(most);  // because libraries ask OpenMP for the number
   return most;
 }
@@ -334,8 +334,8 @@ int cpu_threads() {
   const int wanted = pool.wanted.load(std::memory_order_relaxed);
   if (wanted > 0) return wanted;
   static const int at_start = threads_at_start();
-  int none = 0;
-  pool.wanted.compare_exchange_strong(none, at_start);
+  int unset = 0;
+  pool.wanted.compare_exchange_strong(unset, at_start);
   return pool.wanted;
 }
 void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, max_cpu_threads()); }

@@ -3,13 +3,13 @@
 // A loop is divided into pieces by its shape only, so its bits depend neither on the number of
 // threads nor on which thread computes which piece. The pieces form one section per thread, and a
 // thread claims the pieces of its own section first: so the data that it wrote in the previous loop
-// is in its cache, and false sharing is rare (two threads against one: a sort is 1.8 times as fast,
-// 1.4 with one counter for all pieces; a training step with weights of 1000 x 1000 1.6 and 1.1).
+// is in its cache, and false sharing is rare (speed-up by two threads: 1.8 for a sort, with one
+// counter for all pieces 1.4; for a training step with weights of 1000 x 1000 1.6 and 1.1).
 // The workers are the members 1.. of one long OpenMP region (member 0 stands for the caller and
 // sleeps), which a separate thread opens at the first loop that is worth it: a region opened by the
 // caller would wait at both ends for every worker, even if another program uses its core. Here the
 // caller begins at once, and at the end waits only for the pieces that workers have claimed; a late
-// worker finds no pieces left. On both sides waiting is microseconds of spinning, then sleep. A
+// worker finds no pieces left. Both sides wait by spinning for microseconds, then by sleeping. A
 // loop inside a piece, or of a second thread while the pool is busy, runs only on its own thread.
 // Workers block signals and compute in the caller's floating-point mode. A child after fork() and a
 // new number of threads open a new region. OMP_NUM_THREADS, OMP_PROC_BIND, OMP_PLACES,
@@ -33,7 +33,7 @@ namespace mt {
 int cpu_threads();
 void set_cpu_threads(int n);
 int max_cpu_threads();
-/// 0 on a calling thread, 1 .. cpu_threads() - 1 on the pool's: the index of a piece's scratch.
+/// The index of a thread's scratch: 0 on a calling thread, 1 .. cpu_threads() - 1 in the pool.
 int worker_number();
 /// Stops the pool, which restarts on demand; false while it is busy.
 bool park_workers();
@@ -45,7 +45,7 @@ struct NoDenormals {
   ~NoDenormals();
   NoDenormals(const NoDenormals&) = delete;
 };
-/// The same until the next call; false where the processor does not support it.
+/// Does the same until the next call; returns false if the processor does not support it.
 bool set_flush_denormal(bool on);
 /// Calls `piece(body, i)` for every i in [0, pieces). A piece must not throw.
 void spread_pieces(int64_t pieces, void (*piece)(const void* body, int64_t i), const void* body);
@@ -72,7 +72,7 @@ template <class Body> inline void in_strips(int64_t n, const Body& body) {
   for (int64_t from = 0; from < n && !mt_interrupted; from += kGrain)
     body(from, n - from < kGrain ? n : from + kGrain);
 }
-/// The same with `f(i)` for every i, in an order that does not matter.
+/// Calls `f(i)` for every i in such strips; the order must not matter.
 template <class F> inline void each_element(int64_t n, const F& f) {
   int64_t i = 0;
   do {
@@ -89,7 +89,7 @@ inline void parallel_chunks(int64_t n, int64_t chunk, bool spread, const Body& b
     body(from, n - from < chunk ? n : from + chunk);
   });
 }
-/// The strips on several threads, if they are independent.
+/// Runs independent strips on several threads.
 template <class Body> inline void parallel_strips(int64_t n, const Body& body) {
   parallel_chunks(n, kGrain, n > 2 * kGrain, body);
 }

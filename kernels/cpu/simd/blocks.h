@@ -27,7 +27,7 @@ inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n)
   if (to == 1 && from == 0) {
     const U value = *in;
     for (int64_t i = 0; i < n; ++i) out[i] = value;
-  } else if (to == 1 && from == 2) {  // in shuffles
+  } else if (to == 1 && from == 2) {  // compiled to shuffles
     for (int64_t i = 0; i < n; ++i) out[i] = in[i * 2];
   } else if (to == 1) {
     for (int64_t i = 0; i < n; ++i) out[i] = in[i * from];
@@ -35,7 +35,7 @@ inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n)
     for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
   }
 }
-/// f(U{}) for the unsigned integer U of an element's size.
+/// Calls f(U{}) for the unsigned integer U of `item` bytes.
 template <class F> inline void by_size(int64_t item, const F& f) {
   if (item == 4) f(uint32_t{});
   else if (item == 8) f(uint64_t{});
@@ -76,14 +76,14 @@ struct Operand {
     }
     copied = 0;
   }
-  /// Whether the buffer contains repetitions that serve all blocks.
+  /// Whether the buffer contains enough repetitions for every block.
   bool periodic(bool one_row) const { return period == 1 || (!one_row && repeats_often()); }
   bool repeats_often() const { return period > 0 && 4 * period * item <= kBufferBytes; }
   /// Whether blocks should end at the end of a row.
   bool by_rows(bool takes_one) const {
     return !flat && (!repeats_often() || (takes_one && period == 1));
   }
-  /// The most elements of a block.
+  /// The largest number of elements of a block.
   int64_t longest(bool one_row) const {
     if (direct(one_row)) return kGrain;
     const int64_t all = kBufferBytes / item;
@@ -104,7 +104,7 @@ struct Operand {
     }
   }
   bool short_rows() const { return ndim > 1 && size[ndim - 1] < kShortRow; }
-  /// The same for groups of rows: `run(first in block, offset of the first row, rows, length)`.
+  /// Does this by groups of rows: `run(first in block, offset of the first row, rows, length)`.
   template <class Run> void groups(int64_t at, int64_t n, const Run& run) const {
     const int64_t row = size[ndim - 1], end = at + n;
     int64_t done = 0;
@@ -240,13 +240,13 @@ template <int Operands> struct Tiles {
     }
   }
   explicit operator bool() const { return along >= 0; }
-  /// A whole number of cache lines of the transposed operands.
+  /// The rows that fit in a buffer: a whole number of cache lines of a transposed operand.
   int64_t rows_in_buffer(int64_t item) const {
     const int64_t line = 64 / item;
     return kTileBytes / item / smaller(kRow, size[along]) / line * line;
   }
 
-  /// The number of groups of adjacent tiles across the dimension.
+  /// The number of pieces, each of at most kRow x kRows positions.
   int64_t pieces() const {
     return count(ndim, size) / size[along] / size[across] * ceil_div(size[along], kRow) *
            ceil_div(size[across], kRows);

@@ -21,7 +21,7 @@ constexpr bool kHasFma = true;
 constexpr bool kHasFma = false;
 #endif
 
-/// For double a quotient needs a fused fma. Quotients of integers are computed as floats.
+/// Whether a loop over T may use it: for double a quotient needs fma; integers divide as floats.
 template <class Op, int Part, class T>
 constexpr bool has_shortcut =
     math::is_floating<T>

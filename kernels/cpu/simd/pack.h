@@ -161,7 +161,7 @@ MT_SIMD Pack if_minus(Pack x, Pack yes, Pack no) { return _mm256_blendv_ps(no.v,
 #endif
 
 MT_SIMD Pack zeros_like(Pack) { return Pack(0); }
-/// The function that formulas call by the names of other operations.
+/// Formulas call other operations through this function.
 template <class Op, class... U> MT_SIMD auto apply(Op, const Pack& x, const U&... more) {
   return Op::f(x, Pack(more)...);
 }
@@ -177,7 +177,7 @@ namespace simd {
 using math::core::Real;
 
 #ifdef __AVX512F__
-// The same bits with fewer instructions.
+// These give the same bits with fewer instructions.
 MT_SIMD Pack scaled_by(Pack y, Pack n, Pack) {
   const PackMask some = !(n < Pack(Real<Pack>::underflow));
   return _mm512_maskz_scalef_ps(some.m, y.v, (n - Pack(Real<float>::round + 254)).v);
@@ -192,7 +192,7 @@ MT_SIMD Pack normal_size(Pack x) { return _mm512_range_ps(x.v, Pack(14.5f).v, 0x
 /// split_any has already handled the logarithms of 0, infinity, NaN and negative numbers.
 MT_SIMD Pack split_special(Pack, Pack y) { return y; }
 #else
-MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // with q = -1 it is 0 before the scaling
+MT_SIMD Pack scaled(math::core::Exp<Pack> e, Pack x) {  // q = -1 makes it 0 before the scaling
   return math::core::scaled<Pack>({e.n, select(e.n < Pack(Real<Pack>::underflow), Pack(-1), e.q)},
                                   x);
 }
@@ -201,7 +201,7 @@ MT_SIMD Pack scaled_by(Pack y, Pack n, Pack x) {
 }
 #endif
 
-/// |x| <= Real<float>::near: the loop has tested that (kernels/cpu/simd/fast_path.h).
+/// Require |x| <= Real<float>::near, which the loop tests (kernels/cpu/simd/fast_path.h).
 MT_SIMD Pack sin(Pack x) { return math::core::near_sin(x); }
 MT_SIMD Pack cos(Pack x) { return math::core::near_cos(x); }
 MT_SIMD Pack tan(Pack x) { return math::core::near_tan(x); }

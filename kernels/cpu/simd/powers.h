@@ -37,7 +37,7 @@ template <class T, int... Twice> MT_SIMD T power_of(T x, T y, HalfPowers<Twice..
   return r;
 }
 
-/// op::Pow and its derivative by x, with these paths; Short: whether `y` (the slope: `y` - 1) may be a short one.
+/// op::Pow and its derivative by x; Short: whether `y` (slope: `y` - 1) may be in ShortPowers.
 template <bool Short, class T> MT_SIMD T power(T x, T y) {
   return Short ? power_of(x, y, ShortPowers{}) : math::pow(x, y);
 }
@@ -50,9 +50,9 @@ bool with_short_power(T y, HalfPowers<Twice...>, const Loop& loop) {
   return ((y == T(Twice) / 2 && (loop(std::integral_constant<int, Twice>{}), true)) || ...);
 }
 
-/// What a block's exponents y[i] - less have in common. A short one is one of 15 halves at most, or
-/// minus one: only the three highest bits of its mantissa can be set.
-enum class Exponents { equal, long_ones, mixed };
+/// What a block's exponents y[i] - less have in common. In those of ShortPowers only the three
+/// highest bits of the mantissa can be set.
+enum class Exponents { equal, none_short, mixed };
 template <class T> Exponents common(int64_t n, const T* y, T less) {
   using Bits = math::core::bits_of<T>;
   constexpr Bits tail = (Bits(1) << (math::core::Real<T>::mantissa - 3)) - 1;
@@ -62,11 +62,11 @@ template <class T> Exponents common(int64_t n, const T* y, T less) {
     const Bits bits = math::core::to_bits(y[i] - less), rest = bits & tail;
     differs |= bits ^ first, least = rest < least ? rest : least;
   }
-  return differs == 0 ? Exponents::equal : least ? Exponents::long_ones : Exponents::mixed;
+  return differs == 0 ? Exponents::equal : least ? Exponents::none_short : Exponents::mixed;
 }
 /// Calls loop with whether an exponent may be short.
 template <class Loop> MT_SIMD void with_any_short(Exponents kind, const Loop& loop) {
-  kind == Exponents::long_ones ? loop(std::false_type{}) : loop(std::true_type{});
+  kind == Exponents::none_short ? loop(std::false_type{}) : loop(std::true_type{});
 }
 
 template <class T> void some_powers(int64_t n, T* out, const T* x, const T* y, int one) {

@@ -47,7 +47,7 @@ template <> struct VectorOf<double> { using type = F64s; };
 /// The register type for elements T, and the number of elements in it.
 template <class T> using Vector = typename VectorOf<T>::type;
 template <class T> constexpr int kWidth = int(sizeof(F32s) / sizeof(T));
-/// A register consists of lanes of 16 bytes, which shuffles do not cross; elements in each lane.
+/// The number of elements in a lane: 16 bytes of a register, which shuffles do not leave.
 template <class T> constexpr int kLane = int(16 / sizeof(T));
 
 MT_SIMD F32s load(const float* p) { return MT_MM(loadu_ps)(p); }
@@ -70,7 +70,7 @@ MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return add(MT_MM(mul_ps)(a, b), c); }
 MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return add(MT_MM(mul_pd)(a, b), c); }
 #endif
 
-/// The first `count` elements, 1 to all. Memory after them is not accessed; they load as zero.
+/// Loads or stores the first `count` elements (at least 1); the others load as 0, unread.
 #if defined(__AVX512F__)
 MT_SIMD F32s load_first(const float* p, int count) {
   return _mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
@@ -118,7 +118,7 @@ template <class T> MT_SIMD void store_first(T* p, Vector<T> v, int count) {
 }
 #endif
 
-/// Elements 0, 2, 4, .. of two registers.
+/// Returns elements 0, 2, 4, .. of two registers.
 #if defined(__AVX512F__)
 MT_SIMD F32s even_elements(F32s a, F32s b) {
   const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);

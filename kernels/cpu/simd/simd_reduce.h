@@ -31,9 +31,9 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
   else return Op::combine(x, y);
 }
 
-/// The number of elements of T that a lane of A takes at a time. For sums of floats: sixteen, in
-/// two halves of eight that are added before they are widened: a conversion costs as much as four
-/// additions, and an error of an ulp of eight elements is small beside their rounding errors.
+/// The number of elements of T that a lane of A adds at a time. For floats it is 16, in two halves
+/// of eight that are added before they are widened. A conversion costs as much as four additions,
+/// and an error of an ulp of eight elements is small compared with their rounding errors.
 template <class Op, class T> constexpr int kFold = Op::folds&& std::is_same_v<T, float> ? 16 : 1;
 
 /// As many elements of type T as there are in a pack of A.
@@ -75,11 +75,11 @@ template <class A, class T> MT_HD Pack<A> widened(const T* x) {
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
   if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
-    const auto two = [&](int i) {
+    const auto pair = [&](int i) {
       return Op::combine(Op::premap(load_part<T>(x + i * width)),
                          Op::premap(load_part<T>(x + (i + 1) * width)));
     };
-    return widen_halves(Op::combine(Op::combine(two(0), two(2)), Op::combine(two(4), two(6))));
+    return widen_halves(Op::combine(Op::combine(pair(0), pair(2)), Op::combine(pair(4), pair(6))));
   }
   return Op::premap(widened<A>(x));
 }
@@ -157,8 +157,8 @@ inline int64_t sum_bytes(const uint8_t* x, int64_t n) {
   return rest + sums[0] + sums[1];
 }
 
-/// Reduces `n` contiguous elements: packs of partial results, then the packs pairwise, then their elements
-/// pairwise, then single packs in the same way, then the rest. With Fold 1 each element is widened.
+/// Reduces `n` contiguous elements in packs of partial results, then the packs and their lanes
+/// pairwise, then single packs in the same way, and the rest. With Fold 1 it widens each element.
 template <class Op, class T, int Fold = kFold<Op, T>>
 __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
   using A = StateOf<Op, T>;
@@ -217,7 +217,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
   }
 }
 
-/// The same for lines of any length.
+/// Reduces a line of any length.
 template <class Op, class T> StateOf<Op, T> join_line(const T* x, int64_t n) {
   auto total = join_run<Op>(x, n < kGrain ? n : kGrain);
   in_strips(n - kGrain, [&](int64_t from, int64_t to) {

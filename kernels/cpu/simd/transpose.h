@@ -17,7 +17,7 @@ namespace {
 template <class V, int N, int... K>
 void interleave_rows(V (&row)[N], std::integer_sequence<int, K...>) {
 #pragma GCC unroll 4
-  for (int met = 1; met < N; met *= 2) {
+  for (int combined = 1; combined < N; combined *= 2) {
     V mixed[N];
 #pragma GCC unroll 8
     for (int i = 0; i < N / 2; ++i) {
@@ -97,7 +97,7 @@ void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t row
                        smaller(line, columns - j));
     }
 }
-/// The same for elements of `item` bytes.
+/// Transposes elements of `item` bytes.
 inline void transpose_items(char* out, int64_t out_row, const char* in, int64_t in_row,
                             int64_t rows, int64_t columns, int64_t item) {
   const auto go = [&](auto* to) {

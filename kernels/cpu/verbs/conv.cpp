@@ -16,10 +16,10 @@ namespace {
 
 /// Rows of the tallest tile. The rest of the 16 registers, or of the 32 of AVX-512, is for
 /// positions, except for some that hold inputs and weights.
-constexpr bool kMany = sizeof(F32s) == 64;
-constexpr int kTall = kMany ? 8 : 6;
+constexpr bool kHas32Registers = sizeof(F32s) == 64;
+constexpr int kTall = kHas32Registers ? 8 : 6;
 constexpr int columns_beside(int rows) {
-  return rows == 1 ? 8 : kMany ? (rows <= 6 ? 4 : 3) : rows == 2 ? 4 : rows == 3 ? 3 : 2;
+  return rows == 1 ? 8 : kHas32Registers ? (rows <= 6 ? 4 : 3) : rows == 2 ? 4 : rows == 3 ? 3 : 2;
 }
 
 /// What the tiles of one chunk of taps have in common.
@@ -33,7 +33,7 @@ template <class T> struct Chunk {
 
 /// Stores the positions [q, q + n) of a tile into the result, without those between two rows.
 template <class T>
-__attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64_t rows, int64_t q,
+__attribute__((noinline)) void store_rows(const Chunk<T>& c, int64_t row0, int64_t rows, int64_t q,
                                           int64_t n, const T* from, int64_t from_row) {
   const Axis &h = c.job.axis[0], &w = c.job.axis[1];
   for (int64_t i = 0; i < n;) {
@@ -60,7 +60,7 @@ __attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64
 }
 
 /// Computes the rows [row, row + rows) of the result at all positions of the block.
-template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
+template <class T> void compute_rows(const Chunk<T>& c, int64_t row, int64_t rows) {
   constexpr int W = kWidth<T>;
   const Job<T>& job = c.job;
   const Axis &h = job.axis[0], &w = job.axis[1];
@@ -89,7 +89,7 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
       run(c.taps, a, job.a_row, c.b + q, bias, to, job.out_plane, !c.first, last);
     } else {
       run(c.taps, a, job.a_row, c.b + q, bias, buffer, v * W, false, last);
-      bring_home(c, row, rows, q, n, buffer, v * W);
+      store_rows(c, row, rows, q, n, buffer, v * W);
     }
   }
 }
@@ -98,7 +98,7 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
 template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
   for (int64_t i = from; i < to;) {
     const int64_t left = to - i, rows = ceil_div(left, ceil_div(left, int64_t(kTall)));
-    band(c, i, rows);
+    compute_rows(c, i, rows);
     i += rows;
   }
 }

@@ -109,7 +109,7 @@ inline double shared_size(const Axis* axis, int64_t channels, int64_t rows, int6
          double(axis[0].run(rows)) * double(axis[1].run(columns));
 }
 
-/// The shared layout: [channel][phase][phase][row][column].
+/// Writes the shared layout: [channel][phase][phase][row][column].
 template <class T>
 inline void lay_shared(const Job<T>& job, const Block& block, int64_t channel, int64_t channels,
                        T* to, Taps& taps) {
@@ -142,7 +142,7 @@ inline void lay_shared(const Job<T>& job, const Block& block, int64_t channel, i
       }
 }
 
-/// im2col: one row of positions for each tap of [tap, tap + n), counted over the channels.
+/// Writes im2col: one row of positions for each tap of [tap, tap + n), counted over the channels.
 template <class T>
 inline void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int64_t n, T* to,
                         Taps& taps) {
@@ -188,7 +188,7 @@ template <class T> inline Job<T> job_from_x(const Conv& c, T* out) {
   return job;
 }
 
-/// The gradient of the weight (conv_weights.cpp).
+/// Computes the gradient of the weight (conv_weights.cpp).
 void conv_weight(const Conv&);
 
 }  // namespace MT_ISA

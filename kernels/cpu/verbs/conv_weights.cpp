@@ -49,7 +49,7 @@ constexpr int64_t kRoom = 96 * 1024;  // bytes of x's block, and of y's: togethe
 template <class T> struct Plan {
   Job<T> job;
   int64_t block[2];       // positions
-  int64_t channels;       // of x that are laid out at a time; 0: they would need too much memory
+  int64_t channels;       // of x that are copied at a time; 0: they would need too much memory
   int64_t panel, panels;  // outputs of a tile, and how many tiles of y are packed at once
   int64_t padded;         // outputs of a group, rounded up to whole panels
   int64_t parts, cuts;    // pieces of the batch, and of the channels
@@ -74,10 +74,10 @@ template <class T> Plan<T> plan_for(const Conv& c) {
   return plan;
 }
 
-/// A block of one image: x's channels from `channel` on, already laid out, by all outputs.
+/// Computes a block of one image: `channels` of x, already copied, by all outputs.
 template <class T>
 void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Taps& taps,
-               const T* laid, int64_t plane, int64_t channels, const T* y, T* packed, T* sums) {
+               const T* x_block, int64_t plane, int64_t channels, const T* y, T* packed, T* sums) {
   constexpr int W = kWidth<T>;
   constexpr int most = sizeof(F32s) == 64 ? 12 : 6;
   const int64_t positions = area(block.size), columns = block.size[1], places = area(c.out);
@@ -102,7 +102,7 @@ void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Tap
                                                 : tile_for<T, Strip, most, always<1>>(rows);
       for (int64_t o = first; o < end; o += plan.panel)
         for (int64_t k = 0; k < kernel; ++k)
-          run({block, plan.panel}, laid + from * plane + taps.b[k], plane,
+          run({block, plan.panel}, x_block + from * plane + taps.b[k], plane,
               packed + (o - first) * positions, nullptr,
               sums + (k * c.inputs + from) * plan.padded + o, plan.padded, true, W);
     }
@@ -113,7 +113,7 @@ void run_block(const Plan<T>& plan, const Conv& c, const Block& block, const Tap
 template <class T>
 void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int64_t last,
                int64_t channel, int64_t end, T* sums) {
-  alignas(64) T laid[kRoom / sizeof(T) + 8 * kWidth<T>];
+  alignas(64) T x_block[kRoom / sizeof(T) + 8 * kWidth<T>];
   alignas(64) T packed[kRoom / sizeof(T) + 256 * 2 * kWidth<T>];
   const int64_t kernel = plan.job.taps();
   for (int64_t k = 0; k < kernel; ++k)
@@ -131,8 +131,8 @@ void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int
                             job.axis[0].run(block.size[0]) * block.pitch;
       for (int64_t at = channel; at < end; at += plan.channels) {
         const int64_t n = smaller(plan.channels, end - at);
-        lay_shared(job, block, at, n, laid, taps);
-        run_block(plan, c, block, taps, laid, plane, n,
+        lay_shared(job, block, at, n, x_block, taps);
+        run_block(plan, c, block, taps, x_block, plane, n,
                   y + block.first[0] * c.out[1] + block.first[1], packed, sums + at * plan.padded);
       }
     }
@@ -173,7 +173,7 @@ template <class T> void by_tiles(const Plan<T>& plan, const Conv& c) {
 constexpr int64_t kFew = 1024;  // weights of at most this size sum their gradient in kParts parts
 constexpr int64_t kParts = 8;
 
-/// By im2col blocks and matmul kernels: a group's taps are split into pieces, each of which runs
+/// Uses im2col blocks and matmul kernels: a group's taps are split into pieces, each of which runs
 /// over all images and blocks in order; the gradient of a small weight is the sum of several parts.
 template <class T> void by_columns(const Conv& c) {
   const T* y = static_cast<const T*>(c.y);

@@ -47,7 +47,7 @@ void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
 
 // ---- transposition ------------------------------------------------------------------------------
 
-/// Copies that write along the last dimension and read along another one: transposed matrices, one
+/// Runs copies that write along the last dimension and read along another: transposed matrices, one
 /// for every position of the other dimensions. Returns false for any other copy.
 bool transposed(const Copy& c) {
   const int last = c.ndim - 1;
@@ -115,7 +115,7 @@ void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, 
 
 constexpr int64_t kFetch = 4096;  // elements; smaller results are not prefetched
 
-/// Copies one long row in pieces.
+/// Copies a single row in strips; returns false if there are more.
 bool one_row(const Copy& c) {
   if (c.ndim != 1) return false;
   const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);

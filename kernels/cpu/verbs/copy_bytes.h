@@ -1,4 +1,4 @@
-// copy_bytes.h -- memcpy for rows of a few bytes up to some pages, and with non-temporal stores
+// copy_bytes.h -- memcpy for rows of up to a few pages, and memcpy with non-temporal stores
 #pragma once
 #include <utility>
 
@@ -95,11 +95,11 @@ inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = 
     if (next) fetch<step>(out, at, n, next);
     block(at);
   }
-  if (n % step) block(n - step);  // overlaps the block before
+  if (n % step) block(n - step);  // overlaps the previous block
 }
 
-/// The same with non-temporal stores, so that lines of `out` need not be read first: n bytes of
-/// `in`, or of one line that repeats. Other threads see the stores after finish_streams().
+/// Copies n bytes with non-temporal stores, so that lines of `out` need not be read first; `in` may
+/// be one line that `repeats`. Other threads see the stores after finish_streams().
 template <bool repeats> inline void stream_bytes(char* out, const char* in, int64_t n) {
   constexpr int64_t line = 64, width = int64_t(sizeof(simd::F32s));
   int64_t at = smaller(n, -reinterpret_cast<intptr_t>(out) & (line - 1));

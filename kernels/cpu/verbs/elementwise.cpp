@@ -37,7 +37,7 @@ constexpr bool takes_one = Part == 0 &&
                             std::is_same_v<Op, op::Lerp>)&&shortcut<Op, Part> != Shortcut::quotient;
 
 #ifdef MT_HAS_PACKS
-/// (The derivative of sinc takes angles of any size.)
+/// Whether the loop uses simd::Pack; the derivative of sinc, whose angles may be large, does not.
 template <class Op, int Part, class T>
 constexpr bool packed = std::is_same_v<T, float>&& is_one_of<Op>(Packed{}) &&
                         !(std::is_same_v<Op, op::Sinc> && Part > 0);
@@ -272,11 +272,11 @@ void map_few(const Map& m, const Runner& run, bool takes_one) {
   }
   if (m.stride[0][0] == 1 || n <= 1) return run(data, n, one);
   const int64_t item = operand_item(m, 0);
-  alignas(64) char answer[kFew * 8];
+  alignas(64) char result[kFew * 8];
   char* const out = data[0];
-  data[0] = answer;
+  data[0] = result;
   run(data, n, one);
-  move_run(out, m.stride[0][0], answer, 1, n, item);
+  move_run(out, m.stride[0][0], result, 1, n, item);
 }
 
 }  // namespace
@@ -293,8 +293,7 @@ void map(const Map& call) {
   m.ndim = call.ndim;
   const int used = call.inputs + 1;
   bool flat = true;
-  if (call.ndim ==
-      1) {  // the common cases: the engine found that all is contiguous, or repeats one element
+  if (call.ndim == 1) {  // the common cases: operands are contiguous or one repeated element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
       run(reinterpret_cast<char* const*>(call.data), call.size[0], -1);

@@ -12,8 +12,8 @@ namespace {
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
 /// Clears the shared flag if a position is out of range.
-void report(bool wrong, bool& fine) {
-  if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
+void report(bool wrong, bool& ok) {
+  if (wrong) __atomic_store_n(&ok, false, __ATOMIC_RELAXED);
 }
 
 /// The rows of the last dimension: the offset of each operand.
@@ -93,7 +93,7 @@ template <class T> bool gather_as(const Gather& g) {
   const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
   bool same = xs != 0;  // every row has the same positions
   for (int d = 0; d < last; ++d) same &= g.index_stride[d] == 0;
-  bool fine = true;
+  bool ok = true;
   // Pieces are whole rows, or parts of one row if it is long.
   const int64_t step = row >= kGrain ? kGrain : row;
   const int64_t parts = ceil_div(row, step), together = step >= kGrain ? 1 : kGrain / step;
@@ -102,7 +102,7 @@ template <class T> bool gather_as(const Gather& g) {
   parallel(groups * parts, total > 2 * kGrain, [&](int64_t piece) {
     const int64_t from = piece / parts * together, to = smaller(rows, from + together);
     const int64_t j = piece % parts * step, n = smaller(step, row - j);
-    if (same && parts == 1 && to - from >= 4) return report(gather_columns<T>(g, from, to), fine);
+    if (same && parts == 1 && to - from >= 4) return report(gather_columns<T>(g, from, to), ok);
     bool wrong = false;
     Rows r(g, from);
     for (int64_t i = from; i < to; ++i, r.next()) {
@@ -122,15 +122,15 @@ template <class T> bool gather_as(const Gather& g) {
         wrong |= gather_cells(out, os, in, is, index, xs, g.step, n, p);
       }
     }
-    report(wrong, fine);
+    report(wrong, ok);
   });
-  return fine;
+  return ok;
 }
 
 // ---- scatter ------------------------------------------------------------------------------------
 
 /// Whether n positions are all in range and not negative, checked with vector operations.
-inline bool all_there(const int64_t* index, int64_t n, const Positions p) {
+inline bool all_in_range(const int64_t* index, int64_t n, const Positions p) {
   int64_t least = p.first, most = p.first;
   for (int64_t i = 0; i < n; ++i) {
     least = index[i] < least ? index[i] : least;
@@ -156,7 +156,7 @@ bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* i
   const bool near = xs == 1 && is == 1 && os == 0 && step == 1;
   for (int64_t from = 0; from < n; from += kBlock) {
     const int64_t end = smaller(n, from + kBlock);
-    if (near && all_there(index + from, end - from, p)) {
+    if (near && all_in_range(index + from, end - from, p)) {
       for (int64_t i = from; i < end; ++i) {
         T& cell = out[index[i] - p.first];
         cell = join<J>(cell, in[i]);
@@ -219,13 +219,13 @@ bool scatter_by(ScatterLoop scatter, const Gather& g) {
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
   int64_t pieces = 1;
   if (cut < g.ndim) {
-    // Rows that are combined as a whole stay long: strips of a few elements would cost a line each.
+    // Rows that are combined as a whole stay long: strips of a few elements cost a cache line each.
     const bool rows = cut == g.ndim - 1 && g.index_stride[cut] == 0;
     pieces = rows ? ceil_div(g.size[cut], kStrip) : g.size[cut];
     pieces = smaller(smaller(pieces, total / kGrain + 1), int64_t(64));
     if (rows && cpu_threads() == 1) pieces = 1;  // each element combines values in the same order
   }
-  bool fine = true;
+  bool ok = true;
   parallel(pieces, total > 2 * kGrain, [&](int64_t piece) {
     Gather part = g;
     if (pieces > 1) {
@@ -235,12 +235,12 @@ bool scatter_by(ScatterLoop scatter, const Gather& g) {
       part.in = static_cast<const char*>(g.in) + from * g.in_stride[cut] * item;
       part.index += from * g.index_stride[cut];
     }
-    report(scatter(part), fine);
+    report(scatter(part), ok);
   });
-  return fine;
+  return ok;
 }
 
-template <class T> ScatterLoop joining(ScatterReduce join) {
+template <class T> ScatterLoop loop_for(ScatterReduce join) {
   switch (join) {
     case ScatterReduce::add: return scatter_rows<ScatterReduce::add, T>;
     case ScatterReduce::mul: return scatter_rows<ScatterReduce::mul, T>;
@@ -252,8 +252,8 @@ ScatterLoop scatter_loop(ScatterReduce join, Dtype dtype) {
   if (join == ScatterReduce::set)
     return with_item(
         dtype, [](auto x) -> ScatterLoop { return scatter_rows<ScatterReduce::set, decltype(x)>; });
-  if (dtype == Dtype::b8) return joining<bool>(join);
-  return with_number(dtype, [&](auto x) { return joining<decltype(x)>(join); });
+  if (dtype == Dtype::b8) return loop_for<bool>(join);
+  return with_number(dtype, [&](auto x) { return loop_for<decltype(x)>(join); });
 }
 
 }  // namespace
@@ -272,7 +272,7 @@ bool scatter(const Gather& call) {
 
 bool ravel_index(const RavelIndex& l) {
   const int64_t total = count(l.ndim, l.size);
-  bool fine = true;
+  bool ok = true;
   parallel_strips(total, [&](int64_t begin, int64_t end) {
     const int64_t row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
     const int64_t by = l.ndim > 0 ? l.index_stride[l.ndim - 1] : 0;
@@ -289,9 +289,9 @@ bool ravel_index(const RavelIndex& l) {
         for (int64_t j = 0; j < n; ++j) l.out[i + j] = p.read(index[j * by], wrong) * l.step;
       i += n;
     }
-    report(wrong, fine);
+    report(wrong, ok);
   });
-  return fine;
+  return ok;
 }
 
 }  // namespace MT_ISA

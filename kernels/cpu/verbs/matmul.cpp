@@ -1,4 +1,4 @@
-// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, then oneDNN or OpenBLAS
+// matmul.cpp -- the matrix product on CPUs: our kernels up to some size, then oneDNN or OpenBLAS
 
 #include <omp.h>
 
@@ -44,7 +44,7 @@ __attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t 
       *c(i, j) = accumulate ? *c(i, j) + tile[i * tile_row + j] : tile[i * tile_row + j];
 }
 
-/// `times` tiles of M rows and V registers of columns from row i on. Tail: the last is not full.
+/// Computes `times` tiles of M rows and V registers of columns. Tail: the last register is partial.
 template <class T, int M, int V, bool Tail>
 __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
   constexpr int W = kWidth<T>;
@@ -96,7 +96,7 @@ void outer_tiles(const Panel<T>& t, int64_t rows, int64_t i, int64_t times) {
   else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail>(t, rows, i, times);
 }
 
-/// All m rows of a panel in tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
+/// Splits a panel into tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
 /// fma. 16 registers hold a tile of 6 x 2 with 2 of b and 1 of a, the 32 of AVX-512 one of 12 x 2.
 template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
   constexpr int most = V > 4 ? 1 : V > 2 ? 3 : sizeof(F32s) == 64 ? 12 : 6;
@@ -275,7 +275,7 @@ constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
 auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
 auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
 
-/// Returns false, with nothing done, if BLAS does not support the strides or sizes.
+/// Does nothing and returns false if BLAS does not support the strides or sizes.
 template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
   const Gemm<T> g = gemm_of(product);
   const Product<T>& q = g.q;
@@ -300,8 +300,8 @@ struct CopyRoom {
   ~CopyRoom() { std::free(at); }
 };
 
-/// Returns x, which may be transposed, row-major: oneDNN is faster with that (512 x 512 x 512: 153 to
-/// 168 GFLOP/s). The row stride is not a power of two, since those rows share few sets of a cache.
+/// Returns x, which may be transposed, row-major: oneDNN is then faster (512 x 512 x 512: 168, not
+/// 153 GFLOP/s). The row stride is not a power of two, since those rows share few sets of a cache.
 Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t uses,
                          bool second) {
   const int64_t step = ceil_div(cols, 16) * 16 + 16;
@@ -314,7 +314,7 @@ Mat<const float> by_rows(Mat<const float> x, int64_t rows, int64_t cols, int64_t
 }
 
 /// Sums in the order of the outer form, which is also faster than all terms at once (1024 x 1024 x
-/// 1024: 170 to 153 GFLOP/s). That form also computes what oneDNN does not support.
+/// 1024: 170 and 153 GFLOP/s). That form also computes what oneDNN does not support.
 void onednn_product(const Product<float>& product) {
   Gemm<float> g = gemm_of(product);
   const Product<float> q = g.q;
@@ -377,13 +377,13 @@ int layouts_like_chains() {
   return ~unlike;
 }
 
-// Multiply-adds: of a product for which oneDNN is faster, of all products until it pays to let oneDNN
-// compile its kernels (30 to 80 ms), and of one product that makes it compile them in any case.
+// Multiply-adds of a product for which oneDNN is faster, of all products before it compiles its
+// kernels (which takes 30 to 80 ms), and of one product for which it always compiles them.
 constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
 std::atomic<double> accumulated_work{0};
 
-/// The backend of each of `entries` products. Work is counted, and own kernels run until it is
-/// enough, only where they and oneDNN compute the same bits, which thus do not depend on the count.
+/// The backend of each of `entries` products. Our kernels run until the accumulated work is large
+/// enough for oneDNN, but only if both compute the same bits, so that the count does not matter.
 /// Otherwise the choice depends on the shape.
 template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entries) {
   if constexpr (std::is_same_v<T, float>) {
@@ -407,8 +407,8 @@ template <class T> GemmBackend choose_backend(const Product<T>& q, int64_t entri
 
 constexpr double kBlasWork = 8e6;
 
-/// With 32 registers of 512 bits the own kernel is faster (1024 x 128 x 512: 157 to 136 GFLOP/s,
-/// 256 x 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), except
+/// With 32 registers of 512 bits our kernel is faster (1024 x 128 x 512: 157 and 136 GFLOP/s,
+/// 256 x 256 x 256: 148, 136) until both k and n are large (512 x 512 x 512: 114, 137), except
 /// if the rows of a are not contiguous: OpenBLAS packs those.
 template <class T> bool wants_blas(const Product<T>& q) {
   if (q.backend != GemmBackend::automatic) return false;
@@ -443,8 +443,8 @@ template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int
   return part;
 }
 
-constexpr double kLongWork = 1.5e9;                         // multiply-adds between two looks for
-constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
+constexpr double kLongWork = 1.5e9;                         // multiply-adds until Ctrl-C is checked
+constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // the range of terms until then
 
 /// Splits sums of very many terms into parts that are computed one after the other.
 template <class T> void in_parts(const Product<T>& q, const auto& compute) {
@@ -485,8 +485,8 @@ template <class T> void thin_entry(const Product<T>& q) {
   });
 }
 
-/// One entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs all of
-/// the other operand per panel: panels have 256, since 128 cost a tenth; few panels are halved.
+/// Computes one entry of the batch, from two MFLOP on in panels of rows or columns. OpenBLAS packs
+/// the whole other operand for each panel: panels have 256 of them (128 cost a tenth).
 template <class T> void entry(const Product<T>& q) {
   const bool by_rows = q.m >= q.n, blas = q.backend == GemmBackend::onednn || wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;

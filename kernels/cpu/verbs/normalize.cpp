@@ -14,16 +14,16 @@ struct ReadPack {
 struct ReadOne {
   template <class T> MT_HD T operator()(const T* p) const { return *p; }
 };
-struct Two {
+struct SumPair {
   double a, b;
 };
 
 /// `f(read, i, a, b)` adds its terms to a and b, which are packs or scalars depending on `read`.
 /// The order of the additions depends only on n: four packs of each, which are added to a double
 /// every kRun elements.
-template <class T> MT_HD Two sums(int64_t n, const auto& f) {
+template <class T> MT_HD SumPair sums(int64_t n, const auto& f) {
   constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
-  Two total{0, 0};
+  SumPair total{0, 0};
   int64_t i = 0;
   while (i + 4 * width <= n && !mt_interrupted) {
     const int64_t end = smaller(n, i + kRun);
@@ -69,21 +69,21 @@ template <class T> struct Rows {
     if (c.centred)
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
         sum += join_line<op::Sum>(in(row, o), inner);
-    const T about = T(sum / n);
-    Two off{0, 0};  // the sum of squared deviations, and of deviations
+    const T first_mean = T(sum / n);
+    SumPair off{0, 0};  // the sum of squared deviations, and of deviations
     // The next row is prefetched while this one, which is in the cache, is processed.
     const int64_t ahead = c.outer == 1 && inner <= kAhead ? inner : 0;
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       const T* const x = in(row, o);
-      const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+      const SumPair s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
         __builtin_prefetch(x + i + ahead);
-        const auto d = read(x + i) - about;
+        const auto d = read(x + i) - first_mean;
         a += d * d;
         if constexpr (op::kRoundedMean<T>) b += d;
       });
       off.a += s.a, off.b += s.b;
     }
-    const op::Moments all = op::moments<T>(n, double(about), c.centred ? off.b : 0, off.a);
+    const op::Moments all = op::moments<T>(n, double(first_mean), c.centred ? off.b : 0, off.a);
     const T mean = T(all.mean);
     const double variance = all.m2 / n;
     const T rate = T(1 / math::sqrt(variance + c.eps));
@@ -123,12 +123,12 @@ template <class T> struct Rows {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     const int64_t first = channel(row),
                   to = row / c.groups * c.groups * c.channels_per_group + first;
-    Two all{0, 0};
+    SumPair all{0, 0};
     for (int64_t p = 0; p < c.channels_per_group; ++p) {
-      Two here{0, 0};
+      SumPair here{0, 0};
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
         const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
-        const Two s = sums<T>(c.spatial, [=](auto read, int64_t i, auto& a, auto& b) {
+        const SumPair s = sums<T>(c.spatial, [=](auto read, int64_t i, auto& a, auto& b) {
           const auto gi = read(g + i);
           a += gi, b += gi * ((read(x + i) - mean) * rate);
         });
@@ -138,18 +138,18 @@ template <class T> struct Rows {
       const double w = double(at(c.weight, first + p, 1));
       all.a += w * here.a, all.b += w * here.b;
     }
-    const T middle = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
+    const T grad_mean = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
       for (int64_t p = 0; p < c.channels_per_group; ++p) {
         const T w = at(c.weight, first + p, 1);
         const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
         T* const dx = out(row, o) + p * c.spatial;
         each_element(c.spatial, [=](int64_t i) {
-          dx[i] = (g[i] * w - middle - (x[i] - mean) * rate * slope) * rate;
+          dx[i] = (g[i] * w - grad_mean - (x[i] - mean) * rate * slope) * rate;
         });
       }
   }
-  /// A row in which every element has a weight; their gradients are added to the sums of `piece`.
+  /// Processes a row in which every element has a weight; adds gradients to the sums of `piece`.
   template <bool weighted> void elements_backward(int64_t row, int64_t piece) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     const int64_t first = channel(row), to = piece * c.groups * c.channels_per_group + first;
@@ -159,14 +159,14 @@ template <class T> struct Rows {
       if constexpr (weighted) return read(g + i) * read(w + i);
       else return read(g + i);
     };
-    const Two s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
+    const SumPair s = sums<T>(inner, [=](auto read, int64_t i, auto& a, auto& b) {
       const auto gi = slope_at(read, i);
       a += gi, b += gi * ((read(x + i) - mean) * rate);
     });
-    const T middle = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
+    const T grad_mean = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
     T* const dx = out(row, 0);
     each_element(inner, [=](int64_t i) {
-      dx[i] = (slope_at(ReadOne{}, i) - middle - (x[i] - mean) * rate * slope) * rate;
+      dx[i] = (slope_at(ReadOne{}, i) - grad_mean - (x[i] - mean) * rate * slope) * rate;
     });
     if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
       each_element(inner, [=](int64_t i) { dw[i] += g[i] * ((x[i] - mean) * rate); });
@@ -213,7 +213,7 @@ void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* 
   }
 }
 
-template <class T> void by_given(const Normalize& c) {
+template <class T> void by_statistics(const Normalize& c) {
   const int64_t channels = c.groups * c.channels_per_group,
                 all = c.outer * c.batch * channels * c.spatial;
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
@@ -240,7 +240,7 @@ template <class T> void by_given(const Normalize& c) {
 }  // namespace
 
 void normalize(const Normalize& c) {
-  if (c.given) return c.dtype == Dtype::f32 ? by_given<float>(c) : by_given<double>(c);
+  if (c.given) return c.dtype == Dtype::f32 ? by_statistics<float>(c) : by_statistics<double>(c);
   if (c.dtype == Dtype::f32) run<float>(c);
   else run<double>(c);
 }

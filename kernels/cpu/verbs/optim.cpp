@@ -36,8 +36,7 @@ int parameter_at(const Optimize& o, int64_t i) {
 }  // namespace
 
 void optimize(const Optimize& o) {
-  const NoDenormals
-      mode;  // moments that decay into denormals would make a step several times slower
+  const NoDenormals mode;  // moments that decay into denormals would make a step much slower
   const Run run = optim::Table<Elements, Run>::find(o);
   parallel_strips(o.n, [&](int64_t from, int64_t to) {
     for (int k = parameter_at(o, from); from < to; ++k) {

@@ -37,15 +37,15 @@ template <class T> void one_window(const Row<T>& r, int64_t q) {
     int64_t at = (r.rows.start + i * c.dilation[0]) * c.size[1] + left;
     for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
       const T value = r.x[at];
-      const bool wins = (value > most) | (value != value);
-      best = wins ? at : best;
-      most = wins ? value : most;
+      const bool is_larger = (value > most) | (value != value);
+      best = is_larger ? at : best;
+      most = is_larger ? value : most;
     }
   }
   r.values[q] = most, r.index[q] = best;
 }
 
-/// Loads p[0], p[stride], .., n elements, at most a register; Stride is 1, 2 or, for any other, 0.
+/// Loads the n elements p[0], p[stride], .. into a register. Stride is 1, 2, or 0 for any other.
 template <class T, int Stride> MT_SIMD Vector<T> load_every(const T* p, int64_t stride, int n) {
   constexpr int W = kWidth<T>;
   if constexpr (Stride == 1) return n == W ? load(p) : load_first(p, n);
@@ -59,8 +59,8 @@ template <class T, int Stride> MT_SIMD Vector<T> load_every(const T* p, int64_t 
   return load(x);
 }
 
-/// Computes the windows [q, q + n), n at most a register, all of whose columns are in bounds.
-template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_t q, int n) {
+/// Computes the windows [q, q + n) of a register, all of whose columns are in bounds.
+template <class T, int Stride> MT_SIMD void windows_of_register(const Row<T>& r, int64_t q, int n) {
   constexpr int W = kWidth<T>;
   const MaxPool& c = r.c;
   const int64_t stride = c.stride[1];
@@ -73,9 +73,9 @@ template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_
     for (int64_t j = 0; j < c.kernel[1]; ++j) {
       const int64_t tap = at + j * c.dilation[1];
       const Vector<T> value = load_every<T, Stride>(row + tap, stride, n);
-      const Places<T> wins = Places<T>((value > most) | (value != value));
-      best = wins ? Places<T>{} + Lane<T>(tap) : best;
-      most = wins ? value : most;
+      const Places<T> is_larger = Places<T>((value > most) | (value != value));
+      best = is_larger ? Places<T>{} + Lane<T>(tap) : best;
+      most = is_larger ? value : most;
     }
     at += c.dilation[0] * c.size[1];
   }
@@ -91,8 +91,8 @@ template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_
 template <class T, int Stride>
 __attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_t to) {
   constexpr int W = kWidth<T>;
-  for (; to - from >= W && !mt_interrupted; from += W) some_windows<T, Stride>(r, from, W);
-  if (from < to && to - from < W) some_windows<T, Stride>(r, from, int(to - from));
+  for (; to - from >= W && !mt_interrupted; from += W) windows_of_register<T, Stride>(r, from, W);
+  if (from < to && to - from < W) windows_of_register<T, Stride>(r, from, int(to - from));
 }
 
 /// Calls body(plane) for each plane, with enough planes in a piece to be worth a task.

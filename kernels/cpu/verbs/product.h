@@ -32,8 +32,8 @@ inline int64_t depth_of(int64_t k) {
   return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
 }
 
-/// automatic: the fastest kernel, or OpenBLAS. own: the outer form. onednn_same_order: oneDNN, with
-/// the sums in the same order.
+/// automatic: the fastest kernel, or OpenBLAS; own: the outer form; onednn: oneDNN, whatever its
+/// order of sums; onednn_same_order: oneDNN where it sums in the order of the outer form.
 enum class GemmBackend { automatic, onednn, own, onednn_same_order };
 
 template <class T> struct Product {
@@ -41,8 +41,7 @@ template <class T> struct Product {
   Mat<const T> a, b;
   Mat<T> c;
   bool accumulate;
-  int64_t
-      depth;  // every backend that sums in chains starts a new one after so many terms of the product
+  int64_t depth;  // the number of terms of a chain of fma, in every backend that sums in chains
   GemmBackend backend = GemmBackend::automatic;
   double work() const { return double(m) * double(n) * double(k); }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and computes columns through this.

@@ -17,8 +17,8 @@ MT_SIMD Words lower_product(Words a, uint32_t b) {
   return Words(MT_MM(mul_epu32)(Register(a), Register(Words{} + b)));
 }
 
-/// The words of n counters, each word in its own array, padded to the end of a register. The
-/// integers are the same as those of `philox` in random.h.
+/// Computes the words of n counters, each word in its own array, padded to the end of a register.
+/// The integers are the same as those of `philox` in random.h.
 void philox_lanes(uint64_t seed, uint64_t counter, int64_t n, uint32_t (&word)[4][kLanes]) {
   constexpr int width = int(sizeof(Words) / 8);
   typedef uint32_t Halves __attribute__((vector_size(sizeof(Words) / 2)));
@@ -55,27 +55,27 @@ struct Remainder {
   }
 };
 
-/// Fills with integers, the same as those of `random_values`.
+/// Fills the output with the integers of `random_values`.
 template <class T> void fill(const Random& r) {
   const Remainder remainder(r.span);
   parallel_chunks(r.n, 8192, r.n > kGrain, [&](int64_t at, int64_t end) {
     uint32_t word[4][kLanes];
-    uint64_t drawn[2 * kLanes];
+    uint64_t random_word[2 * kLanes];
     for (; at < end; at += 2 * kLanes) {
       T* const out = static_cast<T*>(r.out) + at;
       const int64_t n = smaller(2 * kLanes, end - at), counters = ceil_div(n, 2);
       philox_lanes(r.seed, r.offset + uint64_t(at / 2), counters, word);
       for (int64_t i = 0; i < counters; ++i) {
-        drawn[2 * i] = uint64_t(word[0][i]) << 32 | word[1][i];
-        drawn[2 * i + 1] = uint64_t(word[2][i]) << 32 | word[3][i];
+        random_word[2 * i] = uint64_t(word[0][i]) << 32 | word[1][i];
+        random_word[2 * i + 1] = uint64_t(word[2][i]) << 32 | word[3][i];
       }
-      for (int64_t i = 0; r.span != 0 && i < n; ++i) drawn[i] = remainder(drawn[i]);
-      for (int64_t i = 0; i < n; ++i) out[i] = T(r.low + int64_t(drawn[i]));
+      for (int64_t i = 0; r.span != 0 && i < n; ++i) random_word[i] = remainder(random_word[i]);
+      for (int64_t i = 0; i < n; ++i) out[i] = T(r.low + int64_t(random_word[i]));
     }
   });
 }
 
-/// The elements of n <= kLanes counters, the same as those of `random_values`.
+/// Computes the elements of n <= kLanes counters, as `random_values` does.
 template <class T> void float_lanes(const Random& r, uint64_t counter, int64_t n, T* out) {
   constexpr int each = 16 / int(sizeof(T));
   uint32_t word[4][kLanes];

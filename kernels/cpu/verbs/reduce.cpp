@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kPiece = 16384;
 constexpr int64_t kBuffer = 512;   // elements gathered at a time if they are not contiguous
 constexpr int64_t kColumns = 256;  // outputs that are reduced together
-constexpr int64_t kLong = 512;     // from this number of elements on floats are summed by eights
+constexpr int64_t kLong = 512;     // from this number of elements on, floats are summed in eights
 
 // ---- parts of the loop ----------------------------------------------------------------------------
 
@@ -40,7 +40,7 @@ template <class Op, class T> struct Generic {
     for (int64_t i = 0; i < n; ++i) s = Op::combine(s, op::enter<Op, State>(x[i], at + i, param));
     return s;
   }
-  /// Combines rows of n elements, each with index `at` in its column, with the columns' states.
+  /// Combines rows of n elements with the states of their columns; the first row has index `at`.
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                       const double* param) {
     for (int64_t i = 0; i < rows; ++i, x += step)
@@ -72,7 +72,7 @@ requires(Op::maps) struct Fast<Op, T> : Generic<Op, T> {
     for (; i < rows; ++i, x += step)
       for (int64_t j = 0; j < n; ++j) state[j] = Op::combine(state[j], in(j));
   }
-  /// The same in any order; floats are added by eights, as in long runs.
+  /// Combines rows in any order; floats are added in groups of eight, as in long runs.
   static void long_columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
     constexpr int64_t fold = kFold<Op, T>;
     int64_t i = 0;
@@ -133,7 +133,7 @@ template <class T> struct Fast<op::Var, T> : Generic<op::Var, T> {
   }
 };
 
-/// The maximum first, then exponentials in vectors.
+/// Computes the maximum first, then exponentials with vectors.
 template <class T> struct Fast<op::LogSumExp, T> : Generic<op::LogSumExp, T> {
   using State = StateOf<op::LogSumExp, T>;
   static State run(const T* x, int64_t n, int64_t, const double*) {
@@ -242,17 +242,17 @@ requires(Op::needs_index) struct Fast<Op, T> : Generic<Op, T> {
 
 // ---- the functions that the walk calls ------------------------------------------------------------
 
-/// A reduction of one dtype, for a walk that depends only on the sizes of its states and elements.
-struct Joins {
-  int64_t state, width, rows, converted;  // bytes; columns at a time, and their rows at a time
+/// The loops of a reduction of one dtype, for `Walk`, which knows only sizes and these functions.
+struct ReduceLoops {
+  int64_t state, width, rows, converted;  // bytes of a state; elements at a time in each dimension
   void (*start)(void* state, int64_t n);
-  /// Reduces n consecutive elements, the first with index `at`, from several places: a state each.
+  /// Reduces n consecutive elements at each of several places, `step` apart, to a state each.
   void (*runs)(void* state, const char* x, int64_t places, int64_t step, int64_t n, int64_t at,
                const double* param);
-  /// Combines rows of n elements, each with index `at` in its column, with the columns' states.
+  /// Combines rows of n elements with the states of their columns; the first row has index `at`.
   void (*columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n, int64_t at,
                   const double* param);
-  /// The same for many rows, in any order; null if the order matters.
+  /// Reduces many rows, in any order; null if the order matters.
   void (*long_columns)(void* state, const char* x, int64_t rows, int64_t step, int64_t n);
   /// Combines n states with n others.
   void (*join)(void* state, const void* more, int64_t n);
@@ -307,16 +307,16 @@ template <class Op, class T> struct Reducer {
       for (int64_t i = 0; r.out2 && i < n; ++i)
         static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(s[i]);
   }
-  static constexpr Joins joins{sizeof(State), Way::kWidth, Way::kRows, Way::kConverted,
-                               start,         runs,        columns,    long_columns(),
-                               join,          write};
+  static constexpr ReduceLoops loops{sizeof(State), Way::kWidth, Way::kRows, Way::kConverted,
+                                     start,         runs,        columns,    long_columns(),
+                                     join,          write};
 };
 
 // ---- walking ------------------------------------------------------------------------------------
 
 struct Walk {
   const Reduce& r;
-  const Joins& j;
+  const ReduceLoops& j;
   const int64_t outputs, elements;
   const bool narrow = is_storage_only(r.dtype);
   const int64_t item = item_size(r.dtype);
@@ -381,7 +381,7 @@ struct Walk {
            !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
   }
 
-  /// Combines rows of n elements, each with index `at` in its column; returns the number of rows.
+  /// Combines rows of n elements, the first with index `at`; returns the number of rows done.
   int64_t join_some(void* state, const char* x, int64_t rows, int64_t step, int64_t n,
                     int64_t at) const {
     alignas(64) char buffer[kPiece * 4];
@@ -519,11 +519,11 @@ void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double
 
 // ---- tables -------------------------------------------------------------------------------------
 
-struct AllJoins {
-  using Loop = const Joins*;
+struct LoopsByDtype {
+  using Loop = const ReduceLoops*;
   template <class Op, class T> static constexpr Loop of() {
     if constexpr (!op::accepts<T>(Op::info.takes)) return nullptr;
-    else return &Reducer<Op, T>::joins;
+    else return &Reducer<Op, T>::loops;
   }
 };
 
@@ -543,7 +543,7 @@ RowReduction row_reduction(int reduction, Dtype dtype) {
 
 void reduce(const Reduce& call) {
   const Reduce r = collapsed(call);
-  Walk{r, *op::loop_of<AllJoins>(r.op, compute_dtype(r.dtype), op::Reductions{}),
+  Walk{r, *op::loop_of<LoopsByDtype>(r.op, compute_dtype(r.dtype), op::Reductions{}),
        count(r.kept, r.kept_size), count(r.reduced, r.reduced_size)}
       .run();
 }

@@ -15,16 +15,16 @@ constexpr int64_t kTile = 256;  // adjacent lines that are scanned together
 constexpr int kLines = 8;       // lines, or elements of one line, that are processed together
 
 /// A position in a line, or in kLines of them.
-template <class T> struct At {
+template <class T> struct Iter {
   const T* in;
   T* out;
   int64_t* index;  // null: there is no second result
-  static At line(const Scan& s, const AlongDim& l, int64_t line) {
+  static Iter line(const Scan& s, const AlongDim& l, int64_t line) {
     const int64_t to = out_at(l, line);
     return {static_cast<const T*>(s.in) + in_at(l, line), static_cast<T*>(s.out) + to,
             s.index ? s.index + to : nullptr};
   }
-  At moved(int64_t in_by, int64_t out_by) const {
+  Iter moved(int64_t in_by, int64_t out_by) const {
     return {in + in_by, out + out_by, index ? index + out_by : nullptr};
   }
 };
@@ -35,7 +35,7 @@ template <class Op, class T> struct Generic {
   static State start() { return Op::template identity<State>(); }
 
   /// Combines element i of a line with a state; writes the result `to` elements after the position.
-  static State step(const Scan& s, const State& before, T x, int64_t i, const At<T>& place,
+  static State step(const Scan& s, const State& before, T x, int64_t i, const Iter<T>& place,
                     int64_t to) {
     const State state = Op::combine(before, op::enter<Op, State>(x, i, s.param));
     place.out[to] = T(Op::template finish<T>(state, op::ReduceCall{double(i + 1), s.param}));
@@ -45,19 +45,19 @@ template <class Op, class T> struct Generic {
 
   /// Scans adjacent lines, row after row.
   static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    At<T> row = At<T>::line(s, l, first);
+    Iter<T> row = Iter<T>::line(s, l, first);
     State state[kTile];
     for (int64_t j = 0; j < n; ++j) state[j] = start();
     for (int64_t i = 0; i < l.n && !mt_interrupted; ++i, row = row.moved(l.in_step, l.out_step)) {
-      const At<T> here = row;
+      const Iter<T> here = row;
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) state[j] = step(s, state[j], here.in[j], i, here, j);
     }
   }
 
   /// Scans the elements [from, to) of kLines lines in lockstep, each from its own state.
-  static void together(const Scan& s, const At<T>* line, State* state, int64_t from, int64_t to,
-                       const AlongDim& l) {
+  static void in_lockstep(const Scan& s, const Iter<T>* line, State* state, int64_t from,
+                          int64_t to, const AlongDim& l) {
     State now[kLines];
     for (int k = 0; k < kLines; ++k) now[k] = state[k];
     for (int64_t i = from; i < to; ++i)
@@ -66,7 +66,7 @@ template <class Op, class T> struct Generic {
     for (int k = 0; k < kLines; ++k) state[k] = now[k];
   }
   /// Scans the elements of one line from `begin` on, starting from a state.
-  static void alone(const Scan& s, const At<T>& at, State now, int64_t begin, const AlongDim& l) {
+  static void tail(const Scan& s, const Iter<T>& at, State now, int64_t begin, const AlongDim& l) {
     if (l.n < kLines) {
       for (int64_t i = begin; i < l.n; ++i)
         now = step(s, now, at.in[i * l.in_step], i, at, i * l.out_step);
@@ -81,17 +81,17 @@ template <class Op, class T> struct Generic {
   }
 
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    At<T> at = At<T>::line(s, l, first);
+    Iter<T> at = Iter<T>::line(s, l, first);
     const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
     const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
     for (; n >= kLines && l.n >= kLines; n -= kLines) {
-      At<T> all[kLines];
+      Iter<T> all[kLines];
       State state[kLines];
       for (int k = 0; k < kLines; ++k, at = at.moved(apart, out_apart))
         all[k] = at, state[k] = start();
-      in_strips(l.n, [&](int64_t from, int64_t to) { together(s, all, state, from, to, l); });
+      in_strips(l.n, [&](int64_t from, int64_t to) { in_lockstep(s, all, state, from, to, l); });
     }
-    for (; n > 0; --n, at = at.moved(apart, out_apart)) alone(s, at, start(), 0, l);
+    for (; n > 0; --n, at = at.moved(apart, out_apart)) tail(s, at, start(), 0, l);
   }
 };
 
@@ -99,7 +99,7 @@ template <class Op, class T> struct Generic {
 template <class Op, class T> struct Fast : Generic<Op, T> {};
 
 /// Eight states in packs of registers.
-template <class Op, class State> struct Eight {
+template <class Op, class State> struct EightStates {
   static constexpr int kWidth = kPackBytes / int(sizeof(State)), kCount = kLines / kWidth;
   using Lanes = std::make_integer_sequence<int, kWidth>;
   Pack<State> pack[kCount];
@@ -134,7 +134,7 @@ template <class Op, class T>
 requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
   using Base = Generic<Op, T>;
   using State = typename Base::State;
-  using Group = Eight<Op, State>;
+  using Group = EightStates<Op, State>;
 
   template <bool Back> static Group load(const T* in) {
     Group x;
@@ -154,7 +154,7 @@ requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
     __builtin_memcpy(lane, x.pack, sizeof lane);
     for (int i = 0; i < kLines; ++i) out[Back ? -i : i] = T(lane[i]);
   }
-  template <bool Back> static void line(const Scan& s, const At<T>& at, const AlongDim& l) {
+  template <bool Back> static void line(const Scan& s, const Iter<T>& at, const AlongDim& l) {
     Pack<State> before = Pack<State>{} + Base::start();
     const int64_t whole = l.n / kLines * kLines;
     in_strips(whole, [&](int64_t from, int64_t to) {
@@ -168,13 +168,13 @@ requires(requires { typename Op::Total; }) struct Fast<Op, T> : Generic<Op, T> {
         before = Op::combine(before, total);
       }
     });
-    Base::alone(s, at, before[0], whole, l);
+    Base::tail(s, at, before[0], whole, l);
   }
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     if (l.n < kLines || l.in_step != l.out_step || l.in_step * l.in_step != 1)
       return Base::lines(s, l, first, n);
     const auto run = l.in_step > 0 ? line<false> : line<true>;
-    for (int64_t k = first; k < first + n; ++k) run(s, At<T>::line(s, l, k), l);
+    for (int64_t k = first; k < first + n; ++k) run(s, Iter<T>::line(s, l, k), l);
   }
 };
 
@@ -192,9 +192,9 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
          ++i, in += l.in_step, out += l.out_step, index += l.out_step) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
-        const bool won = Op::wins(in[j], best[j]);
-        best[j] = won ? in[j] : best[j];
-        at[j] = won ? i : at[j];
+        const bool is_new_extreme = Op::wins(in[j], best[j]);
+        best[j] = is_new_extreme ? in[j] : best[j];
+        at[j] = is_new_extreme ? i : at[j];
         out[j] = best[j];
         index[j] = at[j];
       }
@@ -202,7 +202,7 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
   }
   /// Most elements change nothing: kBlock of them are compared at once, and only a block with a new
   /// extreme is scanned element by element.
-  static void line(const At<T>& at_line, const AlongDim& l) {
+  static void line(const Iter<T>& at_line, const AlongDim& l) {
     const T* const in = at_line.in;
     T* const out = at_line.out;
     int64_t* const index = at_line.index;
@@ -223,26 +223,26 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
       }
       for (int64_t i = from; i < end; ++i) {
         const T x = in[i * l.in_step];
-        const bool won = Op::wins(x, best);
-        best = won ? x : best;
-        at = won ? i : at;
+        const bool is_new_extreme = Op::wins(x, best);
+        best = is_new_extreme ? x : best;
+        at = is_new_extreme ? i : at;
         out[i * l.out_step] = best;
         index[i * l.out_step] = at;
       }
     }
   }
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    for (int64_t k = first; k < first + n; ++k) line(At<T>::line(s, l, k), l);
+    for (int64_t k = first; k < first + n; ++k) line(Iter<T>::line(s, l, k), l);
   }
 };
 
-/// Blocks of exponentials relative to the maximum so far: their sums, then logarithms of all sums.
+/// Sums blocks of exponentials relative to the maximum so far, then takes logarithms of all sums.
 template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, T> {
   using Base = Generic<op::Logcumsumexp, T>;
   static constexpr int64_t kBlock = 256;
 
-  /// Replaces n elements x by the results after `before`; returns false, with nothing done, if a
-  /// sum would lose small terms or is not finite.
+  /// Replaces n elements x by the results after `before`; does nothing and returns false if a sum
+  /// would lose small terms or is not finite.
   static bool block(double* x, int64_t n, double& before) {
     double most = before;
     int finite = 1;
@@ -262,7 +262,7 @@ template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, 
   }
   static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     for (int64_t k = first; k < first + n; ++k) {
-      const At<T> at = At<T>::line(s, l, k);
+      const Iter<T> at = Iter<T>::line(s, l, k);
       double before = Base::start(), x[kBlock];
       for (int64_t i = 0; i < l.n && !mt_interrupted; i += kBlock) {
         const int64_t here = smaller(kBlock, l.n - i);
@@ -287,11 +287,11 @@ struct ScanLoops {
 struct Loops {
   using Loop = const ScanLoops*;
   template <class Op, class T>
-  static constexpr ScanLoops ways{Fast<Op, T>::tile, Fast<Op, T>::lines};
+  static constexpr ScanLoops scan_loops{Fast<Op, T>::tile, Fast<Op, T>::lines};
   template <class Op, class T> static constexpr Loop of() {
     if constexpr (!op::scans<Op, T>) return nullptr;
-    else if constexpr (op::is_bool<T>) return &ways<Op, uint8_t>;
-    else return &ways<Op, T>;
+    else if constexpr (op::is_bool<T>) return &scan_loops<Op, uint8_t>;
+    else return &scan_loops<Op, T>;
   }
 };
 
@@ -299,10 +299,10 @@ struct Loops {
 
 void scan(const Scan& s) {
   if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  const ScanLoops& ways = *op::loop_of<Loops>(s.op, s.dtype, op::Scans{});
+  const ScanLoops& scan_loops = *op::loop_of<Loops>(s.op, s.dtype, op::Scans{});
   const AlongDim l = collapsed(s.lines);
   const bool tiles = side_by_side(l);
-  const Lines run = tiles ? ways.tile : ways.lines;
+  const Lines run = tiles ? scan_loops.tile : scan_loops.lines;
   each_lines(l, tiles || l.n < kLines ? kTile : kLines,
              [&](int64_t i, int64_t n) { run(s, l, i, n); });
 }

@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t kTile = 256;  // adjacent lines that are processed together
 constexpr int64_t kRun = kExpRun;
-constexpr int64_t kLines = 16;  // that a thread processes together
+constexpr int64_t kLines = 16;  // lines that a thread processes together
 
-/// Writes `f(in.., i)` to out, in runs; returns the sum of the values of `f`.
+/// Writes f(i) to out[i], in runs; returns the sum of these values.
 template <class T> double summed(int64_t n, T* out, const auto& f) {
   double sum = 0;
   for (int64_t from = 0; from < n && !mt_interrupted; from += kRun) {
@@ -80,7 +80,7 @@ template <class T> struct Tile {
       for (int64_t j = 0; j < width; ++j) out[row + j] = f(row + j, j);
     });
   }
-  /// For each line `end` of the sum of f(at, line); `out`, unless it is null, gets the terms.
+  /// sum[line] = end(the sum of f(at, line)); the terms are written to `out`, unless it is null.
   void sums(T* out, T* sum, const auto& f, const auto& end) const {
     double all[kTile] = {};
     T buffer[kTile];

@@ -80,7 +80,7 @@ template <class I> auto range_of(const I* x, int64_t n) {
 }
 
 /// The bits in which the keys differ.
-template <class I> auto differing(const I* x, int64_t n) {
+template <class I> auto differing_bits(const I* x, int64_t n) {
   const auto first = key_in(x[0]);
   auto differ = first ^ first;
   for (int64_t i = 1; i < n; ++i) differ |= key_in(x[i]) ^ first;
@@ -96,7 +96,7 @@ template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
     if constexpr (std::is_same_v<I, uint64_t>) return rank_sort(x, other, n), other;
     else return insertion_sort(x, n), x;
   }
-  const K differ = differing(x, n);
+  const K differ = differing_bits(x, n);
   if (differ == 0) return x;
   const int top = bits_in(differ), lowest = bits_in(K(differ & -differ)) - 1;
   const int enough = smaller(top - lowest, bits_in(uint64_t(n)) + spare);
@@ -105,7 +105,7 @@ template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
   const K mask = (K(1) << digit) - 1;
   for (int low = top - all; low < top; low += digit) {
     const auto value = [&](const I& one) { return key_in(one) >> low & mask; };
-    uint32_t place[1 << 12], odd[1 << 12];  // two, so that equal neighbours do not wait
+    uint32_t place[1 << 12], odd[1 << 12];  // two, so that equal neighbours are independent
     __builtin_memset(place, 0, sizeof(uint32_t) << digit);
     __builtin_memset(odd, 0, sizeof(uint32_t) << digit);
     for (int64_t i = 1; i < n; i += 2) ++place[value(x[i - 1])], ++odd[value(x[i])];
@@ -218,7 +218,7 @@ template <class K> struct Line {
   void* out;
   int64_t* index;
   int64_t n, out_step, first, end;
-  K turn;
+  K flip_mask;
   void (*read_items)(const Line&, I* items, int64_t i, int64_t n);
   void (*read_keys)(const Line&, K* keys);
   /// Writes n sorted items to the positions from first + i on.
@@ -258,35 +258,35 @@ template <class T, class K> struct Elements {
   using I = Item<K>;
   static void read_items(const Line<K>& line, I* items, int64_t i, int64_t n) {
     const T* const in = static_cast<const T*>(line.in) + i;
-    const K turn = line.turn;
+    const K flip_mask = line.flip_mask;
     MT_INDEPENDENT for (int64_t k = 0; k < n; ++k) items[k] =
-        item(K(K(key_of(in[k])) ^ turn), i + k);
+        item(K(K(key_of(in[k])) ^ flip_mask), i + k);
   }
   static void read_keys(const Line<K>& line, K* keys) {
     const T* const in = static_cast<const T*>(line.in);
-    const K turn = line.turn;
+    const K flip_mask = line.flip_mask;
     const int64_t n = line.n;
-    MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) keys[i] = K(key_of(in[i])) ^ turn;
+    MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) keys[i] = K(key_of(in[i])) ^ flip_mask;
   }
   static void write_items(const Line<K>& line, const I* items, int64_t at, int64_t n) {
     const int64_t out_step = line.out_step;
     T* const values = static_cast<T*>(line.out) + at * out_step;
     int64_t* const places = line.index + at * out_step;
-    const K turned = line.turn;
-    bool some = false;
+    const K flip = line.flip_mask;
+    bool has_ambiguous = false;
     const auto all = [&](int64_t step) {
       MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) {
         const I one = items[i];
-        const auto key = KeyOf<T>(key_in(one) ^ turned);
+        const auto key = KeyOf<T>(key_in(one) ^ flip);
         values[i * step] = value_of<T>(key);
         places[i * step] = at_in(one);
-        some |= ambiguous<T>(key);
+        has_ambiguous |= ambiguous<T>(key);
       }
     };
     if (out_step == 1) all(1);
     else all(out_step);
-    for (int64_t i = 0; some && i < n; ++i)
-      if (const I one = items[i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ turned)))
+    for (int64_t i = 0; has_ambiguous && i < n; ++i)
+      if (const I one = items[i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ flip)))
         values[i * out_step] = static_cast<const T*>(line.in)[at_in(one)];
   }
   static Line<K> line(const Sort& s, const AlongDim& l, int64_t number) {
@@ -395,13 +395,13 @@ template <class K> struct LongLine {
     });
   }
 
-  /// Moves the items with the digits first to last to their positions in the table: `wanted` items.
-  void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t wanted,
+  /// Moves the items with the digits first to last to their positions in the table: `total` items.
+  void move(const Digits<K>& digits, const auto& x, int64_t n, int first, int last, int64_t total,
             I* to) const {
     const int values = digits.values();
     const uint32_t least = uint32_t(first), most = uint32_t(last - first);
     // Touches new memory here: else the first chunk would fault it all in without checking Ctrl-C.
-    each_chunk(wanted, [&](int64_t, int64_t i, int64_t end) {
+    each_chunk(total, [&](int64_t, int64_t i, int64_t end) {
       for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
     });
     each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {

@@ -7,9 +7,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kPlaces =
-    1024;  // positions and weights of so many places stay in the first-level cache
-constexpr int64_t kStrip = 512;  // columns of a line that a thread takes
+constexpr int64_t kPlaces = 1024;  // places whose positions and weights fit in the L1 cache
+constexpr int64_t kStrip = 512;    // columns of a line that a thread processes at a time
 
 /// The terms of a sum for each place: x[at[p]] * weight[p], or 0 if `at` is negative; the steps are
 /// the strides from one term to the next.
@@ -99,7 +98,7 @@ template <class T> struct Batch {
     }
   }
   /// Computes the gradient of the columns [from, from + n) of a channel.
-  void spread(int64_t channel, int64_t from, int64_t n) const {
+  void x_gradient(int64_t channel, int64_t from, int64_t n) const {
     T* const to = x + channel * c.size * c.inner + from;
     const T* const g = sums + channel * c.places * c.inner + from;
     const int64_t places = c.places, all = c.taps * places;
@@ -116,7 +115,7 @@ template <class T> struct Batch {
         if (at[k] >= 0) add_line<false>(to + at[k] * c.inner, g + p * c.inner, weight[k], n);
   }
   /// Computes the gradient of the weights of the places [p, p + n).
-  void weigh(int64_t p, int64_t n) const {
+  void weight_gradient(int64_t p, int64_t n) const {
     for (int64_t k = p; k < c.taps * c.places; k += c.places)
       add_terms<T>({x, sums + p, at + k, c.channels, c.size, 0, c.places}, weight + k, n);
   }
@@ -135,9 +134,9 @@ template <class T> void weighted_gather_as(const WeightedGather& c) {
         const Batch<T> batch(c, i / (groups * pieces));
         const int64_t from = i % pieces * piece, n = smaller(line - from, piece);
         const int64_t first = i / pieces % groups * together;
-        if (c.part == WeightedPart::weight) return batch.weigh(from, n);
+        if (c.part == WeightedPart::weight) return batch.weight_gradient(from, n);
         for (int64_t k = first; k < smaller(first + together, channels) && !mt_interrupted; ++k)
-          if (columns) batch.spread(k, from, n);
+          if (columns) batch.x_gradient(k, from, n);
           else batch.sum(k, from, n);
       });
 }
