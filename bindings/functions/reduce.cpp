@@ -23,7 +23,7 @@ Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) 
   return in_dtype(reduce(in_dtype(x, dtype), dims, keepdim), dtype);
 }
 
-// ---- the reductions and scans of kernels/ --------------------------------------------------------
+// ---- the reductions and scans of kernels/ -------------------------------------------------------
 
 /// The parameters of a reduction or scan, from argument i on.
 struct Params {
@@ -105,8 +105,7 @@ const std::deque<OwnedEntry>& generated() {
 }
 
 void need_some(const char* name, const Tensor& x) {
-  if (x.numel() == 0)
-    fail("{}: {} is empty; of no elements there is no {}", name, to_string(x.shape()), name);
+  if (x.numel() == 0) fail("{}: {} is empty, so it has no {}", name, to_string(x.shape()), name);
 }
 
 /// max and min: a tensor for all elements; values and positions along a dimension; elementwise for

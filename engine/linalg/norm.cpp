@@ -11,7 +11,7 @@ Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim, co
   for (int64_t d : wrap_dims(name, dims, x.dim())) nothing |= x.dim() > 0 && x.size(int(d)) == 0;
 
   if (nothing && (p < 0 || std::isinf(p)))
-    fail("{}: {} has no elements there; of none there is no norm of order {}", name, x.shape(), p);
+    fail("{}: {} has no elements there, so it has no norm of order {}", name, x.shape(), p);
   return mt::norm(x, p, dims, keepdim);
 }
 
@@ -33,7 +33,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
   if (sizes.size(-1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
   if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
-    fail("{}: {} is empty; of none there is no norm of order {}", name, x.shape(), show_order(o));
+    fail("{}: {} is empty, so it has no norm of order {}", name, x.shape(), show_order(o));
   return sum(sizes, {-1});
 }
 

@@ -365,7 +365,7 @@ Tensor scatter_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor
                              : reduce == "amin"      ? ScatterReduce::min
                                                      : ScatterReduce::set;
   if (join == ScatterReduce::set)
-    fail("{}: '{}' is no way to reduce; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+    fail("{}: unknown reduction '{}'; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
   if (mean && x.dtype() == Dtype::b8) fail("{}: bool has no mean; use x:float()", name);
   const Index index = integer_positions(name, given);
   if (in_place) check_writable(name, x);

@@ -45,7 +45,7 @@ Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction,
   return root_of_variance(variance("std", x, dims, correction, keepdim));
 }
 
-// ---- covariance ----------------------------------------------------------------------------------
+// ---- covariance ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -139,8 +139,7 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   if (std::isnan(p)) fail("norm: p is NaN");
   const unsigned mask = dims_mask("norm", x, dims);
   if (std::isinf(p) && count_of(x, mask) == 0)
-    fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
-         x.shape());
+    fail("norm: {} has no elements there, so it has no largest or smallest magnitude", x.shape());
   const auto reduced = [&](auto op, const Tensor& of) {
     return reduce_recorded({op::reduction_id<decltype(op)>, "norm", mask, keepdim}, of);
   };

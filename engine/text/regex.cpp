@@ -104,7 +104,7 @@ struct RegexParser {
     if (!take("{")) return false;
     least = number();
     most = !take(",") ? least : sees('}') ? INT_MAX : number();
-    if (!take("}") || most < least) refuse("a wrong {n,m}");
+    if (!take("}") || most < least) refuse("an invalid {n,m}");
     return true;
   }
   int number() {
@@ -122,7 +122,7 @@ struct RegexParser {
     if (take("?i:")) ignores_case = true;
     else if (take("?=")) look = true;
     else if (take("?!")) look = negative = true;
-    else if (!take("?:") && sees('?')) refuse("a group that is not known");
+    else if (!take("?:") && sees('?')) refuse("an unknown group");
     const size_t first = emit(look ? Op::look : Op::split);
     regex.program_[first].negative = negative;
     regex.program_[first].x = here();
@@ -160,7 +160,7 @@ struct RegexParser {
       if (at + 1 < end && *at == '-' && at[1] != ']') {
         ++at;
         Class other;
-        if (element(other, high) == false || high < low) refuse("a wrong range");
+        if (element(other, high) == false || high < low) refuse("an invalid range");
       }
       add_range(c, low, high);
     }
@@ -210,7 +210,7 @@ struct RegexParser {
     }
     if ((e >= '0' && e <= '9') || (e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z')) {
       --at;
-      refuse("an escape that is not known");
+      refuse("an unknown escape");
     }
     --at;
     return character = next_character(at, end), true;
@@ -238,7 +238,7 @@ struct RegexParser {
       name = {at++, 1};
     }
     const uint32_t mask = category_mask(name);
-    if (!mask) refuse("a category that is not known");
+    if (!mask) refuse("an unknown category");
     c.add({mask, 1, 0, negated});
   }
   uint32_t code(char kind) {
@@ -254,7 +254,7 @@ struct RegexParser {
       else if (lower >= 'a' && lower <= 'f') value = 16 * value + uint32_t(lower - 'a' + 10);
       else break;
     }
-    if (digits == 0 || (braces && !take("}"))) refuse("a wrong character code");
+    if (digits == 0 || (braces && !take("}"))) refuse("an invalid character code");
     return value;
   }
 };
@@ -274,12 +274,12 @@ const char* Regex::match(const char* p, const char* begin, const char* end) cons
 
 const char* Regex::run(size_t pc, const char* p, const char* begin, const char* end,
                        int64_t& steps) const {
-  // Backtracking: another instruction at p, or a run that gives back characters, down to `least`.
-  struct Way {
+  // What backtracking can change: go to another instruction, or shorten a run down to `least`.
+  struct Choice {
     size_t pc;
     const char *p, *least;
   };
-  std::vector<Way> ways;
+  std::vector<Choice> choices;
   for (;;) {
     if (--steps < 0) fail("encode: the pattern takes too long on this text");
     const Instruction& i = program_[pc];
@@ -288,7 +288,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
       case Op::match: return p;
       case Op::jump: pc = i.x; break;
       case Op::split:
-        if (i.y >= 0) ways.push_back({size_t(i.y), p, nullptr});
+        if (i.y >= 0) choices.push_back({size_t(i.y), p, nullptr});
         pc = i.x;
         break;
       case Op::look:
@@ -307,21 +307,21 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
         }
         steps -= n / 64;
         good = n >= i.least;
-        if (good && !i.possessive && p > least) ways.push_back({pc + 1, p, least});
+        if (good && !i.possessive && p > least) choices.push_back({pc + 1, p, least});
         ++pc;
         break;
       }
     }
     if (good) continue;
-    if (ways.empty()) return nullptr;
-    Way& way = ways.back();
-    pc = way.pc;
-    if (!way.least) {
-      p = way.p;
-      ways.pop_back();
+    if (choices.empty()) return nullptr;
+    Choice& choice = choices.back();
+    pc = choice.pc;
+    if (!choice.least) {
+      p = choice.p;
+      choices.pop_back();
     } else {
-      p = way.p = previous_character(way.p, begin);
-      if (p <= way.least) ways.pop_back();
+      p = choice.p = previous_character(choice.p, begin);
+      if (p <= choice.least) choices.pop_back();
     }
   }
 }

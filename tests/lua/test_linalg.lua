@@ -327,12 +327,12 @@ test('norms of matrices without rows or columns', function()
       eq(la.matrix_norm(mt.zeros(size), order):tolist(), 0)
       eq(la.matrix_norm(mt.zeros(2, size[1], size[2]), order):tolist(), {0, 0})
     end
-    raises(function() la.matrix_norm(mt.zeros(size), -2) end, 'of none there is no norm of order %-2')
+    raises(function() la.matrix_norm(mt.zeros(size), -2) end, 'so it has no norm of order %-2')
   end
   eq(la.matrix_norm(mt.zeros(0, 5), -1):tolist(), 0) -- columns of nothing sum to 0
   eq(la.matrix_norm(mt.zeros(5, 0), -inf):tolist(), 0)
-  raises(function() la.matrix_norm(mt.zeros(5, 0), -1) end, 'of none there is no norm of order %-1')
-  raises(function() la.matrix_norm(mt.zeros(2, 0, 5), -inf) end, 'of none there is no norm of order %-inf')
+  raises(function() la.matrix_norm(mt.zeros(5, 0), -1) end, 'so it has no norm of order %-1')
+  raises(function() la.matrix_norm(mt.zeros(2, 0, 5), -inf) end, 'so it has no norm of order %-inf')
   eq(la.matrix_norm(mt.zeros(0, 3, 3), -1):tolist(), {})
 end)
 

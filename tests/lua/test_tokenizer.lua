@@ -225,8 +225,8 @@ t.test('what is not read is named', function()
   local split = '"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"%s"},"was":"ByteLevel"'
   for pattern, what in pairs {['(a'] = 'a group that is not closed at character 3', ['a)'] = 'a %) without its %(',
     ['[a'] = 'a class that is not closed', ['a**'] = 'a lazy or doubled quantifier', ['*'] = 'nothing to repeat',
-    ['\\\\p{Han}'] = 'a category that is not known', ['(?<a>b)'] = 'a group that is not known', ['^a'] = 'an anchor',
-    ['a{3,1}'] = 'a wrong {n,m}', ['a{9999}'] = 'too large a number', ['\\\\q'] = 'an escape that is not known',
+    ['\\\\p{Han}'] = 'an unknown category', ['(?<a>b)'] = 'an unknown group', ['^a'] = 'an anchor',
+    ['a{3,1}'] = 'an invalid {n,m}', ['a{9999}'] = 'too large a number', ['\\\\q'] = 'an unknown escape',
     ['(a|b'] = 'not closed', [('('):rep(200)] = 'too many groups'} do
     refused(what, '"pre_tokenizer":{"type":"ByteLevel"', function() return split:format(pattern) end)
   end

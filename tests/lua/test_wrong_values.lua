@@ -329,7 +329,7 @@ wrong{
     '^index_select: .*%-3.*1%.%.2.*1.*%(2 x 3%)'},
   {'A16 index_select 4', function(f) f.x:index_select(2, 1) end, "^index_select: .*3.*'index'.*1"},
   {'A16 index_select 5', function(f) f.one:index_select(1, f.i) end,
-    '^index_select: a 0%-d tensor has one position, this index names 3'},
+    '^index_select: a 0%-d tensor has one position, this index picks 3'},
   {'A16 index_put', function(f) f.x:index_put({mt.tensor({3},'int64')}, 1) end,
     '^index_put: .*3.*1%.%.2.*1.*%(2 x 3%)'},
   {'A16 index_put 2', function(f) f.x:index_put({mt.tensor({1},'int64')}, f.y) end,
