@@ -173,7 +173,7 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   if (per_sample.defined() && mode != Bag::sum)
     fail("{}: per_sample_weights are for mode 'sum'", name);
   if (per_sample.defined() && per_sample.shape() != ids.shape())
-    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name, per_sample.shape(),
+    fail("{}: per_sample_weights are {}, the ids {}; they must be equal", name, per_sample.shape(),
          ids.shape());
   const int64_t n = ids.numel();
   std::vector<int64_t> ends;

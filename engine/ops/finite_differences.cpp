@@ -11,7 +11,7 @@ namespace {
 Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   if (y0.dim() == 0) fail("{}: a 0-d tensor has no samples", name);
   if (y0.dtype() == Dtype::b8 || (s.at.defined() && s.at.dtype() == Dtype::b8))
-    fail("{}: of bool; use x:float()", name);
+    fail("{}: the input is bool; use x:float()", name);
   const int64_t n = y0.size(d), left = n > 0 ? n - 1 : 0;
   if (!s.at.defined()) {
     const Tensor y = as_float(y0);

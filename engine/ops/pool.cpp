@@ -315,7 +315,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   const char* name = "max_unpool2d";
   check_image(name, x, 2);
   if (index.shape() != x.shape())
-    fail("{}: the input is {}, the indices {}; they must be alike", name, x.shape(), index.shape());
+    fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(), index.shape());
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
               s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),

@@ -121,7 +121,7 @@ end)
 test('refusals', function()
   local x, a, p = env.x, env.a, env.p
   raises(function() mt.tensor(1):trapezoid() end, 'trapezoid: a 0%-d tensor has no samples')
-  raises(function() a:gt(4):trapezoid() end, 'trapezoid: of bool; use x:float%(%)')
+  raises(function() a:gt(4):trapezoid() end, 'trapezoid: the input is bool; use x:float%(%)')
   raises(function() a:trapezoid(p, 2) end, 'trapezoid: give x or dx, not both')
   raises(function() x:trapezoid(mt.ones(3)) end,
     'trapezoid: 3 places are given for the 4 samples of dimension 2 of %(3 x 4%)')
