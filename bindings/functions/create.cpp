@@ -30,7 +30,7 @@ template <Form form> int unset(Args& a) {
 int64_t count_of(const Args& a, int i) {
   const int64_t n = a.integer(i);
   const std::string& name = signature_of(a.entry()).name;
-  if (n < 0) fail("{}: {} numbers are asked for", name, n);
+  if (n < 0) fail("{}: {} numbers were requested", name, n);
   checked_count(name.c_str(), {n});
   return n;
 }
@@ -83,7 +83,7 @@ int to_body(Args& a) {
     dtypes += dtype, devices += like || !dtype;
   }
   if (dtypes > 1 || devices > 1)
-    fail("to: {} is said twice", dtypes > 1 ? "the dtype" : "the device");
+    fail("to: {} is given twice", dtypes > 1 ? "the dtype" : "the device");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
     else if (a.given(i)) x = to_named(a, i, x, a.boolean(6));
@@ -101,7 +101,8 @@ const Entry kFunctions[] = {
      }},
     {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<Form::plain, 0>},
     {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<Form::plain, 1>},
-    {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.", unset<Form::plain>},
+    {"empty([shape..], " MT_SHAPED ")", "A tensor with uninitialised elements.",
+     unset<Form::plain>},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
      filled_with<Form::plain>},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
@@ -114,14 +115,14 @@ const Entry kFunctions[] = {
     {"range(first, last, step=1, " MT_SHAPED ")",
      "first, first + step, .. up to last, which is included; int64 where all are whole.",
      range_body},
-    {"linspace(first, last, n, " MT_SHAPED ")", "n numbers at equal distances, both ends included.",
+    {"linspace(first, last, n, " MT_SHAPED ")", "n evenly spaced numbers, both ends included.",
      [](Args& a) {
        const NewTensorOptions made(a, 4, default_dtype());
        const double first = a.number(1), last = a.number(2);
        return made.push(a, linspace(first, last, count_of(a, 3), made.dtype, made.device));
      }},
     {"logspace(first, last, n, base=10, " MT_SHAPED ")",
-     "base to the power of n exponents at equal distances, both ends included.", logspace_body},
+     "base to the power of n evenly spaced exponents, both ends included.", logspace_body},
     {"frombuffer(data, dtype=nil, shape=nil)",
      "A copy of a string's bytes as elements; the size must fit the shape exactly.",
      frombuffer_body},
@@ -132,12 +133,11 @@ const Entry kFunctions[] = {
      bind<triangle<false>>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
-    {"set_default_device(device)",
-     "Where new tensors are made when nothing is said: 'cpu', 'cuda'.", bind<set_default_device>},
-    {"set_default_dtype(dtype)",
-     "The type of numbers without a dtype: a float type, at first 'float32'.",
+    {"set_default_device(device)", "Sets the device of new tensors, 'cpu' or 'cuda'.",
+     bind<set_default_device>},
+    {"set_default_dtype(dtype)", "Sets the dtype of new float tensors, at first 'float32'.",
      bind<set_default_dtype>},
-    {"get_default_dtype()", "The type of numbers without a dtype.",
+    {"get_default_dtype()", "The dtype of new float tensors.",
      bind<[]() { return std::string(dtype_name(default_dtype())); }>},
 };
 
@@ -154,15 +154,15 @@ const Entry kMethods[] = {
      bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},
     {"float(x)", "x as float32.", bind<converted<Dtype::f32>>},
     {"double(x)", "x as float64.", bind<converted<Dtype::f64>>},
-    {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.",
+    {"long(x)", "x as int64; values out of range become its limits, NaN 0.",
      bind<converted<Dtype::i64>>},
-    {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.",
+    {"int(x)", "x as int32; floats out of range become its limits, NaN 0.",
      bind<converted<Dtype::i32>>},
-    {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.",
+    {"byte(x)", "x as uint8; floats out of range become 0 or 255, NaN 0.",
      bind<converted<Dtype::u8>>},
-    {"short(x)", "x as int16; floats outside are held at its ends, NaN is 0.",
+    {"short(x)", "x as int16; floats out of range become its limits, NaN 0.",
      bind<converted<Dtype::i16>>},
-    {"char(x)", "x as int8; floats outside are held at -128 and 127, NaN is 0.",
+    {"char(x)", "x as int8; floats out of range become -128 or 127, NaN 0.",
      bind<converted<Dtype::i8>>},
     {"bool(x)", "x as bool: true where it is not 0.", bind<converted<Dtype::b8>>},
     {"cpu(x)", "x in the memory of the CPU.",
@@ -171,7 +171,7 @@ const Entry kMethods[] = {
     {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled<Form::like, 0>},
     {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled<Form::like, 1>},
-    {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
+    {"empty_like(x, " MT_LIKE ")", "The same shape, with uninitialised elements.",
      unset<Form::like> | kUnset},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
      filled_with<Form::like>},
@@ -179,7 +179,7 @@ const Entry kMethods[] = {
      filled<Form::of, 0>},
     {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.",
      filled<Form::of, 1>},
-    {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
+    {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, uninitialised.",
      unset<Form::of> | kUnset},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
      filled_with<Form::of>},

@@ -23,7 +23,7 @@ int new_generator(Args& a) {
     const std::string name = a.text(1);
     if (name == "mt19937") kind = Generator::Kind::mt19937;
     else if (name != "philox")
-      fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
+      fail("Generator: unknown kind '{}'; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
   const auto n = uint64_t(a.integer(seed));
   return push_result(a, std::make_unique<LuaGenerator>(kind, n));
@@ -43,7 +43,7 @@ const Entry kGeneratorMethods[] = {
      bind<[](LuaGenerator& g) { return int64_t(g.initial_seed()); }>},
     {"get_state(self)", "The state of the generator, as a string.",
      bind<[](LuaGenerator& g) { return g.state(); }>},
-    {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
+    {"set_state(self, state)", "Restores the state that get_state returned; returns the generator.",
      [](Args& a) {
        Userdata<LuaGenerator>::at(a, 1).set_state(a.text(2));
        return a.self();
@@ -144,9 +144,9 @@ const Entry kFunctions[] = {
        mark_untraceable();  // a replay continues the generator's stream
        manual_seed(uint64_t(n));
      }>},
-    {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
+    {"get_rng_state()", "The state of the default generator, as a string for set_rng_state.",
      bind<[]() { return default_generator().state(); }>},
-    {"set_rng_state(state)", "Goes back to where get_rng_state was called.",
+    {"set_rng_state(state)", "Restores the state that get_rng_state returned.",
      bind<[](const std::string& state) { default_generator().set_state(state); }>},
     {"Generator(kind='philox', seed=0)",
      "A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', "
@@ -180,7 +180,7 @@ const Entry kMethods[] = {
      bind<[](const Tensor& x, const Operand& p, Generator* g) -> const Tensor& {
        return bernoulli_(x, p.value.impl()->number ? plain(p.value.at(0)) : p.value, g);
      }>},
-    {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of that rate.",
+    {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of rate lambd.",
      bind<exponential_>},
     {"random_(x, first=nil, last=nil, generator=nil)",
      "Fills x with whole numbers from first to last; without them from all that the dtype holds.",

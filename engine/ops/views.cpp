@@ -40,8 +40,7 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
 
 const NodeType kReshape{
     "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.kept<Shape>()); },
-    -1,
-    [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // row-major order is kept
+    -1, [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // row-major order is kept
       input = node.kept<Shape>();
       return true;
     }};

@@ -440,7 +440,7 @@ test('a product of several zeros has no second derivative, and says so', functio
     return mt.grad(y:sum(), b, {create_graph = create}), b
   end
   is(slope({0, 0, 5}), {0, 0, 0})
-  raises(function() slope({0, 0, 5}, true) end, 'scatter_reduce: two zeros of the source go to one place')
+  raises(function() slope({0, 0, 5}, true) end, 'scatter_reduce: two zeros of the source go to one position')
   local g, b = slope({0, 4, 5}, true)
   is(g, {40, 0, 0})
   is(mt.grad(g:sum(), b), {18, 10, 8})

@@ -216,7 +216,7 @@ end)
 
 test('errors', function()
   local x = mt.zeros(3)
-  raises(function() mt.Generator('mersenne', 1) end, "'mersenne' is no generator")
+  raises(function() mt.Generator('mersenne', 1) end, "unknown kind 'mersenne'")
   raises(function() mt.Generator(1.5) end, 'must be an integer, got 1.5')
   raises(function() mt.rand(2, {generator = 3}) end, 'must be a generator')
   raises(function() mt.rand(2, {generator = x}) end, 'must be a generator')

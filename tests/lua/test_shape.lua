@@ -275,8 +275,8 @@ test('T and mT are fields', function()
   local w = mt.ones(2, 3):requires_grad_();
   (w.T:matmul(w)).mT:sum():backward()
   eq(w.grad:tolist(), {{6, 6, 6}, {6, 6, 6}})
-  raises(function() return b.T end, 'T: %(1 x 2 x 3%) is no matrix; x.mT turns each')
-  raises(function() return mt.ones(2).mT end, 'mT: %(2%) is no matrix, nor a batch')
+  raises(function() return b.T end, 'T: %(1 x 2 x 3%) is not a matrix; x.mT transposes its')
+  raises(function() return mt.ones(2).mT end, 'mT: %(2%) is not a matrix or a batch')
   raises(function() m.T = m end, 'T')
 end)
 

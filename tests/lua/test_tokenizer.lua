@@ -209,12 +209,12 @@ t.test('what is not read is named', function()
     t.raises(function() return (data.BPETokenizer(write(text))) end, pattern)
   end
   refused("BPETokenizer: '.*': its model is WordPiece, only BPE is read", '"type":"BPE"', '"type":"WordPiece"')
-  refused("the pre%-tokenizer 'UnicodeScripts' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
+  refused("the pre%-tokenizer 'UnicodeScripts' is not supported", '"pre_tokenizer":{"type":"ByteLevel"',
     '"pre_tokenizer":{"type":"UnicodeScripts"')
-  refused("the pre%-tokenizer Split's behavior 'Glued' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
+  refused("the pre%-tokenizer Split's behavior 'Glued' is not supported", '"pre_tokenizer":{"type":"ByteLevel"',
     '"pre_tokenizer":{"type":"Split","behavior":"Glued","pattern":{"String":","},"was":"ByteLevel"')
-  refused("the decoder 'WordPiece' is not read", '"decoder":{"type":"ByteLevel"', '"decoder":{"type":"WordPiece"')
-  refused("the normalizer 'Nmt' is not read", '"normalizer":null', '"normalizer":{"type":"Nmt"}')
+  refused("the decoder 'WordPiece' is not supported", '"decoder":{"type":"ByteLevel"', '"decoder":{"type":"WordPiece"')
+  refused("the normalizer 'Nmt' is not supported", '"normalizer":null', '"normalizer":{"type":"Nmt"}')
   refused("merge 1, 'zz' and 'e': one of them, or both", '"merges":%[%["[^"]*"', '"merges":[["zz"')
   refused('has the id %-1', '"!":%d+', '"!":-1')
   refused('have ids up to 15000000', '"!":%d+', '"!":15000000')

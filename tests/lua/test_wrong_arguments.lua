@@ -88,7 +88,7 @@ wrong{
   {'A9 eye 2', function() mt.eye(3, -1) end, '^eye: .*%-1.*negative.*%(3 x %-1%)'},
   {'A9 linspace', function() mt.linspace(0, 1, 2^60) end,
     "^linspace: .*3.*'n'.*integer.*2.*53.*1%.152921504606847e%+18"},
-  {'A9 logspace', function() mt.logspace(0, 1, -3) end, '^logspace: %-3 numbers are asked for'},
+  {'A9 logspace', function() mt.logspace(0, 1, -3) end, '^logspace: %-3 numbers were requested'},
   {'A9 range', function() mt.range(1, 2^60) end, '^range: 1.*1%.152921504606847e%+18.*1'},
   {'A9 range 2', function() mt.range(1, 10, 1e-300) end, '^range: 1.*10.*1e%-300'},
   {'A9 range 3', function() mt.range(1, 2, nan) end, '^range: .*nan.*0.*nan'},

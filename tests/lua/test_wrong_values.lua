@@ -359,7 +359,7 @@ wrong{
   {'A16 searchsorted 2', function(f) mt.searchsorted(f.v, f.v, false, 'middle') end,
     "^searchsorted: .*'middle'.*'left'.*'right'"},
   {'A16 searchsorted 3', function(f) mt.searchsorted(f.v, f.v, true, 'left') end,
-    '^searchsorted: side and right say different things'},
+    '^searchsorted: side and right contradict each other'},
   {'A16 searchsorted 4', function(f) mt.searchsorted(f.one, f.v) end,
     '^searchsorted: the sorted sequence is 0%-d.*it needs a dimension'},
   {'A16 bucketize', function(f) mt.bucketize(f.v, f.x) end,
