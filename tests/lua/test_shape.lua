@@ -396,7 +396,7 @@ test('errors name the values as they were given', function()
     {function() x:tile(2 ^ 40, 2 ^ 40) end, 'tile: .* more elements than memory can hold'},
     {function() x:tile(-1) end, 'tile: %-1 repeats'},
     {function() x['repeat'](x, 2) end, 'repeat: 1 repeats for the 2 dimensions'},
-    {function() x:repeat_interleave(-1) end, 'repeat_interleave: %-1 repeats'},
+    {function() x:repeat_interleave(-1) end, 'repeat_interleave: repeats is %-1'},
     {function() x:repeat_interleave(2 ^ 50) end, 'more elements than memory can hold'},
     {function() x:repeat_interleave({1, 2}, 1) end, 'repeats %(2%) for 3 positions'},
     {function() x:repeat_interleave({1, -2, 1}, 1) end, '%-2 repeats of position 2'},

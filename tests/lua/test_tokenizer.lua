@@ -208,7 +208,7 @@ t.test('what is not read is named', function()
     assert(n > 0, from)
     t.raises(function() return (data.BPETokenizer(write(text))) end, pattern)
   end
-  refused("BPETokenizer: '.*': its model is WordPiece, only BPE is read", '"type":"BPE"', '"type":"WordPiece"')
+  refused("BPETokenizer: '.*': its model is WordPiece, only BPE is supported", '"type":"BPE"', '"type":"WordPiece"')
   refused("the pre%-tokenizer 'UnicodeScripts' is not supported", '"pre_tokenizer":{"type":"ByteLevel"',
     '"pre_tokenizer":{"type":"UnicodeScripts"')
   refused("the pre%-tokenizer Split's behavior 'Glued' is not supported", '"pre_tokenizer":{"type":"ByteLevel"',
@@ -219,7 +219,7 @@ t.test('what is not read is named', function()
   refused('has the id %-1', '"!":%d+', '"!":-1')
   refused('have ids up to 15000000', '"!":%d+', '"!":15000000')
   refused('has the id 99999999999', '"!":%d+', '"!":99999999999')
-  refused('no whole number', '"!":%d+', '"!":"1"')
+  refused('is not an integer', '"!":%d+', '"!":"1"')
   refused('line 1, column', '"version"', 'version')
   refused("no 'model'", '"model"', '"modell"')
   local split = '"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"%s"},"was":"ByteLevel"'
