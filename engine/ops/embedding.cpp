@@ -62,11 +62,11 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < begins.numel(); ++i) {
-    const int64_t given = begins.at_integer(i), least = i ? ends.back() + base : base,
-                  most = i ? n + base : base;
-    if (given < least || given > most)
-      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
-           i + base, given, least, most, base);
+    const int64_t given = begins.at_integer(i), lowest = i ? ends.back() + base : base,
+                  highest = i ? n + base : base;
+    if (given < lowest || given > highest)
+      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and never decrease", name,
+           i + base, given, lowest, highest, base);
     ends.push_back(given - base);
   }
   if (include_last && ends.empty())
@@ -76,23 +76,23 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
 }
 
 /// The maximum of each bag's rows: bags become lines of equal length, padded with masked values.
-Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
+Tensor max_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
   const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
-  int64_t most = 1;
-  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[b + 1] - ends[b]);
-  std::vector<int64_t> place, there;
+  int64_t size = 1;
+  for (int64_t b = 0; b < bags; ++b) size = std::max(size, ends[b + 1] - ends[b]);
+  std::vector<int64_t> place, valid;
   for (int64_t b = 0; b < bags; ++b) {
     check_interrupt();
-    for (int64_t k = 0; k < most; ++k) {
+    for (int64_t k = 0; k < size; ++k) {
       const int64_t at = ends[b] + k;
-      there.push_back(at < ends[b + 1]);
-      place.push_back(there.back() ? at : 0);
+      valid.push_back(at < ends[b + 1]);
+      place.push_back(valid.back() ? at : 0);
     }
   }
   const Tensor at = to(constants(place), rows.device());
   const Tensor inside = reshape(
-      logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
-  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
+      logical_and(index_select(kept, 0, at), to(constants(valid), rows.device())), {bags, size, 1});
+  const Tensor lines = reshape(index_select(rows, 0, at), {bags, size, features});
   const Tensor best = max_along(where(inside, lines, -INFINITY), 1).values;
   return where(any(inside, {1}), best, 0.0);
 }
@@ -186,8 +186,8 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   Tensor at = checked_ids(name, flat, weight.size(0)), kept;
   if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
   if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
-    return largest_of_bags(embedding(flat, weight, padding),
-                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
+    return max_of_bags(embedding(flat, weight, padding),
+                       padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
   int64_t each = offsets.defined() ? 0 : ids.size(1);
   Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
     for (int64_t b = 0; b < bags; ++b) {

@@ -15,8 +15,8 @@ Tensor others_of(const Tensor& x, unsigned mask) {
   const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
   const Tensor safe = where(is_zero, 1.0, x);
   const Tensor rest = spread(prod(safe, dims, true), x.shape(), mask);
-  const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
-  return where(alone, rest / safe, 0.0);
+  const Tensor others_nonzero = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
+  return where(others_nonzero, rest / safe, 0.0);
 }
 
 /// The same in differentiable operations: each row is repeated, and each copy lacks one element.
@@ -41,9 +41,9 @@ Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, in
   const Tensor zero = eq(x, 0.0);
   const Tensor zeros_so_far = cumsum(to(zero, Dtype::i64), d);
   const Tensor first = logical_and(zero, eq(zeros_so_far, 1.0));
-  const Tensor without = cumprod(where(first, 1.0, x), d);
+  const Tensor without_first = cumprod(where(first, 1.0, x), d);
   const Tensor before = sum_from_end(g * out, d) / where(zero, 1.0, x);
-  const Tensor at = sum_from_end(g * without, d);
+  const Tensor at = sum_from_end(g * without_first, d);
   return where(eq(zeros_so_far, 0.0), before, where(first, at, 0.0));
 }
 

@@ -144,7 +144,7 @@ end
 
 test('refusals', function()
   local x, v, i = env.x, env.v, env.i
-  raises(function() x:tensor_split(0) end, 'tensor_split: 0 parts are asked for')
+  raises(function() x:tensor_split(0) end, 'tensor_split: 0 parts were requested')
   raises(function() x:tensor_split({0}) end, 'tensor_split: 0 is not a position')
   raises(function() x:tensor_split(mt.ones(2)) end, "tensor_split: argument 2 'parts' must be a number, or a list")
   raises(function() mt.tensor(3):tensor_split(2) end, 'tensor_split: a 0%-d tensor')
@@ -159,7 +159,7 @@ test('refusals', function()
   raises(function() mt.cartesian_prod(v, v:long()) end, 'cartesian_prod: int64 beside float32')
   raises(function() mt.cartesian_prod() end, 'cartesian_prod: no vectors')
   raises(function() mt.cartesian_prod(v, x) end, 'cartesian_prod: tensor 2 is %(3 x 4%)')
-  raises(function() x:combinations() end, 'combinations: %(3 x 4%) is no vector')
+  raises(function() x:combinations() end, 'combinations: %(3 x 4%) is not a vector')
   raises(function() v:combinations(-1) end, 'combinations: r is %-1')
   raises(function() mt.zeros(1000):combinations(50) end, 'combinations: 50 of 1000 elements are .* more than memory')
   raises(function() v:combinations(2 ^ 40, true) end, 'combinations: ')

@@ -215,7 +215,7 @@ wrong{
   {'A2 cond 3', function(f) la.cond(f.x, 1) end, '^cond: .*%(2 x 3%)'},
   {'A2 norm', function(f) la.norm(f.x, 'foo') end,
     "^norm: .*2.*'ord'.*'fro'.*'nuc'.*string.*'foo'"},
-  {'A2 norm 2', function(f) la.norm(f.s, 'fro') end, '^norm: .*%(2 x 3 x 4%).*say which dim'},
+  {'A2 norm 2', function(f) la.norm(f.s, 'fro') end, '^norm: .*%(2 x 3 x 4%).*give dim'},
   {'A2 norm 3', function(f) la.norm(f.x, 2, {1, 2, 1}) end,
     '^norm: 3 dimensions are named.*one makes a vector, two a matr'},
   {'A2 norm 4', function(f) la.norm(f.x, 'nuc', 1) end, "^norm: 'nuc'.*a vector has none"},
