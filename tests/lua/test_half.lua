@@ -370,7 +370,7 @@ t.test('products, layers, convolutions', function()
   t.eq(mt.equal(x:matmul(y), x:float():matmul(y:float()):half()), true)
   t.eq(mt.equal(y:t():matmul(x[1][1]), y:float():t():matmul(x[1][1]:float()):half()), true)
   t.eq(x:matmul(y:float()).dtype, 'float32')
-  t.raises(function() mt.linalg.inv(mt.eye(2, {dtype = 'float16'})) end, 'inv: float16 matrices are not supported; use x:float')
+  t.raises(function() mt.linalg.inv(mt.eye(2, {dtype = 'float16'})) end, 'inv: float16 matrices are not supported')
   t.raises(function() mt.linalg.svd(mt.eye(2, {dtype = 'bfloat16'})) end, 'bfloat16 matrices are not supported')
 end)
 
