@@ -72,7 +72,7 @@ int launch(Args& a) {
 
 const Entry kParts[] = {
     {"cuda_compile(source, name, device, origins, options, defines)", "A kernel.", compile},
-    {"cuda_about(kernel)", "What is known of a kernel.", about},
+    {"cuda_about(kernel)", "The properties of a kernel.", about},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
      bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},

@@ -60,7 +60,7 @@ char* random_state(lua_State* L, int index, size_t& bytes) {
 }
 
 const Entry kParts[] = {
-    {"key(..)", "A seed, below 2^53, made of whole numbers.",
+    {"key(..)", "A seed below 2^53, computed from integers.",
      [](Args& a) { return a.push(key_of(a, 1) >> 11); }},
     {"item_random()", "A source of random numbers that belong to items.",
      bind<[] { return std::make_unique<ItemRandom>(); }>},
@@ -73,7 +73,7 @@ const Entry kParts[] = {
        r.enter();
        return 0;
      }},
-    {"leave(source, random)", "The thread draws from where it did before.",
+    {"leave(source, random)", "Restores the thread's previous generator.",
      [](Args& a) {
        ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
        size_t bytes = 0;

@@ -47,9 +47,9 @@ const Entry kParts[] = {
        auto page = std::make_unique<LivePage>(a.text(1).c_str(), a.integer(2));
        return 1 + a.push(Userdata<LivePage>::push(a.L, std::move(page))->port());
      }},
-    {"publish(page, text)", "What browsers get from now on.",
+    {"publish(page, text)", "Sets the page that browsers get.",
      bind<[](LivePage& page, const std::string& text) { page.publish(text); }>},
-    {"idle(page)", "Seconds since a browser asked last.",
+    {"idle(page)", "Seconds since the last request of a browser.",
      bind<[](const LivePage& page) { return page.idle(); }>},
     {"wait_fetched(page, seconds)", "Waits until a browser has the page; whether one has.",
      bind<[](LivePage& page, double seconds) { return page.wait_fetched(seconds); }>},

@@ -160,9 +160,9 @@ TensorFile parse_zip(const ZipReader& zip) {
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < zip.entries().size(); ++i) {
     std::string name = zip.entries()[i].name;
-    if (!name.ends_with(kEnding)) fail("its entry '{}' is no .npy file", printable(name));
+    if (!name.ends_with(kEnding)) fail("its entry '{}' is not a .npy file", printable(name));
     name.resize(name.size() - kEnding.size());
-    if (!names.insert(name).second) fail("the name '{}' is there twice", printable(name));
+    if (!names.insert(name).second) fail("the name '{}' is repeated", printable(name));
     try {
       Bytes bytes = zip.open(i);
       file.tensors.push_back({name, parse_npy(bytes)});
