@@ -38,7 +38,7 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   }
 }
 
-/// Writes Lua values as JSON: tables with the keys 1..n are lists, other tables objects with sorted keys.
+/// Writes Lua values as JSON: tables with keys 1..n are arrays, others objects with sorted keys.
 struct Writer {
   lua_State* const L;
   const int list_meta, null;

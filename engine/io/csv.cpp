@@ -163,7 +163,7 @@ Names read_row(Cells& cells) {
   return row;
 }
 
-/// Reads all rows: read(cells, k, row) reads a cell of the k-th wanted column. Returns the number of rows.
+/// Reads all rows and returns their number: read(cells, k, row) reads a cell of wanted column k.
 size_t each_cell(Cells cells, const std::vector<int>& place, const auto& read) {
   std::string_view skipped;
   for (size_t row = 0;; ++row) {

@@ -26,7 +26,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::
 /// -target log p - (1 - target) log(1 - p) for probabilities p, times `weight`, which broadcasts.
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, const Tensor& weight = {},
                             Reduction = Reduction::mean);
-/// The same for p = sigmoid(x), stable for large |x|; `pos_weight`, per class, scales the first term.
+/// The same for p = sigmoid(x), stable for large |x|; `pos_weight` (per class) scales term 1.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const Tensor& weight = {}, Reduction = Reduction::mean,
                                         const Tensor& pos_weight = {});

@@ -159,7 +159,7 @@ wrong{
   {'A15 batch_norm 5', function(f) mt.batch_norm(f.img, nil, nil, nil, f.v, true) end,
     '^batch_norm: .*%(3%).*%(2%)'},
   {'A15 batch_norm 6', function() mt.batch_norm(mt.ones(1, 2), nil, nil, nil, nil, true) end,
-    '^batch_norm: one value for each channel has no variance.*%(1 x 2%)'},
+    '^batch_norm: the variance of one value per channel is undefined.*%(1 x 2%)'},
   {'A15 batch_norm 7', function(f) mt.batch_norm(f.v, mt.ones(3), mt.ones(3)) end,
     '^batch_norm: .*%(3%).*2'},
   {'A15 batch_norm 8', function(f) mt.batch_norm(f.img, mt.ones(2), mt.ones(2), nil, nil, 1) end,
