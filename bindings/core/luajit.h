@@ -12,7 +12,7 @@ struct LuaJit {
 };
 LuaJit luajit_of(lua_State* L);
 
-/// The bug of an old one; a sentence with the remedy follows.
+/// The message about an old LuaJIT; the remedy follows it.
 constexpr const char* kOldLuaJit =
     "is from before December 2022 and compiles some loops over pairs and next wrongly, without an error";
 

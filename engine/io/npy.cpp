@@ -194,13 +194,13 @@ Tensor parse_npy(const void* data, size_t size) {
 }
 Tensor read_npy(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good npy file", [&] { return parse_npy(bytes); });
+  return reading(operation, path, " is not a valid npy file", [&] { return parse_npy(bytes); });
 }
 
 TensorFile parse_npz(const void* data, size_t size) { return parse_zip(ZipReader(data, size)); }
 TensorFile read_npz(const char* operation, const std::string& path) {
   RegularFile file = open_regular(operation, path);
-  return reading(operation, path, " is not a good npz file",
+  return reading(operation, path, " is not a valid npz file",
                  [&] { return parse_zip(ZipReader(std::move(file))); });
 }
 

@@ -176,7 +176,7 @@ TensorFile parse_safetensors(const void* data, size_t size) {
 
 TensorFile read_safetensors(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good safetensors file",
+  return reading(operation, path, " is not a valid safetensors file",
                  [&] { return parse_safetensors(bytes); });
 }
 

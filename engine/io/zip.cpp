@@ -140,10 +140,10 @@ Bytes ZipReader::open(size_t entry) const {
   return {std::make_unique<EntrySource>(archive_->zip, entry, size), size};
 }
 
-std::string ZipReader::text(size_t entry, size_t most) const {
+std::string ZipReader::text(size_t entry, size_t limit) const {
   const Entry& e = entries_[entry];
-  if (e.size > most)
-    fail("its entry '{}' has {} bytes, at most {} are expected", printable(e.name), e.size, most);
+  if (e.size > limit)
+    fail("its entry '{}' has {} bytes, at most {} are expected", printable(e.name), e.size, limit);
   return open(entry).rest();
 }
 

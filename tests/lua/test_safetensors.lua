@@ -80,7 +80,7 @@ test('a damaged file is one sentence', function()
   local function refused(what, header, values)
     file(header, values)
     raises(function() data.safetensors(path) end, "^[^\n]*safetensors: '" .. path:gsub('%p', '%%%0') ..
-      "' is not a good safetensors file: [^\n]*" .. what .. '[^\n]*$')
+      "' is not a valid safetensors file: [^\n]*" .. what .. '[^\n]*$')
   end
   local function x(shape, from, to, more)
     return ('{"x":{"dtype":"F32","shape":%s,"data_offsets":[%s,%s]}%s}'):format(shape, from, to, more or '')

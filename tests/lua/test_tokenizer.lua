@@ -190,7 +190,7 @@ t.test('normal forms and lower case', function()
   local function normal(text, form) return pieces(text, nil, ('{"type":"%s"}'):format(form)) end
   local ok, why = pcall(normal, 'e', 'NFC')
   if not ok then
-    assert(why:find 'normal forms of text: libutf8proc%.so%.3 cannot be loaded; on Debian: apt%-get install', why)
+    assert(why:find 'Unicode normalization: libutf8proc%.so%.3 cannot be loaded; on Debian: apt%-get install', why)
     return
   end
   local text = 'e\u{301}\u{e9}\u{fb01}'
