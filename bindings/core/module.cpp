@@ -31,7 +31,7 @@ namespace {
 const Entry kCore[] = {
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
      bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
-    {"columns()", "The width of the terminal, 80 where there is none.", bind<[] {
+    {"columns()", "The width of the terminal, or 80 without one.", bind<[] {
        winsize w{};
        const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col != 0;
        return known ? int64_t(w.ws_col) : 80;
@@ -92,7 +92,7 @@ const Entry kCore[] = {
        file.commit();
        return 0;
      }},
-    {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
+    {"check_writable(operation, path)", "Throws an error for a file that write_file cannot write.",
      bind<[](const std::string& operation, const std::string& path) {
        check_writable(operation.c_str(), path);
      }>},
@@ -319,7 +319,7 @@ const Entry kLanguage[] = {
     {"reductions()", "The reductions and scans: name, what they take, parameters, where to sample.",
      reductions},
     {"entry(..)",
-     "The signature of a function without its types, its help, and what it says of ranges and choices; or "
+     "The signature of a function without its types, its help, its ranges and choices; or "
      "nothing.",
      [](Args& a) {
        const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;

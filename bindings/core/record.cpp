@@ -47,7 +47,7 @@ int record(Args& a) {
 
 const Entry kRecord[] = {
     {"record(fn, watcher, ..)",
-     "fn(..), with watcher called before and after each call of a C++ function, as bindings/core/record.h says.",
+     "fn(..), with watcher called before and after calls of C++ functions: bindings/core/record.h.",
      Body(record) | kKeepsNames},
     {"identity(x)", "Numbers that identify the tensor and its storage while they exist.",
      bind<[](const Tensor& x) {

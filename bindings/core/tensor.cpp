@@ -335,7 +335,7 @@ const Entry kMethods[] = {
      [](Args& a) { return push_dims(a, a.tensor(1).shape()); } | kDefers},
     {"stride(x, dim=nil)", "The strides in elements, as a list or of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
-    {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
+    {"is_contiguous(x)", "Whether the elements are in row-major order without gaps.",
      bind<[](const Tensor& x) { return x.is_contiguous(); }>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
      bind<[](const Tensor& x) { return x.offset(); }>},

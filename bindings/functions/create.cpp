@@ -113,7 +113,7 @@ const Entry kFunctions[] = {
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},
     {"range(first, last, step=1, " MT_SHAPED ")",
-     "first, first + step, .. up to last, which is included; int64 where all are whole.",
+     "first, first + step, .. up to last, which is included; int64 if all are integers.",
      range_body},
     {"linspace(first, last, n, " MT_SHAPED ")", "n evenly spaced numbers, both ends included.",
      [](Args& a) {
@@ -148,7 +148,7 @@ const Entry kMethods[] = {
     {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
      "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an "
      "integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from "
-     "page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.",
+     "page-locked memory the copy to a GPU may be incomplete; x must not change meanwhile.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},

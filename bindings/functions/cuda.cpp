@@ -148,7 +148,7 @@ const Entry kMethods[] = {
      "The CPU tensor x in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) "
      "does not wait. An error if CUDA cannot be used.",
      bind<pin_memory>},
-    {"is_pinned(x)", "Whether x lies in page-locked memory of the CPU.",
+    {"is_pinned(x)", "Whether x is in page-locked memory of the CPU.",
      bind<[](const Tensor& x) { return x.impl()->storage->pinned != nullptr; }>},
 };
 

@@ -86,7 +86,7 @@ const Entry kParts[] = {
 
 const Entry kFunctions[] = {
     {"cdiv(a, b)",
-     "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a "
+     "a / b rounded up, for integers a >= 0 and b >= 1: how many blocks of b threads cover a "
      "elements.",
      bind<[](int64_t n, int64_t each) {
        if (n < 0 || each < 1) fail("cdiv: {} / {}; a must be 0 or more, b 1 or more", n, each);

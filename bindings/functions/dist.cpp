@@ -20,7 +20,7 @@ const Entry kDist[] = {
     {"rank()", "The rank of this process, from 0.", bind<[] { return int64_t(dist::rank()); }>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
-     "number, modulo the number of GPUs, or what MTORCH_DEVICE_INDEX says.",
+     "number, modulo the number of GPUs, or MTORCH_DEVICE_INDEX if it is set.",
      bind<[] { return int64_t(local_rank()); }>},
     {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
     {"all_reduce_([x], op='sum')",

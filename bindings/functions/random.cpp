@@ -149,7 +149,7 @@ const Entry kFunctions[] = {
     {"set_rng_state(state)", "Restores the state that get_rng_state returned.",
      bind<[](const std::string& state) { default_generator().set_state(state); }>},
     {"Generator(kind='philox', seed=0)",
-     "A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', "
+     "An independent stream of random numbers: 'philox', as after manual_seed(seed), or 'mt19937', "
      "as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.",
      new_generator},
 };
@@ -157,7 +157,7 @@ const Entry kFunctions[] = {
 const Entry kMethods[] = {
     {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn<Form::like, rand>},
     {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn<Form::like, randn>},
-    {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Whole numbers in x's shape, ends included.",
+    {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Integers in x's shape, both ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        const NewTensorOptions made(a, 4, x.dtype(), x.device());
@@ -183,7 +183,7 @@ const Entry kMethods[] = {
     {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of rate lambd.",
      bind<exponential_>},
     {"random_(x, first=nil, last=nil, generator=nil)",
-     "Fills x with whole numbers from first to last; without them from all that the dtype holds.",
+     "Fills x with integers from first to last, by default with all that the dtype can hold.",
      random_in_place},
 };
 

@@ -288,7 +288,7 @@ const Entry kMethods[] = {
      "with a number or a vector of coordinates for each dim.",
      gradient_body},
     {"histogram(x, bins, range=nil, weight=nil, density=false)",
-     "How many elements lie in each of bins equal parts of range={min, max} (by default the "
+     "The number of elements in each of bins equal parts of range={min, max} (by default the "
      "data's), or between the sorted edges of a vector, and the edges: two tensors.\nweight "
      "is how much each element counts; density divides by the sum and the widths.",
      histogram_body},

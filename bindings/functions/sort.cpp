@@ -112,7 +112,7 @@ const Entry kMethods[] = {
        return bincount(x, weights, minlength, 1);
      }>},
     {"histc(x, bins=100, min=0, max=0)",
-     "How many elements lie in each of `bins` equal parts of min..max; both 0: of x's range.",
+     "The number of elements in each of `bins` equal parts of min..max; both 0: of x's range.",
      bind<histc>},
 };
 

@@ -504,7 +504,7 @@ int unknown_option(const CLI::App& app, const std::string& given) {
                            near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
-/// Refuses an option that is not a number (`whole`: an integer) from `low` to `high`.
+/// Rejects an option that is not a number (`whole`: an integer) from `low` to `high`.
 CLI::Validator number(double low, double high, bool whole, const char* what) {
   return CLI::Validator(
       [=](const std::string& text) {

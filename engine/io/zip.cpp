@@ -48,17 +48,17 @@ struct EntrySource : ByteSource {
     while (n > 0) {
       check_interrupt();
       const zip_int64_t got = zip().zip_fread(file, out, std::min(n, kPiece));
-      if (got <= 0) refuse(got);
+      if (got <= 0) fail_entry(got);
       out += got, n -= size_t(got), left -= uint64_t(got);
     }
     uint8_t extra;  // the checksum is verified at the end
     if (left == 0)
-      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) refuse(got);
+      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) fail_entry(got);
   }
-  [[noreturn]] void refuse(zip_int64_t got) const {
+  [[noreturn]] void fail_entry(zip_int64_t got) const {
     fail("an entry of the archive is damaged: {}", got < 0    ? zip().zip_file_strerror(file)
                                                    : got == 0 ? "it ends too early"
-                                                              : "it is longer than it says");
+                                                              : "it exceeds its size");
   }
   zip_file_t* file;
   uint64_t left;

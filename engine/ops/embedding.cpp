@@ -164,11 +164,11 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
                      const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
   const char* name = "embedding_bag";
   if (ids.dim() != 1 && ids.dim() != 2)
-    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name, ids.shape());
+    fail("{}: the ids are {}; expected (bags x ids), or 1-d with offsets", name, ids.shape());
   if (offsets.defined() != (ids.dim() == 1))
     fail("{}: {}", name,
-         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
-                        : "offsets are for ids in one row; (bags x ids) has none");
+         ids.dim() == 1 ? "1-d ids need offsets, the beginning of each bag"
+                        : "offsets are for 1-d ids, not for (bags x ids)");
   check_float(name, weight, "the weight is", "weight");
   if (per_sample.defined() && mode != Bag::sum)
     fail("{}: per_sample_weights are for mode 'sum'", name);
