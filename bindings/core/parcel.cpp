@@ -17,11 +17,11 @@ struct Path {
   const Path* outer;
   int key;
 };
-std::string shown(lua_State* L, const Path* p) {
+std::string path_text(lua_State* L, const Path* p) {
   if (!p) return "the value";
   const bool named = lua_type(L, p->key) == LUA_TSTRING;
-  return shown(L, p->outer) + (named ? std::string(".") + lua_tostring(L, p->key)
-                                     : fmt::format("[{}]", describe(L, p->key)));
+  return path_text(L, p->outer) + (named ? std::string(".") + lua_tostring(L, p->key)
+                                         : fmt::format("[{}]", describe(L, p->key)));
 }
 
 }  // namespace
@@ -42,10 +42,10 @@ class Parcel::Writer {
     const Tensor* t = tensor_at(L_, i);
     if (!t)
       fail("{} is {}; numbers, strings, booleans, tensors and tables of them can be passed on",
-           shown(L_, path), describe(L_, i));
+           path_text(L_, path), describe(L_, i));
     if (&t->device() != &cpu_device())
       fail("{} is a tensor of {}; workers compute on the CPU: move batches in the loop, x:to('{}')",
-           shown(L_, path), t->device().name, t->device().name);
+           path_text(L_, path), t->device().name, t->device().name);
     tag(Tag::tensor), raw(to_.tensors_.size());
     to_.tensors_.push_back(t->detach());
   }
@@ -72,7 +72,7 @@ class Parcel::Writer {
       is_shape = lua_rawequal(L_, -1, -2);
       lua_pop(L_, 2);
       if (!is_shape)
-        fail("{} is a table with a metatable, which cannot be passed on", shown(L_, path));
+        fail("{} is a table with a metatable, which cannot be passed on", path_text(L_, path));
     }
     tag(is_shape ? Tag::shape : Tag::table);
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) {

@@ -13,7 +13,7 @@ const char kWatcher = 0;  // registry key: the watcher function
 thread_local int depth = 0;
 
 /// Calls the watcher with the depth, the entry or nils, and the top `n` values, which stay.
-void tell(lua_State* L, const Entry* e, int n) {
+void notify(lua_State* L, const Entry* e, int n) {
   const SaveAndRestore quiet(recording, false);
   const int first = lua_gettop(L) - n + 1;
   luaL_checkstack(L, n + 4, "too many values");
@@ -59,9 +59,9 @@ const Entry kRecord[] = {
 
 int record_call(Args& a, int (*run)(Args&)) {
   const SaveAndRestore deeper(depth, depth + 1);
-  tell(a.L, &a.entry(), lua_gettop(a.L));
+  notify(a.L, &a.entry(), lua_gettop(a.L));
   const int results = run(a);
-  tell(a.L, nullptr, results);
+  notify(a.L, nullptr, results);
   return results;
 }
 

@@ -304,10 +304,10 @@ int same(lua_State* L) {
   return 1;
 }
 
-int refuse_less(lua_State*) {
+int fail_less(lua_State*) {
   fail("'<' and '<=' can only answer true or false in Lua; use x:lt(y), x:le(y), x:gt(y), x:ge(y)");
 }
-int refuse_concat(lua_State*) {
+int fail_concat(lua_State*) {
   fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text");
 }
 
@@ -410,15 +410,10 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
 }
 
 void open_tensor(lua_State* L) {
-  static const luaL_Reg meta[] = {{"__newindex", safely<set_field>},
-                                  {"__gc", collect_garbage},
-                                  {"__len", safely<length>},
-                                  {"__tostring", safely<text>},
-                                  {"__lt", safely<refuse_less>},
-                                  {"__le", safely<refuse_less>},
-                                  {"__concat", safely<refuse_concat>},
-                                  {"__eq", safely<same>},
-                                  {nullptr, nullptr}};
+  static const luaL_Reg meta[] = {
+      {"__newindex", safely<set_field>}, {"__gc", collect_garbage},   {"__len", safely<length>},
+      {"__tostring", safely<text>},      {"__lt", safely<fail_less>}, {"__le", safely<fail_less>},
+      {"__concat", safely<fail_concat>}, {"__eq", safely<same>},      {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushvalue(L, -1);
   set_registered(L, &kMetatable);

@@ -6,13 +6,13 @@
 namespace mt::lua {
 namespace {
 
-template <Form form, int Value> int filled(Args& a) {
+template <Form form, int Value> int fill_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, full(made.shape, Value, made.dtype, made.device));
 }
 
 /// Fills with the number or boolean before the options.
-template <Form form> int filled_with(Args& a) {
+template <Form form> int full_body(Args& a) {
   const int i = form == Form::of ? 3 : 2;
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
   const NewTensor made(a, form, 1, boolean ? Dtype::b8 : default_dtype());
@@ -21,7 +21,7 @@ template <Form form> int filled_with(Args& a) {
 }
 
 /// Elements are uninitialised; bools are zeros, because values other than 0 and 1 are undefined.
-template <Form form> int unset(Args& a) {
+template <Form form> int empty_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, made.dtype == Dtype::b8 ? zeros(made.shape, Dtype::b8, made.device)
                                               : empty(made.shape, made.dtype, made.device));
@@ -61,7 +61,7 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
-template <Dtype D> Tensor converted(const Tensor& x) { return to(x, D); }
+template <Dtype D> Tensor convert(const Tensor& x) { return to(x, D); }
 
 /// Converts to a dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
@@ -99,12 +99,12 @@ const Entry kFunctions[] = {
        const NewTensorOptions made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
-    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<Form::plain, 0>},
-    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<Form::plain, 1>},
+    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", fill_body<Form::plain, 0>},
+    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", fill_body<Form::plain, 1>},
     {"empty([shape..], " MT_SHAPED ")", "A tensor with uninitialised elements.",
-     unset<Form::plain>},
+     empty_body<Form::plain>},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
-     filled_with<Form::plain>},
+     full_body<Form::plain>},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
        const NewTensorOptions made(a, 3, default_dtype());
@@ -152,37 +152,37 @@ const Entry kMethods[] = {
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},
-    {"float(x)", "x as float32.", bind<converted<Dtype::f32>>},
-    {"double(x)", "x as float64.", bind<converted<Dtype::f64>>},
+    {"float(x)", "x as float32.", bind<convert<Dtype::f32>>},
+    {"double(x)", "x as float64.", bind<convert<Dtype::f64>>},
     {"long(x)", "x as int64; values out of range become its limits, NaN 0.",
-     bind<converted<Dtype::i64>>},
+     bind<convert<Dtype::i64>>},
     {"int(x)", "x as int32; floats out of range become its limits, NaN 0.",
-     bind<converted<Dtype::i32>>},
+     bind<convert<Dtype::i32>>},
     {"byte(x)", "x as uint8; floats out of range become 0 or 255, NaN 0.",
-     bind<converted<Dtype::u8>>},
+     bind<convert<Dtype::u8>>},
     {"short(x)", "x as int16; floats out of range become its limits, NaN 0.",
-     bind<converted<Dtype::i16>>},
+     bind<convert<Dtype::i16>>},
     {"char(x)", "x as int8; floats out of range become -128 or 127, NaN 0.",
-     bind<converted<Dtype::i8>>},
-    {"bool(x)", "x as bool: true where it is not 0.", bind<converted<Dtype::b8>>},
+     bind<convert<Dtype::i8>>},
+    {"bool(x)", "x as bool: true where it is not 0.", bind<convert<Dtype::b8>>},
     {"cpu(x)", "x in the memory of the CPU.",
      bind<[](const Tensor& x) { return to(x, cpu_device()); }>},
-    {"half(x)", "x as float16.", bind<converted<Dtype::f16>>},
-    {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
-    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled<Form::like, 0>},
-    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled<Form::like, 1>},
+    {"half(x)", "x as float16.", bind<convert<Dtype::f16>>},
+    {"bfloat16(x)", "x as bfloat16.", bind<convert<Dtype::bf16>>},
+    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", fill_body<Form::like, 0>},
+    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", fill_body<Form::like, 1>},
     {"empty_like(x, " MT_LIKE ")", "The same shape, with uninitialised elements.",
-     unset<Form::like> | kUnset},
+     empty_body<Form::like> | kUnset},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
-     filled_with<Form::like>},
+     full_body<Form::like>},
     {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.",
-     filled<Form::of, 0>},
+     fill_body<Form::of, 0>},
     {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.",
-     filled<Form::of, 1>},
+     fill_body<Form::of, 1>},
     {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, uninitialised.",
-     unset<Form::of> | kUnset},
+     empty_body<Form::of> | kUnset},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
-     filled_with<Form::of>},
+     full_body<Form::of>},
     {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

@@ -47,7 +47,7 @@ void check_recorded(const Event& e, const char* which) {
   if (!e.recorded) fail("{} event has not been recorded; use e:record()", which);
 }
 
-double elapsed(const Event& first, const Event& second) {
+double elapsed_ms(const Event& first, const Event& second) {
   check_recorded(first, "elapsed_time: the first");
   check_recorded(second, "elapsed_time: the second");
   if (&first.gpu != &second.gpu)
@@ -125,7 +125,7 @@ const Entry kCuda[] = {
        check_alive(e.gpu);
        return e.gpu.event_done(e.event);
      }>},
-    {"elapsed_time(first, second)", "Milliseconds between two events.", bind<elapsed>},
+    {"elapsed_time(first, second)", "Milliseconds between two events.", bind<elapsed_ms>},
     {"graph_record(device)", "Begins the recording of a graph, without Lua's collector.",
      [](Args& a) {
        Userdata<LuaGraph>::push(a.L, std::make_unique<LuaGraph>(Arg<Gpu>::get(a, 1)));

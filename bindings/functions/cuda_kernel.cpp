@@ -28,7 +28,7 @@ int compile(Args& a) {
   return 1;
 }
 
-int about(Args& a) {
+int properties(Args& a) {
   const CudaKernel& k = kernel_at(a);
   lua_newtable(a.L);
   a.set("name", k.name()), a.set("signature", k.text()), a.set("arch", k.arch());
@@ -72,7 +72,7 @@ int launch(Args& a) {
 
 const Entry kParts[] = {
     {"cuda_compile(source, name, device, origins, options, defines)", "A kernel.", compile},
-    {"cuda_about(kernel)", "The properties of a kernel.", about},
+    {"cuda_about(kernel)", "The properties of a kernel.", properties},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
      bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},

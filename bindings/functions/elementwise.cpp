@@ -279,8 +279,8 @@ const std::deque<OwnedEntry>& generated() {
 // ---- comparing whole tensors ---
 
 /// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and exactly for integers.
-Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
-             bool equal_nan) {
+Tensor is_close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
+                bool equal_nan) {
   if (!(rtol >= 0) || !(atol >= 0))
     fail("{}: rtol is {} and atol is {}; they must be 0 or more", name, rtol, atol);
   NoGrad off;
@@ -296,7 +296,7 @@ Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, do
 }
 bool all_close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
                bool equal_nan) {
-  return all(close(name, x, y, rtol, atol, equal_nan)).item() != 0;
+  return all(is_close(name, x, y, rtol, atol, equal_nan)).item() != 0;
 }
 
 /// "x:at(2, 3)" for element i of a shape, in the user's numbering.
@@ -337,7 +337,7 @@ const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
-     "Whether |x - y| <= atol + rtol |y|, for each element.", bind<close>},
+     "Whether |x - y| <= atol + rtol |y|, for each element.", bind<is_close>},
     {"positive(x)", "x itself.", bind<[](const Tensor& x) { return x; }>},
     {"clamp_min(x, min, {out=})", "x, or min where x is below; a number or a tensor.",
      clamp_one_body<true> | kInPlaceToo},

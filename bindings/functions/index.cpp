@@ -39,11 +39,11 @@ int scatter_add_body(Args& a) {
   return in_place ? a.self() : a.push(y);
 }
 
-Tensor filled_at(const Tensor& x, Dim dim, const Index& index, const Operand& value,
-                 InPlace in_place) {
+Tensor fill_positions(const Tensor& x, Dim dim, const Index& index, const Operand& value,
+                      InPlace in_place) {
   return index_fill(x, dim, index, value, in_place);
 }
-Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value, InPlace in_place) {
+Tensor fill_mask(const Tensor& x, const Tensor& mask, const Operand& value, InPlace in_place) {
   return masked_fill(x, mask, value, in_place);
 }
 
@@ -188,14 +188,14 @@ const Entry kMethods[] = {
     {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
      "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
-     bind<filled_at> | kInPlaceToo},
+     bind<fill_positions> | kInPlaceToo},
     {"index_put(x, indices, values, accumulate=false)",
      "x with x[indices] = values; accumulate adds, also where positions repeat.",
      index_put_body | kInPlaceToo},
     {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
      bind<masked_select>},
     {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
-     bind<filled> | kInPlaceToo},
+     bind<fill_mask> | kInPlaceToo},
     {"masked_scatter(x, mask, source)",
      "x with the elements of source, in order, where a bool mask is set.",
      bind<masked_scatter> | kInPlaceToo},

@@ -27,7 +27,7 @@ struct Prefix {
   }
 };
 
-[[noreturn]] void refuse(lua_State* L, const OptimizerRow& row, const Prefix& where, int i) {
+[[noreturn]] void fail_option(lua_State* L, const OptimizerRow& row, const Prefix& where, int i) {
   fail("{}: {} must be {}, got {}", std::string(where), row.info->options[i].name,
        option_range(row, i), describe(L, -1));
 }
@@ -45,10 +45,10 @@ void read_options(lua_State* L, const OptimizerRow& row, const Prefix& where, in
     lua_rawget(L, table);
     const int type = lua_type(L, -1);
     if (row.pair[i]) {
-      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) refuse(L, row, where, i);
+      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) fail_option(L, row, where, i);
       for (int k = 1; k <= 2; ++k) {
         lua_rawgeti(L, -k, k);
-        if (lua_type(L, -1) != LUA_TNUMBER) refuse(L, row, where, i);
+        if (lua_type(L, -1) != LUA_TNUMBER) fail_option(L, row, where, i);
         out[i + k - 1] = lua_tonumber(L, -1);
       }
       ++i;
@@ -57,7 +57,7 @@ void read_options(lua_State* L, const OptimizerRow& row, const Prefix& where, in
         fail("{}: {} must be true or false, got {}", std::string(where), o.name, describe(L, -1));
       out[i] = lua_toboolean(L, -1);
     } else {
-      if (type != LUA_TNUMBER) refuse(L, row, where, i);
+      if (type != LUA_TNUMBER) fail_option(L, row, where, i);
       out[i] = lua_tonumber(L, -1);
     }
   }

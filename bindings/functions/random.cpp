@@ -60,13 +60,13 @@ int generator_text(lua_State* L) {
 // ---- drawing ------------------------------------------------------------------------------------
 
 template <Form form, Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)>
-int drawn(Args& a) {
+int draw_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, draw(made.shape, made.dtype, made.device, generator_at(a, 5)));
 }
 
 /// A number that does not adopt another operand's dtype.
-Tensor plain(double value) { return scalar(value, default_dtype()); }
+Tensor float_scalar(double value) { return scalar(value, default_dtype()); }
 
 int normal_body(Args& a) {
   const Tensor *mean = tensor_at(a.L, 1), *deviation = tensor_at(a.L, 2);
@@ -122,9 +122,9 @@ int random_in_place(Args& a) {
 #define MT_DRAWN_LIKE MT_LIKE ", generator=nil)"
 
 const Entry kFunctions[] = {
-    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", drawn<Form::plain, rand>},
+    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", draw_body<Form::plain, rand>},
     {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.",
-     drawn<Form::plain, randn>},
+     draw_body<Form::plain, randn>},
     {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const NewTensorOptions made(a, 4, Dtype::i64);
@@ -155,8 +155,8 @@ const Entry kFunctions[] = {
 };
 
 const Entry kMethods[] = {
-    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn<Form::like, rand>},
-    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn<Form::like, randn>},
+    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", draw_body<Form::like, rand>},
+    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", draw_body<Form::like, randn>},
     {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Integers in x's shape, both ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -178,7 +178,7 @@ const Entry kMethods[] = {
      bind<uniform_>},
     {"bernoulli_(x, p=0.5, generator=nil)", "Fills x with 1 with probability p, else 0.",
      bind<[](const Tensor& x, const Operand& p, Generator* g) -> const Tensor& {
-       return bernoulli_(x, p.value.impl()->number ? plain(p.value.at(0)) : p.value, g);
+       return bernoulli_(x, p.value.impl()->number ? float_scalar(p.value.at(0)) : p.value, g);
      }>},
     {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of rate lambd.",
      bind<exponential_>},

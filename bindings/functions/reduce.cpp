@@ -18,7 +18,7 @@ Tensor in_dtype(Tensor x, Dtype dtype) {
 
 /// mean and nanmean, with a dtype for the computation and the result.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
-Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
+Tensor reduce_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
   return in_dtype(reduce(in_dtype(x, dtype), dims, keepdim), dtype);
 }
 
@@ -34,7 +34,7 @@ struct Params {
 
 /// Reduces all elements, or dimensions. Returns positions where defined; predicates of the whole
 /// tensor return a Lua boolean; sums and products take a dtype for the computation.
-template <class Op> int reduced(Args& a) {
+template <class Op> int reduce_body(Args& a) {
   const bool keepdim = a.boolean(3);
   if constexpr (Op::needs_index) {
     std::optional<int64_t> dim;
@@ -84,7 +84,7 @@ template <class Op> void add_reduction(std::deque<OwnedEntry>& all) {
   if constexpr (Op::info.doc != nullptr)
     all.emplace_back(fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
                                  Op::needs_index ? "dim" : "[dim]", params_text(Op::info)),
-                     Op::info.doc, Body(reduced<Op>) | kDefers);
+                     Op::info.doc, Body(reduce_body<Op>) | kDefers);
 }
 template <class Op> void add_scan(std::deque<OwnedEntry>& all) {
   Body body(scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
@@ -237,7 +237,7 @@ int histogram_body(Args& a) {
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; NaN if there are none.",
-     bind<reduced_as<mean>> | kDefers},
+     bind<reduce_as<mean>> | kDefers},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      bind<smallest_and_largest>},
     {"max(x, dim=nil, keepdim=false, {out=})",
@@ -247,7 +247,7 @@ const Entry kMethods[] = {
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
-     "The mean of the elements that are not NaN.", bind<reduced_as<nanmean>>},
+     "The mean of the elements that are not NaN.", bind<reduce_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
      Body(std_var<var>) | kDefers},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",

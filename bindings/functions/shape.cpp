@@ -16,7 +16,7 @@ template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
 template <int Dims> Tensor at_least_dims(const Tensor& x) { return at_least(x, Dims); }
 
 /// x['repeat'](x, 2, 3), PyTorch's name: like tile, with a number for every dimension.
-Tensor repeated(const Tensor& x, const Shape& times) {
+Tensor repeat_tensor(const Tensor& x, const Shape& times) {
   if (times.size() < x.dim())
     fail("repeat: {} repeats for the {} dimensions of {}; use tile", times.size(), x.dim(),
          to_string(x.shape()));
@@ -91,8 +91,8 @@ int repeat_interleave_body(Args& a) {
   return a.push(repeat_interleave(a.tensor(1), Arg<WholeNumbers>::get(a, 2), dim));
 }
 
-Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
-              std::optional<double> value) {
+Tensor pad_tensor(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
+                  std::optional<double> value) {
   if (mode != Padding::constant && value)
     fail("pad: a value is for the mode 'constant', not '{}'", names_of(mode)[int(mode)]);
   return pad(x, sides, mode, value.value_or(0));
@@ -144,7 +144,7 @@ int broadcast_tensors_body(Args& a) {
 }
 
 /// A function of tensors, f(a, b, ..) or f{a, b, ..}.
-template <Tensor (*join)(const TensorList&)> int joined_list(Args& a) {
+template <Tensor (*join)(const TensorList&)> int join_body(Args& a) {
   int next;
   const TensorList list = tensor_args(a, next);
   if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
@@ -187,10 +187,10 @@ const Entry kFunctions[] = {
      "first two dimensions.",
      meshgrid_body},
     {"block_diag(..)", "Matrices on the diagonal of a matrix of zeros; a vector is a row.",
-     joined_list<block_diag>},
+     join_body<block_diag>},
     {"cartesian_prod(..)",
      "All combinations of an element of each vector as rows; the last one changes fastest.",
-     joined_list<cartesian_prod>},
+     join_body<cartesian_prod>},
     {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
      broadcast_tensors_body},
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
@@ -270,7 +270,7 @@ const Entry kMethods[] = {
      }>},
     {"tile(x, [repeats..])", "The tensor repeated along each dimension.", bind<tile>},
     {"repeat(x, [repeats..])", "PyTorch's name for tile, a keyword of Lua: x['repeat'](x, 2, 3).",
-     bind<repeated>},
+     bind<repeat_tensor>},
     {"repeat_interleave(x, repeats, dim=nil)",
      "Each position repeated by a number or a tensor of numbers; without dim x is flattened.",
      takes<Tensor, WholeNumbers, std::optional<Dim>>(repeat_interleave_body)},
@@ -298,7 +298,7 @@ const Entry kMethods[] = {
     {"pad(x, [sides], mode='constant', value=nil)",
      "Positions added before and after the last dimension, then the one before it, and so on. "
      "Negative sides crop.",
-     bind<padded>},
+     bind<pad_tensor>},
 };
 
 /// Only a method, because mt.unfold is another function, for images.

@@ -27,13 +27,13 @@ int call_prompt(lua_State* L, const char* name, int base, int results) {
   return call(L, lua_gettop(L) - base - 1, results);
 }
 
-lua_State* completing = nullptr;
+lua_State* completion_state = nullptr;
 
 /// The next completion of a word, for libedit, which frees it; null after the last one.
 char* next_name(const char* word, int state) {
   static std::vector<std::string> names;
   static size_t at = 0;
-  lua_State* L = completing;
+  lua_State* L = completion_state;
   if (state == 0) {
     names.clear(), at = 0;
     const int top = lua_gettop(L);
@@ -100,7 +100,7 @@ class Editor {
         static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
     const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
     if (!matches || !find || !over || !breaks || !append) return;
-    completing = L;
+    completion_state = L;
     static int* stop = nullptr;  // otherwise libedit completes file names
     stop = over;
     *breaks = " \t\n\"'`@$><=;|&{}()[]+-*/^%,~#";
@@ -135,7 +135,7 @@ class Editor {
 bool load(lua_State* L, const std::string& code) { return load_text(L, code, "=stdin") == 0; }
 
 /// Whether the error at the top of the stack means that the input is incomplete.
-bool unfinished(lua_State* L) {
+bool is_incomplete(lua_State* L) {
   const std::string message = lua_tostring(L, -1);
   return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
 }
@@ -153,7 +153,7 @@ bool compile(lua_State* L, Editor& editor, std::string code) {
     if (load(L, "return (...)(" + code + end)) return lua_pushcfunction(L, results), true;
     lua_pop(L, 1);
     if (load(L, code)) return true;
-    if (!unfinished(L)) return false;
+    if (!is_incomplete(L)) return false;
     std::string more;
     if (!editor.read(">> ", more)) return false;
     lua_pop(L, 1);

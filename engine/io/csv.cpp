@@ -234,7 +234,7 @@ void count_lines(Piece& piece, size_t& breaks) {
 }
 
 /// Splits a text without quotes into pieces of about 1 MiB.
-std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
+std::vector<Piece> split_pieces(const Cells& cells, const std::vector<int>& place) {
   constexpr size_t kSize = 1 << 20;
   std::string_view text = cells.rest();
   const bool quotes = cells.may_be_quoted();
@@ -366,7 +366,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
 
   // Numeric columns are parsed first. A column that is not numeric is read again as text.
   std::vector<CsvColumn> columns(n);
-  std::vector<Piece> pieces = cut(cells, place);
+  std::vector<Piece> pieces = split_pieces(cells, place);
   for (size_t i = 0; i < names.size(); ++i)
     if (place[i] >= 0) columns[place[i]].name = names[i];
   std::vector<char> may_be_numeric(n, true);

@@ -19,7 +19,7 @@ int64_t rows_at_once(const Tensor& x, const Tensor& y) {
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
 /// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
-bool by_product(const Tensor& x, const Tensor& y, double p) {
+bool uses_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
@@ -43,7 +43,7 @@ Tensor squares(const Tensor& x0, const Tensor& y0) {
 Tensor distances(const Tensor& x, const Tensor& y, double p) {
   const int d = x.dim() - 2;
   if (x.size(-1) == 0) return sum(differences(x, y), {-1});
-  if (by_product(x, y, p)) return sqrt(squares(x, y));
+  if (uses_product(x, y, p)) return sqrt(squares(x, y));
   const int64_t rows = x.size(-2), step = rows_at_once(x, y);
   TensorList parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
@@ -73,7 +73,7 @@ void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), y = node.get(1), distance = node.get(2);
   const double p = node.kept<double>();
   const int d = x.dim() - 2;
-  if (by_product(x, y, p)) {
+  if (uses_product(x, y, p)) {
     const Tensor at_zero = eq(distance, 0.0), safe = where(at_zero, 1.0, distance);
     const Tensor w = where(at_zero, 0.0, g / safe), wt = transpose(w, -2, -1);
     const Tensor m = mean_row(y), a = x - m, b = y - m;

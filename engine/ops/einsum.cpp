@@ -166,7 +166,7 @@ class Subscripts {
 // ---- one operand, two operands ------------------------------------------------------------------
 
 /// A view of x with its dimensions in this order, and with size 1 for those that it lacks.
-Tensor aligned(const Term& t, const Labels& order) {
+Tensor permute_to(const Term& t, const Labels& order) {
   Shape dims, size;
   bool same = t.at == order;
   for (int64_t label : order) {
@@ -210,7 +210,7 @@ int64_t count(const Term& t, const Labels& labels) {
 }
 
 /// Sorts by the strides of t, so that merging the dimensions needs no copy where that is possible.
-void by_stride(const Term& t, Labels& labels) {
+void sort_by_stride(const Term& t, Labels& labels) {
   for (int i = 1; i < labels.size(); ++i)
     for (int k = i; k > 0; --k) {
       int64_t &x = labels[k - 1], &y = labels[k];
@@ -220,7 +220,7 @@ void by_stride(const Term& t, Labels& labels) {
 }
 
 /// Sorts in the order of the final result, if it is given.
-void by_result(const Labels* result, Labels& labels) {
+void sort_by_result(const Labels* result, Labels& labels) {
   if (!result) return;
   Labels sorted;
   for (int64_t label : *result)
@@ -242,7 +242,7 @@ Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const
   Shape size;
   for (int64_t label : batch) size.push(t.x.size(t.find(label)));
   size.push(count(t, rows)), size.push(count(t, columns));
-  Term moved{t.at == order ? t.x : aligned(t, order), order};
+  Term moved{t.at == order ? t.x : permute_to(t, order), order};
   return moved.x.shape() == size ? moved.x : reshape(moved.x, size);
 }
 
@@ -258,14 +258,14 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
   a = sum_except(a, keep | b.labels());
   b = sum_except(b, keep | a.labels());
   Roles r(a, b, keep);
-  by_result(result, r.batch);
+  sort_by_result(result, r.batch);
   const int64_t m = count(a, r.left), n = count(b, r.right), k = count(a, r.inner);
   // Without a sum, or for a short sum per element, a pass over the elements is cheaper.
   if (r.inner.size() == 0 || (m == 1 && n == 1 && k <= 4 && r.batch.size() > 0)) {
     Labels order = joined(r.batch, r.left, r.right);
     if (result && r.inner.size() == 0) order = *result;
     order = joined(order, r.inner, {});
-    Term out = sum_except({aligned(a, order) * aligned(b, order), order}, keep);
+    Term out = sum_except({permute_to(a, order) * permute_to(b, order), order}, keep);
     out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // the dtype that matmul returns
     return out;
   }
@@ -273,9 +273,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
     std::swap(a, b);
     std::swap(r.left, r.right);
   }
-  if (r.left.size() > 1) by_stride(a, r.left);
-  if (r.right.size() > 1) by_stride(b, r.right);
-  by_stride(a.x.numel() >= b.x.numel() ? a : b, r.inner);
+  if (r.left.size() > 1) sort_by_stride(a, r.left);
+  if (r.right.size() > 1) sort_by_stride(b, r.right);
+  sort_by_stride(a.x.numel() >= b.x.numel() ? a : b, r.inner);
   const Tensor y = matmul(as_matrices(a, r.batch, r.left, r.inner),
                           as_matrices(b, r.batch, r.inner, r.right), "einsum");
   const Labels order = joined(r.batch, r.left, r.right);
@@ -384,7 +384,7 @@ Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
              : terms.size() == 2      ? product(terms[0], terms[1], output, &result)
              : terms.size() <= kExact ? ExactOrder(terms, output, result).run()
                                       : greedy_order(terms, output, result);
-  return aligned(sum_except(end, output), result);
+  return permute_to(sum_except(end, output), result);
 }
 
 /// Converts all operands to one dtype; throws Error if their devices differ.

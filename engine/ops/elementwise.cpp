@@ -35,12 +35,12 @@ template <class Op, int Part> bool is_identity_gradient() {
 }
 
 /// The derivative as recorded operations: the formula of kernels/ops.h with T = Tensor.
-using Recorded = Tensor (*)(const Tensor* operands, const double* params);
+using RecordedFormula = Tensor (*)(const Tensor* operands, const double* params);
 
 struct Derivative {
   bool exists, is_identity;
   uint8_t saves;
-  Recorded recorded;
+  RecordedFormula recorded;
 };
 template <class Op, int Part> Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
@@ -339,21 +339,21 @@ bool takes(op::Accepts accepts, Dtype d) {
 
 /// What needs preparation: nothing, if shapes and dtypes are equal and all inputs are contiguous;
 /// the index of the plain number among such float inputs, which is passed by value; or all inputs.
-constexpr int kNothing = -1, kAll = -2;
-int to_prepare(const OpRow& row, const Tensor* const* inputs) {
+constexpr int kNone = -1, kAll = -2;
+int unprepared_input(const OpRow& row, const Tensor* const* inputs) {
   const int first = row.mask_first;
-  int number = kNothing, seen = -1;  // seen: the first input that is not a number
+  int number = kNone, seen = -1;  // seen: the first input that is not a number
   for (int i = first; i < row.inputs; ++i) {
     const TensorImpl& x = *inputs[i]->given();
     if (x.number) {
-      if (number != kNothing) return kAll;
+      if (number != kNone) return kAll;
       number = i;
     } else if (!x.contiguous) return kAll;
     else if (seen < 0) seen = i;
   }
   if (seen < 0) return kAll;
   const TensorImpl& a = *inputs[seen]->impl();
-  if ((number != kNothing || row.params > 0) && !is_float(a.dtype)) return kAll;
+  if ((number != kNone || row.params > 0) && !is_float(a.dtype)) return kAll;
   if (!takes(row.info->accepts, a.dtype)) return kAll;
   for (int i = 0; i < row.inputs; ++i) {
     const TensorImpl& b = *inputs[i]->given();
@@ -502,8 +502,8 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = op_entries[op].row;
   const bool wants = wants_record(row, inputs);
-  const int unprepared = to_prepare(row, inputs);
-  if (unprepared == kNothing) {
+  const int unprepared = unprepared_input(row, inputs);
+  if (unprepared == kNone) {
     const Tensor& a = *inputs[row.inputs - 1];  // the first input may be a mask
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, a, a.dtype());
     Tensor out = result_in(target, a.shape(), result_dtype(row, a.dtype()), a.device());

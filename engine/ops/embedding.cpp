@@ -97,12 +97,12 @@ Tensor max_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int
   return where(any(inside, {1}), best, 0.0);
 }
 
-Tensor weighted(const Tensor& rows, const Tensor& factor) {
+Tensor scale_rows(const Tensor& rows, const Tensor& factor) {
   return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
 }
 
 /// Calls f(from, count) for runs of the `n` rows, in whole groups of `each`, that fit the cache.
-void in_runs(const Tensor& x, int64_t n, int64_t each, const auto& f) {
+void each_run(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
                 row = std::max<int64_t>(x.size(1), 1);
   const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
@@ -118,8 +118,8 @@ Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, cons
   };
   if (grad_enabled()) return part(0, at.numel());
   const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
-  in_runs(x, at.numel(), 1,
-          [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  each_run(x, at.numel(), 1,
+           [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
   return out;
 }
 
@@ -131,9 +131,9 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
   Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
   {
     NoGrad off;
-    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
+    each_run(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
       const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
-      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      const Tensor rows = scale_rows(index_select(x, 0, {slice(at, 0, from, n)}), some);
       if (each)
         copy_elements(slice(out, 0, from / each, n / each),
                       sum(reshape(rows, {n / each, each, x.size(1)}), {1}));

@@ -337,7 +337,7 @@ Key Region::key(const char* name) const {
 
 /// A value without surplus leading dimensions of size 1, in x's dtype, in the shape of the region
 /// that it is written to.
-Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
+Tensor fit_value(const Tensor& x, const Tensor& given, const Shape& shape) {
   Tensor value = given;
   while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
   if (value.dim() > shape.size() || broadcast("assignment", shape, value.shape()) != shape)
@@ -352,7 +352,7 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool
     return where(mask, accumulate ? x + v : v, x);
   }
   const int64_t n = sum(mask).item();
-  const Tensor source = fitted(x, value, {n});
+  const Tensor source = fit_value(x, value, {n});
   return masked_scatter(x, mask, accumulate ? masked_select(x, mask) + source : source);
 }
 
@@ -385,7 +385,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
       to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const bool wants = is_float(x.dtype()) && wants_grad(x, value);
   if (region.plain()) {
-    const Tensor v = fitted(x, value, view.shape());
+    const Tensor v = fit_value(x, value, view.shape());
     if (!accumulate) return assign(x, view, v);
     return assign(x, view, (wants ? Region(x, items, n, true).view() : view) + v);
   }
@@ -394,7 +394,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
     return assign(x, view, masked_put(source, *mask, value, accumulate));
   }
   Key key = region.key(name);
-  const Tensor source = fitted(x, value, shape_at(view.shape(), key));
+  const Tensor source = fit_value(x, value, shape_at(view.shape(), key));
   const ScatterReduce join = accumulate ? ScatterReduce::add : ScatterReduce::set;
   if (!wants) {
     if (key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);

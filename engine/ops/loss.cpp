@@ -53,7 +53,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double d
 
 namespace {
 
-Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
+Tensor apply_weight(const char* name, const Tensor& loss, const Tensor& weight) {
   if (!weight.defined()) return loss;
   if (broadcast(name, loss.shape(), weight.shape()) != loss.shape())
     fail("{}: the weight {} does not fit the input {}", name, weight.shape(), loss.shape());
@@ -97,7 +97,7 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tenso
   }
   if (wants_grad(p, target))
     record(kBinary, loss, {&p, &target}).save(0, p, 0).save_for(0, 1, target, 1);
-  return reduce_loss(weighted(name, loss, weight), how);
+  return reduce_loss(apply_weight(name, loss, weight), how);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -105,8 +105,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
   const char* name = "binary_cross_entropy_with_logits";
   check_same_shape(name, x, target);
   Tensor cost = softplus(-x, 1.0, 1e30);  // -log of the sigmoid
-  if (pos_weight.defined()) cost = weighted(name, cost, 1.0 + (pos_weight - 1.0) * target);
-  return reduce_loss(weighted(name, (1.0 - target) * x + cost, weight), how);
+  if (pos_weight.defined()) cost = apply_weight(name, cost, 1.0 + (pos_weight - 1.0) * target);
+  return reduce_loss(apply_weight(name, (1.0 - target) * x + cost, weight), how);
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction how) {
@@ -203,7 +203,7 @@ void check_class_weight(const char* name, const Tensor& weight, int64_t classes)
 }
 
 /// x with a batch dimension, after a check of the targets' shape.
-Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
+Tensor to_batch(const char* name, const Tensor& x, const Tensor& target) {
   Shape expected = x.shape();
   if (x.dim() > 0) expected.erase(x.dim() == 1 ? 0 : 1);
   if (x.dim() == 0 || expected != target.shape())
@@ -244,8 +244,8 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                 Reduction how) {
-  return negative_log("nll_loss", with_batch("nll_loss", x, target), target, weight, ignore_index,
-                      0, how);
+  return negative_log("nll_loss", to_batch("nll_loss", x, target), target, weight, ignore_index, 0,
+                      how);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
@@ -269,7 +269,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
     const Tensor loss = -sum(each, {d});
     return reduce_loss(loss, how);
   }
-  const Tensor x = with_batch(name, logits, target);
+  const Tensor x = to_batch(name, logits, target);
   return negative_log(name, log_softmax(x, 1), target, weight, ignore_index, smoothing, how);
 }
 

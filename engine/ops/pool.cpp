@@ -79,7 +79,7 @@ void check_filled(const char* name, const Window& w) {
 }
 
 /// The divisor of each window, as a row of out numbers.
-Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
+Tensor window_counts(const Window& w, bool include_pad, const Tensor& like) {
   const Tensor n = constants<double>({w.out}, [&](double* count) {
     each_element(w.out, [&](int64_t p) {
       const int64_t first = p * w.stride + w.offset,
@@ -196,9 +196,9 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   const bool unpadded = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
   Tensor n(double(all.d.kernel) * double(all.h.kernel) * double(all.w.kernel));
   if (o.ceil || !(o.count_include_pad || unpadded)) {
-    n = counts(all.d, o.count_include_pad, x);
+    n = window_counts(all.d, o.count_include_pad, x);
     for (const Window* one : {&all.h, &all.w})
-      n = unsqueeze(n, -1) * counts(*one, o.count_include_pad, x);
+      n = unsqueeze(n, -1) * window_counts(*one, o.count_include_pad, x);
     n = reshape(n, Shape(all.result.end() - spatial, spatial));
   }
   return sums / n;

@@ -8,7 +8,7 @@ bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.nume
 
 /// The product of all other elements, for each element: the whole product divided by the element,
 /// if there is no zero.
-Tensor others_of(const Tensor& x, unsigned mask) {
+Tensor other_products(const Tensor& x, unsigned mask) {
   const Shape dims = dims_of(mask, x.dim());
   if (dims.size() == 0) return ones(x.shape(), x);
   const Tensor is_zero = eq(x, 0.0);
@@ -20,7 +20,7 @@ Tensor others_of(const Tensor& x, unsigned mask) {
 }
 
 /// The same in differentiable operations: each row is repeated, and each copy lacks one element.
-Tensor others_recorded(const Tensor& x, unsigned mask) {
+Tensor recorded_products(const Tensor& x, unsigned mask) {
   Shape order, back = x.shape(), kept;
   for (int d = 0; d < x.dim(); ++d)
     if (!(mask >> d & 1)) order.push(d), kept.push(x.size(d));
@@ -67,8 +67,8 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const unsigned mask = node.kept<KeptReduction>().mask;
   const bool zeros = has_zero(x);
   dx[0] = spread(g, x.shape(), mask) * (!zeros           ? spread(node.get(1), x.shape(), mask) / x
-                                        : grad_enabled() ? others_recorded(x, mask)
-                                                         : others_of(x, mask));
+                                        : grad_enabled() ? recorded_products(x, mask)
+                                                         : other_products(x, mask));
 }
 
 void cumprod_backward(Node& node, const Tensor& g, Tensor* dx) {

@@ -60,7 +60,7 @@ ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor
 }
 
 /// 0, 1, .., n-1 along dimension d of a tensor with this rank.
-Tensor counting(int64_t n, int d, int rank, const Device& device) {
+Tensor arange_along(int64_t n, int d, int rank, const Device& device) {
   const Shape shape = sizes_along(rank, d, n);
   return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
                : zeros(shape, Dtype::i64, device);
@@ -149,7 +149,7 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
     need_elements("mode", y, d);
     const ValuesIndices sorted = sort(y.detach(), d);
     const int64_t n = y.size(d);
-    const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
+    const Tensor &s = sorted.values, place = arange_along(n, d, y.dim(), y.device());
     const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
     Tensor begins = ne(a, b);
     if (is_float(s.dtype()))
@@ -166,7 +166,7 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
 namespace {
 
 /// Interpolates between two neighbours of the sorted order; weight 0 gives the lower one.
-Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
+Tensor interpolate(const Tensor& low, const Tensor& high, const Tensor& weight) {
   return where(eq(weight, 0.0), low, lerp(low, high, weight));
 }
 /// Applies the interpolation rule to a fractional position in the sorted order.
@@ -192,7 +192,7 @@ Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, Q
   const Tensor low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
   Tensor weight = to(rank - floor(rank), sorted.dtype());
   if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
-  return between(gather(sorted, d, low), gather(sorted, d, high), weight);
+  return interpolate(gather(sorted, d, low), gather(sorted, d, high), weight);
 }
 
 /// The result if q is empty.
@@ -277,7 +277,7 @@ Tensor order_of_rows(const Tensor& rows) {
   const int64_t n = rows.size(0), width = rows.size(1);
   Tensor order;
   if (!is_cpu(rows.device())) {
-    order = counting(n, 0, 1, rows.device());
+    order = arange_along(n, 0, 1, rows.device());
     for (int64_t c = width - 1; c >= 0; --c) {
       const Tensor column = index_select(pick(rows, 1, c), 0, order);
       order = index_select(order, 0, sort(column, 0).index);
@@ -353,7 +353,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   const int64_t groups = group.at_integer(n - 1) + 1;
   const Tensor starts = cat({ones({1}, Dtype::b8, x.device()), begins}, 0);
   const Tensor first =
-      scatter_add(ints({groups}), 0, group, where(starts, counting(n, 0, 1, x.device()), 0.0));
+      scatter_add(ints({groups}), 0, group, where(starts, arange_along(n, 0, 1, x.device()), 0.0));
   Unique u;
   u.values = index_select(sorted, 0, first);
   if (slices) {

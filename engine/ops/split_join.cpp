@@ -131,7 +131,7 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
 namespace {
 
 /// Copies the source into `region`, a view of y, and returns y.
-Tensor with_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
+Tensor put_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
   if (region.shape() != source.shape())
     fail("{}: the source is {}, the region {}; their shapes must be equal", name, source.shape(),
          region.shape());
@@ -143,17 +143,17 @@ Tensor with_region(const char* name, const Tensor& y, const Tensor& region, cons
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index) {
   const Tensor y = clone(x);
-  return with_region("select_scatter", y, pick(y, dim, index), source);
+  return put_region("select_scatter", y, pick(y, dim, index), source);
 }
 
 Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n) {
   const Tensor y = clone(x);
-  return with_region("slice_scatter", y, index(y, items, n), source);
+  return put_region("slice_scatter", y, index(y, items, n), source);
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, Dim a, Dim b) {
   const Tensor y = clone(x);
-  return with_region("diagonal_scatter", y, diagonal(y, offset, a, b), source);
+  return put_region("diagonal_scatter", y, diagonal(y, offset, a, b), source);
 }
 
 // ---- positions ----------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ wrong{
   {'A14 conv_transpose2d 3', function(f) mt.conv_transpose2d(f.img, mt.ones(2, 3, 3, 3), nil, 0) end,
     '^conv_transpose2d: stride is 0, it must be at least 1'},
   {'A14 conv_transpose1d', function(f) mt.conv_transpose1d(f.sig, mt.ones(2, 3, 3), nil, 1, 9) end,
-    '^conv_transpose1d: nothing.*8.*9'},
+    '^conv_transpose1d: an input of 8 with padding 9'},
   {'A14 conv_transpose1d 2', function(f) mt.conv_transpose1d(f.sig, mt.ones(2, 3, 3), f.v[{{1, 2}}]) end,
     '^conv_transpose1d: .*%(2%).*3'},
   {'A14 conv1d_anchored', function(f) mt.conv1d_anchored(f.sig, mt.ones(3, 3, 3)) end,

@@ -17,7 +17,7 @@ struct Step {
 };
 StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
 
-TensorList rest(const Args& a) {
+TensorList tensors_after_step(const Args& a) {
   TensorList list;
   for (int i = 2; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
@@ -76,7 +76,7 @@ const Entry kReplay[] = {
      "whether it would change one of them.",
      [](Args& a) {
        StepReplay& s = step_at(a);
-       const TensorList given = rest(a);
+       const TensorList given = tensors_after_step(a);
        bool fits = given.size() == s.inputs() && s.fits();
        bool written = false;
        for (size_t k = 0; k < given.size() && fits; ++k) {
