@@ -162,7 +162,7 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
 
 /// Converts the targets of n sequences to 0-based labels.
 CtcTargets targets_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
-                     int64_t blank) {
+                      int64_t blank) {
   check_integers(kName, targets, "targets are class positions and", "targets");
   const bool joined = targets.dim() == 1;
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
