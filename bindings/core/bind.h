@@ -1,4 +1,4 @@
-// bind.h -- makes an entry's body from an engine function: its parameter types convert the arguments
+// bind.h -- makes an entry's body of an engine function; its parameter types convert the arguments
 //
 //   {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
 //   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
@@ -40,7 +40,7 @@ struct Positions {
   Tensor index;
 };
 
-/// The generator at argument i; null, the stream of manual_seed, if none is given.
+/// The generator at argument i; null, the default generator, if it is not given.
 Generator* generator_at(const Args&, int i);
 
 /// How an argument of a C++ type is read, and the type that its signature has.
@@ -203,7 +203,7 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
     ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += is_argument<A>), ...);
     return list;
   }();
-  /// The argument of the call that is parameter k.
+  /// The index of the argument for parameter k.
   static constexpr int place(size_t k) {
     constexpr bool from_call[] = {is_argument<A>..., false};
     int at = 1;
@@ -241,7 +241,7 @@ template <auto fn>
 constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count,
                     Bound<fn>::results};
 
-/// The types of a body that reads its own arguments: takes<Tensor, std::optional<Dim>>(squeeze_body).
+/// The types of a body that reads its arguments: takes<Tensor, std::optional<Dim>>(squeeze_body).
 template <class... A> Body takes(int (*body)(Args&), const char* results = "tensor") {
   static constexpr Type types[] = {Arg<A>::type...};
   return {body, types, int(sizeof...(A)), results};

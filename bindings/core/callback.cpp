@@ -9,7 +9,7 @@
 
 namespace mt::lua {
 
-/// Of a Lua state: whether it is open, a thread that we own, and the callbacks of computed tensors.
+/// What belongs to one Lua state: a thread, and the callbacks of computed tensors.
 ///
 /// The thread is used only for its stack: the coroutine of the first call may be garbage later, and
 /// Lua 5.1 has no access to the main thread.
@@ -23,7 +23,7 @@ struct Callback::State {
 };
 
 namespace {
-// Registry keys; kOwned marks an environment of ours.
+// Registry keys; kOwned marks an environment that was created here.
 const char kState = 0, kThread = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
 
 /// Makes a table in the registry with weak values.
@@ -50,7 +50,7 @@ void set_entry(lua_State* L, const char* key, int id, int index) {
   lua_pop(L, 1);
 }
 
-/// Pushes the userdata's environment if it is ours.
+/// Pushes the userdata's environment if push_environment created it.
 bool push_own_environment(lua_State* L, int owner) {
   lua_getfenv(L, owner);
   lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
@@ -60,7 +60,7 @@ bool push_own_environment(lua_State* L, int owner) {
   return own;
 }
 
-/// Pushes the userdata's environment, which becomes ours on first use.
+/// Pushes the userdata's own environment, which is created on first use.
 void push_environment(lua_State* L, int owner) {
   if (push_own_environment(L, owner)) return;
   lua_newtable(L);
@@ -79,33 +79,33 @@ const Tensor* tensor_left(lua_State* L, int i) {
 }
 
 /// Appends tensors that are reachable from the value at `from` (upvalues, fields, functions that
-/// tensors keep) to the table at `list`, the nearest first; the number of values visited is limited.
+/// tensors keep) to the table at `list`, nearest first; the number of values visited is limited.
 void register_tensors(lua_State* L, int from, int list) {
   constexpr int kMaxQueued = 400;
-  std::unordered_set<const void*> met;
+  std::unordered_set<const void*> visited;
   lua_newtable(L);  // the queue of values
   const int queue = lua_gettop(L);
   int queued = 0;
-  const auto meet = [&] {  // pops a value
+  const auto visit = [&] {  // pops a value
     const int type = lua_type(L, -1);
-    const bool leads = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
-    if (leads && queued < kMaxQueued && met.insert(lua_topointer(L, -1)).second)
+    const bool has_children = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
+    if (has_children && queued < kMaxQueued && visited.insert(lua_topointer(L, -1)).second)
       lua_rawseti(L, queue, ++queued);
     else lua_pop(L, 1);
   };
   lua_pushvalue(L, from);
-  meet();
+  visit();
   for (int i = 1; i <= queued; ++i) {
     lua_rawgeti(L, queue, i);
     const int at = lua_gettop(L);
     if (lua_isfunction(L, at)) {
-      for (int k = 1; lua_getupvalue(L, at, k); ++k) meet();
+      for (int k = 1; lua_getupvalue(L, at, k); ++k) visit();
     } else if (lua_istable(L, at)) {
-      for (lua_pushnil(L); queued < kMaxQueued && lua_next(L, at);) meet();
+      for (lua_pushnil(L); queued < kMaxQueued && lua_next(L, at);) visit();
     } else if (tensor_left(L, at)) {
       lua_pushvalue(L, at);
       lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
-      if (push_own_environment(L, at)) meet();
+      if (push_own_environment(L, at)) visit();
     }
     lua_settop(L, queue);
   }
@@ -223,11 +223,11 @@ bool Callback::release_root() {
   else lua_pop(L, 1);
   register_tensors(L, function, list);
   OwnerGraph graph;
-  std::unordered_set<const void*> met;  // the owner may be reachable from the function
+  std::unordered_set<const void*> visited;  // the owner may be reachable from the function
   const int n = int(lua_objlen(L, list));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
-    if (met.insert(lua_topointer(L, -1)).second) graph.start(tensor_left(L, -1)->impl(), 1);
+    if (visited.insert(lua_topointer(L, -1)).second) graph.start(tensor_left(L, -1)->impl(), 1);
     lua_pop(L, 1);
   }
   // A cycle through a long graph is found by a later, longer search, so that with many functions in

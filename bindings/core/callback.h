@@ -31,7 +31,7 @@ class Callback : public std::enable_shared_from_this<Callback> {
   void keep_for(const void* holder);
   /// Keeps it in the registry, because something else leads to its tensor's node.
   void hold();
-  /// Makes the collector's next cycle check for functions, and cycles of gradients, that are garbage.
+  /// Makes the collector's next cycle look for unreachable functions and cycles of gradients.
   static void watch(lua_State* L);
 
  private:
@@ -44,8 +44,8 @@ class Callback : public std::enable_shared_from_this<Callback> {
   int ref_ = LUA_NOREF;            // the key in the registry
   int id_ = 0;                     // the key in the weak tables and the environments
   const void* holder_ = nullptr;   // only for comparison
-  int scan_count_ = 0,
-      next_scan_ = 0;  // how often the graph was too long to be walked; the cycle of the next try
+  // How often the graph was too long to be walked; the cycle of the next attempt.
+  int scan_count_ = 0, next_scan_ = 0;
 };
 
 }  // namespace mt::lua

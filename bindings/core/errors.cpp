@@ -9,7 +9,7 @@ namespace mt::lua {
 
 namespace {
 
-/// Replaces the table at the top by its field `key`, without metamethods; false if that is not a string.
+/// Reads the string field `key` of the table at the top, without metamethods; false without one.
 bool take_string(lua_State* L, const char* key, std::string& text) {
   lua_pushstring(L, key);
   lua_rawget(L, -2);
@@ -19,7 +19,7 @@ bool take_string(lua_State* L, const char* key, std::string& text) {
   return found;
 }
 
-/// "the module Linear", "the class Linear" (not an instance), "a DataLoader": kinds of library tables.
+/// "the module Linear", "the class Linear" (not an instance), "a DataLoader": library tables.
 std::string class_at(lua_State* L, int i) {
   const int top = lua_gettop(L);
   std::string name, text;
@@ -119,7 +119,7 @@ std::string forward_of(lua_State* L) {
 /// if it does not. An intermediate list of modules is included, ".layers[1]".
 std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
   std::string found;
-  const auto meet = [&](const std::string& key) {
+  const auto consider = [&](const std::string& key) {
     if (found.empty() || std::pair(key.size(), key) < std::pair(found.size(), found)) found = key;
   };
   for (lua_pushnil(L); lua_next(L, parent); lua_pop(L, 1)) {
@@ -129,18 +129,18 @@ std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
                                          : "";
     const bool own = key.compare(0, 3, ".__") != 0;
     if (own && lua_rawequal(L, -1, child)) {
-      meet(key);
+      consider(key);
     } else if (own && lists && lua_istable(L, -1) && lua_checkstack(L, 8)) {
       const std::string inner = key_of(L, lua_gettop(L), child, false);
-      if (!inner.empty()) meet(key + inner);
+      if (!inner.empty()) consider(key + inner);
     }
   }
   return found;
 }
 
-/// "Sequential[2]", "TransformerEncoder.layers[1].linear1": the path through modules, which are on the stack
-/// from `first` on, the innermost first. "" for a single module, or one that the outer module does not contain.
-std::string way(lua_State* L, int first) {
+/// "Sequential[2]", "Encoder.layers[1].linear1": the path through the modules on the stack from
+/// `first` on, innermost first. "" for one module, or one that the outer module does not contain.
+std::string module_path(lua_State* L, int first) {
   const int outermost = lua_gettop(L);
   std::string text;
   for (int child = first; child < outermost; ++child) {
@@ -181,7 +181,7 @@ std::string position(lua_State* L) {
       module = forward_of(L);
     if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
       std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
-      if (module.empty()) module = way(L, top + 1);
+      if (module.empty()) module = module_path(L, top + 1);
       if (!module.empty()) text += "(in " + module + ") ";
       lua_settop(L, top);
       return text;
@@ -192,7 +192,7 @@ std::string position(lua_State* L) {
 }
 
 bool c_stack_left() {
-  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
+  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest function of mtorch
   const char* const lowest = stack_bounds().first;
   return !lowest || static_cast<const char*>(__builtin_frame_address(0)) - lowest >= kReserve;
 }

@@ -208,7 +208,7 @@ void read_key(lua_State* L, int i, Key& key) {
 // ---- from the entries as written to the engine's entries ----------------------------------------
 
 /// The number of dimensions that an entry indexes.
-int taken(const Entry& e) {
+int consumed_dims(const Entry& e) {
   if (e.kind == Entry::newaxis || e.kind == Entry::ellipsis) return 0;
   return e.kind == Entry::tensor && e.at->dtype() == Dtype::b8 ? e.at->dim() : 1;
 }
@@ -217,7 +217,7 @@ int taken(const Entry& e) {
 int resolve(const Key& key, const Tensor& x, At* at) {
   int consumed = 0, ellipses = 0, n = 0, dim = 0;
   for (int k = 0; k < key.n; ++k) {
-    consumed += taken(key.entry[k]);
+    consumed += consumed_dims(key.entry[k]);
     ellipses += key.entry[k].kind == Entry::ellipsis;
   }
   if (consumed > x.dim() && x.dim() == 0)
@@ -244,7 +244,7 @@ int resolve(const Key& key, const Tensor& x, At* at) {
         at[n++] = {e.at->dtype() == Dtype::b8 ? At::mask : At::positions, 0, 1, 1, e.at, 1};
         break;
     }
-    dim += taken(e);
+    dim += consumed_dims(e);
   }
   return n;
 }
@@ -261,7 +261,7 @@ bool is_index(lua_State* L, int key) {
 
 namespace {
 
-/// The offset of x[{i, j, ..}] in its storage, for one position per dimension; empty for other keys.
+/// The offset of x[{i, j, ..}] in its storage, for one position per dimension; else empty.
 std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
   const int n = x.dim();
   if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};

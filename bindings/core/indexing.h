@@ -14,7 +14,7 @@ void write_index(lua_State* L, int key, const Tensor& x, const Tensor& value,
                  bool accumulate = false, const char* name = "assignment");
 
 /// x[{i, j}] = v for a plain number or a 0-d tensor, if nothing is recorded and no conversion is
-/// needed: written directly; false if `write_index` has to do it.
+/// needed: writes directly; returns false if `write_index` has to do it.
 bool write_element(lua_State* L, int key, const Tensor& x, int value);
 
 /// An integer at a stack index.
@@ -23,7 +23,7 @@ int64_t index_number(lua_State* L, int i);
 int64_t index_position(int64_t i, int64_t size, int dim);
 /// The positions first to last, which must be in bounds; {k + 1, k} is empty.
 At range_in(int64_t first, int64_t last, int64_t step, int64_t size, int dim, const char* name);
-/// Refuses a list with holes, or with keys other than 1..n.
+/// Throws Error for a list with holes, or with keys other than 1..n.
 void check_keys(lua_State* L, int index, int64_t n, const char* operation, const std::string& what);
 
 }  // namespace mt::lua

@@ -1,14 +1,14 @@
 // luajit.cpp -- detects which LuaJIT a state runs on, and works around a bug of old ones
 //
-// LuaJIT compiles loops over pairs and next since September 2021. Until its commit dad04f17 of September 2022 a trace
-// that enters such a loop again could continue where the last one had stopped: iterations are skipped. The version is
-// the same (2.1.0-beta3), so the test is for the compiler option `fma`, three months younger than the fix.
+// LuaJIT compiles loops over pairs and next since 2021. Until commit dad04f17 of September 2022 a
+// trace could enter such a loop where the last one had stopped, and skipped iterations. Both have
+// the version 2.1.0-beta3, so the test is for the option `fma`, which came three months later.
 #include "bindings/core/luajit.h"
 
 namespace mt::lua {
 namespace {
 
-// -> the version, whether it is OpenResty's, whether it is old, and the function for keep_loops_interpreted.
+// Returns the version and branch, whether it is old, and the function of keep_loops_interpreted.
 constexpr char kLook[] = R"lua(local has, opt = pcall(require, 'jit.opt')
 local old = has and jit.status() and not pcall(opt.start, '-fma')
 local version, stamp = jit.version:match '^(.*%.)(%d+)$'

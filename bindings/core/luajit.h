@@ -1,4 +1,4 @@
-// luajit.h -- detects which LuaJIT a state runs on: those before December 2022 miscompile some loops
+// luajit.h -- detects the LuaJIT of a state: those before December 2022 miscompile some loops
 #pragma once
 #include <string>
 
@@ -12,9 +12,9 @@ struct LuaJit {
 };
 LuaJit luajit_of(lua_State* L);
 
-/// The bug of an old one; a sentence with the remedy follows.
+/// The message about an old LuaJIT; the remedy follows it.
 constexpr const char* kOldLuaJit =
-    "is from before December 2022 and compiles some loops over pairs and next wrongly, without a word";
+    "is from before December 2022 and compiles some loops over pairs and next wrongly, without an error";
 
 /// If LuaJIT is an old one, disables the compilation of every function with a loop over pairs or
 /// next, among the function at the top of the stack and those inside it.

@@ -31,18 +31,17 @@ namespace {
 const Entry kCore[] = {
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
      bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
-    {"columns()", "The width of the terminal, 80 where there is none.", bind<[] {
+    {"columns()", "The width of the terminal, or 80 without one.", bind<[] {
        winsize w{};
        const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col != 0;
        return known ? int64_t(w.ws_col) : 80;
      }>},
-    {"time()", "Seconds of a clock that never steps back.", bind<[] {
+    {"time()", "Seconds of a monotonic clock.", bind<[] {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
      }>},
-    {"interrupted()", "Whether Ctrl-C ends what runs.", bind<[] { return mt_interrupted != 0; }>},
-    {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
-     bind<[] {
+    {"interrupted()", "Whether Ctrl-C has been pressed.", bind<[] { return mt_interrupted != 0; }>},
+    {"cpu_times()", "The seconds of user and of system time that the process has used.", bind<[] {
        rusage use{};
        getrusage(RUSAGE_SELF, &use);
        const auto seconds = [](const timeval& t) {
@@ -50,17 +49,17 @@ const Entry kCore[] = {
        };
        return std::pair(seconds(use.ru_utime), seconds(use.ru_stime));
      }>},
-    {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.", bind<[] {
+    {"wait_for_gpus()", "Waits for all work of the GPUs in use.", bind<[] {
        if (gpus_in_use) for_each_cuda(synchronize);
      }>},
     {"memory()",
-     "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "
-     "storages of the CPU's were made.",
+     "The bytes of all tensors; of CPU memory the bytes now, at the peak and in the free list; the "
+     "number of CPU allocations.",
      bind<[] {
        const MemoryUse m = memory_use();
        return std::tuple(m.live, m.host, m.peak, m.cached, m.allocations);
      }>},
-    {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
+    {"set_memory_limit(bytes)", "Limits the bytes of all tensors; more is 'out of memory'.",
      bind<[](int64_t bytes) {
        if (bytes < 0) fail("set_memory_limit: {} bytes", bytes);
        set_memory_limit(bytes);
@@ -77,14 +76,14 @@ const Entry kCore[] = {
        return lua_pushvalue(a.L, 2), 1;
      }},
     {"write_pieces(operation, path, pieces)",
-     "The same of a list of strings and contiguous tensors of the CPU, one after another.",
+     "Writes a whole file of strings and contiguous CPU tensors, in order, or nothing.",
      [](Args& a) {
        FileWriter file(a.text(1).c_str(), a.text(2));
        a.table(3);
        each_entry(a.L, 3, [&](int k) {
          if (const Tensor* x = tensor_at(a.L, -1)) {
            if (!x->is_contiguous() || &x->device() != &cpu_device())
-             fail("write_pieces: piece {} is no contiguous tensor of the CPU", k);
+             fail("write_pieces: piece {} is not a contiguous CPU tensor", k);
            file.write(bytes_of(*x));
          } else {
            file.write(text_at(a.L, -1));
@@ -93,23 +92,22 @@ const Entry kCore[] = {
        file.commit();
        return 0;
      }},
-    {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
+    {"check_writable(operation, path)", "Throws an error for a file that write_file cannot write.",
      bind<[](const std::string& operation, const std::string& path) {
        check_writable(operation.c_str(), path);
      }>},
     {"isa()", "The instruction set of the kernels.", bind<[]() { return std::string(cpu_isa()); }>},
     {"cuda_unavailable_reason()", "Why CUDA cannot be used; an empty string when it can.",
      bind<cuda_unavailable_reason>},
-    {"cuda_devices()", "How many GPUs can be used.", bind<cuda_devices>},
-    {"device_name(device)", "What a device is sold as.",
+    {"cuda_devices()", "The number of GPUs that can be used.", bind<cuda_devices>},
+    {"device_name(device)", "The model name of a device.",
      bind<[](const Device& d) { return std::string(d.model ? d.model : "CPU"); }>},
-    {"synchronize(device)", "Waits until a device has done what it was asked.", bind<synchronize>},
-    {"set_num_threads(n)", "How many threads kernels use.", bind<set_num_threads>},
-    {"get_num_threads()", "How many threads kernels use.", bind<get_num_threads>},
+    {"synchronize(device)", "Waits for all work of a device.", bind<synchronize>},
+    {"set_num_threads(n)", "Sets the number of threads of kernels.", bind<set_num_threads>},
+    {"get_num_threads()", "The number of threads of kernels.", bind<get_num_threads>},
     {"set_flush_denormal(enabled)",
-     "Whether results too small to be normal numbers become 0, and such "
-     "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
-     "False where the processor cannot.",
+     "Sets whether all kernels replace denormal results and operands by 0, because denormals are "
+     "slow; the steps of optimizers always do. Returns false if the processor cannot.",
      bind<set_flush_denormal>},
     {"device_unavailable_reason(device)",
      "Why a device cannot be used; an empty string when it can.",
@@ -142,7 +140,7 @@ int declared_body(Args& a) {
 
 int declare(Args& a) {
   static std::mutex guard;
-  // These live as long as the process, as closures point to them. Lua states with equal declarations share them.
+  // These live as long as the process, because closures of all Lua states point to them.
   static std::unordered_map<std::string, OwnedEntry> all;
   a.function(3);
   const bool keeps = a.boolean(4);
@@ -270,15 +268,15 @@ const Entry kLanguage[] = {
      bind<nearest>},
     {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
     {"declare(signature, doc, fn, keeps_names=false)",
-     "A function whose arguments are put into their places, and checked where the signature states types; "
+     "A function whose arguments are matched to the signature, and checked where it states types; "
      "keeps_names: errors of functions that it calls keep their names.",
      declare},
-    {"complete()", "Makes all functions of mt and all methods; their subjects, lists with a title.",
+    {"complete()", "Creates all functions and methods; returns their subjects, lists with a title.",
      [](Args& a) {
        open_all(a.L);
        return 1;
      }},
-    {"open(name)", "Makes the functions that go by a name; whether there are any.",
+    {"open(name)", "Creates the functions with this name; returns whether there are any.",
      [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
     {"linalg()", "The functions of mt.linalg.", table_of<add_linalg>},
     {"cuda()", "C functions used by cuda/init.lua.", table_of<add_cuda>},
@@ -326,7 +324,7 @@ const Entry kLanguage[] = {
     {"reductions()", "The reductions and scans: name, what they take, parameters, where to sample.",
      reductions},
     {"entry(..)",
-     "The signature of a function without its types, its help, and what it says of ranges and choices; or "
+     "The signature of a function without its types, its help, its ranges and choices; or "
      "nothing.",
      [](Args& a) {
        const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
@@ -344,7 +342,7 @@ const Entry kLanguage[] = {
     {"check_options(operation, options, known, ..)",
      "Refuses options that are not in known, {name = type}, or whose value is not of that type.",
      check_options},
-    {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
+    {"set_data(x, y)", "Gives x the data of y; x keeps its gradient and its identity.",
      bind<[](const Tensor& x, const Tensor& y) -> const Tensor& {
        replace_data(x, y);
        return x;

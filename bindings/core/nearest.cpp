@@ -31,11 +31,11 @@ size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(const std::vector<std::string>& names, const std::string& name) {
   std::string best;
-  if (name.size() > 100) return best;  // longer than our names; the distance takes quadratic time
-  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
+  if (name.size() > 100) return best;  // longer than any name; the distance takes quadratic time
+  size_t best_distance = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : names) {
     const size_t d = distance(name, candidate);
-    if (d < least) least = d, best = candidate;
+    if (d < best_distance) best_distance = d, best = candidate;
   }
   if (!best.empty() || name.size() < 3) return best;
   for (const std::string& candidate : names)  // otherwise the shortest name with this prefix

@@ -40,7 +40,7 @@ int write_into(Args& a, int at, const std::function<Tensor()>& make) {
       shares |= shares_memory(*t, out), recorded |= t->requires_grad();
   if (recorded && grad_enabled())
     fail(
-        "out=: what is written there has no gradient, but one is required; leave out away, or use "
+        "out=: a result that requires a gradient cannot be written there; omit out, or use "
         "mt.no_grad(function) around the call");
   check_writable("out", out);
   const Into into(shares ? nullptr : &out);
@@ -56,7 +56,7 @@ int run_into(Args& a, int at, int (*body)(Args&)) {
   return write_into(a, at, [&a, body] {
     check_one_result(body(a));
     const Tensor* made = tensor_at(a.L, -1);
-    if (!made) fail("out=: this call returns {}, no tensor", describe(a.L, -1));
+    if (!made) fail("out=: this call returns {}, not a tensor", describe(a.L, -1));
     return *made;
   });
 }

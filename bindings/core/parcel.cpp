@@ -17,11 +17,11 @@ struct Path {
   const Path* outer;
   int key;
 };
-std::string shown(lua_State* L, const Path* p) {
+std::string path_text(lua_State* L, const Path* p) {
   if (!p) return "the value";
   const bool named = lua_type(L, p->key) == LUA_TSTRING;
-  return shown(L, p->outer) + (named ? std::string(".") + lua_tostring(L, p->key)
-                                     : fmt::format("[{}]", describe(L, p->key)));
+  return path_text(L, p->outer) + (named ? std::string(".") + lua_tostring(L, p->key)
+                                         : fmt::format("[{}]", describe(L, p->key)));
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ class Parcel::Writer {
  public:
   Writer(Parcel& to, lua_State* L) : to_(to), L_(L) {}
   void value(int i, const Path* path = nullptr, int depth = 0) {
-    if (depth > kMaxDepth) fail("tables lie in one another, more than {} deep", kMaxDepth);
+    if (depth > kMaxDepth) fail("tables are nested more than {} deep", kMaxDepth);
     switch (lua_type(L_, i)) {
       case LUA_TNIL: return tag(nil);
       case LUA_TBOOLEAN: return tag(lua_toboolean(L_, i) ? yes : no);
@@ -41,11 +41,11 @@ class Parcel::Writer {
     }
     const Tensor* t = tensor_at(L_, i);
     if (!t)
-      fail("{} is {}; numbers, strings, booleans, tensors and tables of them go between threads",
-           shown(L_, path), describe(L_, i));
+      fail("{} is {}; numbers, strings, booleans, tensors and tables of them can be passed on",
+           path_text(L_, path), describe(L_, i));
     if (&t->device() != &cpu_device())
       fail("{} is a tensor of {}; workers compute on the CPU: move batches in the loop, x:to('{}')",
-           shown(L_, path), t->device().name, t->device().name);
+           path_text(L_, path), t->device().name, t->device().name);
     tag(Tag::tensor), raw(to_.tensors_.size());
     to_.tensors_.push_back(t->detach());
   }
@@ -63,8 +63,8 @@ class Parcel::Writer {
     to_.bytes_ += s;
   }
   void entries(int i, const Path* path, int depth) {
-    luaL_checkstack(L_, 4, "a table on its way to another thread");
-    const auto [known, fresh] = met_.try_emplace(lua_topointer(L_, i), met_.size());
+    luaL_checkstack(L_, 4, "a table for another thread");
+    const auto [known, fresh] = written_.try_emplace(lua_topointer(L_, i), written_.size());
     if (!fresh) return tag(again), raw(known->second);
     bool is_shape = false;
     if (lua_getmetatable(L_, i)) {
@@ -72,7 +72,7 @@ class Parcel::Writer {
       is_shape = lua_rawequal(L_, -1, -2);
       lua_pop(L_, 2);
       if (!is_shape)
-        fail("{} is a table with a metatable, which does not go between threads", shown(L_, path));
+        fail("{} is a table with a metatable, which cannot be passed on", path_text(L_, path));
     }
     tag(is_shape ? Tag::shape : Tag::table);
     for (lua_pushnil(L_); lua_next(L_, i); lua_pop(L_, 1)) {
@@ -86,7 +86,7 @@ class Parcel::Writer {
 
   Parcel& to_;
   lua_State* L_;
-  std::unordered_map<const void*, size_t> met_;
+  std::unordered_map<const void*, size_t> written_;
 };
 
 class Parcel::Reader {

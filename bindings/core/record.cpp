@@ -1,4 +1,4 @@
-// record.cpp -- core.record: a Lua function that is called for every library call of another function
+// record.cpp -- core.record: calls a Lua function for every library call of another function
 #include "bindings/core/record.h"
 
 #include "bindings/core/bind.h"
@@ -12,8 +12,8 @@ namespace {
 const char kWatcher = 0;  // registry key: the watcher function
 thread_local int depth = 0;
 
-/// Calls the watcher with the depth, the entry or nils, and the `n` values on top of the stack, which stay.
-void tell(lua_State* L, const Entry* e, int n) {
+/// Calls the watcher with the depth, the entry or nils, and the top `n` values, which stay.
+void notify(lua_State* L, const Entry* e, int n) {
   const SaveAndRestore quiet(recording, false);
   const int first = lua_gettop(L) - n + 1;
   luaL_checkstack(L, n + 4, "too many values");
@@ -47,9 +47,9 @@ int record(Args& a) {
 
 const Entry kRecord[] = {
     {"record(fn, watcher, ..)",
-     "fn(..), with watcher called before and after each call of a C++ function, as bindings/core/record.h says.",
+     "fn(..), with watcher called before and after calls of C++ functions: bindings/core/record.h.",
      Body(record) | kKeepsNames},
-    {"identity(x)", "Numbers that tell the tensor, and its storage, from others that live.",
+    {"identity(x)", "Numbers that identify the tensor and its storage while they exist.",
      bind<[](const Tensor& x) {
        return std::pair(double(uintptr_t(x.impl())), double(uintptr_t(x.impl()->storage)));
      }>},
@@ -59,9 +59,9 @@ const Entry kRecord[] = {
 
 int record_call(Args& a, int (*run)(Args&)) {
   const SaveAndRestore deeper(depth, depth + 1);
-  tell(a.L, &a.entry(), lua_gettop(a.L));
+  notify(a.L, &a.entry(), lua_gettop(a.L));
   const int results = run(a);
-  tell(a.L, nullptr, results);
+  notify(a.L, nullptr, results);
   return results;
 }
 

@@ -1,4 +1,4 @@
-// record.h -- a Lua function that is called for every call of the library during a recording (core.record)
+// record.h -- core.record: a Lua function that is called before and after calls of the library
 #pragma once
 #include "bindings/core/lua.h"
 

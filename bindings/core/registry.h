@@ -1,7 +1,7 @@
-// registry.h -- the names of `mt` and of tensors' methods; a function is created in Lua on first use
+// registry.h -- the names of `mt` and of tensors' methods; functions are created on first use
 //
-// Every collection would walk six hundred functions created at the start, and memory-bound loops
-// collect often (a large result is reused only after Lua has collected it).
+// Every garbage collection would walk six hundred functions created at the start, and memory-bound
+// loops collect often (a large result is reused only after Lua has collected it).
 #pragma once
 #include <deque>
 #include <string>

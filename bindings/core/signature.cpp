@@ -62,7 +62,7 @@ void read_type(Param& p, std::string text, const std::string& signature) {
     bool known = false;
     for (const auto& k : kKinds)
       if ((finite ? "number" : word) == k.name) p.kinds |= k.kind, known = true;
-    if (!known) fail("declare: '{}' is no type, in {}", word, signature);
+    if (!known) fail("declare: '{}' is not a type, in {}", word, signature);
   }
   while (!bounds.empty()) {
     const bool low = bounds[0] == '>', included = bounds[1] == '=';
@@ -71,7 +71,7 @@ void read_type(Param& p, std::string text, const std::string& signature) {
     (low ? p.above : p.below) = !included;
     bounds = trimmed(end);
     if (!bounds.empty() && bounds[0] != '<' && bounds[0] != '>')
-      fail("declare: '{}' is no range, in {}", bounds, signature);
+      fail("declare: '{}' is not a range, in {}", bounds, signature);
   }
 }
 
@@ -91,7 +91,7 @@ void read_default(Param& p, const std::string& signature) {
     for (const std::string& choice : p.choices)
       if (choice == p.text) return;
       else ++p.choice;
-    if (!p.choices.empty()) fail("declare: {} is no value of '{}', in {}", text, p.name, signature);
+    if (!p.choices.empty()) fail("declare: '{}' cannot be {}, in {}", p.name, text, signature);
   } else if (text[0] == '{') {
     for (const char* from = text.c_str() + 1; *from && *from != '}'; from = *end ? end + 1 : end)
       number(from, &end);

@@ -4,15 +4,15 @@
 //   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
 //   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
 //   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
-//   "exp(x, {out=})"                    may write its one result into a tensor of the caller's
+//   "exp(x, {out=})"                    may write its only result into a tensor of the caller
 //   "timeit(fn, ..)"                    takes any further arguments
-// Parameters of an entry made by bind<fn> (bind.h) have the types of fn's parameters. Others may state
-// their types: such arguments are checked before the body runs, and a missing one gets the default.
+// Parameters of an entry with bind<fn> (bind.h) have the types of fn's parameters. Others may state
+// their types: such arguments are checked before the body runs, missing ones get the defaults.
 //   "Linear(in_features: int >= 1, out_features: int >= 1, bias: bool = true)"
 //   "Dropout(p: number >= 0 <= 1 = 0.5)", "MSELoss(reduction: 'mean'|'sum'|'none' = 'mean')"
-// Types: any bool device dtype finite function generator int ints list number numbers string strings
-// table tensor tensors text (kKinds in signature.cpp), joined by '|'. Errors and the first line of help
-// show a signature without them.
+// Types: any bool device dtype finite function generator int ints list number numbers string
+// strings table tensor tensors text (kKinds in signature.cpp), joined by '|'. Errors and the first
+// line of help show a signature without them.
 #pragma once
 #include <string>
 #include <vector>

@@ -51,11 +51,11 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation,
     lua_pop(L, 1);
     const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
     if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
-    const std::string says =
+    const std::string message =
         lua_type(L, -1) == LUA_TNUMBER
             ? fmt::format("has an entry at [{}] but nil at [{}]", key, n + 1)
             : fmt::format("has the key {}, only 1, 2, .. are meant", describe(L, -1));
-    if (wrong.empty() || says < wrong) wrong = says;
+    if (wrong.empty() || message < wrong) wrong = message;
   }
   if (!wrong.empty()) fail("{}: {} {}", operation, what, wrong);
   for (int64_t i = 1; i <= n; ++i) {
@@ -70,9 +70,9 @@ namespace {
 
 /// Reads a number, a boolean or nested tables of these into `values`, and checks that the tables
 /// are regular.
-class Nested {
+class NestedReader {
  public:
-  explicit Nested(lua_State* L) : L_(L) {}
+  explicit NestedReader(lua_State* L) : L_(L) {}
   Shape shape;
   std::vector<double> values;
   bool booleans = false;
@@ -124,17 +124,17 @@ class Nested {
   bool rank_known_ = false;
 };
 
-// ---- fields --------------------------------------------------------------------------------------
+// ---- fields -------------------------------------------------------------------------------------
 
 /// Computes x.T and x.mT.
-Tensor turned(const Tensor& x) {
+Tensor transposed(const Tensor& x) {
   if (x.dim() > 2)
-    fail("T: {} is no matrix; x.mT turns each of its matrices, x:permute(..) any dimensions",
+    fail("T: {} is not a matrix; x.mT transposes its matrices, x:permute(..) any dimensions",
          to_string(x.shape()));
   return t(x);
 }
-Tensor turned_matrices(const Tensor& x) {
-  if (x.dim() < 2) fail("mT: {} is no matrix, nor a batch of them", to_string(x.shape()));
+Tensor transposed_matrices(const Tensor& x) {
+  if (x.dim() < 2) fail("mT: {} is not a matrix or a batch of matrices", to_string(x.shape()));
   return transpose(x, -2, -1);
 }
 
@@ -146,7 +146,7 @@ bool push_method(lua_State* L, const std::string& key) {
   return !lua_isnil(L, -1);
 }
 
-[[noreturn]] void no_field(lua_State* L, const std::string& key) {
+[[noreturn]] void fail_field(lua_State* L, const std::string& key) {
   open_all(L);
   luaL_getmetatable(L, "mtorch.methods");
   std::vector<std::string> names = {"shape",   "dtype", "device", "grad", "requires_grad",
@@ -154,13 +154,13 @@ bool push_method(lua_State* L, const std::string& key) {
   each_named(L, lua_gettop(L), [&](const std::string& name) { names.push_back(name); });
   std::ranges::sort(names);
   const std::string close = nearest(names, key);
-  const std::string said = advice(L, "tensor", key, {});
+  const std::string hint = advice(L, "tensor", key, {});
   luaL_getmetatable(L, "mtorch.module");
   lua_pushstring(L, key.c_str());
   lua_rawget(L, -2);
   fail("a tensor has no field or method '{}'{}", key,
        lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
-       : !said.empty()       ? said
+       : !hint.empty()       ? hint
        : close.empty()       ? ""
                              : " (did you mean '" + close + "'?)");
 }
@@ -170,17 +170,17 @@ bool needs_data(std::string_view key) {
   return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
 }
 
-int push_part(lua_State* L, const Tensor& x) {
+int push_item(lua_State* L, const Tensor& x) {
   const EagerScope now;
   try {
     push_tensor(L, read_index(L, 2, x));
   } catch (const Error& e) { throw Error(named("index", e.what())); }
   return 1;
 }
-const Entry kPart{"index(x, key)", "x[key].", [](Args& a) { return push_part(a.L, a.tensor(1)); }};
-const Entry kT{"T(x, key)", "x.T.", [](Args& a) { return a.push(turned(a.tensor(1))); }};
+const Entry kPart{"index(x, key)", "x[key].", [](Args& a) { return push_item(a.L, a.tensor(1)); }};
+const Entry kT{"T(x, key)", "x.T.", [](Args& a) { return a.push(transposed(a.tensor(1))); }};
 const Entry kMT{"mT(x, key)", "x.mT.",
-                [](Args& a) { return a.push(turned_matrices(a.tensor(1))); }};
+                [](Args& a) { return a.push(transposed_matrices(a.tensor(1))); }};
 
 /// The result of such an entry, with (x, key) as arguments.
 int run_field(lua_State* L, const Entry& e) {
@@ -198,7 +198,7 @@ int get_field(lua_State* L) {
   if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
   if (index && step_recorder) [[unlikely]]
     step_recorder->on_use(x);
-  if (index) return recording ? run_field(L, kPart) : push_part(L, x);
+  if (index) return recording ? run_field(L, kPart) : push_item(L, x);
   const std::string_view key = lua_tostring(L, 2);
   if (step_recorder) [[unlikely]]
     key == "grad" ? step_recorder->on_grad_read(x) : step_recorder->on_use(x);
@@ -211,7 +211,7 @@ int get_field(lua_State* L) {
   else if (key == "ndim") lua_pushinteger(L, x.dim());
   else if (key == "T") return run_field(L, kT);
   else if (key == "mT") return run_field(L, kMT);
-  else if (!push_method(L, std::string(key))) no_field(L, std::string(key));
+  else if (!push_method(L, std::string(key))) fail_field(L, std::string(key));
   return 1;
 }
 
@@ -304,10 +304,10 @@ int same(lua_State* L) {
   return 1;
 }
 
-int refuse_less(lua_State*) {
+int fail_less(lua_State*) {
   fail("'<' and '<=' can only answer true or false in Lua; use x:lt(y), x:le(y), x:gt(y), x:ge(y)");
 }
-int refuse_concat(lua_State*) {
+int fail_concat(lua_State*) {
   fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text");
 }
 
@@ -333,9 +333,9 @@ const Entry kMethods[] = {
      bind<[](const Tensor& x) { return x.numel(); }> | kDefers},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).shape()); } | kDefers},
-    {"stride(x, dim=nil)", "How many elements apart neighbours lie, for each dimension or one.",
+    {"stride(x, dim=nil)", "The strides in elements, as a list or of one dimension.",
      [](Args& a) { return push_dims(a, a.tensor(1).strides()); }},
-    {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
+    {"is_contiguous(x)", "Whether the elements are in row-major order without gaps.",
      bind<[](const Tensor& x) { return x.is_contiguous(); }>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
      bind<[](const Tensor& x) { return x.offset(); }>},
@@ -368,10 +368,10 @@ const Entry kMethods[] = {
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;
      } | kWantsNumbers},
-    {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
+    {"requires_grad_(x, wanted=true)", "Sets whether x requires a gradient; returns x.",
      bind<[](const Tensor& x, bool wanted) -> const Tensor& { return x.requires_grad_(wanted); }>},
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
-     "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
+     "Adds to .grad of every leaf that x was computed from. Frees the graph unless retain_graph.",
      [](Args& a) {
        const Tensor gradient = a.tensor(2);
        a.tensor(1).backward(gradient, a.boolean(3), a.boolean(4));
@@ -392,7 +392,7 @@ const Entry kMethods[] = {
 Tensor tensor_from(Args& a, int i, Dtype dtype) {
   if (const Tensor* t = tensor_at(a.L, i))
     return dtype == Dtype::none ? clone(t->detach()) : to(clone(t->detach()), dtype);
-  Nested nested(a.L);
+  NestedReader nested(a.L);
   nested.read(i);
   if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
   const int64_t n = nested.values.size();
@@ -410,15 +410,10 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
 }
 
 void open_tensor(lua_State* L) {
-  static const luaL_Reg meta[] = {{"__newindex", safely<set_field>},
-                                  {"__gc", collect_garbage},
-                                  {"__len", safely<length>},
-                                  {"__tostring", safely<text>},
-                                  {"__lt", safely<refuse_less>},
-                                  {"__le", safely<refuse_less>},
-                                  {"__concat", safely<refuse_concat>},
-                                  {"__eq", safely<same>},
-                                  {nullptr, nullptr}};
+  static const luaL_Reg meta[] = {
+      {"__newindex", safely<set_field>}, {"__gc", collect_garbage},   {"__len", safely<length>},
+      {"__tostring", safely<text>},      {"__lt", safely<fail_less>}, {"__le", safely<fail_less>},
+      {"__concat", safely<fail_concat>}, {"__eq", safely<same>},      {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushvalue(L, -1);
   set_registered(L, &kMetatable);

@@ -6,13 +6,13 @@
 namespace mt::lua {
 namespace {
 
-template <Form form, int Value> int filled(Args& a) {
+template <Form form, int Value> int fill_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, full(made.shape, Value, made.dtype, made.device));
 }
 
 /// Fills with the number or boolean before the options.
-template <Form form> int filled_with(Args& a) {
+template <Form form> int full_body(Args& a) {
   const int i = form == Form::of ? 3 : 2;
   const bool boolean = lua_type(a.L, i) == LUA_TBOOLEAN;
   const NewTensor made(a, form, 1, boolean ? Dtype::b8 : default_dtype());
@@ -21,7 +21,7 @@ template <Form form> int filled_with(Args& a) {
 }
 
 /// Elements are uninitialised; bools are zeros, because values other than 0 and 1 are undefined.
-template <Form form> int unset(Args& a) {
+template <Form form> int empty_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, made.dtype == Dtype::b8 ? zeros(made.shape, Dtype::b8, made.device)
                                               : empty(made.shape, made.dtype, made.device));
@@ -30,7 +30,7 @@ template <Form form> int unset(Args& a) {
 int64_t count_of(const Args& a, int i) {
   const int64_t n = a.integer(i);
   const std::string& name = signature_of(a.entry()).name;
-  if (n < 0) fail("{}: {} numbers are asked for", name, n);
+  if (n < 0) fail("{}: {} numbers were requested", name, n);
   checked_count(name.c_str(), {n});
   return n;
 }
@@ -61,7 +61,7 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
-template <Dtype D> Tensor converted(const Tensor& x) { return to(x, D); }
+template <Dtype D> Tensor convert(const Tensor& x) { return to(x, D); }
 
 /// Converts to a dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
@@ -83,7 +83,7 @@ int to_body(Args& a) {
     dtypes += dtype, devices += like || !dtype;
   }
   if (dtypes > 1 || devices > 1)
-    fail("to: {} is said twice", dtypes > 1 ? "the dtype" : "the device");
+    fail("to: {} is given twice", dtypes > 1 ? "the dtype" : "the device");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
     else if (a.given(i)) x = to_named(a, i, x, a.boolean(6));
@@ -99,11 +99,12 @@ const Entry kFunctions[] = {
        const NewTensorOptions made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
-    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<Form::plain, 0>},
-    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<Form::plain, 1>},
-    {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.", unset<Form::plain>},
+    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", fill_body<Form::plain, 0>},
+    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", fill_body<Form::plain, 1>},
+    {"empty([shape..], " MT_SHAPED ")", "A tensor with uninitialised elements.",
+     empty_body<Form::plain>},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
-     filled_with<Form::plain>},
+     full_body<Form::plain>},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
        const NewTensorOptions made(a, 3, default_dtype());
@@ -112,16 +113,16 @@ const Entry kFunctions[] = {
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},
     {"range(first, last, step=1, " MT_SHAPED ")",
-     "first, first + step, .. up to last, which is included; int64 where all are whole.",
+     "first, first + step, .. up to last, which is included; int64 if all are integers.",
      range_body},
-    {"linspace(first, last, n, " MT_SHAPED ")", "n numbers at equal distances, both ends included.",
+    {"linspace(first, last, n, " MT_SHAPED ")", "n evenly spaced numbers, both ends included.",
      [](Args& a) {
        const NewTensorOptions made(a, 4, default_dtype());
        const double first = a.number(1), last = a.number(2);
        return made.push(a, linspace(first, last, count_of(a, 3), made.dtype, made.device));
      }},
     {"logspace(first, last, n, base=10, " MT_SHAPED ")",
-     "base to the power of n exponents at equal distances, both ends included.", logspace_body},
+     "base to the power of n evenly spaced exponents, both ends included.", logspace_body},
     {"frombuffer(data, dtype=nil, shape=nil)",
      "A copy of a string's bytes as elements; the size must fit the shape exactly.",
      frombuffer_body},
@@ -132,12 +133,11 @@ const Entry kFunctions[] = {
      bind<triangle<false>>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
-    {"set_default_device(device)",
-     "Where new tensors are made when nothing is said: 'cpu', 'cuda'.", bind<set_default_device>},
-    {"set_default_dtype(dtype)",
-     "The type of numbers without a dtype: a float type, at first 'float32'.",
+    {"set_default_device(device)", "Sets the device of new tensors, 'cpu' or 'cuda'.",
+     bind<set_default_device>},
+    {"set_default_dtype(dtype)", "Sets the dtype of new float tensors, at first 'float32'.",
      bind<set_default_dtype>},
-    {"get_default_dtype()", "The type of numbers without a dtype.",
+    {"get_default_dtype()", "The dtype of new float tensors.",
      bind<[]() { return std::string(dtype_name(default_dtype())); }>},
 };
 
@@ -148,41 +148,41 @@ const Entry kMethods[] = {
     {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
      "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an "
      "integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from "
-     "page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.",
+     "page-locked memory the copy to a GPU may be incomplete; x must not change meanwhile.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},
-    {"float(x)", "x as float32.", bind<converted<Dtype::f32>>},
-    {"double(x)", "x as float64.", bind<converted<Dtype::f64>>},
-    {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.",
-     bind<converted<Dtype::i64>>},
-    {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.",
-     bind<converted<Dtype::i32>>},
-    {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.",
-     bind<converted<Dtype::u8>>},
-    {"short(x)", "x as int16; floats outside are held at its ends, NaN is 0.",
-     bind<converted<Dtype::i16>>},
-    {"char(x)", "x as int8; floats outside are held at -128 and 127, NaN is 0.",
-     bind<converted<Dtype::i8>>},
-    {"bool(x)", "x as bool: true where it is not 0.", bind<converted<Dtype::b8>>},
+    {"float(x)", "x as float32.", bind<convert<Dtype::f32>>},
+    {"double(x)", "x as float64.", bind<convert<Dtype::f64>>},
+    {"long(x)", "x as int64; values out of range become its limits, NaN 0.",
+     bind<convert<Dtype::i64>>},
+    {"int(x)", "x as int32; floats out of range become its limits, NaN 0.",
+     bind<convert<Dtype::i32>>},
+    {"byte(x)", "x as uint8; floats out of range become 0 or 255, NaN 0.",
+     bind<convert<Dtype::u8>>},
+    {"short(x)", "x as int16; floats out of range become its limits, NaN 0.",
+     bind<convert<Dtype::i16>>},
+    {"char(x)", "x as int8; floats out of range become -128 or 127, NaN 0.",
+     bind<convert<Dtype::i8>>},
+    {"bool(x)", "x as bool: true where it is not 0.", bind<convert<Dtype::b8>>},
     {"cpu(x)", "x in the memory of the CPU.",
      bind<[](const Tensor& x) { return to(x, cpu_device()); }>},
-    {"half(x)", "x as float16.", bind<converted<Dtype::f16>>},
-    {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
-    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled<Form::like, 0>},
-    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled<Form::like, 1>},
-    {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
-     unset<Form::like> | kUnset},
+    {"half(x)", "x as float16.", bind<convert<Dtype::f16>>},
+    {"bfloat16(x)", "x as bfloat16.", bind<convert<Dtype::bf16>>},
+    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", fill_body<Form::like, 0>},
+    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", fill_body<Form::like, 1>},
+    {"empty_like(x, " MT_LIKE ")", "The same shape, with uninitialised elements.",
+     empty_body<Form::like> | kUnset},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
-     filled_with<Form::like>},
+     full_body<Form::like>},
     {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.",
-     filled<Form::of, 0>},
+     fill_body<Form::of, 0>},
     {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.",
-     filled<Form::of, 1>},
-    {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
-     unset<Form::of> | kUnset},
+     fill_body<Form::of, 1>},
+    {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, uninitialised.",
+     empty_body<Form::of> | kUnset},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
-     filled_with<Form::of>},
+     full_body<Form::of>},
     {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

@@ -26,15 +26,15 @@ namespace {
 struct Event {
   static constexpr char kShown[] = "an event of mt.cuda.Event";
   const Gpu& gpu;
-  void* const mark;
+  void* const event;
   bool recorded = false;
 
-  explicit Event(const Gpu& g) : gpu(g), mark(g.event()) {
+  explicit Event(const Gpu& g) : gpu(g), event(g.event()) {
     check_device(g);
-    if (!mark) fail("Event: there is no memory for it");
+    if (!event) fail("Event: out of memory");
   }
   Event(const Event&) = delete;
-  ~Event() { gpu.event_drop(mark); }
+  ~Event() { gpu.event_drop(event); }
 };
 
 /// A graph that Lua owns.
@@ -47,19 +47,19 @@ void check_recorded(const Event& e, const char* which) {
   if (!e.recorded) fail("{} event has not been recorded; use e:record()", which);
 }
 
-double elapsed(const Event& first, const Event& second) {
+double elapsed_ms(const Event& first, const Event& second) {
   check_recorded(first, "elapsed_time: the first");
   check_recorded(second, "elapsed_time: the second");
   if (&first.gpu != &second.gpu)
     fail("elapsed_time: the events are of {} and {}", first.gpu.name, second.gpu.name);
-  if (!first.gpu.event_done(first.mark) || !second.gpu.event_done(second.mark))
-    fail("elapsed_time: the GPU has not come to both events yet; use e:synchronize()");
-  const float ms = first.gpu.event_ms(first.mark, second.mark);
+  if (!first.gpu.event_done(first.event) || !second.gpu.event_done(second.event))
+    fail("elapsed_time: the GPU has not reached both events yet; use e:synchronize()");
+  const float ms = first.gpu.event_ms(first.event, second.event);
   check_device(first.gpu);
   return double(ms);
 }
 
-// ---- memory ---------------------------------------------------------------------------------------
+// ---- memory -------------------------------------------------------------------------------------
 
 int memory_stats(Args& a) {
   const Gpu& gpu = Arg<Gpu>::get(a, 1);
@@ -95,60 +95,60 @@ int device_properties(Args& a) {
 }
 
 const Entry kCuda[] = {
-    {"get_device_properties(device)", "What the driver says of a GPU.", device_properties},
+    {"get_device_properties(device)", "The properties of a GPU.", device_properties},
     {"memory_stats(device)",
      "How much memory of a GPU is in use, and what large products and convolutions run on.",
      memory_stats},
-    {"empty_cache(device)", "Gives memory that is kept for reuse back to the driver.",
-     bind<[](const Gpu& gpu) {
+    {"empty_cache(device)", "Returns the cached memory to the driver.", bind<[](const Gpu& gpu) {
        check_may_wait(gpu);
        gpu.trim();
        check_device(gpu);
      }>},
-    {"reset_peak(device)", "`peak` begins again.", bind<[](const Gpu& gpu) { gpu.reset_peak(); }>},
-    {"Event(device)", "A mark in the order of a GPU's work.",
+    {"reset_peak(device)", "Resets `peak`.", bind<[](const Gpu& gpu) { gpu.reset_peak(); }>},
+    {"Event(device)", "An event in the stream of a GPU.",
      bind<[](const Gpu& gpu) { return std::make_unique<Event>(gpu); }>},
-    {"event_record(e)", "Puts the mark behind what was asked so far.", bind<[](Event& e) {
+    {"event_record(e)", "Records the event after all work so far.", bind<[](Event& e) {
        check_alive(e.gpu);
        if (capturing)
          fail("record: an event cannot be timed while a graph is recorded; time the call of g()");
-       e.gpu.event_record(e.mark);
+       e.gpu.event_record(e.event);
        e.recorded = true;
      }>},
-    {"event_wait(e)", "Waits until the GPU has come to the mark.", bind<[](const Event& e) {
+    {"event_wait(e)", "Waits until the GPU has reached the event.", bind<[](const Event& e) {
        check_recorded(e, "synchronize: the");
        check_may_wait(e.gpu);
-       e.gpu.event_wait(e.mark);
+       e.gpu.event_wait(e.event);
        check_device(e.gpu);
      }>},
-    {"event_done(e)", "Whether the GPU has come to the mark.", bind<[](const Event& e) {
+    {"event_done(e)", "Whether the GPU has reached the event.", bind<[](const Event& e) {
        check_recorded(e, "query: the");
        check_alive(e.gpu);
-       return e.gpu.event_done(e.mark);
+       return e.gpu.event_done(e.event);
      }>},
-    {"elapsed_time(first, second)", "Milliseconds between two marks.", bind<elapsed>},
+    {"elapsed_time(first, second)", "Milliseconds between two events.", bind<elapsed_ms>},
     {"graph_record(device)", "Begins the recording of a graph, without Lua's collector.",
      [](Args& a) {
        Userdata<LuaGraph>::push(a.L, std::make_unique<LuaGraph>(Arg<Gpu>::get(a, 1)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
-    {"graph_finish(g, keep=false)", "Ends it.",
+    {"graph_finish(g, keep=false)", "Ends the recording.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
        Userdata<LuaGraph>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
-    {"graph_replay(g)", "Queues what was recorded.", bind<[](LuaGraph& g) { g.replay(); }>},
-    {"graph_drop(g)", "Ends a graph.", [](Args& a) { return Userdata<LuaGraph>::collect(a.L); }},
+    {"graph_replay(g)", "Launches the graph.", bind<[](LuaGraph& g) { g.replay(); }>},
+    {"graph_drop(g)", "Destroys a graph.",
+     [](Args& a) { return Userdata<LuaGraph>::collect(a.L); }},
 };
 
 const Entry kMethods[] = {
     {"pin_memory(x)",
-     "x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where "
-     "CUDA cannot be used, an error says why.",
+     "The CPU tensor x in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) "
+     "does not wait. An error if CUDA cannot be used.",
      bind<pin_memory>},
-    {"is_pinned(x)", "Whether x lies in page-locked memory of the CPU.",
+    {"is_pinned(x)", "Whether x is in page-locked memory of the CPU.",
      bind<[](const Tensor& x) { return x.impl()->storage->pinned != nullptr; }>},
 };
 

@@ -28,7 +28,7 @@ int compile(Args& a) {
   return 1;
 }
 
-int about(Args& a) {
+int properties(Args& a) {
   const CudaKernel& k = kernel_at(a);
   lua_newtable(a.L);
   a.set("name", k.name()), a.set("signature", k.text()), a.set("arch", k.arch());
@@ -72,7 +72,7 @@ int launch(Args& a) {
 
 const Entry kParts[] = {
     {"cuda_compile(source, name, device, origins, options, defines)", "A kernel.", compile},
-    {"cuda_about(kernel)", "What is known of a kernel.", about},
+    {"cuda_about(kernel)", "The properties of a kernel.", properties},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
      bind<[](LuaCudaKernel& k, int64_t i, int64_t rank) { k.set_rank(int(i) - 1, int(rank)); }>},
@@ -86,7 +86,7 @@ const Entry kParts[] = {
 
 const Entry kFunctions[] = {
     {"cdiv(a, b)",
-     "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a "
+     "a / b rounded up, for integers a >= 0 and b >= 1: how many blocks of b threads cover a "
      "elements.",
      bind<[](int64_t n, int64_t each) {
        if (n < 0 || each < 1) fail("cdiv: {} / {}; a must be 0 or more, b 1 or more", n, each);

@@ -10,9 +10,9 @@ namespace {
 const Entry kDist[] = {
     {"init(timeout=nil)",
      "Joins the processes that mpirun started; without mpirun a world of one. Returns rank and "
-     "size. Every function of mt.dist does so when it comes first. timeout: how many seconds a call "
-     "waits for the other processes, at first 600; then it names those that did not come, and the "
-     "processes cannot work together any more.",
+     "size. Every other function of mt.dist does so if it is called first. timeout: how many "
+     "seconds a call waits for the other processes, at first 600; then an error names the "
+     "missing ones, and mt.dist cannot be used any more.",
      bind<[](std::optional<double> timeout) {
        if (timeout) dist::set_timeout(*timeout);
        return std::pair(dist::rank(), dist::size());
@@ -20,7 +20,7 @@ const Entry kDist[] = {
     {"rank()", "The rank of this process, from 0.", bind<[] { return int64_t(dist::rank()); }>},
     {"local_rank()",
      "Which of the processes on this machine this one is, from 0. Its GPU, which 'cuda' is: that "
-     "number, modulo the number of GPUs, or what MTORCH_DEVICE_INDEX says.",
+     "number, modulo the number of GPUs, or MTORCH_DEVICE_INDEX if it is set.",
      bind<[] { return int64_t(local_rank()); }>},
     {"size()", "How many processes there are.", bind<[] { return int64_t(dist::size()); }>},
     {"all_reduce_([x], op='sum')",
@@ -39,7 +39,7 @@ const Entry kDist[] = {
     {"all_gather(x)",
      "The tensors of all processes, of equal shapes: a list, that of rank r at r + 1.",
      bind<[](const Tensor& x) { return dist::all_gather(x); }>},
-    {"barrier()", "Waits until all processes have come here.", bind<dist::barrier>},
+    {"barrier()", "Waits until all processes have called it.", bind<dist::barrier>},
 };
 
 const Entry kParts[] = {

@@ -76,7 +76,7 @@ int scaled_body(Args& a) {
   if (!a.given(3)) return elementwise_body(a);
   if (tensor_at(a.L, 3))
     fail(
-        "{0}: argument 3 'alpha' is a tensor; the factor of y comes behind it, x:{0}(y, {{alpha=2}})",
+        "{0}: argument 3 'alpha' is a tensor; the factor of y comes after y, x:{0}(y, {{alpha=2}})",
         name_of(a.entry()));
   const double alpha = a.number(3);
   const Tensor y = a.operand(2);
@@ -114,7 +114,7 @@ int round_body(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!is_float(x.dtype())) {
     if (decimals > 0) return elementwise_body(a);
-    fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
+    fail("round: decimals is negative, but x is {}; use :double() first", dtype_name(x.dtype()));
   }
   const Tensor power(std::pow(10.0, double(std::abs(decimals)))),
       y = to(x, compute_dtype(x.dtype()));
@@ -137,14 +137,14 @@ int prelu_body(Args& a) {
 
 /// A limit of clamp: argument i or, for 0, none. An absent limit does not clamp any float, not even
 /// infinity, nor an integer.
-double end_of(Args& a, int i, double none) {
-  return i > 0 && a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
+double limit_at(Args& a, int i, double absent) {
+  return i > 0 && a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : absent;
 }
 int clamp_to_numbers(Args& a, int low, int high) {
   const Tensor* x = &a.tensor(1);
-  const double ends[op::kMaxParams] = {end_of(a, low, -math::kInfinity),
-                                       end_of(a, high, math::kInfinity)};
-  return finish(a, op::id<op::Clamp>, &x, ends);
+  const double limits[op::kMaxParams] = {limit_at(a, low, -math::kInfinity),
+                                         limit_at(a, high, math::kInfinity)};
+  return finish(a, op::id<op::Clamp>, &x, limits);
 }
 
 /// The limits are numbers or tensors; ties with a tensor share the gradient, as in maximum.
@@ -242,7 +242,7 @@ std::string op_signature(const OpRow& row) {
   return s + ", {out=})";
 }
 
-/// elementwise_body with its types: tensors or numbers, where a single one is a tensor, then numbers.
+/// elementwise_body with its types: tensors or numbers (a single one is a tensor), then numbers.
 Body generic_body(const OpRow& row) {
   static constexpr Type tensor{kind::tensor}, operand{kind::tensor | kind::number},
       number{kind::number, true};
@@ -255,8 +255,8 @@ Body generic_body(const OpRow& row) {
 
 /// As in PyTorch: comparisons and logic write 0 and 1 into x; unary predicates have no such form.
 bool has_in_place(const OpRow& row) {
-  const bool asks = row.answers_bool && row.inputs == 1 && row.info != &op::LogicalNot::info;
-  return !row.mask_first && !asks;
+  const bool predicate = row.answers_bool && row.inputs == 1 && row.info != &op::LogicalNot::info;
+  return !row.mask_first && !predicate;
 }
 
 /// The entries of all elementwise operations.
@@ -279,8 +279,8 @@ const std::deque<OwnedEntry>& generated() {
 // ---- comparing whole tensors ---
 
 /// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and exactly for integers.
-Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
-             bool equal_nan) {
+Tensor is_close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
+                bool equal_nan) {
   if (!(rtol >= 0) || !(atol >= 0))
     fail("{}: rtol is {} and atol is {}; they must be 0 or more", name, rtol, atol);
   NoGrad off;
@@ -296,7 +296,7 @@ Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, do
 }
 bool all_close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
                bool equal_nan) {
-  return all(close(name, x, y, rtol, atol, equal_nan)).item() != 0;
+  return all(is_close(name, x, y, rtol, atol, equal_nan)).item() != 0;
 }
 
 /// "x:at(2, 3)" for element i of a shape, in the user's numbering.
@@ -328,7 +328,7 @@ bool equal(const Tensor& x, const Tensor& y) {
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
-    {"test_close(a, b, eps=1e-5)", "An error where two tensors differ by eps or more.",
+    {"test_close(a, b, eps=1e-5)", "Throws an error if two tensors differ by eps or more.",
      bind<test_close>},
 };
 
@@ -337,7 +337,7 @@ const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close> | kWantsNumbers},
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
-     "Whether |x - y| <= atol + rtol |y|, for each element.", bind<close>},
+     "Whether |x - y| <= atol + rtol |y|, for each element.", bind<is_close>},
     {"positive(x)", "x itself.", bind<[](const Tensor& x) { return x; }>},
     {"clamp_min(x, min, {out=})", "x, or min where x is below; a number or a tensor.",
      clamp_one_body<true> | kInPlaceToo},

@@ -172,15 +172,15 @@ void make_folders(const std::string& operation, const std::string& path) {
 }
 
 const Entry kFiles[] = {
-    {"make_folders(operation, path)", "Makes a folder and those above it.", bind<make_folders>},
+    {"make_folders(operation, path)", "Creates a folder and its parents.", bind<make_folders>},
     {"read_torch(operation, path)",
      "The value of a file of torch.save, and a table from its parameters and buffers to 'parameter' or 'buffer'.",
      read_torch_body},
     {"file_kind(operation, path)",
-     "What a file begins as: 'safetensors', 'torch', 'zip', 'npy' or 'other'; gzip is looked into.",
+     "The kind of an unpacked file: 'safetensors', 'torch', 'zip', 'npy' or 'other'.",
      bind<file_kind>},
     {"is_npz(operation, path)", "Whether a zip archive holds arrays of NumPy.", bind<is_npz>},
-    {"elements_key(x)", "The same for tensors of the same elements in the same order.",
+    {"elements_key(x)", "A key that is equal for tensors of the same elements in the same order.",
      bind<elements_key>},
     {"read_safetensors(operation, path)",
      "Tensors by name, the metadata by name, and why members were left out, by name, or nil.",

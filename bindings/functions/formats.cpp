@@ -17,9 +17,9 @@
 namespace mt::lua {
 namespace {
 
-/// f(text) of a whole file, decompressed if it is gzip; errors start with the operation and the
-/// path. A plain file is read into a tensor's memory, which is not zeroed first.
-auto parsed(const char* operation, const std::string& path, const auto& f) {
+/// f(text) for the text of a file, decompressed if it is gzip; errors start with the operation and
+/// the path. A plain file is read into a tensor's memory, which is not zeroed first.
+auto parse_file(const char* operation, const std::string& path, const auto& f) {
   Bytes bytes(open_regular(operation, path));
   return reading(operation, path, "", [&] {
     if (bytes.packed()) return f(std::string_view(bytes.rest()));
@@ -34,7 +34,7 @@ int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
   CsvOptions options{a.boolean(2), ',', a.boolean(5), a.strings(4), a.strings(6)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
-  const std::vector<CsvColumn> columns = parsed("csv", path, [&](std::string_view text) {
+  const std::vector<CsvColumn> columns = parse_file("csv", path, [&](std::string_view text) {
     return parse_csv(text.data(), text.size(), options);
   });
   lua_createtable(a.L, int(columns.size()), 0);
@@ -49,16 +49,16 @@ int read_csv(Args& a) {
   return 2;
 }
 
-std::string shown(const Tensor& x) { return to_string(x.shape()); }
+std::string shape_text(const Tensor& x) { return to_string(x.shape()); }
 
 /// The images of files of one size, [n x channels x height x width]; decoded by all threads.
 Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
-  if (paths.empty()) fail("image: there are no paths");
+  if (paths.empty()) fail("image: the list of paths is empty");
   TensorList images(paths.size());
   std::vector<std::string> errors(paths.size());
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
     try {
-      images[i] = parsed("image", paths[i], [&](std::string_view text) {
+      images[i] = parse_file("image", paths[i], [&](std::string_view text) {
         return decode_image(text.data(), text.size(), int(channels));
       });
     } catch (const std::exception& e) { errors[i] = e.what(); }
@@ -69,7 +69,7 @@ Tensor read_images(const std::vector<std::string>& paths, int64_t channels) {
     if (!errors[k].empty()) throw Error(errors[k]);
     if (images[k].shape() != images[0].shape())
       fail("image: '{}' is {} and '{}' is {}; a transform can bring them to one size", paths[0],
-           shown(images[0]), paths[k], shown(images[k]));
+           shape_text(images[0]), paths[k], shape_text(images[k]));
   }
   for (const int64_t n : images[0].shape()) shape.push(n);
   const Tensor out = empty(shape, Dtype::u8);
@@ -86,9 +86,9 @@ int list_folder(Args& a) {
   std::vector<std::string> names[2];
   std::error_code ec;
   for (fs::directory_iterator at(path, ec), end; !ec && at != end; at.increment(ec)) {
-    std::error_code gone;
-    const bool folder = at->is_directory(gone);
-    if (folder || at->is_regular_file(gone))
+    std::error_code ignored;
+    const bool folder = at->is_directory(ignored);
+    if (folder || at->is_regular_file(ignored))
       names[folder].push_back(at->path().filename().string());
   }
   if (ec) fail("{}: cannot read the folder '{}': {}", operation, path, ec.message());
@@ -122,14 +122,14 @@ class Meter {
 };
 
 void fetch(const std::string& url, const std::string& path, const std::string& sha256,
-           const std::string& md5, bool progress, double most) {
+           const std::string& md5, bool progress, double max_bytes) {
   Meter meter(path.substr(path.rfind('/') + 1), progress);
-  download(url, path, {sha256, md5, uint64_t(most)},
+  download(url, path, {sha256, md5, uint64_t(max_bytes)},
            [&](uint64_t done, uint64_t total) { meter(done, total); });
 }
 
 int read_wav(Args& a) {
-  const Sound sound = parsed(
+  const Sound sound = parse_file(
       "wav", a.text(1), [](std::string_view text) { return parse_wav(text.data(), text.size()); });
   return a.push(sound.samples, sound.rate);
 }
@@ -142,20 +142,20 @@ std::string svg_png(const std::string& operation, const std::string& svg, double
 
 const Entry kFormats[] = {
     {"csv(path, header, delimiter, columns=nil, quotes=true, text=nil)",
-     "The names of columns, the columns.", read_csv},
+     "The names of the columns, and the columns.", read_csv},
     {"read(operation, path)", "The bytes of a file, unpacked.",
      bind<[](const std::string& operation, const std::string& path) {
        return read_unpacked(operation.c_str(), path);
      }>},
-    {"image(path, channels)", "The pixels of a PNG or JPEG; channels 0: as in the file.",
+    {"image(path, channels)", "The pixels of a PNG or JPEG; channels=0 keeps those of the file.",
      bind<[](const std::string& path, int64_t channels) {
-       return parsed("image", path, [&](std::string_view text) {
+       return parse_file("image", path, [&](std::string_view text) {
          return decode_image(text.data(), text.size(), int(channels));
        });
      }>},
     {"images(paths, channels)", "The images of a list of files of one size, stacked.",
      bind<read_images>},
-    {"list_folder(operation, path)", "The names of files, the names of folders.", list_folder},
+    {"list_folder(operation, path)", "The names of the files, and of the folders.", list_folder},
     {"digest(kind, bytes)", "A checksum as hexadecimal text: sha256 or md5.", bind<digest>},
     {"download(url, path, sha256, md5, progress, most)",
      "Fetches a file; see engine/io/download.h.", bind<fetch>},
@@ -166,7 +166,7 @@ const Entry kFormats[] = {
     {"encode_jpeg(x, quality)", "A JPEG of uint8 [channels x height x width].",
      bind<[](const Tensor& x, int64_t quality) { return encode_jpeg(x, int(quality)); }>},
     {"wav(path)", "Samples [channels x frames], and the sample rate.", read_wav},
-    {"encode_wav(x, rate, bits)", "A WAV of samples [channels x frames]; bits 0: as they are.",
+    {"encode_wav(x, rate, bits)", "A WAV of samples [channels x frames]; bits=0 keeps the type.",
      bind<[](const Tensor& x, int64_t rate, int64_t bits) {
        return write_wav(x, rate, int(bits));
      }>},

@@ -11,8 +11,8 @@ namespace mt::lua {
 int push_positions(const Args& a, const Tensor& index) {
   if (Deferred* const later = index.impl()->deferred; later && later->add(1)) return a.push(index);
   NoGrad off;
-  const bool fresh = index.unique() && index.impl()->storage->refs == 1;
-  const Into same(fresh ? &index : nullptr);
+  const bool reusable = index.unique() && index.impl()->storage->refs == 1;
+  const Into same(reusable ? &index : nullptr);
   return a.push(index + Tensor(1.0));
 }
 

@@ -73,7 +73,7 @@ void register_shape(Registry&);
 void register_sort(Registry&);
 void register_tensor(Registry&);
 
-// The parts of a Lua state other than functions that are created on demand.
+// These add the parts of a Lua state that are not created on first use.
 void add_files(lua_State* L);        // C functions used by data/ and io/, into the core
 void add_json(lua_State* L);         // JSON, into the core
 void add_optim(lua_State* L);        // C functions used by optim/init.lua, into the core

@@ -120,7 +120,7 @@ int register_hook_body(Args& a) {
   return 1;
 }
 
-// ---- mt.Function: the engine's side of bindings/lua/core/gradient.lua --------------------------------
+// ---- mt.Function: the engine's side of bindings/lua/core/gradient.lua ---------------------------
 
 /// Calls backward(g1, ..) in Lua: it returns a gradient for each argument of forward, nil or false
 /// for none (also for omitted arguments); `at` has the positions of the tensors.
@@ -150,7 +150,7 @@ TensorList call_backward(const Callback& callback, const std::string& name, int 
       fail("{}: backward returned {} for argument {}; a gradient is a tensor, or nil for none",
            name, describe(L, top + i), i);
     if (t && place == at.end())
-      fail("{}: backward returned a gradient for argument {}, which is no tensor", name, i);
+      fail("{}: backward returned a gradient for argument {}, which is not a tensor", name, i);
     if (t) found[place - at.begin()] = *t;
   }
   lua_settop(L, top);
@@ -191,8 +191,8 @@ int custom_body(Args& a) {
   return a.push(results);
 }
 
-/// stretch(again, fn, ..): calls fn(..) without saving for its operations; `again` recomputes it.
-int stretch_body(Args& a) {
+/// checkpoint(again, fn, ..): calls fn(..), whose operations save nothing; `again` recomputes it.
+int checkpoint_body(Args& a) {
   a.function(1), a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 1);
   const auto checkpoint = std::make_shared<Checkpoint>();
@@ -223,7 +223,7 @@ const Entry kParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
      "Results of a function with its own gradient.", custom_body},
     {"saved_tensors()", "What the running backward's forward saved, a list.", bind<saved_tensors>},
-    {"stretch(again, fn, ..)", "fn(..) whose operations save nothing.", stretch_body},
+    {"checkpoint(again, fn, ..)", "fn(..) whose operations save nothing.", checkpoint_body},
 };
 
 /// Functions of the module that are not methods.
@@ -231,7 +231,7 @@ const Entry kFunctions[] = {
     {"grad(outputs, inputs, grad_outputs=nil, retain_graph=nil, create_graph=false, "
      "allow_unused=false)",
      "The gradients of outputs (one tensor or a list) by inputs: a list for a list, one tensor for "
-     "one. No .grad changes. An input without part is an error, or false with allow_unused.",
+     "one. No .grad changes. An unused input is an error, or false with allow_unused.",
      grad_body | kKeepsNames},
     {"enable_grad(fn, ..)", "Calls fn with recording on, also inside no_grad; returns its results.",
      with_recording<true>},

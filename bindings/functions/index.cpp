@@ -39,11 +39,12 @@ int scatter_add_body(Args& a) {
   return in_place ? a.self() : a.push(y);
 }
 
-Tensor filled_at(const Tensor& x, Dim dim, const Index& index, const Operand& value, InPlace here) {
-  return index_fill(x, dim, index, value, here);
+Tensor fill_positions(const Tensor& x, Dim dim, const Index& index, const Operand& value,
+                      InPlace in_place) {
+  return index_fill(x, dim, index, value, in_place);
 }
-Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value, InPlace here) {
-  return masked_fill(x, mask, value, here);
+Tensor fill_mask(const Tensor& x, const Tensor& mask, const Operand& value, InPlace in_place) {
+  return masked_fill(x, mask, value, in_place);
 }
 
 int index_put_body(Args& a) {
@@ -105,7 +106,7 @@ int searchsorted_body(Args& a) {
     if (side != "left" && side != "right")
       fail("searchsorted: the side is '{}'; it must be 'left' or 'right'", side);
     if (a.given(3) && right != (side == "right"))
-      fail("searchsorted: side and right say different things");
+      fail("searchsorted: side and right contradict each other");
     right = side == "right";
   }
   if (a.given(5)) sorted = gather(sorted, -1, Arg<Index>::get(a, 5));
@@ -131,9 +132,9 @@ Tensor is_in(const Operand& elements, const Operand& test, bool, bool invert) {
 }
 
 /// The range of one dimension given by the arguments from i on: dim, first, last, step.
-struct Sliced {
+struct SliceItems {
   At items[2];
-  Sliced(const Args& a, int i) {
+  SliceItems(const Args& a, int i) {
     const Tensor& x = a.tensor(1);
     const std::string name = signature_of(a.entry()).name;
     const int d = wrap_dim(name.c_str(), a.defaulted(i) ? 0 : a.position(i), x.dim());
@@ -143,9 +144,9 @@ struct Sliced {
         range_in(a.integer(i + 1), a.integer(i + 2), a.integer(i + 3), x.size(d), d, name.c_str());
   }
 };
-int slice_body(Args& a) { return a.push(index(a.tensor(1), Sliced(a, 2).items, 2)); }
+int slice_body(Args& a) { return a.push(index(a.tensor(1), SliceItems(a, 2).items, 2)); }
 int slice_scatter_body(Args& a) {
-  return a.push(slice_scatter(a.tensor(1), a.tensor(2), Sliced(a, 3).items, 2));
+  return a.push(slice_scatter(a.tensor(1), a.tensor(2), SliceItems(a, 3).items, 2));
 }
 
 /// Functions of the module that are also methods of their first argument.
@@ -160,24 +161,24 @@ const Entry kMethods[] = {
      "gather where x and the index broadcast; without dim both are flattened.",
      bind<take_along_dim>},
     {"scatter(x, dim, index, src, reduce=nil)",
-     "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. "
-     "src may be a number; reduce joins them with x.",
+     "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of several values for one "
+     "position the last is kept. src may be a number; reduce combines the values with x.",
      takes<Tensor, Dim, Index, Operand, std::optional<ScatterMode>>(scatter_body) | kInPlaceToo},
     {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
      takes<Tensor, Dim, Index, Operand>(scatter_add_body) | kInPlaceToo},
     {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",
-     "src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.",
+     "src combined by 'sum', 'prod', 'mean', 'amax' or 'amin' where gather would read.",
      bind<scatter_reduce> | kInPlaceToo},
     {"index_add(x, dim, index, source, alpha=1)",
      "x with alpha times the slices of source added at the positions of a 1-d index.",
      bind<index_add> | kInPlaceToo},
     {"index_copy(x, dim, index, source)",
-     "x with the slices of source at the positions of a 1-d index; of slices that meet the last one "
-     "stays, and it alone has a gradient.",
+     "x with the slices of source at the positions of a 1-d index; of several slices for one "
+     "position the last is kept, and only it has a gradient.",
      bind<index_copy> | kInPlaceToo},
     {"index_reduce(x, dim, index, source, reduce, include_self=true)",
-     "x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', "
-     "'amax' or 'amin'; without include_self in their place.",
+     "x with the slices of source combined with those at the positions of a 1-d index by "
+     "'prod', 'mean', 'amax' or 'amin'; include_self=false leaves the slices of x out.",
      bind<index_reduce> | kInPlaceToo},
     {"select_scatter(x, src, dim, index)", "A copy of x with src at one position of a dimension.",
      bind<select_scatter>},
@@ -187,22 +188,22 @@ const Entry kMethods[] = {
     {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
      "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
-     bind<filled_at> | kInPlaceToo},
+     bind<fill_positions> | kInPlaceToo},
     {"index_put(x, indices, values, accumulate=false)",
      "x with x[indices] = values; accumulate adds, also where positions repeat.",
      index_put_body | kInPlaceToo},
     {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
      bind<masked_select>},
     {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
-     bind<filled> | kInPlaceToo},
+     bind<fill_mask> | kInPlaceToo},
     {"masked_scatter(x, mask, source)",
      "x with the elements of source, in order, where a bool mask is set.",
      bind<masked_scatter> | kInPlaceToo},
     {"nonzero(x, as_tuple=false)",
-     "[n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each "
-     "dimension, as many as x has, which is an index: x[x:nonzero(true)].",
+     "[n x rank], the positions of the nonzero elements; as_tuple: a list of one tensor for "
+     "each dimension, as many as x has, which is an index: x[x:nonzero(true)].",
      nonzero_body},
-    {"argwhere(x)", "[n x rank], the positions of what is not zero.",
+    {"argwhere(x)", "[n x rank], the positions of the nonzero elements.",
      bind<[](const Tensor& x) { return nonzero(x, 1); }>},
     {"searchsorted(sorted_sequence, values, right=false, side=nil, sorter=nil)",
      "The position before which each value would be inserted, from 1; after equal ones with right. "
@@ -221,8 +222,7 @@ const Entry kMethods[] = {
 /// A function of the module only, as in PyTorch.
 const Entry kUnravel{
     "unravel_index(indices, [shape])",
-    "A list with the positions (from 1) in each dimension of a tensor of this shape "
-    "that its flattened positions (from 1) have.",
+    "Positions (from 1) in a flattened tensor, as a list of positions in each dimension.",
     [](Args& a) {
       if (lua_type(a.L, 1) == LUA_TNUMBER)
         fail(

@@ -38,18 +38,18 @@ void push_json(lua_State* L, const Json& json, int null, int list_meta) {
   }
 }
 
-/// Writes Lua values as JSON: tables with the keys 1..n are lists, other tables objects with sorted keys.
+/// Writes Lua values as JSON: tables with keys 1..n are arrays, others objects with sorted keys.
 struct Writer {
   lua_State* const L;
   const int list_meta, null;
   std::string text, path;
   int depth = 0;
 
-  [[noreturn]] void refuse(const std::string& what) const {
+  [[noreturn]] void reject(const std::string& what) const {
     fail("json: {} {}", path.empty() ? "the value" : path, what);
   }
   void quote(int i) {
-    if (!is_utf8(text_at(L, i))) refuse("is a string that is not UTF-8");
+    if (!is_utf8(text_at(L, i))) reject("is a string that is not UTF-8");
     text += json_quoted(text_at(L, i));
   }
   /// Whether the table on top of the stack is a list: by its metatable, or with keys 1..n.
@@ -84,14 +84,14 @@ struct Writer {
     std::vector<std::string> keys;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       if (lua_type(L, -2) != LUA_TSTRING)
-        refuse(fmt::format("has the key {}; keys of objects are strings", describe(L, -2)));
+        reject(fmt::format("has the key {}; keys of objects are strings", describe(L, -2)));
       keys.emplace_back(text_at(L, -2));
     }
     std::ranges::sort(keys);
     text += '{';
     for (const std::string& key : keys) {
       if (text.back() != '{') text += ',';
-      if (!is_utf8(key)) refuse("has a key that is not UTF-8");
+      if (!is_utf8(key)) reject("has a key that is not UTF-8");
       text += json_quoted(key) + ':';
       push_text(L, key);
       lua_rawget(L, -2);
@@ -106,18 +106,18 @@ struct Writer {
       case LUA_TBOOLEAN: text += lua_toboolean(L, -1) ? "true" : "false"; break;
       case LUA_TNUMBER:
         if (!std::isfinite(lua_tonumber(L, -1)))
-          refuse(fmt::format("is {}, which JSON does not have", show(lua_tonumber(L, -1))));
+          reject(fmt::format("is {}, which JSON does not have", show(lua_tonumber(L, -1))));
         text += json_number(lua_tonumber(L, -1));
         break;
       case LUA_TSTRING: quote(-1); break;
       case LUA_TTABLE:
-        if (++depth > kJsonDepth) refuse("is nested too deeply; does a table contain itself?");
+        if (++depth > kJsonDepth) reject("is nested too deeply; does a table contain itself?");
         luaL_checkstack(L, 8, "JSON");
         if (is_list()) list();
         else object();
         --depth;
         break;
-      default: refuse(fmt::format("is {}", describe(L, -1)));
+      default: reject(fmt::format("is {}", describe(L, -1)));
     }
   }
 };

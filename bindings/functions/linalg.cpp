@@ -63,8 +63,8 @@ const Entry kLinalg[] = {
      }>},
     {"eig(A)",
      "wr, wi, vr, vi: the eigenvalues of square matrices as real and imaginary parts, and the "
-     "vectors (columns of length 1) likewise.\nTheir phase is free: what depends on it, as vr alone "
-     "for complex ones, has no gradient and says so.",
+     "vectors (columns of length 1) likewise.\nTheir phase is arbitrary: a result that "
+     "depends on it, such as vr of complex ones, has no gradient.",
      bind<linalg::eig>},
     {"eigvals(A)", "wr, wi: the eigenvalues of square matrices as real and imaginary parts.",
      bind<[](const Tensor& A) {
@@ -86,7 +86,7 @@ const Entry kLinalg[] = {
        return linalg::lu_factor(A);
      }>},
     {"lu_solve(LU, pivots, B, left=true, adjoint=false)",
-     "X with A X = B from lu_factor(A), or X A = B where left is false; adjoint: A' for A.",
+     "X with A X = B from lu_factor(A), or X A = B where left is false; adjoint uses A'.",
      bind<linalg::lu_solve>},
     {"solve_ex(A, B, left=true, check_errors=false)",
      "solve without an error: result, info; info (int32) is 0, or the pivot (from 1) that is 0, then "
@@ -100,21 +100,21 @@ const Entry kLinalg[] = {
      bind<linalg::matrix_exp>},
     {"cholesky_inverse(factor, upper=false)",
      "The inverse of the matrix whose Cholesky factor this is.", bind<linalg::cholesky_inverse>},
-    {"vecdot(x, y, dim=-1)", "The products of vectors along dim, which broadcast.",
+    {"vecdot(x, y, dim=-1)", "The dot products of vectors along dim, which broadcast.",
      bind<linalg::vecdot>},
     {"vander(x, N=nil)",
-     "The powers 0 .. N - 1 of each element, in a new last dimension; N: as many as x has.",
+     "The powers 0 .. N - 1 of each element, in a new last dimension; N defaults to x's size.",
      bind<linalg::vander>},
     {"tensorsolve(A, B, [dims]=nil)",
-     "X with A X = B for A as a matrix: its first dimensions are B's, the others X's; dims of A go "
-     "last before.",
+     "X with A X = B for A as a matrix: its first dimensions are B's, the others X's; first "
+     "moves dims of A to the end.",
      bind<linalg::tensorsolve>},
     {"tensorinv(A, ind=2)",
      "The inverse of A as a matrix of its first ind dimensions and the others.",
      bind<linalg::tensorinv>},
     {"lstsq(A, B, rcond=nil, driver='gelsy')",
-     "The X of least |A X - B|: solution, residuals (squared; empty without full rank), rank, "
-     "singular_values.\nDrivers as LAPACK's: 'gelsy', 'gels', 'gelsd', 'gelss'.",
+     "The X that minimises |A X - B|: solution, residuals (squared; empty without full rank), "
+     "rank, singular_values.\nDrivers as LAPACK's: 'gelsy', 'gels', 'gelsd', 'gelss'.",
      bind<linalg::lstsq>},
     {"pinv(A, atol=nil, rtol=nil, hermitian=false)",
      "The Moore-Penrose inverse; singular values up to max(atol, rtol * largest) count as 0.",
@@ -122,11 +122,11 @@ const Entry kLinalg[] = {
        return linalg::pinv(A, {atol, rtol}, hermitian);
      }>},
     {"matrix_rank(A, atol=nil, rtol=nil, hermitian=false)",
-     "How many singular values lie above max(atol, rtol * largest).",
+     "The number of singular values above max(atol, rtol * largest).",
      bind<[](const Tensor& A, MaybeNumber atol, MaybeNumber rtol, bool hermitian) {
        return linalg::matrix_rank(A, {atol, rtol}, hermitian);
      }>},
-    {"cond(A, p=nil)", "The condition: the norm of order p (default 2) times the inverse's.",
+    {"cond(A, p=nil)", "The condition number for the norm of order p (default 2).",
      bind<linalg::cond>},
     {"norm(A, ord=nil, [dim]=nil, keepdim=false)",
      "The norm of vectors (one dim, or 1-d) or matrices (two dims, or 2-d); of all elements "

@@ -9,7 +9,7 @@ namespace mt::lua {
 namespace {
 
 /// The finaliser of splitmix64 (Steele, Lea and Flood 2014): each result bit depends on all of x.
-uint64_t mixed(uint64_t x) {
+uint64_t mix(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
@@ -18,7 +18,7 @@ uint64_t mixed(uint64_t x) {
 uint64_t key_of(const Args& a, int first) {
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   uint64_t key = 0;
-  for (int i = first; i <= a.count(); ++i) key = mixed(key + kStep * (uint64_t(a.integer(i)) + 1));
+  for (int i = first; i <= a.count(); ++i) key = mix(key + kStep * (uint64_t(a.integer(i)) + 1));
   return key;
 }
 
@@ -60,7 +60,7 @@ char* random_state(lua_State* L, int index, size_t& bytes) {
 }
 
 const Entry kParts[] = {
-    {"key(..)", "A seed, below 2^53, made of whole numbers.",
+    {"key(..)", "A seed below 2^53, computed from integers.",
      [](Args& a) { return a.push(key_of(a, 1) >> 11); }},
     {"item_random()", "A source of random numbers that belong to items.",
      bind<[] { return std::make_unique<ItemRandom>(); }>},
@@ -73,7 +73,7 @@ const Entry kParts[] = {
        r.enter();
        return 0;
      }},
-    {"leave(source, random)", "The thread draws from where it did before.",
+    {"leave(source, random)", "Restores the thread's previous generator.",
      [](Args& a) {
        ItemRandom& r = Userdata<ItemRandom>::at(a, 1);
        size_t bytes = 0;

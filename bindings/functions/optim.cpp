@@ -11,15 +11,15 @@ namespace mt::lua {
 namespace {
 
 /// An optimizer that Lua owns.
-struct Owned : Optimizer {
+struct LuaOptim : Optimizer {
   static constexpr char kShown[] = "an optimizer of mt.optim";
   using Optimizer::Optimizer;
 };
 
-// ---- options --------------------------------------------------------------------------------------
+// ---- options ------------------------------------------------------------------------------------
 
 /// The prefix of an error: "Adam", or "Adam: param_groups[2]" if there are several groups.
-struct Where {
+struct Prefix {
   const char* name;
   size_t group = 0;
   operator std::string() const {
@@ -27,7 +27,7 @@ struct Where {
   }
 };
 
-[[noreturn]] void wrong(lua_State* L, const OptimizerRow& row, const Where& where, int i) {
+[[noreturn]] void fail_option(lua_State* L, const OptimizerRow& row, const Prefix& where, int i) {
   fail("{}: {} must be {}, got {}", std::string(where), row.info->options[i].name,
        option_range(row, i), describe(L, -1));
 }
@@ -36,7 +36,7 @@ struct Where {
 int push_names(lua_State* L) { return lua_getfenv(L, 1), lua_gettop(L); }
 
 /// Reads the options in the table at `table` in the order of the struct; their keys are at `names`.
-void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int table, int names,
+void read_options(lua_State* L, const OptimizerRow& row, const Prefix& where, int table, int names,
                   double* out) {
   const int top = lua_gettop(L);
   for (int i = 0; i < row.options; ++i) {
@@ -45,10 +45,10 @@ void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int
     lua_rawget(L, table);
     const int type = lua_type(L, -1);
     if (row.pair[i]) {
-      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) wrong(L, row, where, i);
+      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) fail_option(L, row, where, i);
       for (int k = 1; k <= 2; ++k) {
         lua_rawgeti(L, -k, k);
-        if (lua_type(L, -1) != LUA_TNUMBER) wrong(L, row, where, i);
+        if (lua_type(L, -1) != LUA_TNUMBER) fail_option(L, row, where, i);
         out[i + k - 1] = lua_tonumber(L, -1);
       }
       ++i;
@@ -57,7 +57,7 @@ void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int
         fail("{}: {} must be true or false, got {}", std::string(where), o.name, describe(L, -1));
       out[i] = lua_toboolean(L, -1);
     } else {
-      if (type != LUA_TNUMBER) wrong(L, row, where, i);
+      if (type != LUA_TNUMBER) fail_option(L, row, where, i);
       out[i] = lua_tonumber(L, -1);
     }
   }
@@ -77,7 +77,7 @@ bool push_parameters(lua_State* L, const OptimizerRow& row, int names) {
 
 /// Whether the tables in the list at 2 are the groups of the optimizer at 1; if `options`, reads
 /// their options.
-bool has_groups(lua_State* L, const Owned& o, bool options) {
+bool has_groups(lua_State* L, const LuaOptim& o, bool options) {
   const OptimizerRow& row = o.row();
   std::vector<Optimizer::Group>& groups = o.groups();
   if (lua_type(L, 2) != LUA_TTABLE || lua_objlen(L, 2) != groups.size()) return false;
@@ -103,7 +103,7 @@ bool has_groups(lua_State* L, const Owned& o, bool options) {
 
 /// Replaces the groups by the list at 2; parameters keep their state.
 int take_groups(Args& a) {
-  const Owned& o = Userdata<Owned>::at(a, 1);
+  const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
   std::unordered_map<const TensorImpl*, const Optimizer::Parameter*> held;
   for (const Optimizer::Group& g : o.groups())
     for (const Optimizer::Parameter& p : g.parameters) held[p.value.impl()] = &p;
@@ -159,11 +159,11 @@ int optimizers(Args& a) {
   return 1;
 }
 
-// ---- state ----------------------------------------------------------------------------------------
+// ---- state --------------------------------------------------------------------------------------
 
 /// {[i] = {step=, exp_avg=, ..}} for the parameters of a group that have had a step.
 int push_state(Args& a) {
-  const Owned& o = Userdata<Owned>::at(a, 1);
+  const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
   const OptimizerRow& row = o.row();
   const int64_t g = a.integer(2);
   if (g < 1 || g > int64_t(o.groups().size()))
@@ -224,7 +224,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
     for (int k = 0; k < row.running; ++k)
       if (key == row.info->running[k]) return void(s.progress.running[k] = number_at_top(L, here));
     Tensor* const state = state_named(row, s, key);
-    if (!state) fail("{} is no state of {}", here, row.info->name);
+    if (!state) fail("{} is not a state of {}", here, row.info->name);
     const Tensor* const t = tensor_at(L, -1);
     if (!t) fail("{} is {}, the parameter {}", here, describe(L, -1), to_string(p.shape()));
     if (!(t->shape() == p.shape()))
@@ -243,7 +243,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row,
 
 /// Sets the parameters' states from a list with one such list per group; all of them or none.
 int load_state(Args& a) {
-  const Owned& o = Userdata<Owned>::at(a, 1);
+  const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
   std::vector<Optimizer::Group> groups = o.groups();
   for (size_t g = 0; g < groups.size(); ++g) {
     std::vector<Optimizer::Parameter>& all = groups[g].parameters;
@@ -256,7 +256,7 @@ int load_state(Args& a) {
           fmt::format("load_state_dict: group {}.state[{}]", g + 1, describe(a.L, -2));
       const double i = lua_type(a.L, -2) == LUA_TNUMBER ? lua_tonumber(a.L, -2) : 0;
       if (!(i >= 1 && i <= double(all.size()) && i == std::floor(i)))
-        fail("{} belongs to no parameter", where);
+        fail("{} does not belong to a parameter", where);
       Optimizer::Parameter& p = all[size_t(i) - 1];
       p = parameter_state(a.L, o.row(), o.groups()[g].parameters[size_t(i) - 1], where);
     }
@@ -277,11 +277,11 @@ const Entry kOptim[] = {
      }},
     {"optimizers()", "The optimizers: name, doc, rule, and options with their defaults.",
      optimizers},
-    {"optimizer(rule)", "One without parameters.",
+    {"optimizer(rule)", "An optimizer without parameters.",
      [](Args& a) {
        const int64_t rule = a.integer(1);
        if (rule < 0 || rule >= optim::kOptimizers) fail("optimizer: there is no rule {}", rule);
-       const Owned& o = *Userdata<Owned>::push(a.L, std::make_unique<Owned>(int(rule)));
+       const LuaOptim& o = *Userdata<LuaOptim>::push(a.L, std::make_unique<LuaOptim>(int(rule)));
        lua_createtable(a.L, o.row().options + 1, 0);  // the keys of groups, used by each step
        for (int i = 0; i < o.row().options; ++i) {
          lua_pushstring(a.L, o.row().info->options[i].name);
@@ -296,13 +296,13 @@ const Entry kOptim[] = {
      [](Args& a) {
        double options[optim::kMaxOptions];
        a.table(2);
-       read_options(a.L, Userdata<Owned>::at(a, 1).row(), {a.text(3).c_str()}, 2, push_names(a.L),
-                    options);
+       read_options(a.L, Userdata<LuaOptim>::at(a, 1).row(), {a.text(3).c_str()}, 2,
+                    push_names(a.L), options);
        return 0;
      }},
-    {"optimizer_add(optimizer, options, parameters)", "One more group.",
+    {"optimizer_add(optimizer, options, parameters)", "Adds a group.",
      [](Args& a) {
-       const Owned& o = Userdata<Owned>::at(a, 1);
+       const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
        double options[optim::kMaxOptions];
        a.table(2);
        read_options(a.L, o.row(), {o.row().info->name}, 2, push_names(a.L), options);
@@ -310,30 +310,30 @@ const Entry kOptim[] = {
        return 0;
      }},
     {"optimizer_has(optimizer, groups)", "Whether the groups have the parameters of the optimizer.",
-     [](Args& a) { return a.push(has_groups(a.L, Userdata<Owned>::at(a, 1), false)); }},
-    {"optimizer_options(optimizer, groups)", "Takes the options of the groups over.",
+     [](Args& a) { return a.push(has_groups(a.L, Userdata<LuaOptim>::at(a, 1), false)); }},
+    {"optimizer_options(optimizer, groups)", "Reads the options of the groups.",
      [](Args& a) {
-       const Owned& o = Userdata<Owned>::at(a, 1);
+       const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
        if (!has_groups(a.L, o, true))
-         fail("replay: the parameters of {} are others than were recorded; record the graph again",
+         fail("replay: the parameters of {} are not the recorded ones; record the graph again",
               o.row().info->name);
        return 0;
      }},
     {"optimizer_step(optimizer, groups)",
-     "The same, and a step; false where the groups have other parameters than the optimizer.",
+     "Reads the options and takes a step; false if the groups have other parameters.",
      [](Args& a) {
-       const Owned& o = Userdata<Owned>::at(a, 1);
+       const LuaOptim& o = Userdata<LuaOptim>::at(a, 1);
        const bool same = has_groups(a.L, o, true);
        if (same) o.step();
        return a.push(same);
      }},
-    {"optimizer_take(optimizer, groups)", "Takes the groups over; parameters keep their state.",
+    {"optimizer_take(optimizer, groups)", "Replaces the groups; parameters keep their state.",
      take_groups},
-    {"optimizer_state(optimizer, group)", "Of each parameter {step=, exp_avg=, ..}.", push_state},
+    {"optimizer_state(optimizer, group)", "A list of {step=, exp_avg=, ..}.", push_state},
     {"clip_grad_norm_([parameters], max_norm, norm_type=2, error_if_nonfinite=false)",
-     "As nn has it.", bind<clip_grad_norm_>},
-    {"clip_grad_value_([parameters], clip_value)", "As nn has it.", bind<clip_grad_value_>},
-    {"optimizer_load(optimizer, states)", "Takes such lists over, one for each group.", load_state},
+     "As in nn.utils.", bind<clip_grad_norm_>},
+    {"clip_grad_value_([parameters], clip_value)", "As in nn.utils.", bind<clip_grad_value_>},
+    {"optimizer_load(optimizer, states)", "Sets the states of all groups from a list.", load_state},
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ int set_options(Args& a) {
     if (profile == "short") o.precision = 2, o.edgeitems = 2;
     else if (profile == "full") o.threshold = kMaxThreshold;
     else if (profile != "default")
-      fail("set_printoptions: '{}' is no profile; use 'default', 'short' or 'full'", profile);
+      fail("set_printoptions: '{}' is not a profile; use 'default', 'short' or 'full'", profile);
   }
   const int64_t precision = count_at(a, 1, 0, o.precision);
   if (precision > 17) fail("set_printoptions: a double has 17 digits, precision is {}", precision);
@@ -55,7 +55,7 @@ int get_options(Args& a) {
 const Entry kFunctions[] = {
     {"set_printoptions(precision=nil, threshold=nil, edgeitems=nil, linewidth=nil, profile=nil, "
      "sci_mode=nil)",
-     "How tensors are written; what is not given stays. profile='default' restores everything, "
+     "Sets how tensors are printed; nil keeps an option. profile='default' restores all, "
      "'short' and 'full' are others; sci_mode is true, false, or chosen for each tensor.",
      Body(set_options) | kReachesOut},
     {"get_printoptions()", "The options of set_printoptions as a table.", get_options},

@@ -99,11 +99,11 @@ const Entry kMethods[] = {
      "The n-th power of square matrices; of their inverses for negative n.",
      bind<linalg::matrix_power>},
     {"set_float32_matmul_precision(precision)",
-     "How float32 products and convolutions of a GPU are calculated: 'highest' as they are, 'high' and "
-     "'medium' with factors rounded to TF32 (11 bits), in which an H100 multiplies several times "
-     "faster. On the CPU they stay as they are.",
+     "Sets how a GPU computes float32 products and convolutions: 'highest' in float32, 'high' "
+     "and 'medium' with factors rounded to TF32 (11 bits), which is several times faster on "
+     "an H100. On the CPU nothing changes.",
      bind<[](MatmulPrecision p) { thread_state.matmul_precision = p; }>},
-    {"get_float32_matmul_precision()", "How float32 products of a GPU are calculated.", bind<[] {
+    {"get_float32_matmul_precision()", "How a GPU computes float32 products.", bind<[] {
        return std::string(names_of(MatmulPrecision())[int(thread_state.matmul_precision)]);
      }>},
     {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",

@@ -66,28 +66,28 @@ int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
 }
 
 const Entry kProfile[] = {
-    {"verbs_call(fn)", "The verbs that fn() called, and what it returned.",
+    {"verbs_call(fn)", "The verbs that fn() called, and its results.",
      [](Args& a) {
        a.function(1);
-       profile::VerbCalls watching;
+       profile::VerbCalls log;
        lua_pushvalue(a.L, 1);
        lua_call(a.L, 0, LUA_MULTRET);
-       push_calls(a, watching.calls);
+       push_calls(a, log.calls);
        lua_insert(a.L, 2);
        return lua_gettop(a.L) - 1;
      }},
-    {"profile_call(fn, trace=false)", "What fn() did, and what it returned.",
+    {"profile_call(fn, trace=false)", "A recording of fn(), and its results.",
      [](Args& a) {
        a.function(1);
-       ProfileScope recorded(a.boolean(2));
+       ProfileScope scope(a.boolean(2));
        lua_pushvalue(a.L, 1);
        lua_call(a.L, 0, LUA_MULTRET);
-       push_report(a, recorded.end());
+       push_report(a, scope.end());
        lua_insert(a.L, 3);
        return lua_gettop(a.L) - 2;
      }},
     {"profile_start(trace=false)", "Starts a recording.", bind<profile::start>},
-    {"profile_stop()", "What happened since, or nothing where no recording is under way.",
+    {"profile_stop()", "Ends the recording and returns it, or nothing if there is none.",
      [](Args& a) { return profile::depth() > 0 ? push_report(a, profile::stop()) : 0; }},
 };
 

@@ -23,7 +23,7 @@ int new_generator(Args& a) {
     const std::string name = a.text(1);
     if (name == "mt19937") kind = Generator::Kind::mt19937;
     else if (name != "philox")
-      fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
+      fail("Generator: unknown kind '{}'; use 'philox' or 'mt19937' (PyTorch's)", name);
   }
   const auto n = uint64_t(a.integer(seed));
   return push_result(a, std::make_unique<LuaGenerator>(kind, n));
@@ -43,7 +43,7 @@ const Entry kGeneratorMethods[] = {
      bind<[](LuaGenerator& g) { return int64_t(g.initial_seed()); }>},
     {"get_state(self)", "The state of the generator, as a string.",
      bind<[](LuaGenerator& g) { return g.state(); }>},
-    {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
+    {"set_state(self, state)", "Restores the state that get_state returned; returns the generator.",
      [](Args& a) {
        Userdata<LuaGenerator>::at(a, 1).set_state(a.text(2));
        return a.self();
@@ -60,13 +60,13 @@ int generator_text(lua_State* L) {
 // ---- drawing ------------------------------------------------------------------------------------
 
 template <Form form, Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)>
-int drawn(Args& a) {
+int draw_body(Args& a) {
   const NewTensor made(a, form);
   return made.push(a, draw(made.shape, made.dtype, made.device, generator_at(a, 5)));
 }
 
 /// A number that does not adopt another operand's dtype.
-Tensor plain(double value) { return scalar(value, default_dtype()); }
+Tensor float_scalar(double value) { return scalar(value, default_dtype()); }
 
 int normal_body(Args& a) {
   const Tensor *mean = tensor_at(a.L, 1), *deviation = tensor_at(a.L, 2);
@@ -122,9 +122,9 @@ int random_in_place(Args& a) {
 #define MT_DRAWN_LIKE MT_LIKE ", generator=nil)"
 
 const Entry kFunctions[] = {
-    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", drawn<Form::plain, rand>},
+    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", draw_body<Form::plain, rand>},
     {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.",
-     drawn<Form::plain, randn>},
+     draw_body<Form::plain, randn>},
     {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const NewTensorOptions made(a, 4, Dtype::i64);
@@ -144,20 +144,20 @@ const Entry kFunctions[] = {
        mark_untraceable();  // a replay continues the generator's stream
        manual_seed(uint64_t(n));
      }>},
-    {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
+    {"get_rng_state()", "The state of the default generator, as a string for set_rng_state.",
      bind<[]() { return default_generator().state(); }>},
-    {"set_rng_state(state)", "Goes back to where get_rng_state was called.",
+    {"set_rng_state(state)", "Restores the state that get_rng_state returned.",
      bind<[](const std::string& state) { default_generator().set_state(state); }>},
     {"Generator(kind='philox', seed=0)",
-     "A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', "
+     "An independent stream of random numbers: 'philox', as after manual_seed(seed), or 'mt19937', "
      "as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.",
      new_generator},
 };
 
 const Entry kMethods[] = {
-    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn<Form::like, rand>},
-    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn<Form::like, randn>},
-    {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Whole numbers in x's shape, ends included.",
+    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", draw_body<Form::like, rand>},
+    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", draw_body<Form::like, randn>},
+    {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Integers in x's shape, both ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        const NewTensorOptions made(a, 4, x.dtype(), x.device());
@@ -178,12 +178,12 @@ const Entry kMethods[] = {
      bind<uniform_>},
     {"bernoulli_(x, p=0.5, generator=nil)", "Fills x with 1 with probability p, else 0.",
      bind<[](const Tensor& x, const Operand& p, Generator* g) -> const Tensor& {
-       return bernoulli_(x, p.value.impl()->number ? plain(p.value.at(0)) : p.value, g);
+       return bernoulli_(x, p.value.impl()->number ? float_scalar(p.value.at(0)) : p.value, g);
      }>},
-    {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of that rate.",
+    {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of rate lambd.",
      bind<exponential_>},
     {"random_(x, first=nil, last=nil, generator=nil)",
-     "Fills x with whole numbers from first to last; without them from all that the dtype holds.",
+     "Fills x with integers from first to last, by default with all that the dtype can hold.",
      random_in_place},
 };
 

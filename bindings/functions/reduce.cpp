@@ -16,14 +16,13 @@ Tensor in_dtype(Tensor x, Dtype dtype) {
   return x;
 }
 
-/// mean, nanmean: with a dtype for the computation and the result: integers are added and
-/// multiplied as int64, whose low bits equal those of a narrower dtype.
+/// mean and nanmean, with a dtype for the computation and the result.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)>
-Tensor reduced_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
+Tensor reduce_as(const Tensor& x, const Dims& dims, bool keepdim, Dtype dtype) {
   return in_dtype(reduce(in_dtype(x, dtype), dims, keepdim), dtype);
 }
 
-// ---- the reductions and scans of kernels/ --------------------------------------------------------
+// ---- the reductions and scans of kernels/ -------------------------------------------------------
 
 /// The parameters of a reduction or scan, from argument i on.
 struct Params {
@@ -35,7 +34,7 @@ struct Params {
 
 /// Reduces all elements, or dimensions. Returns positions where defined; predicates of the whole
 /// tensor return a Lua boolean; sums and products take a dtype for the computation.
-template <class Op> int reduced(Args& a) {
+template <class Op> int reduce_body(Args& a) {
   const bool keepdim = a.boolean(3);
   if constexpr (Op::needs_index) {
     std::optional<int64_t> dim;
@@ -85,7 +84,7 @@ template <class Op> void add_reduction(std::deque<OwnedEntry>& all) {
   if constexpr (Op::info.doc != nullptr)
     all.emplace_back(fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
                                  Op::needs_index ? "dim" : "[dim]", params_text(Op::info)),
-                     Op::info.doc, Body(reduced<Op>) | kDefers);
+                     Op::info.doc, Body(reduce_body<Op>) | kDefers);
 }
 template <class Op> void add_scan(std::deque<OwnedEntry>& all) {
   Body body(scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor");
@@ -104,9 +103,8 @@ const std::deque<OwnedEntry>& generated() {
   return *list;
 }
 
-void need_some(const char* name, const Tensor& x) {
-  if (x.numel() == 0)
-    fail("{}: {} is empty; of no elements there is no {}", name, to_string(x.shape()), name);
+void check_not_empty(const char* name, const Tensor& x) {
+  if (x.numel() == 0) fail("{}: {} is empty, so it has no {}", name, to_string(x.shape()), name);
 }
 
 /// max and min: a tensor for all elements; values and positions along a dimension; elementwise for
@@ -115,7 +113,7 @@ template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
-    need_some(name_in(a).c_str(), x);
+    check_not_empty(name_in(a).c_str(), x);
     return a.push(reduce(Reduction{}, x, Shape{}, false));
   }
   if (const Tensor* y = tensor_at(a.L, 2)) {
@@ -128,7 +126,7 @@ int extremes(Args& a) {
 std::pair<Tensor, Tensor> smallest_and_largest(const char* name, const Tensor& x,
                                                std::optional<Dim> dim, bool keepdim) {
   const Shape dims = dim ? Shape{*dim} : Shape{};
-  if (!dim) need_some(name, x);
+  if (!dim) check_not_empty(name, x);
   return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
 
@@ -138,10 +136,10 @@ double correction(const Args& a) {
   if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
   return a.boolean(5);
 }
-template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int spread_of(Args& a) {
+template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int std_var(Args& a) {
   return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3)));
 }
-template <bool Root> int spread_and_mean(Args& a) {
+template <bool Root> int std_var_mean(Args& a) {
   const VarMean m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3));
   return a.push(Root ? root_of_variance(m.variance) : m.variance, m.mean);
 }
@@ -238,8 +236,8 @@ int histogram_body(Args& a) {
 /// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
-     "The mean of all elements, or along dimensions; NaN for no elements.",
-     bind<reduced_as<mean>> | kDefers},
+     "The mean of all elements, or along dimensions; NaN if there are none.",
+     bind<reduce_as<mean>> | kDefers},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      bind<smallest_and_largest>},
     {"max(x, dim=nil, keepdim=false, {out=})",
@@ -248,20 +246,20 @@ const Entry kMethods[] = {
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
-    {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The mean of what is not NaN.",
-     bind<reduced_as<nanmean>>},
+    {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
+     "The mean of the elements that are not NaN.", bind<reduce_as<nanmean>>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
-     Body(spread_of<var>) | kDefers},
+     Body(std_var<var>) | kDefers},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",
      "The standard deviation, the root of var; where it is 0 its gradient is 0.",
-     Body(spread_of<standard_deviation>) | kDefers},
+     Body(std_var<standard_deviation>) | kDefers},
     {"var_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
-     "The variance and the mean: two tensors.", spread_and_mean<false>},
+     "The variance and the mean: two tensors.", std_var_mean<false>},
     {"std_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
-     "The standard deviation and the mean: two tensors.", spread_and_mean<true>},
+     "The standard deviation and the mean: two tensors.", std_var_mean<true>},
     {"cov(x, correction=1, fweights=nil, aweights=nil, {out=})",
      "The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; "
-     "of one variable 0-d.\nfweights: how often an observation counts; aweights: how much.",
+     "0-d for one variable.\nfweights: how often an observation counts; aweights: how much.",
      bind<cov>},
     {"corrcoef(x)",
      "The correlations of the rows (variables) over the columns, [n x m] to [n x n].",
@@ -278,20 +276,21 @@ const Entry kMethods[] = {
      "The differences of neighbours along dim, taken n times; of bools whether they differ.",
      diff_body},
     {"trapezoid(y, x=nil, dx=1, dim=-1)",
-     "The integral along dim by the trapezoidal rule, of samples at the places x or dx apart.",
+     "The integral along dim by the trapezoidal rule, of samples at the coordinates x or at "
+     "distances of dx.",
      integral<trapezoid>},
     {"cumulative_trapezoid(y, x=nil, dx=1, dim=-1)",
-     "The integral up to each sample but the first, by the trapezoidal rule.",
+     "The integral up to each sample except the first, by the trapezoidal rule.",
      integral<cumulative_trapezoid>},
     {"gradient(x, spacing=1, [dim]=nil, edge_order=1)",
      "A list with the slopes along each dim (by default all), by finite differences: central ones "
-     "inside, at the ends one-sided ones of edge_order 1 or 2.\nspacing: a number, or a list with a "
-     "number or a vector of places for each dim.",
+     "inside, at the ends one-sided ones of edge_order 1 or 2.\nspacing: a number, or a list "
+     "with a number or a vector of coordinates for each dim.",
      gradient_body},
     {"histogram(x, bins, range=nil, weight=nil, density=false)",
-     "How many elements lie in each of bins equal parts of range={min, max} (by default the "
-     "data's), or between the sorted edges of a vector, and the edges: two tensors.\nweight counts "
-     "elements for more or less; density divides by the sum and the widths.",
+     "The number of elements in each of bins equal parts of range={min, max} (by default the "
+     "data's), or between the sorted edges of a vector, and the edges: two tensors.\nweight "
+     "is how much each element counts; density divides by the sum and the widths.",
      histogram_body},
 };
 

@@ -5,8 +5,8 @@
 
 namespace mt::lua {
 
-/// Throws Error for an input with another dtype than a float weight. Products of two tensors are promoted; with
-/// a weight, promotion would make a whole network compute in the input's dtype unnoticed.
+/// Throws Error for an input with another dtype than a float weight. Other products are promoted;
+/// with a weight, promotion would make a whole network compute in the input's dtype unnoticed.
 inline void check_same_dtype(const Tensor& input, const Tensor& weight) {
   if (!input.defined() || !weight.defined() || input.dtype() == weight.dtype()) return;
   if (!is_float(weight.dtype())) return;

@@ -16,7 +16,7 @@ template <Tensor (*join)(const TensorList&, Dim)> int joined(Args& a) {
 template <int Dims> Tensor at_least_dims(const Tensor& x) { return at_least(x, Dims); }
 
 /// x['repeat'](x, 2, 3), PyTorch's name: like tile, with a number for every dimension.
-Tensor repeated(const Tensor& x, const Shape& times) {
+Tensor repeat_tensor(const Tensor& x, const Shape& times) {
   if (times.size() < x.dim())
     fail("repeat: {} repeats for the {} dimensions of {}; use tile", times.size(), x.dim(),
          to_string(x.shape()));
@@ -39,8 +39,8 @@ int split_body(Args& a) {
   return a.push(split(x, a.integers(2), a.position(3)));
 }
 
-/// The beginnings of parts: positions from 1, returned from 0; negative ones count back.
-std::vector<int64_t> begins(const Args& a, int i) {
+/// The first positions of parts, from 1 in Lua, from 0 here; negative ones count from the end.
+std::vector<int64_t> part_starts(const Args& a, int i) {
   std::vector<int64_t> list;
   if (const Tensor* t = tensor_at(a.L, i)) {
     if (t->dim() > 1 || is_float(t->dtype()) || t->dtype() == Dtype::b8)
@@ -57,12 +57,12 @@ std::vector<int64_t> begins(const Args& a, int i) {
   }
   return list;
 }
-/// Parts of dimension d: their number, or their beginnings.
+/// Splits dimension d into a number of parts, or at the first positions of parts.
 int parts_of(Args& a, int d, bool equal) {
   const Tensor& x = a.tensor(1);
   const Tensor* t = tensor_at(a.L, 2);
   if (lua_type(a.L, 2) != LUA_TNUMBER && !(t && t->dim() == 0))
-    return a.push(tensor_split(x, begins(a, 2), d));
+    return a.push(tensor_split(x, part_starts(a, 2), d));
   if (t && (is_float(t->dtype()) || t->dtype() == Dtype::b8)) a.wrong(2, "an integer");
   const int64_t n = t ? t->at_integer(0) : a.integer(2);
   if (equal && n > 0 && x.size(d) % n != 0)
@@ -91,15 +91,15 @@ int repeat_interleave_body(Args& a) {
   return a.push(repeat_interleave(a.tensor(1), Arg<WholeNumbers>::get(a, 2), dim));
 }
 
-Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
-              std::optional<double> value) {
+Tensor pad_tensor(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
+                  std::optional<double> value) {
   if (mode != Padding::constant && value)
     fail("pad: a value is for the mode 'constant', not '{}'", names_of(mode)[int(mode)]);
   return pad(x, sides, mode, value.value_or(0));
 }
 
 /// The tensors of f(a, b, ..) or f{a, b, ..}; other trailing arguments are left to the caller.
-TensorList several(const Args& a, int& next) {
+TensorList tensor_args(const Args& a, int& next) {
   const int n = lua_gettop(a.L);
   next = 1;
   if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) return ++next, a.tensors(1);
@@ -111,7 +111,7 @@ TensorList several(const Args& a, int& next) {
 /// meshgrid(a, b, {indexing='xy'}), meshgrid({a, b}, ..) and meshgrid{a, b, indexing='xy'}.
 int meshgrid_body(Args& a) {
   int next;
-  const TensorList list = several(a, next);
+  const TensorList list = tensor_args(a, next);
   std::string indexing = "ij";
   const auto read = [&](int table) {
     lua_pushnil(a.L);
@@ -137,16 +137,16 @@ int meshgrid_body(Args& a) {
 
 int broadcast_tensors_body(Args& a) {
   int next;
-  const TensorList list = several(a, next);
+  const TensorList list = tensor_args(a, next);
   if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
   if (list.empty()) fail("broadcast_tensors: at least one tensor is needed");
   return push_all(a, broadcast_tensors(list));
 }
 
 /// A function of tensors, f(a, b, ..) or f{a, b, ..}.
-template <Tensor (*join)(const TensorList&)> int joined_list(Args& a) {
+template <Tensor (*join)(const TensorList&)> int join_body(Args& a) {
   int next;
-  const TensorList list = several(a, next);
+  const TensorList list = tensor_args(a, next);
   if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
   return a.push(join(list));
 }
@@ -169,7 +169,7 @@ int unsqueeze_body(Args& a) {
   return a.push(unsqueeze(a.tensor(1), a.position(2)));
 }
 
-#define MT_CAT "Joins tensors along a dimension; the other sizes must be alike."
+#define MT_CAT "Joins tensors along a dimension; the other sizes must be equal."
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
@@ -186,11 +186,11 @@ const Entry kFunctions[] = {
      "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
      "first two dimensions.",
      meshgrid_body},
-    {"block_diag(..)", "Matrices along the diagonal of zeros; a vector is a row.",
-     joined_list<block_diag>},
+    {"block_diag(..)", "Matrices on the diagonal of a matrix of zeros; a vector is a row.",
+     join_body<block_diag>},
     {"cartesian_prod(..)",
-     "All combinations of an element of each vector as rows, the last one changing first.",
-     joined_list<cartesian_prod>},
+     "All combinations of an element of each vector as rows; the last one changes fastest.",
+     join_body<cartesian_prod>},
     {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
      broadcast_tensors_body},
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
@@ -199,20 +199,20 @@ const Entry kFunctions[] = {
 /// Functions of the module that are also methods of their first argument.
 const Entry kMethods[] = {
     {"view(x, [shape..])",
-     "The same elements in another shape, without a copy; -1 for one size that follows.",
+     "The same elements in another shape, without a copy; one size may be -1 and is inferred.",
      bind<view>},
-    {"view_as(x, y)", "x seen in the shape of y.",
+    {"view_as(x, y)", "x viewed in the shape of y.",
      bind<[](const Tensor& x, const Tensor& y) { return view(x, y.shape()); }>},
-    {"reshape(x, [shape..])", "The same elements in another shape, copied where they must be.",
+    {"reshape(x, [shape..])", "The same elements in another shape, copied if necessary.",
      bind<reshape>},
-    {"reshape_as(x, y)", "x in the shape of y, copied where it must be.",
+    {"reshape_as(x, y)", "x in the shape of y, copied if necessary.",
      bind<[](const Tensor& x, const Tensor& y) { return reshape(x, y.shape()); }>},
-    {"ravel(x)", "The elements in one dimension, copied where they must be.",
+    {"ravel(x)", "The elements in one dimension, copied if necessary.",
      bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
     {"flatten(x, start_dim=1, end_dim=-1)", "Joins dimensions start_dim to end_dim into one.",
      bind<flatten>},
-    {"unflatten(x, dim, sizes)", "One dimension seen as several; -1 for one size that follows.",
-     bind<unflatten>},
+    {"unflatten(x, dim, sizes)",
+     "One dimension split into several; one size may be -1 and is inferred.", bind<unflatten>},
     {"permute(x, [dims..])", "The dimensions in another order.", bind<permute>},
     {"movedim(x, source, destination)", "Dimensions moved to other places; the rest keep order.",
      bind<movedim>},
@@ -224,13 +224,13 @@ const Entry kMethods[] = {
     {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", bind<expand>},
     {"expand_as(x, y)", "x expanded to the shape of y.",
      bind<[](const Tensor& x, const Tensor& y) { return expand(x, y.shape()); }>},
-    {"squeeze(x, [dim]=nil)", "Without the dimensions of size 1, or without some of them.",
+    {"squeeze(x, [dim]=nil)", "x without the dimensions of size 1, or without some of them.",
      takes<Tensor, Dims>(squeeze_body)},
-    {"unsqueeze(x, [dim])", "With a new dimension of size 1, or several.",
+    {"unsqueeze(x, [dim])", "x with a new dimension of size 1, or several.",
      takes<Tensor, Dims>(unsqueeze_body)},
-    {"atleast_1d(x)", "With at least one dimension.", bind<at_least_dims<1>>},
-    {"atleast_2d(x)", "With at least two dimensions.", bind<at_least_dims<2>>},
-    {"atleast_3d(x)", "With at least three dimensions.", bind<at_least_dims<3>>},
+    {"atleast_1d(x)", "x with at least one dimension.", bind<at_least_dims<1>>},
+    {"atleast_2d(x)", "x with at least two dimensions.", bind<at_least_dims<2>>},
+    {"atleast_3d(x)", "x with at least three dimensions.", bind<at_least_dims<3>>},
     {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.", bind<narrow>},
     {"select(x, dim, index)", "Selects one position of a dimension and removes the dimension.",
      bind<pick>},
@@ -242,14 +242,14 @@ const Entry kMethods[] = {
        return split(x, sizes, dim);
      }>},
     {"tensor_split(x, parts, dim=1)",
-     "A list of views: so many parts, the first ones longer by one where it must be, or parts that "
-     "begin at 1 and at the listed positions.",
+     "A list of views: a number of parts, the first ones longer by one if necessary, or parts "
+     "that begin at 1 and at the listed positions.",
      takes<Tensor, WholeNumbers, Dim>(tensor_split_body, "tensors")},
-    {"hsplit(x, parts)", "tensor_split along dimension 2 (of a vector 1); a number must divide it.",
+    {"hsplit(x, parts)", "tensor_split along dim 2 (a vector: 1); a number must divide its size.",
      takes<Tensor, WholeNumbers>(split_along<1>, "tensors")},
-    {"vsplit(x, parts)", "tensor_split along dimension 1; a number must divide it.",
+    {"vsplit(x, parts)", "tensor_split along dim 1; a number must divide its size.",
      takes<Tensor, WholeNumbers>(split_along<0>, "tensors")},
-    {"dsplit(x, parts)", "tensor_split along dimension 3; a number must divide it.",
+    {"dsplit(x, parts)", "tensor_split along dim 3; a number must divide its size.",
      takes<Tensor, WholeNumbers>(split_along<2>, "tensors")},
     {"combinations(x, r=2, with_replacement=false)",
      "The choices of r elements of a vector, in order, as rows.", bind<combinations>},
@@ -263,16 +263,16 @@ const Entry kMethods[] = {
     {"diag_embed(x, offset=0, dim1=-2, dim2=-1)",
      "Zeros whose diagonals are the last dimension of x.", bind<diag_embed>},
     {"as_strided(x, size, stride, storage_offset=nil)",
-     "The storage of x seen with any sizes and strides that stay inside it.",
+     "A view of the storage of x with any sizes and strides that stay in bounds.",
      bind<[](const Tensor& x, const Shape& size, const Shape& stride,
              std::optional<int64_t> offset) {
        return as_strided(x, size, stride, offset.value_or(x.offset()));
      }>},
     {"tile(x, [repeats..])", "The tensor repeated along each dimension.", bind<tile>},
-    {"repeat(x, [repeats..])", "PyTorch's name for tile, a word of Lua: x['repeat'](x, 2, 3).",
-     bind<repeated>},
+    {"repeat(x, [repeats..])", "PyTorch's name for tile, a keyword of Lua: x['repeat'](x, 2, 3).",
+     bind<repeat_tensor>},
     {"repeat_interleave(x, repeats, dim=nil)",
-     "Each position repeated, a number of times or a tensor of numbers; flattened without dim.",
+     "Each position repeated by a number or a tensor of numbers; without dim x is flattened.",
      takes<Tensor, WholeNumbers, std::optional<Dim>>(repeat_interleave_body)},
     {"flip(x, [dims..])", "The positions of dimensions in reverse.", bind<flip>},
     {"fliplr(x)", "The columns in reverse.", bind<[](const Tensor& x) {
@@ -285,7 +285,7 @@ const Entry kMethods[] = {
      }>},
     {"roll(x, [shifts], [dims]=nil)",
      "Shifted along dimensions; what leaves at the end comes back at the beginning.", bind<roll>},
-    {"rot90(x, k=1, [dims]=nil)", "Turned by k quarters in the plane of two dimensions.",
+    {"rot90(x, k=1, [dims]=nil)", "Rotated by k times 90 degrees in the plane of two dimensions.",
      bind<[](const Tensor& x, int64_t k, const Dims& dims) {
        const int n = dims.size();
        if (n != 0 && n != 2) fail("rot90: two dimensions are needed, got {}", n);
@@ -296,9 +296,9 @@ const Entry kMethods[] = {
     {"triu(x, diagonal=0)", "x with zeros below a diagonal (0 is the main one, 1 the next above).",
      bind<triu> | kInPlaceToo},
     {"pad(x, [sides], mode='constant', value=nil)",
-     "Positions added before and after the last dimension, then the one before it, and so on. Negative "
-     "sides cut off.",
-     bind<padded>},
+     "Positions added before and after the last dimension, then the one before it, and so on. "
+     "Negative sides crop.",
+     bind<pad_tensor>},
 };
 
 /// Only a method, because mt.unfold is another function, for images.

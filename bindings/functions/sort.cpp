@@ -26,7 +26,7 @@ int push_result(const Args& a, ValuesIndices p) {
 namespace {
 
 template <Tensor (*whole)(const Tensor&), ValuesIndices (*along)(const Tensor&, Dim, bool)>
-int middle(Args& a) {
+int median_body(Args& a) {
   const bool keepdim = a.boolean(3);
   if (!a.given(2)) return a.push(whole(a.tensor(1)));
   return push_result(a, along(a.tensor(1), a.position(2), keepdim));
@@ -86,33 +86,33 @@ const Entry kMethods[] = {
     {"kthvalue(x, k, dim=-1, keepdim=false)",
      "The k-th smallest element along dim, and its position.", bind<kthvalue>},
     {"median(x, dim=nil, keepdim=false)",
-     "The lower of the two in the middle, NaN wins; with dim values and positions.",
-     takes<Tensor, std::optional<Dim>, bool>(middle<median, median>, "tensor, tensor?")},
-    {"nanmedian(x, dim=nil, keepdim=false)", "The median of what is not NaN.",
-     takes<Tensor, std::optional<Dim>, bool>(middle<nanmedian, nanmedian>, "tensor, tensor?")},
+     "The lower of the two middle values, or NaN if there is one; with dim also the positions.",
+     takes<Tensor, std::optional<Dim>, bool>(median_body<median, median>, "tensor, tensor?")},
+    {"nanmedian(x, dim=nil, keepdim=false)", "The median of the elements that are not NaN.",
+     takes<Tensor, std::optional<Dim>, bool>(median_body<nanmedian, nanmedian>, "tensor, tensor?")},
     {"mode(x, dim=-1, keepdim=false)",
-     "The smallest of the most frequent values along dim, and where it stands last.", bind<mode>},
+     "The smallest of the most frequent values along dim, and its last position.", bind<mode>},
     {"quantile(x, q, dim=nil, keepdim=false, interpolation='linear')",
-     "The element at the fraction q (0..1) of the sorted order; NaN wins. A 1-d tensor q gives a "
-     "new first dimension.",
+     "The element at the fraction q (0..1) of the sorted order, or NaN if there is one. A 1-d "
+     "tensor q gives a new first dimension.",
      bind<quantile_of<false>>},
     {"nanquantile(x, q, dim=nil, keepdim=false, interpolation='linear')",
-     "The quantile of what is not NaN.", bind<quantile_of<true>>},
+     "The quantile of the elements that are not NaN.", bind<quantile_of<true>>},
     {"unique(x, sorted=true, return_inverse=false, return_counts=false, dim=nil)",
      "Each value once, in order (each slice along dim); then for each element the position of its "
-     "value, then how often each stands.",
+     "value, then how often each occurs.",
      takes<Tensor, bool, bool, bool, std::optional<Dim>>(unique_body, "tensor, tensor?, tensor?")},
     {"unique_consecutive(x, return_inverse=false, return_counts=false, dim=nil)",
      "Like unique, without sorting: only neighbours that are equal become one.",
      takes<Tensor, bool, bool, std::optional<Dim>>(unique_consecutive_body,
                                                    "tensor, tensor?, tensor?")},
     {"bincount(x, weights=nil, minlength=0)",
-     "How often each of 1, 2, .. stands in a 1-d integer tensor, or the sum of its weights.",
+     "How often each of 1, 2, .. occurs in a 1-d integer tensor, or the sum of its weights.",
      bind<[](const Tensor& x, const Tensor& weights, int64_t minlength) {
        return bincount(x, weights, minlength, 1);
      }>},
     {"histc(x, bins=100, min=0, max=0)",
-     "How many elements lie in each of `bins` equal parts of min..max; both 0: of x's range.",
+     "The number of elements in each of `bins` equal parts of min..max; both 0: of x's range.",
      bind<histc>},
 };
 

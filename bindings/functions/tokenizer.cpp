@@ -6,7 +6,7 @@
 namespace mt::lua {
 namespace {
 
-struct HeldTokenizer : Tokenizer {
+struct LuaTokenizer : Tokenizer {
   static constexpr char kShown[] = "a tokenizer";
   using Tokenizer::Tokenizer;
 };
@@ -24,31 +24,31 @@ std::vector<int32_t> ids_of(const Tensor& x, int64_t size) {
 
 const Entry kTokenizer[] = {
     {"tokenizer(json)", "A tokenizer of the text of a tokenizer.json.",
-     bind<[](std::string_view json) { return std::make_unique<HeldTokenizer>(json); }>},
+     bind<[](std::string_view json) { return std::make_unique<LuaTokenizer>(json); }>},
     {"encode(tokenizer, text, special)", "The positions of a text's tokens, int64.",
-     bind<[](const HeldTokenizer& t, std::string_view text, bool special) {
+     bind<[](const LuaTokenizer& t, std::string_view text, bool special) {
        const std::vector<int32_t> ids = t.encode(text, special);
        const Tensor out = empty({int64_t(ids.size())}, Dtype::i64);
        for (size_t k = 0; k < ids.size(); ++k) out.data_as<int64_t>()[k] = int64_t(ids[k]) + 1;
        return out;
      }>},
     {"decode(tokenizer, ids, skip_special)", "The text of positions.",
-     bind<[](const HeldTokenizer& t, const WholeNumbers& ids, bool skip_special) {
+     bind<[](const LuaTokenizer& t, const WholeNumbers& ids, bool skip_special) {
        return t.decode(ids_of(ids, t.size()), skip_special);
      }>},
-    {"size(tokenizer)", "How many positions there are.",
-     bind<[](const HeldTokenizer& t) { return t.size(); }>},
+    {"size(tokenizer)", "The number of positions.",
+     bind<[](const LuaTokenizer& t) { return t.size(); }>},
     {"token(tokenizer, position)", "The token at a position, or nothing.",
-     bind<[](const HeldTokenizer& t, int64_t position) {
+     bind<[](const LuaTokenizer& t, int64_t position) {
        const std::string* const token = t.token(position - 1);
        return token ? std::optional(*token) : std::nullopt;
      }>},
     {"id(tokenizer, token)", "The position of a token, or nothing.",
-     bind<[](const HeldTokenizer& t, std::string_view token) {
+     bind<[](const LuaTokenizer& t, std::string_view token) {
        const auto id = t.id(token);
        return id ? std::optional(*id + 1) : std::nullopt;
      }>},
-    {"train(texts, vocab_size, min_frequency, special_tokens)", "Learns tokens: a tokenizer.json.",
+    {"train(texts, vocab_size, min_frequency, special_tokens)", "Trains a tokenizer.json.",
      bind<[](const std::vector<std::string>& texts, int64_t size, int64_t frequency,
              const std::vector<std::string>& special) {
        return train_bpe(texts, {size, frequency, special});

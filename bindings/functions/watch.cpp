@@ -15,7 +15,7 @@ struct LivePage : PageServer {
   using PageServer::PageServer;
 };
 
-/// describe_graph(operation, x, most): a list of {name=, shape=, leaf=, elementwise=, inputs=};
+/// describe_graph(operation, x, limit): a list of {name=, shape=, leaf=, elementwise=, inputs=};
 /// inputs are indices into the list, or false.
 int describe_graph_body(Args& a) {
   lua_State* L = a.L;
@@ -40,24 +40,24 @@ int describe_graph_body(Args& a) {
 }
 
 const Entry kParts[] = {
-    {"describe_graph(operation, x, most)", "The operations and leaves that led to x, a list.",
-     describe_graph_body},
-    {"serve(operation, port)", "A page on 127.0.0.1; and its port.",
+    {"describe_graph(operation, x, limit)",
+     "A list of the operations and leaves of the graph of x.", describe_graph_body},
+    {"serve(operation, port)", "A page served on 127.0.0.1, and its port.",
      [](Args& a) {
        auto page = std::make_unique<LivePage>(a.text(1).c_str(), a.integer(2));
        return 1 + a.push(Userdata<LivePage>::push(a.L, std::move(page))->port());
      }},
-    {"publish(page, text)", "What browsers get from now on.",
+    {"publish(page, text)", "Sets the page that browsers get.",
      bind<[](LivePage& page, const std::string& text) { page.publish(text); }>},
-    {"idle(page)", "Seconds since a browser asked last.",
+    {"idle(page)", "Seconds since the last request of a browser.",
      bind<[](const LivePage& page) { return page.idle(); }>},
-    {"wait_fetched(page, seconds)", "Waits until a browser has the page; whether one has.",
+    {"wait_fetched(page, seconds)", "Waits for a browser to fetch the page; whether it did.",
      bind<[](LivePage& page, double seconds) { return page.wait_fetched(seconds); }>},
     {"wall_time()", "Seconds since 1970.", bind<[] {
        const auto now = std::chrono::system_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
      }>},
-    {"process_id()", "The number of this process.", bind<[] { return int64_t(getpid()); }>},
+    {"process_id()", "The id of this process.", bind<[] { return int64_t(getpid()); }>},
 };
 
 }  // namespace

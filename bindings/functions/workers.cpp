@@ -26,7 +26,7 @@ namespace {
 /// Ctrl-C does not wake waiting threads: each polls with this period.
 constexpr auto kPoll = std::chrono::milliseconds(20);
 /// How long the end of a loader waits for an item in progress; then its thread is abandoned.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kStopTimeout = std::chrono::seconds(2);
 
 struct Result {
   bool good;
@@ -59,11 +59,11 @@ struct Worker {
   std::shared_ptr<const Parcel> setup;  // the last one it received
   int64_t ticket = 0;                   // of the current job, or 0
 };
-thread_local Worker* of_thread = nullptr;
+thread_local Worker* current_worker = nullptr;
 
 Worker& worker() {
-  if (!of_thread) fail("this is not a worker of a DataLoader");
-  return *of_thread;
+  if (!current_worker) fail("this is not a worker of a DataLoader");
+  return *current_worker;
 }
 
 // ---- a worker's thread --------------------------------------------------------------------------
@@ -86,13 +86,13 @@ void work(std::shared_ptr<Team> team) {
   thread_state.device = nullptr;  // the CPU
   thread_state.is_worker = true;
   Worker self{team, nullptr};
-  of_thread = &self;
+  current_worker = &self;
   std::string reason = "Lua has no memory";
   lua_State* const L = luaL_newstate();
   if (L) {
     if (lua_cpcall(L, open_and_work, nullptr) == 0) reason = "it returned";
     else if (const char* message = lua_tostring(L, -1)) reason = message;
-    else reason = "it raised an error that is no string";
+    else reason = "it raised an error that is not a string";
   }
   {
     std::lock_guard lock(team->guard);
@@ -102,29 +102,29 @@ void work(std::shared_ptr<Team> team) {
   team->done.notify_all();
   self = {};
   if (L) lua_close(L);
-  of_thread = nullptr;
+  current_worker = nullptr;
 }
 
 /// wait(): the next job's ticket, the job, and the dataset if it has changed; nothing at the end.
 int wait(Args& a) {
-  Worker& me = worker();
-  Team& team = *me.team;
+  Worker& self = worker();
+  Team& team = *self.team;
   Parcel job;
   std::shared_ptr<const Parcel> setup;
   {
     std::unique_lock lock(team.guard);
-    me.ticket = 0;
+    self.ticket = 0;
     team.to_do.wait(lock, [&] { return team.stopping || !team.jobs.empty(); });
     if (team.stopping) return 0;
-    me.ticket = team.jobs.front().first;
+    self.ticket = team.jobs.front().first;
     job = std::move(team.jobs.front().second);
     team.jobs.pop_front();
     setup = team.setup;
   }
-  lua_pushnumber(a.L, double(me.ticket));
+  lua_pushnumber(a.L, double(self.ticket));
   job.push(a.L);
-  if (setup == me.setup) return 2;
-  me.setup = setup;
+  if (setup == self.setup) return 2;
+  self.setup = setup;
   return 2 + setup->push(a.L);
 }
 
@@ -179,7 +179,7 @@ struct Workers {
     team->stopping = true;
     team->give_up();
     team->to_do.notify_all();
-    const bool ended = team->done.wait_for(lock, kPatience, [&] { return team->alive == 0; });
+    const bool ended = team->done.wait_for(lock, kStopTimeout, [&] { return team->alive == 0; });
     lock.unlock();
     for (std::thread& t : threads)
       if (t.joinable()) ended ? t.join() : t.detach();
@@ -187,7 +187,7 @@ struct Workers {
   }
 };
 
-/// set_up(values, team): the constants of the following jobs. If they have changed, jobs are cancelled.
+/// set_up(values, team): the constants of the following jobs. A change cancels earlier jobs.
 int set_up(Args& a) {
   Team& team = *Userdata<Workers>::at(a, 2).team;
   auto setup = std::make_shared<const Parcel>(a.L, 1, 1);
@@ -231,10 +231,10 @@ int take(Args& a) {
 const Entry kWorkers[] = {
     {"start(n)", "Starts n workers.",
      bind<[](int64_t n) { return std::make_unique<Workers>(int(n)); }>},
-    {"set_up(values, team)", "What the jobs to come are about.", set_up},
-    {"post(job, team)", "Asks for a batch; returns its ticket.", post},
+    {"set_up(values, team)", "Sets the constants of the following jobs.", set_up},
+    {"post(job, team)", "Requests a batch; returns its ticket.", post},
     {"take(team, ticket)", "Waits for a batch.", take},
-    {"give_up(team)", "Nobody waits for what was asked before.", bind<[](Workers& workers) {
+    {"give_up(team)", "Cancels all earlier requests.", bind<[](Workers& workers) {
        std::lock_guard lock(workers.team->guard);
        workers.team->give_up();
      }>},
@@ -243,7 +243,7 @@ const Entry kWorkers[] = {
        return workers.team->death.empty();
      }>},
     {"address(fn)",
-     "Where the entry of a function of C++ lies, which is the same for all states; or nothing.",
+     "The address of the entry of a C++ function, which all states share; or nothing.",
      [](Args& a) {
        const Entry* e = entry_at(a.L, 1);
        if (!e || lua_getupvalue(a.L, 1, 3)) return 0;  // a third upvalue is a function in Lua
@@ -251,13 +251,13 @@ const Entry kWorkers[] = {
      }},
     {"function_at(address)", "The function of an entry.",
      [](Args& a) {
-       worker();  // elsewhere the number may be anybody's
+       worker();  // elsewhere the number may be from a script
        push_function(a.L, *reinterpret_cast<const Entry*>(uintptr_t(a.number(1))));
        return 1;
      }},
     {"load_function(code)", "A function of bytecode that another state of this program made.",
      [](Args& a) {
-       worker();  // elsewhere it may be anybody's, and LuaJIT does not check bytecode
+       worker();  // elsewhere it may be from a script, and LuaJIT does not check bytecode
        const std::string_view code = a.characters(1);
        if (luaL_loadbufferx(a.L, code.data(), code.size(), "=worker", "b") != 0)
          fail("{}", lua_tostring(a.L, -1));
@@ -270,9 +270,9 @@ const Entry kWorkers[] = {
 }  // namespace
 
 void check_wanted() {
-  if (!of_thread) return;
-  const Team& team = *of_thread->team;
-  if (team.stopping || of_thread->ticket < team.oldest)
+  if (!current_worker) return;
+  const Team& team = *current_worker->team;
+  if (team.stopping || current_worker->ticket < team.oldest)
     fail("the DataLoader no longer needs this batch");
 }
 

@@ -18,12 +18,12 @@
 namespace mt::program {
 namespace {
 
-void row(const char* what, bool good, const std::string& found, const std::string& cure = "") {
+void row(const char* what, bool good, const std::string& found, const std::string& remedy = "") {
   say(stdout, "{:<16} {:<4} {}\n", what, good ? "ok" : "off", found);
-  if (!good && !cure.empty()) say(stdout, "{:<16}      {}\n", "", cure);
+  if (!good && !remedy.empty()) say(stdout, "{:<16}      {}\n", "", remedy);
 }
 
-bool there(const char* library) {
+bool can_load(const char* library) {
   void* handle = dlopen(library, RTLD_LAZY);
   if (handle) dlclose(handle);
   return handle;
@@ -75,19 +75,19 @@ int doctor() {
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
   blas();
   onednn_row();
-  row("line editing", there("libedit.so.2"), "libedit.so.2",
-      "the prompt works without: apt-get install libedit2");
-  row("npz, .pt", there("libzip.so.5") || there("libzip.so.4"), "libzip",
+  row("line editing", can_load("libedit.so.2"), "libedit.so.2",
+      "the prompt works without it: apt-get install libedit2");
+  row("npz, .pt", can_load("libzip.so.5") || can_load("libzip.so.4"), "libzip",
       "zip archives cannot be read: apt-get install libzip-dev");
-  row("PNG", there("libpng16.so.16"), "libpng", "apt-get install libpng16-16");
-  row("JPEG", there("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
-  row("PNG of figures", there("librsvg-2.so.2"), "librsvg",
-      "figures are SVG files alone: apt-get install librsvg2-2");
-  row("downloads", there("libcurl.so.4") || there("libcurl-gnutls.so.4"), "libcurl",
+  row("PNG", can_load("libpng16.so.16"), "libpng", "apt-get install libpng16-16");
+  row("JPEG", can_load("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
+  row("PNG of figures", can_load("librsvg-2.so.2"), "librsvg",
+      "figures can only be SVG files: apt-get install librsvg2-2");
+  row("downloads", can_load("libcurl.so.4") || can_load("libcurl-gnutls.so.4"), "libcurl",
       "apt-get install libcurl4");
-  row("tokenizers", there("libutf8proc.so.3") || there("libutf8proc.so.2"), "libutf8proc",
+  row("tokenizers", can_load("libutf8proc.so.3") || can_load("libutf8proc.so.2"), "libutf8proc",
       "normal forms and lower case are missing: apt-get install libutf8proc-dev");
-  row("mpi", there("libmpi.so.40"), "libmpi.so.40 (Open MPI)",
+  row("mpi", can_load("libmpi.so.40"), "libmpi.so.40 (Open MPI)",
       "mt.dist is a world of one process: apt-get install openmpi-bin");
   const Gpu* gpu = nullptr;
   std::string why = cuda_unavailable_reason();

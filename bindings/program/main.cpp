@@ -26,10 +26,10 @@ namespace {
 
 lua_State* running = nullptr;
 
-// Compiled loops do not check hooks, but LuaJIT's profiler makes them check for a sample, which is
-// due once in a thousand years unless Ctrl-C requests one every 10 ms. The loop then continues in
-// the interpreter, which runs hooks. It checks on every line, because a loop may be one line: tight
-// loops take up to twice the time, so this is only for the prompt.
+// Compiled loops do not check hooks, but LuaJIT's profiler makes them check for a sample. None is
+// due for days, unless Ctrl-C requests one every 10 ms. The loop then continues in the interpreter,
+// which runs hooks. The check is at every line, because a loop may be one line: tight loops take up
+// to twice the time, so this is only for the prompt.
 volatile sig_atomic_t compiled_stop = 0;
 void leave_compiled(int every_us) {
   const itimerval timer{{0, every_us}, {every_us ? 0 : 1000000000, every_us}};
@@ -49,12 +49,12 @@ void on_interrupt(int) {
   if (!interrupt()) _exit(130);
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   if (compiled_stop) leave_compiled(10000);
-  static const char word[] = "interrupted: stops when LAPACK returns\n";
-  if (lapack::under_way() && write(STDERR_FILENO, word, sizeof word - 1) < 0) return;
+  static const char text[] = "interrupted: stops when LAPACK returns\n";
+  if (lapack::under_way() && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
 /// Whether the message already has a position: it begins with the only user line on the stack.
-bool says_where(lua_State* L, const std::string& message) {
+bool has_position(lua_State* L, const std::string& message) {
   lua_Debug frame;
   std::string line;
   for (int level = 1, lines = 0; lua_getstack(L, level, &frame); ++level) {
@@ -102,7 +102,7 @@ void hint_syntax(lua_State* L) {
       {"unexpected symbol near '*'", "a power is x ^ 2"},
       {"unexpected symbol near '['", "a list is {1, 2}"},
       {"unexpected symbol near '#'", "a comment begins with --"},
-      {"')' expected near '='", "options by name stand in a table, f(x, {dim = 1})"},
+      {"')' expected near '='", "named options go in a table, f(x, {dim = 1})"},
       {"near '&'", "\"and\" is a word"},
       {"near '|'", "\"or\" is a word"}};
   const std::string message = lua_tostring(L, -1);
@@ -136,21 +136,21 @@ int traceback(lua_State* L) {
   if (has("attempt to compare") && has("userdata"))
     say(" (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))", false);
   if (has("limit must be a number") || has("initial value must be a number"))
-    say(" (of a tensor it is x:item())", false);
+    say(" (the number in a tensor is x:item())", false);
   if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
   if (has("field 'data' (a function value)"))
     say(" (x:data() of a tensor is a pointer; mt.no_grad(function() x:copy_(y) end) writes values)",
         false);
   if (has("pairs' (table expected, got userdata)"))
-    say(" (of a loader: for .. in loader:iter() do; of a tensor or set: for i = 1, #x do)", false);
+    say(" (loaders: for .. in loader:iter() do; tensors and sets: for i = 1, #x do)", false);
   if (has("(table expected, got userdata)") && !has("pairs'"))
     say(" (the list of a tensor's elements is x:tolist())", false);
   if (has("pairs' (table expected, got function)"))
     say(" (an iterator needs no pairs: for name, p in net:named_parameters() do)", false);
   if (has("attempt to call a table value"))
-    say(" (over a list: for i, value in ipairs(list) do)", false);
+    say(" (for a list: for i, value in ipairs(list) do)", false);
   if (has("field 'grad' (a nil value)"))
-    say(" (a gradient comes with backward, and to leaves: steps are mt.no_grad(function() "
+    say(" (backward sets the gradients of leaves; a step is mt.no_grad(function() "
         "w:sub_(w.grad * lr) end))",
         false);
   if (message.rfind("mtorch/", 0) == 0) {
@@ -158,7 +158,7 @@ int traceback(lua_State* L) {
     say(lua::position(L), true);
   }
   hint_missing(L, message);
-  if (!mt_interrupted && says_where(L, message)) return 1;
+  if (!mt_interrupted && has_position(L, message)) return 1;
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;
 }
@@ -191,7 +191,7 @@ int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 
 lua_CFunction plain_gsub = nullptr;
 int gsub(lua_State* L) {
   if (!lua::c_stack_left())
-    return luaL_error(L, "stack overflow (C's): string.gsub is called inside itself too often");
+    return luaL_error(L, "stack overflow (C's): string.gsub is nested too deeply");
   return plain_gsub(L);
 }
 
@@ -201,7 +201,7 @@ int gsub(lua_State* L) {
 constexpr char kStart[] = R"lua(
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
-local overflow = "stack overflow (C's): too many coroutines inside one another"
+local overflow = "stack overflow (C's): coroutines are nested too deeply"
 local depth = 0
 local function leave(...)
   depth = depth - 1
@@ -216,7 +216,7 @@ end
 coroutine.resume = resume_checked
 local function results(ok, ...)
   if ok then return ... end
-  local message = ... -- gets a place at each level, but for an overflow of thousands of levels
+  local message = ... -- each level adds a position, except for an overflow with thousands of levels
   error(message, type(message) == 'string' and not message:find('stack overflow', 1, true) and 2 or 0)
 end
 coroutine.wrap = function(f, ...)
@@ -407,7 +407,7 @@ void end_profile(lua_State* L) {
   if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
 }
 
-/// Warns that --threads, --seed and --device after a script that ignores its arguments have no effect.
+/// Warns that options after a script that ignores its arguments have no effect.
 int lost_flags(lua_State* L, const Options& o) {
   static const char code[] = R"lua(
 local script, flag = ...
@@ -442,11 +442,11 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   set_arg(L, words, script);
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 2;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
-  const auto says = [&](const char* word) {  // loading them takes milliseconds
+  const auto mentions = [&](const char* word) {  // loading nn and optim takes milliseconds
     return std::ranges::any_of(
         o.code, [&](const std::string& c) { return c.find(word) != std::string::npos; });
   };
-  if (!o.code.empty() && predefine(L, says("nn"), says("optim")) != 0) return 1;
+  if (!o.code.empty() && predefine(L, mentions("nn"), mentions("optim")) != 0) return 1;
   for (const std::string& name : o.libraries) {
     if (name == "mt" || name == "nn" || name == "optim") {
       if (predefine(L, name == "nn", name == "optim") != 0) return 1;
@@ -477,7 +477,7 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   return 0;
 }
 
-/// Prevents that a closed standard stream becomes the next opened file: it stays unusable.
+/// Keeps closed standard streams unusable, so that the next opened file does not become one.
 void hold_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
@@ -509,7 +509,7 @@ int unknown_option(const CLI::App& app, const std::string& given) {
                            near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
 }
 
-/// The reason why an option is not a number (`whole`: an integer) from `low` to `high`, or nothing.
+/// Rejects an option that is not a number (`whole`: an integer) from `low` to `high`.
 CLI::Validator number(double low, double high, bool whole, const char* what) {
   return CLI::Validator(
       [=](const std::string& text) {
@@ -526,7 +526,7 @@ CLI::Validator number(double low, double high, bool whole, const char* what) {
 std::optional<int> read_options(int argc, char** argv, Options& o) {
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
-      "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
+      "Without a script it reads commands from the terminal; `mtorch doctor` checks this machine.",
       "mtorch");
   app.prefix_command();
   app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
@@ -536,16 +536,16 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   app.add_flag("-i", o.interactive, "read commands after the script");
   app.add_flag("-v,--version", o.version, "show the version");
   app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
-  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used")
+  app.add_option("--device", o.device, "'cpu' or 'cuda'; fails at once if it cannot be used")
       ->type_name("NAME");
-  app.add_option("--threads", o.threads, "how many threads kernels use")
+  app.add_option("--threads", o.threads, "the number of threads of kernels")
       ->type_name("N")
       ->check(number(1, 1024, true, "a whole number from 1 to 1024"));
-  app.add_option("--seed", o.seed, "the seed of random numbers")
+  app.add_option("--seed", o.seed, "the seed of the random numbers")
       ->type_name("N")
       ->check(number(-HUGE_VAL, HUGE_VAL, false, "a number"));
   app.add_flag("--profile", o.profile,
-               "print at the end what took the time; --profile=FILE.json writes a trace too");
+               "print a profile at the end; --profile=FILE.json also writes a trace");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -565,7 +565,7 @@ std::optional<int> read_options(int argc, char** argv, Options& o) {
   return std::nullopt;
 }
 
-/// Grows the stack by 1 MiB while there is memory: in a full address space it could not grow.
+/// Grows the stack by 1 MiB in advance: in a full address space it could not grow later.
 [[gnu::noinline]] void grow_stack() {
   char room[1 << 20];
   room[0] = 0;
@@ -582,7 +582,7 @@ int main(int argc, char** argv) {
   if (const auto status = read_options(argc, argv, o)) return *status;
   if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
   if (!o.rest.empty() && o.rest[0] == "doctor" && access("doctor", F_OK) != 0)
-    return o.rest.size() == 1 ? doctor() : usage("doctor takes nothing more");
+    return o.rest.size() == 1 ? doctor() : usage("doctor takes no arguments");
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
 
   lua_State* L = luaL_newstate();

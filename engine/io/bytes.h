@@ -19,10 +19,10 @@ struct RegularFile {
 };
 /// Throws Error with the path and the reason.
 RegularFile open_regular(const char* operation, const std::string& path);
-/// The content of a regular file, unchanged. Throws the reason, and the path if it cannot be opened.
+/// The content of a regular file. Throws the reason, and the path if it cannot be opened.
 std::string read_file(const char* operation, const std::string& path);
-/// Calls f() and prefixes its errors with the file: "npz: 'a.npz' is not a good npz file: ..",
-/// where `what` is " is not a good npz file".
+/// Calls f() and prefixes its errors with the file: "npz: 'a.npz' is not a valid npz file: ..",
+/// where `what` is " is not a valid npz file".
 auto reading(const char* operation, const std::string& path, const char* what, const auto& f) {
   try {
     return f();

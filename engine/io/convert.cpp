@@ -35,7 +35,7 @@ template <class From, class To> void widen(const uint8_t* from, To* to, int64_t 
 }
 
 /// Called with the bytes of x read: converts invalid values, or throws Error.
-void mend(Stored stored, const Tensor& x) {
+void check_values(Stored stored, const Tensor& x) {
   if (stored == Stored::boolean) {
     uint8_t* const p = x.data_as<uint8_t>();
     for (int64_t i = 0; i < x.numel(); ++i) p[i] = p[i] != 0;
@@ -58,7 +58,7 @@ void read_stored(Bytes& bytes, const StoredType& type, const Tensor& x, bool swa
   };
   if (item == item_size(x.dtype())) {
     need(x.data(), n);
-    return mend(type.stored, x);
+    return check_values(type.stored, x);
   }
   uint8_t piece[8192];
   const int64_t most = int64_t(sizeof piece) / item;

@@ -163,7 +163,7 @@ Names read_row(Cells& cells) {
   return row;
 }
 
-/// Reads all rows: read(cells, k, row) reads a cell of the k-th wanted column. Returns the number of rows.
+/// Reads all rows and returns their number: read(cells, k, row) reads a cell of wanted column k.
 size_t each_cell(Cells cells, const std::vector<int>& place, const auto& read) {
   std::string_view skipped;
   for (size_t row = 0;; ++row) {
@@ -234,7 +234,7 @@ void count_lines(Piece& piece, size_t& breaks) {
 }
 
 /// Splits a text without quotes into pieces of about 1 MiB.
-std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
+std::vector<Piece> split_pieces(const Cells& cells, const std::vector<int>& place) {
   constexpr size_t kSize = 1 << 20;
   std::string_view text = cells.rest();
   const bool quotes = cells.may_be_quoted();
@@ -366,7 +366,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
 
   // Numeric columns are parsed first. A column that is not numeric is read again as text.
   std::vector<CsvColumn> columns(n);
-  std::vector<Piece> pieces = cut(cells, place);
+  std::vector<Piece> pieces = split_pieces(cells, place);
   for (size_t i = 0; i < names.size(); ++i)
     if (place[i] >= 0) columns[place[i]].name = names[i];
   std::vector<char> may_be_numeric(n, true);

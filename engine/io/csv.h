@@ -16,8 +16,8 @@ struct CsvOptions {
   std::vector<std::string> text;     // the columns that stay text
 };
 
-/// One column: float64 if every cell is a number or empty (NaN), otherwise text. A number with a leading zero
-/// (00501) is a code, and so is an integer that a double would round (above 2^53): such a column is text.
+/// One column: float64 if every cell is a number or empty (NaN), otherwise text. Numbers with a
+/// leading zero (00501), and integers that a double would round (above 2^53), are codes: text.
 struct CsvColumn {
   std::string name;
   Tensor numbers;

@@ -51,7 +51,7 @@ Tensor parse_idx(const void* data, size_t size) {
 
 Tensor read_idx(const std::string& path) {
   Bytes bytes(open_regular("idx", path));
-  return reading("idx", path, " is not a good IDX file", [&] { return parse_idx(bytes); });
+  return reading("idx", path, " is not a valid IDX file", [&] { return parse_idx(bytes); });
 }
 
 }  // namespace mt

@@ -36,7 +36,7 @@ class Builder : public Events {
     return true;
   }
   bool key(std::string& text) override {
-    if (!keys_.back().insert(text).second) fail("the key '{}' is there twice", printable(text));
+    if (!keys_.back().insert(text).second) fail("the key '{}' is repeated", printable(text));
     std::get<JsonObject>(open_.back()->value).emplace_back().key = std::move(text);
     return true;
   }

@@ -160,9 +160,9 @@ TensorFile parse_zip(const ZipReader& zip) {
   std::unordered_set<std::string> names;
   for (size_t i = 0; i < zip.entries().size(); ++i) {
     std::string name = zip.entries()[i].name;
-    if (!name.ends_with(kEnding)) fail("its entry '{}' is no .npy file", printable(name));
+    if (!name.ends_with(kEnding)) fail("its entry '{}' is not a .npy file", printable(name));
     name.resize(name.size() - kEnding.size());
-    if (!names.insert(name).second) fail("the name '{}' is there twice", printable(name));
+    if (!names.insert(name).second) fail("the name '{}' is repeated", printable(name));
     try {
       Bytes bytes = zip.open(i);
       file.tensors.push_back({name, parse_npy(bytes)});
@@ -194,13 +194,13 @@ Tensor parse_npy(const void* data, size_t size) {
 }
 Tensor read_npy(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good npy file", [&] { return parse_npy(bytes); });
+  return reading(operation, path, " is not a valid npy file", [&] { return parse_npy(bytes); });
 }
 
 TensorFile parse_npz(const void* data, size_t size) { return parse_zip(ZipReader(data, size)); }
 TensorFile read_npz(const char* operation, const std::string& path) {
   RegularFile file = open_regular(operation, path);
-  return reading(operation, path, " is not a good npz file",
+  return reading(operation, path, " is not a valid npz file",
                  [&] { return parse_zip(ZipReader(std::move(file))); });
 }
 

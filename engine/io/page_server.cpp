@@ -22,7 +22,7 @@ namespace mt {
 namespace {
 
 constexpr size_t kMaxRequest = 8192, kMaxClients = 32;
-constexpr double kPatience = 10;  // seconds for a request and its response
+constexpr double kTimeout = 10;  // seconds for a request and its response
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -190,7 +190,7 @@ void PageServer::run() {
     const int fd = accept4(listening_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) continue;
     Client& c = clients.emplace_back();
-    c.socket = File(fd), c.deadline = time + kPatience;
+    c.socket = File(fd), c.deadline = time + kTimeout;
   }
 }
 

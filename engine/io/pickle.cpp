@@ -1,4 +1,4 @@
-// pickle.cpp -- Python's pickles, read without execution: values, and calls of a few allowed functions
+// pickle.cpp -- Python's pickles, read without execution: values, and a few allowed functions
 #include "engine/io/pickle.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Machine {
       const uint8_t op = byte();
       if (op == '.') return pop();
       if (!number(op) && !text(op) && !container(op) && !memo(op) && !object(op))
-        fail("its pickle has the instruction {:02x}, which is not known or not allowed", op);
+        fail("its pickle has the opcode {:02x}, which is unknown or not allowed", op);
     }
   }
   const uint8_t* at() const { return at_; }
@@ -57,7 +57,7 @@ class Machine {
   }
   void need(size_t n) const {
     if (stack_.size() < (marks_.empty() ? 0 : marks_.back()) + n)
-      fail("its pickle takes a value that is not there");
+      fail("its pickle pops a value from an empty stack");
   }
   Pickled* pop() {
     need(1);
@@ -70,15 +70,15 @@ class Machine {
     return *stack_.back();
   }
   /// Pops the values above the last mark, and the mark.
-  PickledList marked() {
-    if (marks_.empty()) fail("its pickle takes a mark that is not there");
+  PickledList pop_to_mark() {
+    if (marks_.empty()) fail("its pickle pops a mark that does not exist");
     const size_t from = marks_.back();
     PickledList list(stack_.begin() + ptrdiff_t(from), stack_.end());
     stack_.resize(from);
     marks_.pop_back();
     return list;
   }
-  PickledList popped(size_t n) {
+  PickledList pop_list(size_t n) {
     need(n);
     PickledList list(stack_.end() - ptrdiff_t(n), stack_.end());
     stack_.resize(stack_.size() - n);
@@ -93,7 +93,7 @@ class Machine {
     list.insert(list.end(), more.begin(), more.end());
   }
   const std::string& text_of(const Pickled* p) const {
-    if (!p->is(Kind::text)) fail("its pickle has another value where text must be");
+    if (!p->is(Kind::text)) fail("its pickle has a value that is not text where text must be");
     return p->text();
   }
 
@@ -110,15 +110,15 @@ class Machine {
   void decimal(std::string_view digits) {
     if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
     int64_t x = 0;
-    read(digits, x) ? integer(x) : large(std::string(digits));
+    read(digits, x) ? integer(x) : push_large(std::string(digits));
   }
   void real(std::string_view digits) {
     double x = 0;
     read(digits, x);
     push(Kind::number, x);
   }
-  /// An integer of any length in two's complement; a float if it needs more than 64 bits.
-  void longer(uint64_t n) {
+  /// An integer in two's complement; beyond 64 bits a double, or text if that cannot hold it.
+  void long_integer(uint64_t n) {
     const uint8_t* p = bytes(n);
     const bool negative = n > 0 && (p[n - 1] & 0x80);
     if (n <= 8) {
@@ -127,7 +127,7 @@ class Machine {
       return integer(int64_t(v));
     }
     constexpr uint64_t kMaxBytes = 128;
-    if (n > kMaxBytes) fail("it has a whole number of {} bytes; at most {} are read", n, kMaxBytes);
+    if (n > kMaxBytes) fail("it has an integer of {} bytes; at most {} are read", n, kMaxBytes);
     std::string digits = "0";  // least significant first
     for (uint64_t i = n; i-- > 0;) {
       int carry = negative ? uint8_t(~p[i]) : p[i];
@@ -137,9 +137,9 @@ class Machine {
       for (; carry > 0; carry /= 10) digits += char('0' + carry % 10);
     }
     if (negative) digits += '-';
-    large({digits.rbegin(), digits.rend()});
+    push_large({digits.rbegin(), digits.rend()});
   }
-  void large(const std::string& digits) {
+  void push_large(const std::string& digits) {
     if (fits_double(digits)) real(digits);
     else push(Kind::text, digits);
   }
@@ -151,8 +151,8 @@ class Machine {
       case 'J': integer(int32_t(uint32_t(little(4)))); return true;  // BININT
       case 'K': integer(int64_t(little(1))); return true;            // BININT1
       case 'M': integer(int64_t(little(2))); return true;            // BININT2
-      case 0x8a: longer(little(1)); return true;                     // LONG1
-      case 0x8b: longer(little(4)); return true;                     // LONG4
+      case 0x8a: long_integer(little(1)); return true;               // LONG1
+      case 0x8b: long_integer(little(4)); return true;               // LONG4
       case 'L': decimal(line()); return true;
       case 'F': real(line()); return true;
       case 'I': {
@@ -206,27 +206,27 @@ class Machine {
         if (!marks_.empty() && marks_.back() == stack_.size()) marks_.pop_back();
         else pop();
         return true;
-      case '1': marked(); return true;      // POP_MARK
-      case '2': push(&top()); return true;  // DUP
+      case '1': pop_to_mark(); return true;  // POP_MARK
+      case '2': push(&top()); return true;   // DUP
       case ']':
       case 0x8f: push(Kind::list, PickledList()); return true;  // EMPTY_LIST, EMPTY_SET
       case '}': push(Kind::dict, PickledList()); return true;
       case ')': push(Kind::tuple, PickledList()); return true;
       case 'l':
-      case 0x91: push(Kind::list, marked()); return true;  // LIST, FROZENSET
-      case 't': push(Kind::tuple, marked()); return true;
+      case 0x91: push(Kind::list, pop_to_mark()); return true;  // LIST, FROZENSET
+      case 't': push(Kind::tuple, pop_to_mark()); return true;
       case 0x85:
       case 0x86:
-      case 0x87: push(Kind::tuple, popped(op - 0x84u)); return true;
+      case 0x87: push(Kind::tuple, pop_list(op - 0x84u)); return true;
       case 'd':  // DICT
-        push(Kind::dict, marked());
+        push(Kind::dict, pop_to_mark());
         if (top().list().size() % 2) fail("its pickle has a dictionary with a key without a value");
         return true;
-      case 'a': extend(Kind::list, popped(1)); return true;
+      case 'a': extend(Kind::list, pop_list(1)); return true;
       case 'e':
-      case 0x90: extend(Kind::list, marked()); return true;  // APPENDS, ADDITEMS
-      case 's': extend(Kind::dict, popped(2)); return true;
-      case 'u': extend(Kind::dict, marked()); return true;
+      case 0x90: extend(Kind::list, pop_to_mark()); return true;  // APPENDS, ADDITEMS
+      case 's': extend(Kind::dict, pop_list(2)); return true;
+      case 'u': extend(Kind::dict, pop_to_mark()); return true;
       default: return false;
     }
   }
@@ -234,12 +234,12 @@ class Machine {
   void put(uint64_t key) { memo_[key] = &top(); }
   void get(uint64_t key) {
     const auto at = memo_.find(key);
-    if (at == memo_.end()) fail("its pickle names a value that is not there");
+    if (at == memo_.end()) fail("its pickle gets a value that is not in the memo");
     push(at->second);
   }
   uint64_t key_of(std::string_view digits) {
     uint64_t key = 0;
-    if (!read(digits, key)) fail("its pickle names a value that is not there");
+    if (!read(digits, key)) fail("its pickle gets a value that is not in the memo");
     return key;
   }
   bool memo(uint8_t op) {
@@ -267,15 +267,15 @@ class Machine {
         return true;
       }
       case 0x93: {  // STACK_GLOBAL
-        const PickledList names = popped(2);
+        const PickledList names = pop_list(2);
         push(calls_.global(text_of(names[0]) + "." + text_of(names[1])));
         return true;
       }
       case 'R':
       case 0x81: {  // REDUCE, NEWOBJ
-        const PickledList both = popped(2);
+        const PickledList both = pop_list(2);
         if (!both[0]->is(Kind::global) || !both[1]->is(Kind::tuple))
-          fail("its pickle calls what is no function");
+          fail("its pickle calls a value that is not a function");
         push(calls_.call(*both[0], both[1]->list()));
         return true;
       }

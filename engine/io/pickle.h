@@ -1,4 +1,4 @@
-// pickle.h -- Python's pickles, read without execution: values, and calls of a few allowed functions
+// pickle.h -- reads pickles of Python without execution: values, and calls of a few functions
 #pragma once
 #include <cstdint>
 #include <deque>

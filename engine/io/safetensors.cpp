@@ -1,4 +1,4 @@
-// safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
+// safetensors.cpp -- the safetensors format: a JSON header, then the data of the tensors
 #include "engine/io/safetensors.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ int64_t whole(const Json& json, const std::string& name, const char* what) {
 Place place_of(const JsonMember& member) {
   const std::string& name = member.key;
   const JsonObject* object = member.value.as<JsonObject>();
-  if (!object) fail("the header's entry of tensor '{}' is no object", printable(name));
+  if (!object) fail("the header's entry of tensor '{}' is not an object", printable(name));
   Place place{&name, nullptr, nullptr, {}, 0, 0};
   bool has_shape = false, has_offsets = false;
   for (const JsonMember& m : *object) {
@@ -50,8 +50,7 @@ Place place_of(const JsonMember& member) {
       place.end = uint64_t(whole((*list)[1], name, "offsets"));
       has_offsets = true;
     } else if (m.key == "dtype" || m.key == "shape" || m.key == "data_offsets")
-      fail("tensor '{}' has an entry '{}' that is not as it must be", printable(name),
-           printable(m.key));
+      fail("tensor '{}' has an invalid entry '{}'", printable(name), printable(m.key));
   }
   if (!place.dtype || !has_shape || !has_offsets)
     fail("tensor '{}' needs dtype, shape and data_offsets", printable(name));
@@ -67,10 +66,10 @@ std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
       continue;
     }
     const JsonObject* object = member.value.as<JsonObject>();
-    if (!object) fail("__metadata__ is no object");
+    if (!object) fail("__metadata__ is not an object");
     for (const JsonMember& m : *object) {
       const std::string* text = m.value.as<std::string>();
-      if (!text) fail("the metadata '{}' is no string", printable(m.key));
+      if (!text) fail("the metadata '{}' is not a string", printable(m.key));
       file.metadata.emplace_back(m.key, *text);
     }
   }
@@ -98,7 +97,7 @@ std::string read_header(Bytes& bytes) {
   uint64_t n;
   std::memcpy(&n, size, 8);
   if (n > kLongestHeader)
-    fail("its first 8 bytes are no size of a header, at most {}", kLongestHeader);
+    fail("its first 8 bytes are not the size of a header, at most {}", kLongestHeader);
   if (n > bytes.at_most()) fail("its header has {} bytes, the file has fewer", n);
   std::string text(n, '\0');
   if (bytes.read(text.data(), text.size()) != text.size()) fail("it ends inside its header");
@@ -177,7 +176,7 @@ TensorFile parse_safetensors(const void* data, size_t size) {
 
 TensorFile read_safetensors(const char* operation, const std::string& path) {
   Bytes bytes(open_regular(operation, path));
-  return reading(operation, path, " is not a good safetensors file",
+  return reading(operation, path, " is not a valid safetensors file",
                  [&] { return parse_safetensors(bytes); });
 }
 

@@ -1,4 +1,4 @@
-// safetensors.h -- the safetensors format: a JSON header of names, dtypes, shapes and offsets, then the data
+// safetensors.h -- the safetensors format: a JSON header, then the data of the tensors
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@ struct TensorFile {
   std::vector<NamedTensor> tensors;  // in the order of the data
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::pair<std::string, std::string>>
-      left_out;  // the names of tensors that cannot be held, and the reasons
+      left_out;  // the names of tensors without a dtype here, and the reasons
   /// The tensor with that name; otherwise throws Error with the existing names.
   const Tensor& at(std::string_view name) const;
 };
@@ -25,9 +25,9 @@ struct TensorFile {
 /// Throws Error if members of a file were left out and none was read.
 void check_some_held(const TensorFile&);
 
-/// The tensors of a safetensors file (huggingface.co/docs/safetensors), plain or gzip, contiguous on the CPU: uint16
-/// as int32, uint32 as int64, uint64 as int64 if it fits; others without a dtype are left out, and throw Error if
-/// there is nothing else. Throws for gaps, overlaps, duplicate names, and headers over 100 MB.
+/// The tensors of a safetensors file, plain or gzip, contiguous on the CPU: uint16 as int32, uint32
+/// as int64, uint64 as int64 if it fits. Other types are left out, or throw Error if all tensors
+/// have them. Throws Error for gaps, overlaps, duplicate names, and headers over 100 MB.
 TensorFile parse_safetensors(const void* data, size_t size);
 /// The same for a file, read once and directly into the tensors; errors contain the path.
 TensorFile read_safetensors(const char* operation, const std::string& path);

@@ -66,11 +66,11 @@ const Rsvg& rsvg() {
 
 using Owner = std::unique_ptr<void, void (*)(void*)>;
 
-[[noreturn]] void fail_by(GError* error) {
+[[noreturn]] void fail_with(GError* error) {
   std::string message = error ? error->message : "no reason is given";
   if (error) rsvg().g_error_free(error);
   message = message.substr(0, message.find('\n'));
-  fail("librsvg does not draw it: {}", message);
+  fail("librsvg cannot draw it: {}", message);
 }
 
 Owner parse(std::string_view svg) {
@@ -82,7 +82,7 @@ Owner parse(std::string_view svg) {
   Owner drawing(
       rsvg().rsvg_handle_new_from_stream_sync(stream.get(), nullptr, kUnlimited, nullptr, &error),
       rsvg().g_object_unref);
-  if (!drawing) fail_by(error);
+  if (!drawing) fail_with(error);
   rsvg().rsvg_handle_set_dpi(drawing.get(), 72);  // a point is a pixel
   return drawing;
 }
@@ -115,11 +115,11 @@ std::string svg_to_png(std::string_view svg, double zoom) {
     const Owner context(rsvg().cairo_create(surface.get()), rsvg().cairo_destroy);
     GError* error = nullptr;
     if (!rsvg().rsvg_handle_render_document(drawing.get(), context.get(), &page, &error))
-      fail_by(error);
+      fail_with(error);
   }
   std::string out;
   if (const int status = rsvg().cairo_surface_write_to_png_stream(surface.get(), append, &out))
-    fail("cairo writes no PNG: {}", rsvg().cairo_status_to_string(status));
+    fail("cairo cannot write the PNG: {}", rsvg().cairo_status_to_string(status));
   return out;
 }
 

@@ -64,8 +64,8 @@ struct View {
   Shape size, stride;
 };
 
-/// The functions and types that files may contain. An `other` value below kStorages is a tensor,
-/// else a storage; a global below kTypeNames is a function, else the type of a storage or a name.
+/// The functions and types that files may have. An `other` value below kStorages is a tensor, else
+/// a storage; a global below kTypeNames is in kGlobals, below kDtypes a storage type, else a dtype.
 class TorchCalls : public PickleCalls {
  public:
   static constexpr int64_t kStorages = int64_t(1) << 40, kTypeNames = 1000, kDtypes = 2000;
@@ -92,11 +92,11 @@ class TorchCalls : public PickleCalls {
       fail("it has '{}', a type that tensors here do not have; nothing was executed",
            printable(name));
     if (name.starts_with("numpy."))
-      fail("it holds numbers of NumPy ('{}'); save tensors there, torch.as_tensor(x), or x.item()",
+      fail("it has values of NumPy ('{}'); save tensors, torch.as_tensor(x), or numbers, x.item()",
            printable(name));
     fail(
-        "it names '{}', which is none of the functions and types of tensors; nothing was executed. Of "
-        "a network save net.state_dict() there",
+        "it names '{}', which is not an allowed function or type; nothing was executed. Save the "
+        "state_dict() of a network",
         printable(name));
   }
 
@@ -147,7 +147,7 @@ class TorchCalls : public PickleCalls {
     return add(Kind::other, kStorages + int64_t(at->second));
   }
 
-  /// The attributes of an OrderedDict are ignored; so is whether a tensor is a buffer.
+  /// Attributes are ignored, except the one that says that a tensor is a buffer.
   void state(Pickled& object, const Pickled& state) override {
     if (object.is(Kind::dict)) return;
     need(is_tensor(object));
@@ -246,7 +246,7 @@ class TorchCalls : public PickleCalls {
   std::unordered_map<std::string, size_t> index_;
 };
 
-/// Fills the tensors' views with storages that `read(storage, x, stored)` reads.
+/// Makes the tensors views of their storages, which `read(storage, bytes, type, count)` returns.
 void resolve(TorchFile& file, const TorchCalls& calls, const auto& read) {
   std::map<std::pair<size_t, int>, Tensor> flat;
   for (size_t i = 0; i < calls.views.size(); ++i) {
@@ -280,7 +280,7 @@ TorchFile parse_zip(const ZipReader& zip) {
   const std::string& name = entries[root].name;
   const std::string folder = name.substr(0, name.size() - kRoot.size());
   if (index.count(folder + "constants.pkl"))
-    fail("it is a program of TorchScript; save its state_dict() there");
+    fail("it is a program of TorchScript; save its state_dict()");
   bool swapped = false;
   if (const auto at = index.find(folder + "byteorder"); at != index.end())
     swapped = zip.text(at->second, 16) == "big";
@@ -292,7 +292,7 @@ TorchFile parse_zip(const ZipReader& zip) {
   resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
     const std::string& key = calls.storages[storage].key;
     const auto entry = index.find(folder + "data/" + key);
-    if (entry == index.end()) fail("its storage '{}' is not there", printable(key));
+    if (entry == index.end()) fail("its storage '{}' is missing", printable(key));
     const uint64_t have = entries[entry->second].size;
     if (have < bytes || (calls.storages[storage].type != kUntyped && have != bytes))
       fail("its storage '{}' has {} bytes, {} are needed", printable(key), have, bytes);
@@ -324,8 +324,7 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
       magic->text() != "119547037146038801333356")  // 0x1950a86a20f9469cfc6c
     fail("it is not a file of torch.save (bad magic number)");
   const Pickled* const version = next();
-  if (!version->is(Kind::integer) || version->integer() != 1001)
-    fail("it is of another version than 1001");
+  if (!version->is(Kind::integer) || version->integer() != 1001) fail("its version is not 1001");
   next();
   file.root = next();
   const Pickled* const keys = next();
@@ -348,7 +347,7 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   resolve(file, calls, [&](size_t storage, uint64_t bytes, const StoredType& t, int64_t count) {
     const auto place = places.find(calls.storages[storage].key);
     if (place == places.end() || place->second.second < bytes)
-      fail("its storage '{}' is not there", printable(calls.storages[storage].key));
+      fail("its storage '{}' is missing", printable(calls.storages[storage].key));
     const Tensor x = empty({count}, t.dtype);
     Bytes from(std::make_unique<Memory>(place->second.first), bytes);
     read_stored(from, t, x);

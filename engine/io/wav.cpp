@@ -35,7 +35,7 @@ Format read_format(std::string_view chunk) {
   if (f.channels == 0) fail("it has no channels");
   if (f.rate == 0) fail("its sample rate is 0");
   if (f.frame != f.channels * (f.bits / 8))
-    fail("a frame of {} channels of {} bits has {} bytes, it says {}", f.channels, f.bits,
+    fail("a frame of {} channels of {} bits has {} bytes, its header says {}", f.channels, f.bits,
          f.channels * (f.bits / 8), f.frame);
   return f;
 }

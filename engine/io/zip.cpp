@@ -48,17 +48,17 @@ struct EntrySource : ByteSource {
     while (n > 0) {
       check_interrupt();
       const zip_int64_t got = zip().zip_fread(file, out, std::min(n, kPiece));
-      if (got <= 0) refuse(got);
+      if (got <= 0) fail_entry(got);
       out += got, n -= size_t(got), left -= uint64_t(got);
     }
     uint8_t extra;  // the checksum is verified at the end
     if (left == 0)
-      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) refuse(got);
+      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) fail_entry(got);
   }
-  [[noreturn]] void refuse(zip_int64_t got) const {
+  [[noreturn]] void fail_entry(zip_int64_t got) const {
     fail("an entry of the archive is damaged: {}", got < 0    ? zip().zip_file_strerror(file)
                                                    : got == 0 ? "it ends too early"
-                                                              : "it is longer than it says");
+                                                              : "it exceeds its size");
   }
   zip_file_t* file;
   uint64_t left;
@@ -80,7 +80,7 @@ struct ZipReader::Archive {
     const std::string why = mt::zip().zip_error_strerror(&error);
     mt::zip().zip_error_fini(&error);
     if (source) mt::zip().zip_source_free(source);
-    fail("it is no zip archive: {}", why);
+    fail("it is not a zip archive: {}", why);
   }
   void open(const void* data, size_t size) {
     zip_error_t error;
@@ -140,10 +140,10 @@ Bytes ZipReader::open(size_t entry) const {
   return {std::make_unique<EntrySource>(archive_->zip, entry, size), size};
 }
 
-std::string ZipReader::text(size_t entry, size_t most) const {
+std::string ZipReader::text(size_t entry, size_t limit) const {
   const Entry& e = entries_[entry];
-  if (e.size > most)
-    fail("its entry '{}' has {} bytes, at most {} are expected", printable(e.name), e.size, most);
+  if (e.size > limit)
+    fail("its entry '{}' has {} bytes, at most {} are expected", printable(e.name), e.size, limit);
   return open(entry).rest();
 }
 
@@ -152,8 +152,8 @@ std::string ZipReader::text(size_t entry, size_t most) const {
 namespace {
 
 /// The common fields of local and central headers, from the required version on.
-void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t size, bool wide,
-               int extra) {
+void put_common_fields(std::string& to, const std::string& name, uint32_t crc, uint64_t size,
+                       bool wide, int extra) {
   put_le(to, wide ? 45 : 20, 2);
   put_le(to, 0x800, 2);                 // names are UTF-8
   put_le(to, 0, 2);                     // stored
@@ -163,7 +163,7 @@ void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t 
   put_le(to, name.size(), 2), put_le(to, uint64_t(extra), 2);
 }
 
-constexpr uint64_t kNarrow = UINT32_MAX - 1;
+constexpr uint64_t kMaxZip32 = UINT32_MAX - 1;
 
 }  // namespace
 
@@ -179,15 +179,15 @@ void ZipWriter::add(const std::string& name, const std::vector<std::string_view>
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
     size += piece.size();
   }
-  const bool wide = size > kNarrow || at_ > kNarrow;
+  const bool wide = size > kMaxZip32 || at_ > kMaxZip32;
   std::string local = "PK\3\4", &central = directory_;
-  put_facts(local, name, uint32_t(crc), size, wide, wide ? 20 : 0);
+  put_common_fields(local, name, uint32_t(crc), size, wide, wide ? 20 : 0);
   local += name;
   if (wide)
     put_le(local, 1, 2), put_le(local, 16, 2), put_le(local, size, 8), put_le(local, size, 8);
   central += "PK\1\2";
   put_le(central, 45, 2);
-  put_facts(central, name, uint32_t(crc), size, wide, wide ? 28 : 0);
+  put_common_fields(central, name, uint32_t(crc), size, wide, wide ? 28 : 0);
   central.append(2 + 2 + 2 + 4, '\0');  // no comment, disk 0, no attributes
   put_le(central, wide ? UINT32_MAX : at_, 4);
   central += name;
@@ -201,7 +201,7 @@ void ZipWriter::add(const std::string& name, const std::vector<std::string_view>
 
 void ZipWriter::finish() {
   const uint64_t start = at_, size = directory_.size();
-  const bool wide = count_ >= UINT16_MAX || start > kNarrow || size > kNarrow;
+  const bool wide = count_ >= UINT16_MAX || start > kMaxZip32 || size > kMaxZip32;
   std::string& end = directory_;
   if (wide) {
     end += "PK\6\6";

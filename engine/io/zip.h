@@ -28,8 +28,8 @@ class ZipReader {
   /// The bytes of an entry, sequentially; a wrong checksum is an error at their end. The reader
   /// must outlive them.
   Bytes open(size_t entry) const;
-  /// All bytes of an entry, if they are at most `most`.
-  std::string text(size_t entry, size_t most) const;
+  /// All bytes of an entry, if they are at most `limit`.
+  std::string text(size_t entry, size_t limit) const;
 
  private:
   void list(uint64_t file_size);

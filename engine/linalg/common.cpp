@@ -14,12 +14,12 @@ namespace mt::linalg {
 void check_matrices(const char* name, const Tensor& x) {
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   if (!is_float(x.dtype()))
-    fail("{}: {} matrices have no fractions; use x:float()", name, x.dtype());
-  if (is_half(x.dtype())) fail("{}: {} is not for this; use x:float()", name, x.dtype());
+    fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
+  if (is_half(x.dtype())) fail("{}: {} matrices are not supported; use x:float()", name, x.dtype());
   if (&x.device() != &cpu_device())
     fail("{}: runs on the CPU only, this tensor is on {}; use x:cpu()", name, x.device().name);
   if (rows_of(x) > lapack::kMaxSide || columns_of(x) > lapack::kMaxSide)
-    fail("{}: {} is beyond LAPACK; a side has at most {} elements", name, x.shape(),
+    fail("{}: {} is too large for LAPACK; a side has at most {} elements", name, x.shape(),
          lapack::kMaxSide);
 }
 
@@ -30,7 +30,7 @@ void check_square(const char* name, const Tensor& x) {
 
 void check_workspace(const char* name, int64_t side) {
   if (side > lapack::kMaxSquare)
-    fail("{}: a matrix of {} rows and columns is beyond LAPACK; at most {}", name, side,
+    fail("{}: a matrix of {} rows and columns is too large for LAPACK; at most {}", name, side,
          lapack::kMaxSquare);
 }
 
@@ -76,8 +76,8 @@ void check_regular(const char* name, const Lu& lu) {
 }
 
 Tensor reciprocal_or_zero(const Tensor& x) {
-  const Tensor none = eq(x, 0.0);
-  return where(none, 0.0, reciprocal(where(none, 1.0, x)));
+  const Tensor is_zero = eq(x, 0.0);
+  return where(is_zero, 0.0, reciprocal(where(is_zero, 1.0, x)));
 }
 
 Tensor pack(const Shape& batch, const TensorList& parts) {

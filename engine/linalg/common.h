@@ -54,7 +54,7 @@ inline Shape batch_of(const Tensor& x, int n = 2) { return x.shape().first(x.dim
 /// "the matrix", or "matrix (2, 1) of the batch".
 std::string which(const Shape& batch, int64_t i);
 
-/// A tensor with elements of type U among tensors of floats.
+/// Wraps a tensor whose elements are of type U, for `each`, where the others are floats.
 template <class U> struct As { const Tensor& tensor; };
 /// A pointer to entry i of n.
 template <class T> T* entry_of(const Tensor& x, int64_t i, int64_t n) {
@@ -80,12 +80,12 @@ std::vector<int> each(const char* name, const Shape& batch, double work, const B
            [&](int64_t i) { info[i] = x.dtype() == Dtype::f64 ? run(0.0, i) : run(0.0f, i); });
   check_interrupt();
   for (int value : info)
-    if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);
+    if (value == lapack::kNoMemory) fail("{}: there is not enough memory for the workspace", name);
   return info;
 }
 /// The index of the first matrix whose info is not 0, or -1.
 int64_t first_failed(const std::vector<int>& info);
-/// Throws Error if an iteration of a batch failed; info below 0: the matrix was not finite.
+/// Throws Error if LAPACK's info is not 0; below 0 the matrix was not finite.
 void check_converged(const char* name, const Shape& batch, const std::vector<int>& info);
 
 /// LU factors that replace matrices, [.. x columns x rows]: column-major as in LAPACK. Matrices

@@ -19,12 +19,12 @@ int64_t rows_at_once(const Tensor& x, const Tensor& y) {
 Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
 
 /// As torch.cdist by default: if there are many rows, squares are computed by a matrix product.
-bool by_product(const Tensor& x, const Tensor& y, double p) {
+bool uses_product(const Tensor& x, const Tensor& y, double p) {
   return p == 2 && (x.size(-2) > 25 || y.size(-2) > 25);
 }
 
 /// The mean row of y, subtracted before a product: rows far from 0 would cancel. 0 if not finite.
-Tensor middle(const Tensor& y) {
+Tensor mean_row(const Tensor& y) {
   if (y.size(-2) == 0) return zeros({1}, y);
   const Tensor m = mean(y.detach(), {-2}, true);
   return where(eq(m - m, 0.0), m, 0.0);
@@ -32,7 +32,7 @@ Tensor middle(const Tensor& y) {
 
 /// |x|^2 - 2 x y + |y|^2 of the shifted rows, as one product of extended rows.
 Tensor squares(const Tensor& x0, const Tensor& y0) {
-  const Tensor m = middle(y0), x = x0 - m, y = y0 - m;
+  const Tensor m = mean_row(y0), x = x0 - m, y = y0 - m;
   const auto norms = [](const Tensor& t) { return sum(square(t), {-1}, true); };
   const Tensor left = norms(x), right = norms(y);
   const Tensor a = cat({x * -2.0, left, ones(left.shape(), left)}, -1),
@@ -43,7 +43,7 @@ Tensor squares(const Tensor& x0, const Tensor& y0) {
 Tensor distances(const Tensor& x, const Tensor& y, double p) {
   const int d = x.dim() - 2;
   if (x.size(-1) == 0) return sum(differences(x, y), {-1});
-  if (by_product(x, y, p)) return sqrt(squares(x, y));
+  if (uses_product(x, y, p)) return sqrt(squares(x, y));
   const int64_t rows = x.size(-2), step = rows_at_once(x, y);
   TensorList parts;
   for (int64_t at = 0; at < rows || parts.empty(); at += step) {
@@ -62,21 +62,21 @@ Tensor slopes(const Tensor& u, const Tensor& distance, const Tensor& g, double p
     const Tensor hits = to(eq(abs(u), far), u.dtype());
     return sign(u) * hits * (grad / sum(hits, {-1}, true));
   }
-  const Tensor here = eq(far, 0.0), safe = where(here, 1.0, far);
-  const Tensor scale = where(here, 0.0, grad / (p == 2 ? safe : pow(safe, p - 1)));
+  const Tensor at_zero = eq(far, 0.0), safe = where(at_zero, 1.0, far);
+  const Tensor scale = where(at_zero, 0.0, grad / (p == 2 ? safe : pow(safe, p - 1)));
   if (p == 2) return u * scale;
-  const Tensor none = eq(u, 0.0), size = where(none, 1.0, abs(u));
-  return where(none, 0.0, sign(u) * pow(size, p - 1)) * scale;
+  const Tensor u_is_zero = eq(u, 0.0), size = where(u_is_zero, 1.0, abs(u));
+  return where(u_is_zero, 0.0, sign(u) * pow(size, p - 1)) * scale;
 }
 
 void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), y = node.get(1), distance = node.get(2);
   const double p = node.kept<double>();
   const int d = x.dim() - 2;
-  if (by_product(x, y, p)) {
-    const Tensor here = eq(distance, 0.0), safe = where(here, 1.0, distance);
-    const Tensor w = where(here, 0.0, g / safe), wt = transpose(w, -2, -1);
-    const Tensor m = middle(y), a = x - m, b = y - m;
+  if (uses_product(x, y, p)) {
+    const Tensor at_zero = eq(distance, 0.0), safe = where(at_zero, 1.0, distance);
+    const Tensor w = where(at_zero, 0.0, g / safe), wt = transpose(w, -2, -1);
+    const Tensor m = mean_row(y), a = x - m, b = y - m;
     if (node.wants(0)) dx[0] = a * sum(w, {-1}, true) - matmul(w, b);
     if (node.wants(1)) dx[1] = b * sum(wt, {-1}, true) - matmul(wt, a);
     return;
@@ -105,7 +105,7 @@ Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   if (!(p >= 0)) fail("cdist: p is {}; it must be 0 or more", show(p));
   check_together("cdist", x0, y0);
   const Dtype dtype = promote(x0.dtype(), y0.dtype());
-  if (!is_float(dtype)) fail("cdist: distances are fractions, these are {}; use x:float()", dtype);
+  if (!is_float(dtype)) fail("cdist: float tensors are needed, got {}; use x:float()", dtype);
   const Shape batch = broadcast("cdist", linalg::batch_of(x0), linalg::batch_of(y0));
   if (batch.size() + 3 > kMaxDims)
     fail("cdist: {} and {} have too many dimensions", x0.shape(), y0.shape());

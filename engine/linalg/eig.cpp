@@ -56,21 +56,21 @@ void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor one = eye(n, n, packed.dtype()), diagonal_only = to(one, Dtype::b8);
   Complex inner{where(diagonal_only, unsqueeze(gw.re, -1), 0.0),
                 where(diagonal_only, unsqueeze(gw.im, -1), 0.0)};
-  const bool part = any(gv.re).item() != 0 || any(gv.im).item() != 0;
-  if (part && n > 0) {
-    Complex turn = adjoint_times(v, gv);
-    if (amax(abs(diagonal(turn.im, 0, -2, -1))).item() > 1e-2)
+  const bool uses_vectors = any(gv.re).item() != 0 || any(gv.im).item() != 0;
+  if (uses_vectors && n > 0) {
+    Complex vhgv = adjoint_times(v, gv);
+    if (amax(abs(diagonal(vhgv.im, 0, -2, -1))).item() > 1e-2)
       fail(
-          "eig: vectors are fixed up to a complex factor of size 1 only, on which this depends; use "
-          "what does not, as vr^2 + vi^2");
-    const Tensor length = unsqueeze(diagonal(turn.re, 0, -2, -1), -2);
+          "eig: the result depends on the phase of the eigenvectors, which is arbitrary; use what does "
+          "not depend on it, such as vr^2 + vi^2");
+    const Tensor length = unsqueeze(diagonal(vhgv.re, 0, -2, -1), -2);
     const Complex own = adjoint_times(v, {v.re * length, v.im * length});
-    turn = {turn.re - own.re, turn.im - own.im};
+    vhgv = {vhgv.re - own.re, vhgv.im - own.im};
     const Tensor er = unsqueeze(w.re, -2) - unsqueeze(w.re, -1) + one,
                  ei = unsqueeze(w.im, -2) - unsqueeze(w.im, -1);
     const Tensor size = square(er) + square(ei);
-    inner.re = where(diagonal_only, inner.re, (turn.re * er - turn.im * ei) / size);
-    inner.im = where(diagonal_only, inner.im, (turn.re * ei + turn.im * er) / size);
+    inner.re = where(diagonal_only, inner.re, (vhgv.re * er - vhgv.im * ei) / size);
+    inner.im = where(diagonal_only, inner.im, (vhgv.re * ei + vhgv.im * er) / size);
   }
   // Multiplies (inner V^H) from the left by V^-H: solves a real system of twice the size, of which
   // the real half is the result.

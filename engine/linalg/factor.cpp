@@ -11,7 +11,7 @@ namespace {
 
 // ---- QR -----------------------------------------------------------------------------------------
 
-/// Does not compute Q if q_columns is kNoQ.
+/// The number of columns that means that Q is not computed.
 constexpr int64_t kNoQ = -1;
 Qr qr_values(const Tensor& a, int64_t q_columns) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n),
@@ -91,11 +91,11 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
 }
 
 /// Whether the result depends on vectors with this gradient.
-bool has_part(const Tensor& g) { return g.numel() > 0 && any(g).item() != 0; }
+bool has_gradient(const Tensor& g) { return g.numel() > 0 && any(g).item() != 0; }
 
-/// 1 / x, where vectors are not unique at 0: infinite there as in PyTorch, if the result uses them.
-Tensor reciprocal_for(bool part, const Tensor& x) {
-  return part ? reciprocal(x) : reciprocal_or_zero(x);
+/// 1 / x. Vectors are not unique where x is 0: inf, as in PyTorch, if the result uses them, or 0.
+Tensor reciprocal_for(bool used, const Tensor& x) {
+  return used ? reciprocal(x) : reciprocal_or_zero(x);
 }
 
 /// x - x'.
@@ -105,7 +105,7 @@ struct MatrixSize {
   int64_t rows, columns;
 };
 
-/// A = U S V' in differentials; E holds the differences of squares (Townsend 2016, PyTorch's form).
+/// As in PyTorch (Townsend 2016); `gaps` are the reciprocal differences of squared singular values.
 void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
   const auto& [m, n] = node.kept<MatrixSize>();
@@ -114,12 +114,12 @@ void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor u = results.next({m, k}), s = results.next({k}), vh = results.next({k, n});
   const Tensor gu = grads.next({m, k}), gs = grads.next({k}), gvh = grads.next({k, n});
   const Tensor row = unsqueeze(s, -2), column = unsqueeze(s, -1);
-  const bool left = has_part(gu), right = has_part(gvh);
+  const bool left = has_gradient(gu), right = has_gradient(gvh);
   const Tensor ones = eye(k, k, s.dtype());
-  const Tensor apart = reciprocal_for(left || right, (row - column) * (row + column) + ones);
+  const Tensor gaps = reciprocal_for(left || right, (row - column) * (row + column) + ones);
   const Tensor ugu = matmul(mT(u), gu), vgv = matmul(vh, mT(gvh));
   const Tensor identity = to(ones, Dtype::b8);
-  const Tensor inner = skew(ugu) * apart * row + column * (skew(vgv) * apart) +
+  const Tensor inner = skew(ugu) * gaps * row + column * (skew(vgv) * gaps) +
                        where(identity, unsqueeze(gs, -1), 0.0);
   dx[0] = matmul(matmul(u, inner), vh);
   if (m > k) {
@@ -157,17 +157,17 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor w = results.next({n}), v = results.next({n, n});
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
   const Tensor ones = eye(n, n, w.dtype());
-  const Tensor apart = reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
+  const Tensor gaps = reciprocal_for(has_gradient(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
   // V stays orthogonal: only the skew part of its differential contributes, and A's gradient is
   // symmetric.
   const Tensor inner =
-      where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * apart * 0.5);
+      where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * gaps * 0.5);
   dx[0] = matmul(v, matmul(inner, mT(v)));
 }
 const NodeType kEigh{"eigh", eigh_backward};
 
-/// The packed results, recorded.
-Tensor recorded(const NodeType& type, const Tensor& a, const TensorList& parts, bool saves_input) {
+/// Packs the results and records them.
+Tensor pack_node(const NodeType& type, const Tensor& a, const TensorList& parts, bool saves_input) {
   const Tensor packed = pack(batch_of(a), parts);
   Node& node = record(type, packed, {&a});
   if (saves_input) node.save(0, a, 0);
@@ -187,7 +187,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
   const bool complete = mode == "complete" && m > k;
   if (!wants_grad(a)) return qr_values(a, mode == "r" ? kNoQ : complete ? m : k);
   const Qr f = qr_values(a, complete ? m : k);
-  const Tensor packed = recorded(kQr, a, {f.q, f.r}, true);
+  const Tensor packed = pack_node(kQr, a, {f.q, f.r}, true);
   packed.impl()->node->keep(complete);
   Unpack results{packed};
   const int64_t columns = complete ? m : k;
@@ -202,7 +202,7 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
   if (!wants_grad(a)) return f;
   const Tensor packed =
-      recorded(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
+      pack_node(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
   Unpack results{packed};
   Svd out{results.next({m, k}), results.next({k}), results.next({k, n})};
   // The additional vectors are an arbitrary basis of the complement: constants.
@@ -223,7 +223,7 @@ Eigh eigh(const Tensor& a, bool upper, const char* name) {
   const Eigh f = eigh_values(name, a, upper, true);
   if (!wants_grad(a)) return f;
   const int64_t n = rows_of(a);
-  const Tensor packed = recorded(kEigh, a, {f.values, f.vectors}, false);
+  const Tensor packed = pack_node(kEigh, a, {f.values, f.vectors}, false);
   Unpack results{packed};
   const Tensor values = results.next({n});
   return {values, results.next({n, n})};
@@ -239,14 +239,14 @@ Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
 
 namespace {
 
-double unit_of(Dtype d) { return d == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
+double eps_of(Dtype d) { return d == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
 
 /// The threshold of zero, relative to the largest of `values` (last dimension, kept).
 Tensor threshold_of(const char* name, const Tensor& a, const Tensor& values, const Tolerance& t) {
   if ((t.atol && !(*t.atol >= 0)) || (t.rtol && !(*t.rtol >= 0)))
     fail("{}: atol and rtol must be 0 or more", name);
   const double sides = double(std::max(rows_of(a), columns_of(a)));
-  const double rtol = t.rtol ? *t.rtol : t.atol && *t.atol > 0 ? 0 : sides * unit_of(a.dtype());
+  const double rtol = t.rtol ? *t.rtol : t.atol && *t.atol > 0 ? 0 : sides * eps_of(a.dtype());
   return maximum(amax(values, {-1}, true) * rtol, t.atol.value_or(0));
 }
 
@@ -254,13 +254,13 @@ Tensor pinv_values(const char* name, const Tensor& a, const Tolerance& t, bool h
   if (a.numel() == 0) return zeros(joined(batch_of(a), {columns_of(a), rows_of(a)}), a.dtype());
   if (hermitian) {
     const Eigh f = eigh(a.detach(), false, name);
-    const Tensor size = abs(f.values), none = le(size, threshold_of(name, a, size, t));
-    const Tensor inverse = where(none, 0.0, reciprocal(f.values));
+    const Tensor size = abs(f.values), is_zero = le(size, threshold_of(name, a, size, t));
+    const Tensor inverse = where(is_zero, 0.0, reciprocal(f.values));
     return matmul(f.vectors * unsqueeze(inverse, -2), mT(f.vectors));
   }
   const Svd f = svd(a.detach(), false, name);
-  const Tensor none = le(f.s, threshold_of(name, a, f.s, t));
-  const Tensor inverse = where(none, 0.0, reciprocal(f.s));
+  const Tensor is_zero = le(f.s, threshold_of(name, a, f.s, t));
+  const Tensor inverse = where(is_zero, 0.0, reciprocal(f.s));
   return matmul(mT(f.vh) * unsqueeze(inverse, -2), mT(f.u));
 }
 
@@ -328,7 +328,7 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
   check_workspace("lstsq", k);
   const Tensor work = clone(mT(a.detach())), x = zeros(joined(batch, {columns, tall}), a.dtype());
   copy_elements(slice(x, -1, 0, m), mT(b.detach()));
-  const bool valued = how == LeastSquares::svd || how == LeastSquares::divide;
+  const bool has_values = how == LeastSquares::svd || how == LeastSquares::divide;
   LeastSquaresResult out{{}, empty(batch, Dtype::i64), empty(joined(batch, {k}), a.dtype()), true};
   const auto run = [&]<class T>(T* one, T* to, T* values, int64_t* rank) {
     int found = int(k);
@@ -347,12 +347,12 @@ LeastSquaresResult solve_least_squares(const Tensor& a, const Tensor& b, double 
     if (info[i] < 0)
       fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
     if (how == LeastSquares::qr)
-      fail("lstsq: {} has not full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));
+      fail("lstsq: {} lacks full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));
     fail("lstsq: the iteration for {} did not converge", which(batch, i));
   }
   for (int64_t i = 0; i < out.rank.numel(); ++i) out.full &= out.rank.at_integer(i) == k;
   if (how == LeastSquares::qr) out.rank = empty({0}, Dtype::i64);
-  if (!valued) out.values = empty({0}, a.dtype());
+  if (!has_values) out.values = empty({0}, a.dtype());
   out.x = contiguous(mT(slice(x, -1, 0, n)));
   return out;
 }
@@ -380,7 +380,7 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
     fail("lstsq: the matrix is {}, the right side {}; it needs {} rows", a0.shape(), b0.shape(),
          rows_of(a));
   check_matrices("lstsq", b);
-  const double limit = rcond.value_or(unit_of(dtype) * double(std::max(rows_of(a), columns_of(a))));
+  const double limit = rcond.value_or(eps_of(dtype) * double(std::max(rows_of(a), columns_of(a))));
   if (!(limit == limit)) fail("lstsq: rcond is nan");
   const Shape batch = broadcast("lstsq", batch_of(a), batch_of(b));
   a = expand(a, joined(batch, {rows_of(a), columns_of(a)}));

@@ -1,6 +1,6 @@
 // linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangular systems
 //
-// A row-major matrix is its transpose in column-major order: LAPACK gets our memory unchanged, and
+// A row-major matrix is its transpose in column-major order: LAPACK gets the memory unchanged, and
 // solves the transposed problem.
 #include "engine/linalg/linalg.h"
 
@@ -27,7 +27,7 @@ Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
   return info;
 }
 
-/// Both have the same batch, and b is a matrix. With `info` singular matrices do not throw.
+/// Solves A X = B for matrices with the same batch. With `info` singular ones do not throw Error.
 Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
 
 const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -77,8 +77,8 @@ System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left
   return s;
 }
 
-/// The result in the shape of the given B.
-Tensor answer(const System& s, bool left, const Tensor& x) {
+/// The result in the shape of the B that was given.
+Tensor as_given(const System& s, bool left, const Tensor& x) {
   return s.vector ? squeeze(x, -1) : left ? x : mT(x);
 }
 
@@ -87,7 +87,7 @@ Tensor answer(const System& s, bool left, const Tensor& x) {
 Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
   if (away(a, b)) return back(solve(here(a), here(b), left, name), a);
   const System s = system_of(name, a, b, left, left);
-  return answer(s, left, solve_matrices(name, s.a, s.b));
+  return as_given(s, left, solve_matrices(name, s.a, s.b));
 }
 
 Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
@@ -96,7 +96,7 @@ Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
   Checked out;
   if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
   const Tensor x = solve_matrices("solve_ex", s.a, s.b, check ? nullptr : &out.info);
-  out.result = answer(s, left, x);
+  out.result = as_given(s, left, x);
   return out;
 }
 
@@ -150,18 +150,18 @@ void each_pivot(const Lu& lu, const auto& f) {
       lu.pivots.data_as<int>()[i] != i % n + 1);
 }
 
-/// Whether no matrix is nearly singular, estimated from the pivots: then A^-T det A has two thirds
-/// of the digits of a gradient.
-bool regular(const Lu& lu, size_t count) {
+/// Whether no matrix is nearly singular, estimated from the pivots: then about two thirds of the
+/// digits of A^-T det A, the gradient, are correct.
+bool is_regular(const Lu& lu, size_t count) {
   const double limit = std::cbrt(lu.factors.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
-  std::vector<double> least(count, HUGE_VAL), most(count, 0.0);
+  std::vector<double> smallest(count, HUGE_VAL), largest(count, 0.0);
   each_pivot(lu, [&](size_t i, double pivot, bool) {
     const double u = std::fabs(pivot);
-    if (!(u >= least[i])) least[i] = u;
-    if (!(u <= most[i])) most[i] = u;
+    if (!(u >= smallest[i])) smallest[i] = u;
+    if (!(u <= largest[i])) largest[i] = u;
   });
   for (size_t i = 0; i < count; ++i)
-    if (least[i] <= limit * most[i]) return false;
+    if (smallest[i] <= limit * largest[i]) return false;
   return true;
 }
 
@@ -199,7 +199,7 @@ Tensor cofactors_by_minors(const Tensor& a) {
 void det_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), d = node.get(1);
   const Tensor grad = for_matrices(g);
-  const bool good = regular(factor("det", a), g.numel());
+  const bool good = is_regular(factor("det", a), g.numel());
   dx[0] = good ? grad * for_matrices(d) * inv(mT(a), "det")
                : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
 }
@@ -254,7 +254,7 @@ Tensor logdet(const Tensor& a) {
   return where(lt(s.sign, 0.0), std::nan(""), s.logabsdet);
 }
 
-// ---- triangles ----------------------------------------------------------------------------------
+// ---- triangular systems, Cholesky ---------------------------------------------------------------
 
 namespace {
 
@@ -294,7 +294,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
   return out;
 }
 
-/// A = L L' in differentials: A' = L (lower half of L^-1 A' L^-T), in reverse mode.
+/// dL = L phi(L^-1 dA L^-T) in reverse mode; phi keeps the lower triangle and halves the diagonal.
 void cholesky_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor l = node.get(0), lt = mT(l);
   const Tensor phi = matmul(lt, g);
@@ -335,7 +335,7 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   if (away(a, b))
     return back(solve_triangular(here(a), here(b), upper, left, unitriangular, name), a);
   const System s = system_of(name, a, b, left, false);
-  return answer(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
+  return as_given(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
 }
 
 Tensor cholesky(const Tensor& a, bool upper) {

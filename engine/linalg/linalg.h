@@ -1,7 +1,7 @@
 // linalg.h -- linear algebra on batches of matrices, with gradients of every order (CPU, LAPACK)
 //
-// The last two dimensions are rows and columns, the ones before them a batch. float32 or float64.
-// Matrices of a GPU are copied to the CPU, and the results back. Conventions as in torch.linalg.
+// The last two dimensions are rows and columns, the ones before them a batch. The conventions are
+// those of torch.linalg. Matrices of a GPU are copied to the CPU, and the results back.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace mt::linalg {
 
-// For matrices (.., m, n) with all leading dimensions as batches, float32 or float64; differentiable unless noted
-// otherwise. Throws Error for other shapes, and if an algorithm does not converge.
+// The functions take float32 or float64 and are differentiable unless noted otherwise. They throw
+// Error for wrong shapes, and if an algorithm does not converge.
 
-/// X with A X = B, or X A = B unless `left`; B is a vector if it has A's shape without a dimension.
+/// X with A X = B, or X A = B unless `left`; B is a vector if it has A's shape but the last size.
 /// Throws Error for singular matrices.
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true, const char* name = "solve");
 /// The inverse of square matrices. Throws Error for singular ones.
 Tensor inv(const Tensor&, const char* name = "inv");
 /// The determinants of square matrices, (..).
 Tensor det(const Tensor&);
-/// solve and inv without an Error for singular matrices, whose results are NaN: `info` (int32) is
-/// the number of the zero pivot of each, from 1, or 0. With `check` they throw nevertheless.
+/// solve and inv without an Error for singular matrices, whose results are NaN: `info` (int32) has
+/// for each matrix the number of its zero pivot, from 1, or 0. With `check` they throw Error.
 struct Checked {
   Tensor result, info;
 };
@@ -76,7 +76,7 @@ Eigh eigh(const Tensor&, bool upper = false, const char* name = "eigh");
 /// Only w.
 Tensor eigvalsh(const Tensor&, bool upper = false, const char* name = "eigvalsh");
 
-/// Real and imaginary parts of the eigenvalues of general square matrices, then of the eigenvectors,
+/// The real and imaginary parts of the eigenvalues of square matrices, then of the eigenvectors,
 /// which have length 1 and arbitrary phase: functions that depend on the phase have no gradient.
 struct Eig {
   Tensor wr, wi, vr, vi;

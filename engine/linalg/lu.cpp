@@ -10,7 +10,7 @@ namespace mt::linalg {
 namespace {
 
 /// Permutes the rows of every matrix: row i is x's row order[i].
-Tensor rows_in(const Tensor& x, const Tensor& order) {
+Tensor permute_rows(const Tensor& x, const Tensor& order) {
   const Shape size =
       joined(broadcast("lu", batch_of(x), batch_of(order, 1)), {rows_of(x), columns_of(x)});
   return gather(expand(x, size), -2, expand(unsqueeze(order, -1), size));
@@ -64,12 +64,12 @@ void lu_backward(Node& node, const Tensor& g, Tensor* dx) {
   whole = solve_triangular(mT(u1), whole, false, false, false, name);
   if (n > m) whole = cat({whole, right}, -1);
   if (m > n) whole = cat({whole, below}, -2);
-  dx[0] = rows_in(whole, back);
+  dx[0] = permute_rows(whole, back);
 }
 const NodeType kLu{"lu", lu_backward};
 
 /// The packed factors; `regular`: throws Error if a pivot is 0.
-LuFactors factored(const char* name, const Tensor& a, bool regular) {
+LuFactors factor_packed(const char* name, const Tensor& a, bool regular) {
   check_matrices(name, a);
   const Lu lu = factor_columns(name, clone(mT(a.detach())));
   if (regular) check_regular(name, lu);
@@ -85,15 +85,15 @@ LuFactors factored(const char* name, const Tensor& a, bool regular) {
 
 LuFactors lu_factor(const Tensor& a) {
   if (away(a)) return back(lu_factor(here(a)), a);
-  return factored("lu_factor", a, true);
+  return factor_packed("lu_factor", a, true);
 }
 
 Plu lu(const Tensor& a) {
   if (away(a)) return back(lu(here(a)), a);
-  const LuFactors f = factored("lu", a, false);
+  const LuFactors f = factor_packed("lu", a, false);
   const int64_t m = rows_of(a);
-  const Tensor p = rows_in(expand(eye(m, m, a.dtype()), joined(batch_of(a), {m, m})),
-                           order_of(f.pivots, m, true));
+  const Tensor p = permute_rows(expand(eye(m, m, a.dtype()), joined(batch_of(a), {m, m})),
+                                order_of(f.pivots, m, true));
   return {p, lower_of(f.packed), upper_of(f.packed)};
 }
 
@@ -119,9 +119,9 @@ Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, boo
   const Tensor order = order_of(to(pivots, Dtype::i32), n, adjoint);
   if (adjoint) {
     const Tensor y = solve_triangular(mT(packed), b, false, true, false, name);
-    return rows_in(solve_triangular(mT(packed), y, true, true, true, name), order);
+    return permute_rows(solve_triangular(mT(packed), y, true, true, true, name), order);
   }
-  const Tensor y = solve_triangular(packed, rows_in(b, order), false, true, true, name);
+  const Tensor y = solve_triangular(packed, permute_rows(b, order), false, true, true, name);
   return solve_triangular(packed, y, true, true, false, name);
 }
 

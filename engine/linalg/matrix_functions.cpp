@@ -40,11 +40,11 @@ Tensor pade(const Tensor& a) {
 Tensor exp_values(const Tensor& given) {
   const Tensor a = to(given.detach(), Dtype::f64);
   const Tensor norm = unsqueeze(amax(sum(abs(a), {-2}), {-1}, true), -1);
-  const Tensor wish = ceil(log2(norm * (1 / 5.371920351148152)));
-  const Tensor times = where(logical_and(gt(wish, 0.0), isfinite(wish)), wish, 0.0);
+  const Tensor exponent = ceil(log2(norm * (1 / 5.371920351148152)));
+  const Tensor times = where(logical_and(gt(exponent, 0.0), isfinite(exponent)), exponent, 0.0);
   Tensor e = pade(a * exp2(-times));
-  const int most = int(amax(times).item());
-  for (int k = 0; k < most; ++k) e = where(gt(times, double(k)), matmul(e, e), e);
+  const int max_times = int(amax(times).item());
+  for (int k = 0; k < max_times; ++k) e = where(gt(times, double(k)), matmul(e, e), e);
   return to(e, given.dtype());
 }
 
@@ -56,8 +56,8 @@ const NodeType kExp{
       const int64_t n = rows_of(at);
       double size = amax(abs(g.detach())).item();
       if (!(size > 0) || std::isinf(size)) size = 1;
-      const Tensor none = zeros(at.shape(), at.dtype());
-      const Tensor both = cat({cat({at, g * (1 / size)}, -1), cat({none, at}, -1)}, -2);
+      const Tensor zero = zeros(at.shape(), at.dtype());
+      const Tensor both = cat({cat({at, g * (1 / size)}, -1), cat({zero, at}, -1)}, -2);
       dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * size;
     }};
 
@@ -108,7 +108,7 @@ Tensor tensorsolve(const Tensor& a0, const Tensor& b, const Dims& dims) {
     fail("{}: {} has fewer dimensions than the right side {}", name, a.shape(), b.shape());
   const int64_t rows = product(name, a, 0, b.dim()), columns = product(name, a, b.dim(), a.dim());
   if (rows != columns || b.numel() != rows)
-    fail("{}: {} and the right side {} make no square system: {} x {} for {} numbers", name,
+    fail("{}: {} and the right side {} are not a square system: {} x {} for {} numbers", name,
          a.shape(), b.shape(), rows, columns, b.numel());
   return reshape(solve(reshape(a, {rows, columns}), reshape(b, {rows}), true, name),
                  a.shape().from(b.dim()));
@@ -122,8 +122,8 @@ Tensor tensorinv(const Tensor& a, int64_t ind) {
   const int first = int(ind);
   const int64_t rows = product(name, a, 0, first), columns = product(name, a, first, a.dim());
   if (rows != columns)
-    fail("{}: {} is no square system: the first {} sizes make {}, the others {}", name, a.shape(),
-         ind, rows, columns);
+    fail("{}: {} is not a square system: the first {} sizes make {}, the others {}", name,
+         a.shape(), ind, rows, columns);
   return reshape(inv(reshape(a, {rows, columns}), name),
                  joined(a.shape().from(first), a.shape().first(first)));
 }

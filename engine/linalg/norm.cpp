@@ -5,13 +5,13 @@
 
 namespace mt::linalg {
 Tensor vector_norm(const Tensor& x, double p, const Dims& dims, bool keepdim, const char* name) {
-  check_float(name, x, "a norm is a fraction, these are");
+  check_float(name, x, "the input must be a float tensor, got");
   if (std::isnan(p)) fail("{}: the order is nan", name);
-  bool nothing = dims.size() == 0 && x.numel() == 0;
-  for (int64_t d : wrap_dims(name, dims, x.dim())) nothing |= x.dim() > 0 && x.size(int(d)) == 0;
+  bool is_empty = dims.size() == 0 && x.numel() == 0;
+  for (int64_t d : wrap_dims(name, dims, x.dim())) is_empty |= x.dim() > 0 && x.size(int(d)) == 0;
 
-  if (nothing && (p < 0 || std::isinf(p)))
-    fail("{}: {} has no elements there; of none there is no norm of order {}", name, x.shape(), p);
+  if (is_empty && (p < 0 || std::isinf(p)))
+    fail("{}: {} has no elements there, so it has no norm of order {}", name, x.shape(), p);
   return mt::norm(x, p, dims, keepdim);
 }
 
@@ -33,7 +33,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
   if (sizes.size(-1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
   if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
-    fail("{}: {} is empty; of none there is no norm of order {}", name, x.shape(), show_order(o));
+    fail("{}: {} is empty, so it has no norm of order {}", name, x.shape(), show_order(o));
   return sum(sizes, {-1});
 }
 
@@ -41,7 +41,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
 
 Tensor matrix_norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim,
                    const char* name) {
-  check_float(name, x, "a norm is a fraction, these are");
+  check_float(name, x, "the input must be a float tensor, got");
   if (dims.size() != 2) fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
   if (x.dim() < 2) fail("{}: a matrix, or a batch of them, is needed, got {}", name, x.shape());
   const Shape pair = wrap_dims(name, dims, x.dim());
@@ -59,7 +59,7 @@ Tensor norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim) {
   if (o.kind == Order::none) return vector_norm(x, 2, dims, keepdim, "norm");
   const int over = dims.size() ? dims.size() : x.dim();
   if (dims.size() == 0 && x.dim() != 1 && x.dim() != 2)
-    fail("norm: an order is for vectors or matrices, {} is neither; say which dim", x.shape());
+    fail("norm: an order is for vectors or matrices, {} is neither; give dim", x.shape());
   if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Dims{-2, -1}, keepdim, "norm"); }
   if (over > 2) fail("norm: {} dimensions are named; one makes a vector, two a matrix", over);
   if (o.kind != Order::number)
@@ -74,16 +74,16 @@ Tensor cond(const Tensor& a, const Order& o) {
   if (by_values) {
     const Tensor s = svdvals(a, "cond");
     if (columns_of(a) == 0 || rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
-    const Tensor most = pick(s, -1, 0), least = pick(s, -1, -1);
-    return o.kind == Order::number && o.p < 0 ? least / most : most / least;
+    const Tensor largest = pick(s, -1, 0), smallest = pick(s, -1, -1);
+    return o.kind == Order::number && o.p < 0 ? smallest / largest : largest / smallest;
   }
   check_square("cond", a);
   if (rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
-  const Tensor none = eq(slogdet(a.detach()).sign, 0.0);
-  const Tensor singular = for_matrices(none);
+  const Tensor is_singular = eq(slogdet(a.detach()).sign, 0.0);
+  const Tensor singular = for_matrices(is_singular);
   const Tensor regular = where(singular, eye(rows_of(a), rows_of(a), a.dtype()), a);
   const Tensor product = last_two("cond", regular, o) * last_two("cond", inv(regular, "cond"), o);
-  return where(none, HUGE_VAL, product);
+  return where(is_singular, HUGE_VAL, product);
 }
 
 }  // namespace mt::linalg

@@ -16,7 +16,7 @@ namespace {
 
 const char* const kAttention = "scaled_dot_product_attention";
 
-/// [batch x heads x length x features]; the mask can be expanded to [batch x heads x queries x keys].
+/// [batch x heads x length x features]; the mask broadcasts to [batch x heads x queries x keys].
 struct Attention {
   Tensor q, k, v, mask;
   double scale, dropout;
@@ -90,14 +90,14 @@ Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t k
 }
 
 /// The keys that a mask allows, as a bool tensor.
-Tensor not_forbidden(const Tensor& mask) {
+Tensor allowed_keys(const Tensor& mask) {
   return mask.dtype() == Dtype::b8 ? mask : ne(mask, -INFINITY);
 }
 
 /// Whether each query has a key that is allowed; undefined if every row of the mask has one.
 Tensor some_key(const Tensor& mask) {
   if (!mask.defined()) return {};
-  const Tensor some = any(not_forbidden(mask), {-1}, true);
+  const Tensor some = any(allowed_keys(mask), {-1}, true);
   return reports_synchronously(some.device()) && all(some).item() != 0 ? Tensor() : some;
 }
 
@@ -109,17 +109,18 @@ Tensor masked(const Tensor& scores, const Tensor& mask) {
 /// The probabilities of a block, for queries that are already scaled.
 Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
   Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
-  Tensor sees = some.defined() ? k.of(some) : some, order;
+  Tensor has_key = some.defined() ? k.of(some) : some, order;
   if (a.causal && k.keys > k.first[2] + 1)
     s = masked(s, order = causal_mask(a, k.first[2], k.n[2], k.keys));
   if (a.mask.defined()) {
     const Tensor mask = k.of(a.mask), part = mask.size(3) == 1 ? mask : slice(mask, 3, 0, k.keys);
     s = masked(s, part);
-    const Tensor allowed = a.causal ? not_forbidden(part) : Tensor();
-    if (a.causal) sees = any(order.defined() ? logical_and(order, allowed) : allowed, {-1}, true);
+    const Tensor allowed = a.causal ? allowed_keys(part) : Tensor();
+    if (a.causal)
+      has_key = any(order.defined() ? logical_and(order, allowed) : allowed, {-1}, true);
   }
   s = softmax(s, -1);
-  return sees.defined() ? where(sees, s, 0.0) : s;
+  return has_key.defined() ? where(has_key, s, 0.0) : s;
 }
 
 /// Whether x has strides as [batch x length x heads x features]: a slice of one projection.
@@ -131,8 +132,8 @@ Tensor scaled(const Tensor& x, double factor) {
   if (!heads_inside(x)) return x * factor;
   return transpose(transpose(x, 1, 2) * factor, 1, 2);
 }
-/// An uninitialised tensor with x's leading sizes, `features` features, and the memory order of x.
-Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
+/// A tensor with x's leading sizes and memory order and `features` features; zeros if `cleared`.
+Tensor with_layout_of(const Tensor& x, int64_t features, bool cleared = false) {
   const bool inside = heads_inside(x);
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
   const Shape shape = inside ? Shape{b, n, h, features} : Shape{b, h, n, features};
@@ -142,7 +143,7 @@ Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
 
 /// Returns the result and, if there is only one block, its probabilities too.
 TensorList forward(const Attention& a, const Tensor& some) {
-  const Tensor q = scaled(a.q, a.scale), out = laid_out_as(a.q, a.v.size(3));
+  const Tensor q = scaled(a.q, a.scale), out = with_layout_of(a.q, a.v.size(3));
   const std::vector<Block> list = blocks_of(a);
   Tensor p;
   for (const Block& k : list) {
@@ -159,8 +160,8 @@ TensorList backward(const Attention& a, const Tensor& some, const Tensor& known,
   const std::vector<Block> list = blocks_of(a);
   const Tensor q = scaled(a.q, a.scale), scaled_k = scaled(a.k, a.scale);
   const bool adds = list.size() != 1 || list[0].keys < a.keys();
-  const Tensor dq = laid_out_as(a.q, a.q.size(3)), dk = laid_out_as(a.k, a.k.size(3), adds),
-               dv = laid_out_as(a.v, a.v.size(3), adds);
+  const Tensor dq = with_layout_of(a.q, a.q.size(3)), dk = with_layout_of(a.k, a.k.size(3), adds),
+               dv = with_layout_of(a.v, a.v.size(3), adds);
   for (const Block& b : list) {
     check_interrupt();
     const auto seen = [&](const Tensor& x) { return slice(b.of_keys(x), 2, 0, b.keys); };
@@ -185,7 +186,7 @@ Tensor composed(const Attention& a) {
   Tensor s = matmul(a.q * a.scale, transpose(a.k, 2, 3)), allowed;
   if (a.causal) allowed = causal_mask(a, 0, a.queries(), a.keys());
   if (a.mask.defined()) {
-    const Tensor keys = not_forbidden(a.mask);
+    const Tensor keys = allowed_keys(a.mask);
     allowed = allowed.defined() ? logical_and(allowed, keys) : keys;
     if (a.mask.dtype() != Dtype::b8) s = s + to(where(keys, a.mask, 0.0), s.dtype());
   }
@@ -212,25 +213,25 @@ Tensor recorded(const Attention& a) {
   const Tensor p = made.size() > 1 ? made[1] : Tensor();
   Attention rest = a;
   rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
-  const auto way_back = [=](const TensorList& g) -> TensorList {
+  const auto backward_fn = [=](const TensorList& g) -> TensorList {
     const TensorList saved = saved_tensors();
-    Attention of = rest;
-    of.q = saved[0], of.k = saved[1], of.v = saved[2], of.mask = saved[3];
-    if (!grad_enabled()) return backward(of, some, p, g[0]);
+    Attention in = rest;
+    in.q = saved[0], in.k = saved[1], in.v = saved[2], in.mask = saved[3];
+    if (!grad_enabled()) return backward(in, some, p, g[0]);
     return recorded_gradients(
-        [&](const TensorList& in) {
-          Attention again = of;
-          again.q = in[0], again.k = in[1], again.v = in[2];
+        [&](const TensorList& x) {
+          Attention again = in;
+          again.q = x[0], again.k = x[1], again.v = x[2];
           return TensorList{composed(again)};
         },
-        {of.q, of.k, of.v}, g);
+        {in.q, in.k, in.v}, g);
   };
   return record_function(kAttention, {a.q, a.k, a.v}, {made[0]}, {false}, {a.q, a.k, a.v, a.mask},
-                         way_back)[0];
+                         backward_fn)[0];
 }
 
 /// Repeats the heads of a key or a value so that each head of the query has its own.
-Tensor for_heads(const Tensor& q, const Tensor& x) {
+Tensor repeat_heads(const Tensor& q, const Tensor& x) {
   const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
                 given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
   if (given == 0 || heads % given != 0)
@@ -239,8 +240,8 @@ Tensor for_heads(const Tensor& q, const Tensor& x) {
   return heads == given ? x : repeat_interleave(x, heads / given, -3);
 }
 
-/// Runs the device's own verb on 4-d tensors; heads may be shared. Undefined where it cannot.
-Tensor by_flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
+/// Runs the device's verb on 4-d tensors; heads may be shared. Undefined if the device cannot.
+Tensor flash_4d(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, double scale) {
   const FlashInputs in{q, k, v, scale, causal};
   if (!takes_flash_attention(in)) return {};
   TensorList made;
@@ -249,22 +250,22 @@ Tensor by_flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, 
     made = flash_attention(in);
   }
   if (!wants_grad(q, k, v)) return made[0];
-  const auto way_back = [causal, scale](const TensorList& g) -> TensorList {
+  const auto backward_fn = [causal, scale](const TensorList& g) -> TensorList {
     const TensorList saved = saved_tensors();
-    const FlashInputs of{saved[0], saved[1], saved[2], scale, causal};
-    if (!grad_enabled()) return flash_attention_backward(of, saved[3], saved[4], g[0]);
+    const FlashInputs in{saved[0], saved[1], saved[2], scale, causal};
+    if (!grad_enabled()) return flash_attention_backward(in, saved[3], saved[4], g[0]);
     return recorded_gradients(
         [&](const TensorList& x) {
           const Attention whole{
-              x[0], for_heads(x[0], x[1]), for_heads(x[0], x[2]), {}, scale, 0, causal, 0, 0};
+              x[0], repeat_heads(x[0], x[1]), repeat_heads(x[0], x[2]), {}, scale, 0, causal, 0, 0};
           return TensorList{composed(whole)};
         },
-        {of.q, of.k, of.v}, g);
+        {in.q, in.k, in.v}, g);
   };
   return record_function(kAttention, {q, k, v}, {made[0]}, {false}, {q, k, v, made[0], made[1]},
-                         way_back)[0];
+                         backward_fn)[0];
 }
-/// The same for any number of equal leading sizes.
+/// Calls flash_4d for tensors of 2 to 4 dimensions.
 Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> scale, bool shared) {
   if (!q.device().verbs.flash_attention || q.dim() > 4 || q.dim() < 2) return {};
   const int dims = q.dim();
@@ -272,13 +273,13 @@ Tensor flash(Tensor q, Tensor k, Tensor v, bool causal, std::optional<double> sc
       (dims > 2 ? !shared && k.size(-3) != q.size(-3) : shared))
     return {};
   for (int d = dims; d < 4; ++d) q = unsqueeze(q, 0), k = unsqueeze(k, 0), v = unsqueeze(v, 0);
-  Tensor out = by_flash(q, k, v, causal, scale ? *scale : 1 / std::sqrt(double(q.size(-1))));
+  Tensor out = flash_4d(q, k, v, causal, scale ? *scale : 1 / std::sqrt(double(q.size(-1))));
   for (int d = dims; d < 4 && out.defined(); ++d) out = squeeze(out, 0);
   return out;
 }
 
 /// Reshapes x, whose sizes before the last two are `lead`, to [batch x heads x ..].
-Tensor in_four(const Tensor& x, const Shape& lead) {
+Tensor to_4d(const Tensor& x, const Shape& lead) {
   const int last = std::max(lead.size() - 1, 0);
   const Shape matrix = x.shape().from(x.dim() - 2),
               four = joined({product(lead.first(last)), product(lead.from(last))}, matrix);
@@ -286,8 +287,7 @@ Tensor in_four(const Tensor& x, const Shape& lead) {
 }
 
 /// Reshapes the mask to four dimensions, with size 1 where it broadcasts.
-Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
-                    const Shape& scores) {
+Tensor mask_to_4d(const Tensor& mask, const Attention& a, const Shape& lead, const Shape& scores) {
   if (mask.dtype() != Dtype::b8 && !is_float(mask.dtype()))
     fail("{}: attn_mask is {}; use a bool or a float tensor", kAttention, mask.dtype());
   if (broadcast(kAttention, scores, mask.shape()) != scores)
@@ -296,7 +296,7 @@ Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
   Tensor m = mask;
   while (m.dim() < 4) m = unsqueeze(m, 0);
   if (m.dim() == 4 && lead.size() <= 2) return m;
-  return in_four(m, lead);
+  return to_4d(m, lead);
 }
 
 void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
@@ -316,7 +316,7 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
   }
   const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(-2) == 1;
   if (causal && mask.defined() && !of_keys)
-    fail("{}: give attn_mask or is_causal, not both (but for a mask of keys, [.. x 1 x keys])",
+    fail("{}: give attn_mask or is_causal, not both (except a mask of keys, [.. x 1 x keys])",
          kAttention);
   if (!(dropout_p >= 0 && dropout_p <= 1))
     fail("{}: dropout_p is {}, it must lie in 0..1", kAttention, show(dropout_p));
@@ -332,7 +332,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     if (out.defined()) return out;
   }
   if (gqa)
-    return scaled_dot_product_attention(q, for_heads(q, k), for_heads(q, v), mask, dropout_p,
+    return scaled_dot_product_attention(q, repeat_heads(q, k), repeat_heads(q, v), mask, dropout_p,
                                         causal, scale);
   check(q, k, v, mask, dropout_p, causal);
   const auto leading = [](const Tensor& x) { return x.shape().first(x.dim() - 2); };
@@ -342,10 +342,10 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   // The tensor cores of a GPU compute with 16-bit floats directly.
   const Dtype computed = is_cpu(q.device()) ? compute_dtype(dtype) : dtype;
   const int64_t e = q.size(-1), l = q.size(-2), s = k.size(-2);
-  const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
+  const auto four = [&](const Tensor& x) { return to_4d(to(x, computed), lead); };
   Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
               dropout_p, causal,  0,       0};
-  if (mask.defined()) { a.mask = mask_in_four(mask, a, lead, joined(lead, {l, s})); }
+  if (mask.defined()) { a.mask = mask_to_4d(mask, a, lead, joined(lead, {l, s})); }
   if (dropout_p > 0) {
     Generator& from = default_generator();
     a.seed = from.initial_seed(), a.counter = from.counter();

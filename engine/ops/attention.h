@@ -7,7 +7,7 @@
 namespace mt {
 
 /// softmax(q k' scale + mask) v for q (.., l, e), k (.., s, e), v (.., s, f). A bool mask is true
-/// where a key takes part; a float mask is added; a row where no key takes part is zero. scale: 1 /
+/// for the keys to attend to (a row without one gives zeros); a float mask is added. scale: 1 /
 /// sqrt(e). With `gqa` the heads (dimension -3) of k and v are repeated to match the number in q.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& mask = {}, double dropout_p = 0,

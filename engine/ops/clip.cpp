@@ -20,7 +20,7 @@ TensorList gradients_of(const TensorList& parameters) {
 
 }  // namespace
 
-Tensor clip_grad_norm_(const TensorList& parameters, double most, double p, bool finite) {
+Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double p, bool finite) {
   const NoGrad off;
   const TensorList all = gradients_of(parameters);
   if (all.empty()) return zeros({});
@@ -30,7 +30,7 @@ Tensor clip_grad_norm_(const TensorList& parameters, double most, double p, bool
   const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
   if (finite && !std::isfinite(total.item()))
     fail("clip_grad_norm_: the norm of the gradients is {}", show(total.item()));
-  Tensor factor = minimum(most / (total + 1e-6), 1.0);
+  Tensor factor = minimum(max_norm / (total + 1e-6), 1.0);
   for (const Tensor& g : all) {
     if (&factor.device() != &g.device()) factor = to(factor, g.device());
     const Tensor* inputs[] = {&g, &factor};
@@ -39,9 +39,9 @@ Tensor clip_grad_norm_(const TensorList& parameters, double most, double p, bool
   return total;
 }
 
-void clip_grad_value_(const TensorList& parameters, double most) {
+void clip_grad_value_(const TensorList& parameters, double clip_value) {
   const NoGrad off;
-  const double range[op::kMaxParams] = {-most, most};
+  const double range[op::kMaxParams] = {-clip_value, clip_value};
   for (const Tensor& g : gradients_of(parameters)) {
     const Tensor* inputs[] = {&g};
     elementwise_(op::id<op::Clamp>, inputs, range);

@@ -34,9 +34,9 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
   if (is_half(one.dtype()) && is_cpu(one.device())) {
-    const Tensor held[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
-                            to_compute_dtype(given[kY])};
-    return to(compute(result, held, to_compute_dtype(bias), g), one.dtype());
+    const Tensor operands[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
+                                to_compute_dtype(given[kY])};
+    return to(compute(result, operands, to_compute_dtype(bias), g), one.dtype());
   }
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one);
   if (out.numel() == 0) return out;
@@ -45,18 +45,18 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
     if (bias.defined()) copy_(out, reshape(bias, {1, -1, 1, 1}));
     return out;
   }
-  Tensor held[3];
+  Tensor operands[3];
   for (int r = 0; r < 3; ++r)
-    if (r != result) held[r] = contiguous(given[r]);
+    if (r != result) operands[r] = contiguous(given[r]);
   if (result == kX)  // the weight with its channels transposed
-    held[kW] = contiguous(
-        permute(reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
+    operands[kW] = contiguous(
+        permute(reshape(operands[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
                 {0, 2, 1, 3, 4}));
-  held[result] = out;
+  operands[result] = out;
   Conv c = g;
   constexpr ConvPart kPart[] = {ConvPart::input, ConvPart::weight, ConvPart::output};
   c.part = kPart[result], c.dtype = out.dtype(), c.tf32 = lets_tf32(c.dtype, out.device());
-  c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
+  c.x = operands[kX].data(), c.w = operands[kW].data(), c.y = operands[kY].data();
   const Tensor b = contiguous(bias);
   c.bias = bias.defined() ? b.data() : nullptr;
   Tensor scratch;  // a GPU allocates its own
@@ -104,7 +104,7 @@ void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
 /// Images or volumes and their windows: the windows along height and width become columns, those
 /// along the depth become images whose channels are the slices of a window.
 struct Patches {
-  Shape whole, seen;
+  Shape whole, patch_shape;
   Window window[2];
   int windows;
   static Patches of_image(int64_t n, int64_t c, const Window& h, const Window& w) {
@@ -123,14 +123,14 @@ struct Patches {
   }
 };
 
-Tensor unfolded(const Tensor& x, const Patches& p);
-Tensor folded(const Tensor& patches, const Patches& p);
+Tensor unfold_patches(const Tensor& x, const Patches& p);
+Tensor fold_patches(const Tensor& patches, const Patches& p);
 
 const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
-                         dx[0] = folded(g, node.kept<Patches>());
+                         dx[0] = fold_patches(g, node.kept<Patches>());
                        }};
 const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = unfolded(g, node.kept<Patches>());
+                       dx[0] = unfold_patches(g, node.kept<Patches>());
                      }};
 
 /// Calls f(part, places) for each element of the kernel, with its part of the patches and the
@@ -148,7 +148,7 @@ void each_tap(const Tensor& part, const Tensor& whole, const Patches& p, const a
   }
 }
 
-Tensor unfolded(const Tensor& x, const Patches& p) {
+Tensor unfold_patches(const Tensor& x, const Patches& p) {
   Patches in = p;
   Tensor from = x.detach();
   const bool image = p.windows == 2;
@@ -157,14 +157,14 @@ Tensor unfolded(const Tensor& x, const Patches& p) {
     for (Window& d : in.window) d.size -= 2 * d.offset, d.offset = 0;
   }
   // The windows of an image with zero padding are copied completely.
-  const Tensor out = image ? empty(p.seen, x) : zeros(p.seen, x);
+  const Tensor out = image ? empty(p.patch_shape, x) : zeros(p.patch_shape, x);
   each_tap(p.split(out), from, in,
            [](const Tensor& part, const Tensor& places) { copy_(part, places); });
   if (wants_grad(x)) record(kUnfold, out, {&x}).keep(p);
   return out;
 }
 
-Tensor folded(const Tensor& patches, const Patches& p) {
+Tensor fold_patches(const Tensor& patches, const Patches& p) {
   const Tensor out = zeros(p.whole, patches);
   each_tap(p.split(patches.detach()), out, p,
            [](const Tensor& part, const Tensor& places) { places += part; });
@@ -175,8 +175,8 @@ Tensor folded(const Tensor& patches, const Patches& p) {
 /// x (n, c, depth, h, w) as (n * d.out, c * d.kernel, h, w), with zero padding.
 Tensor depth_windows(const Tensor& x, const Window& d) {
   const Patches p = Patches::of_volume(x.size(0), x.size(1), d, x.size(3), x.size(4));
-  checked_count("conv3d", p.seen);
-  return unfolded(x, p);
+  checked_count("conv3d", p.patch_shape);
+  return unfold_patches(x, p);
 }
 
 /// The gradient of depth_windows as an operation: adds all slices at their positions in n volumes.
@@ -184,7 +184,7 @@ Tensor depth_sums(const Tensor& slices, const Window& d, int64_t n) {
   const Patches p =
       Patches::of_volume(n, slices.size(1) / d.kernel, d, slices.size(2), slices.size(3));
   checked_count("conv_transpose3d", p.whole);
-  return folded(slices, p);
+  return fold_patches(slices, p);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------
@@ -248,8 +248,8 @@ void check_groups(const char* name, int64_t groups, int64_t channels, const char
 /// dilation * (kernel - 1) + 1, clamped to 2^62.
 int64_t span_of(int64_t kernel, int64_t dilation) {
   int64_t span;
-  constexpr int64_t most = int64_t(1) << 62;
-  return __builtin_mul_overflow(kernel - 1, dilation, &span) || span >= most ? most : span + 1;
+  constexpr int64_t limit = int64_t(1) << 62;
+  return __builtin_mul_overflow(kernel - 1, dilation, &span) || span >= limit ? limit : span + 1;
 }
 
 /// The number of windows that fit along one dimension.
@@ -283,7 +283,7 @@ Shape spatial_numbers(const char* name, const char* option, const Shape& given, 
   for (int d = 0; d < spatial; ++d) {
     const int64_t n = given.size() == 0 ? fallback : given[given.size() == 1 ? 0 : d];
     if (n < least) fail("{}: {} is {}, it must be at least {}", name, option, n, least);
-    if (n > INT32_MAX) fail("{}: {} is {}, at most 2^31 - 1 is sensible", name, option, n);
+    if (n > INT32_MAX) fail("{}: {} is {}, it must be at most 2^31 - 1", name, option, n);
     all.push(n);
   }
   return all;
@@ -305,7 +305,7 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
   check_groups(name, o.groups, w.size(0), "result");
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) / o.groups != w.size(1))
-    fail("{}: the input {} has {} channels, the weight {} takes {} with groups {}", name,
+    fail("{}: the input {} has {} channels, the weight {} expects {} with groups {}", name,
          x0.shape(), x.size(1), w0.shape(), w.size(1) * o.groups, o.groups);
   check_bias(name, bias, w.size(0));
   Window axis[3];  // depth, height, width
@@ -343,7 +343,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   const Tensor &x = p.x, &w = p.w;
   check_groups(name, o.groups, x.size(1), "input");
   if (x.size(1) != w.size(0))
-    fail("{}: the input {} has {} channels, the weight {} takes {}", name, x0.shape(), x.size(1),
+    fail("{}: the input {} has {} channels, the weight {} expects {}", name, x0.shape(), x.size(1),
          w0.shape(), w.size(0));
   check_bias(name, bias, w.size(1) * o.groups);
   Window axis[3];  // depth, height, width
@@ -360,7 +360,7 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
       fail("{}: the result would not fit in memory: an input of {} with stride {}", name, a.out,
            stride[i]);
     if (a.size < 1)
-      fail("{}: nothing is left of an input of {} with padding {}", name, a.out, padding[i]);
+      fail("{}: an input of {} with padding {} gives no output", name, a.out, padding[i]);
   }
   const int64_t n = x.size(0), depth = axis[0].out;
   const Geometry g = geometry_of(n * depth, o.groups, w.size(1) * axis[0].kernel,
@@ -385,7 +385,7 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
   const ConvOperands p = prepare(name, spatial, x0, w0, {});
   const Tensor &x = p.x, &w = p.w;
   if (x.size(1) != w.size(1))
-    fail("{}: the input {} has {} channels, the weight {} takes {}", name, x0.shape(), x.size(1),
+    fail("{}: the input {} has {} channels, the weight {} expects {}", name, x0.shape(), x.size(1),
          w0.shape(), w.size(1));
   const auto window = [&](int d) {
     return Window{x.size(d), w.size(d), 1, reverse ? -1 : 1, 0, x.size(d)};
@@ -430,7 +430,7 @@ Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const
   const Patches p =
       checked_patches("unfold", image.size(0), image.size(1), {image.size(2), image.size(3)},
                       kernel, dilation, padding, stride);
-  const Tensor out = unfolded(image, p);
+  const Tensor out = unfold_patches(image, p);
   return single ? squeeze(out, 0) : out;
 }
 
@@ -445,15 +445,15 @@ Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, con
   const Patches one =
       checked_patches("fold", x.size(0), 1, image, kernel, dilation, padding, stride);
   const auto& [h, w] = one.window;
-  if (x.size(1) % one.seen[1] != 0)
+  if (x.size(1) % one.patch_shape[1] != 0)
     fail("fold: the {} rows of {} are not a multiple of the kernel's {} elements", x.size(1),
-         columns.shape(), one.seen[1]);
-  if (x.size(2) != one.seen[2])
+         columns.shape(), one.patch_shape[1]);
+  if (x.size(2) != one.patch_shape[2])
     fail("fold: {} has {} patches, an image of {} has {} x {}", columns.shape(), x.size(2), image,
          h.out, w.out);
-  const Patches p = Patches::of_image(x.size(0), x.size(1) / one.seen[1], h, w);
+  const Patches p = Patches::of_image(x.size(0), x.size(1) / one.patch_shape[1], h, w);
   checked_count("fold", {p.whole[0], p.whole[1], h.size - 2 * h.offset, w.size - 2 * w.offset});
-  const Tensor out = folded(x, p);
+  const Tensor out = fold_patches(x, p);
   return single ? squeeze(out, 0) : out;
 }
 

@@ -7,12 +7,12 @@ namespace mt {
 /// One number per spatial dimension; a single one is used for all; the default is empty.
 struct ConvOptions {
   Shape stride, padding, dilation;
-  bool same = false;  // instead of `padding`: what keeps the size, one more at the end if it is odd
+  bool same = false;  // instead of `padding`: as much as keeps the size, an odd one at the end
   int64_t groups = 1;
   Shape output_padding;  // of a transposed convolution
 };
-/// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined; `spatial` is 1, 2
-/// or 3. As torch.conv2d: conv("conv2d", 2, x, w, b, {.padding = {1}}); messages start with `name`.
+/// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined;
+/// `spatial` is 1, 2 or 3; messages start with `name`. As torch.conv2d: conv("conv2d", 2, x, w, b).
 Tensor conv(const char* name, int spatial, const Tensor& x, const Tensor& weight,
             const Tensor& bias, const ConvOptions& = {});
 /// The gradient of conv for its input, as an operation; weight (c, out / groups, kernel ..).

@@ -78,7 +78,7 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 }
 
 /// f(0.0), f(1.0), .. f(n - 1).
-Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
+Tensor cpu_sequence(int64_t n, Dtype dtype, const auto& f) {
   return with_dtype(dtype, [&]<class T>(T) {
     return constants<T>({n}, [&](T* to) {
       parallel_strips(n, [=](int64_t i, int64_t end) {
@@ -92,9 +92,9 @@ Tensor on_cpu(int64_t n, Dtype dtype, const auto& f) {
     });
   });
 }
-/// The same for an f that also takes tensors: on a GPU the sequence is computed there, without synchronisation.
+/// The same for an f that also takes tensors: a GPU computes it without synchronisation.
 Tensor sequence(int64_t n, Dtype dtype, const Device& device, const auto& f) {
-  if (is_cpu(device)) return on_cpu(n, dtype, f);
+  if (is_cpu(device)) return cpu_sequence(n, dtype, f);
   return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - 1.0, Dtype::f64)), dtype);
 }
 
@@ -102,16 +102,16 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
   if (step == 0 || std::isnan(step))
     fail("range: the step is {}; it must not be 0 or nan", show(step));
   if (!std::isfinite(first) || !std::isfinite(last) || !std::isfinite(step))
-    fail("range: {} to {} by {} does not end", show(first), show(last), show(step));
+    fail("range: {} to {} by {} is infinite or too long", show(first), show(last), show(step));
   const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;
-  if (!(count < 1e13)) fail("range: {} to {} by {} does not end", first, last, step);
+  if (!(count < 1e13)) fail("range: {} to {} by {} is infinite or too long", first, last, step);
   const int64_t n = count > 0 ? int64_t(count) : 0;
   if (n > 0)
     check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
   if (!is_float(dtype) && step != std::floor(step))
     fail("range: the step {} does not fit into {}", step, dtype);
-  const double most = std::max({std::abs(first), std::abs(last), std::abs(step)});
-  if (dtype == Dtype::i64 && is_cpu(device) && most < 0x1p53)  // exact in double
+  const double largest = std::max({std::abs(first), std::abs(last), std::abs(step)});
+  if (dtype == Dtype::i64 && is_cpu(device) && largest < 0x1p53)  // exact in double
     return constants<int64_t>({n}, [&](int64_t* to) {
       parallel_strips(n, [=](int64_t i, int64_t end) {
         for (; i < end; ++i) to[i] = int64_t(first) + i * int64_t(step);
@@ -139,7 +139,7 @@ Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
     const double at = i / double(std::max<int64_t>(n - 1, 1));
     return std::pow(base, first * (1 - at) + last * at);
   };
-  return to(on_cpu(n, dtype, power), device);
+  return to(cpu_sequence(n, dtype, power), device);
 }
 
 Tensor tensor(std::initializer_list<double> values, Dtype dtype) {

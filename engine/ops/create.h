@@ -24,7 +24,7 @@ template <class T> Tensor tensor(const T* values, const Shape& shape) {
 Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor ones(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
-// With the dtype and device of another tensor.
+// These take dtype and device from `like`.
 inline Tensor full(const Shape& shape, double value, const Tensor& like) {
   return full(shape, value, like.dtype(), like.device());
 }
@@ -52,7 +52,7 @@ Tensor clone(const Tensor&);
 Tensor contiguous(const Tensor&);
 /// Converts the dtype, or returns the same tensor if it has it: floats are truncated to integers.
 Tensor to(const Tensor&, Dtype);
-/// On a device, or the same tensor if it is there: mt::to(x, mt::device_named("cuda")).
+/// Copies to a device, or returns x if it is there: mt::to(x, mt::device_named("cuda")).
 Tensor to(const Tensor& x, const Device& device, bool non_blocking = false);
 /// A copy in page-locked memory of the CPU, from which copies to the GPU can be asynchronous.
 Tensor pin_memory(const Tensor&);

@@ -1,4 +1,4 @@
-// ctc_loss.cpp -- connectionist temporal classification: the loss of unaligned sequences, on the CPU
+// ctc_loss.cpp -- connectionist temporal classification: a loss of unaligned sequences, on CPUs
 //
 // Both recursions run in double with logarithms (Graves et al. 2006). The states s of the path
 // alternate between blanks (even s) and the target's labels (odd s).
@@ -18,11 +18,11 @@ namespace mt {
 namespace {
 
 const char* const kName = "ctc_loss";
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kLogZero = -std::numeric_limits<double>::infinity();
 
 double log_add(double a, double b) {
   const double high = std::max(a, b), low = std::min(a, b);
-  return low == kNever ? high : high + std::log1p(std::exp(low - high));
+  return low == kLogZero ? high : high + std::log1p(std::exp(low - high));
 }
 
 /// One sequence: its log-probabilities, its target and the results.
@@ -32,31 +32,31 @@ template <class T> struct Sequence {
   const int64_t* target;
   int64_t length;
 
-  int64_t places() const { return 2 * length + 1; }
+  int64_t states() const { return 2 * length + 1; }
   int64_t label(int64_t s) const { return s % 2 ? target[s / 2] : blank; }
   double at(int64_t t, int64_t s) const { return double(x[t * step + label(s)]); }
   /// Whether state s can follow state s - 2 without the blank between them.
   bool skips(int64_t s) const { return s % 2 && s > 1 && label(s) != label(s - 2); }
 
-  /// alpha[t * places + s]: the log-probability of all paths that reach state s at time t.
+  /// alpha[t * states + s]: the log-probability of all paths that reach state s at time t.
   std::vector<double> forward() const {
-    const int64_t n = places();
-    std::vector<double> alpha(time * n, kNever);
+    const int64_t n = states();
+    std::vector<double> alpha(time * n, kLogZero);
     for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[s] = at(0, s);
     for (int64_t t = 1; t < time && !mt_interrupted; ++t) {
-      const double* before = &alpha[(t - 1) * n];
+      const double* previous = &alpha[(t - 1) * n];
       for (int64_t s = 0; s < n; ++s) {
-        double sum = before[s];
-        if (s > 0) sum = log_add(sum, before[s - 1]);
-        if (skips(s)) sum = log_add(sum, before[s - 2]);
+        double sum = previous[s];
+        if (s > 0) sum = log_add(sum, previous[s - 1]);
+        if (skips(s)) sum = log_add(sum, previous[s - 2]);
         alpha[t * n + s] = sum + at(t, s);
       }
     }
     return alpha;
   }
   double loss(const std::vector<double>& alpha) const {
-    if (time == 0) return length == 0 ? 0 : -kNever;
-    const double* end = &alpha[time * places() - 1];
+    if (time == 0) return length == 0 ? 0 : -kLogZero;
+    const double* end = &alpha[time * states() - 1];
     return -(length > 0 ? log_add(end[0], end[-1]) : end[0]);
   }
 
@@ -65,19 +65,19 @@ template <class T> struct Sequence {
     if (time == 0) return;
     const std::vector<double> alpha = forward();
     const double total = loss(alpha);
-    const int64_t n = places();
-    std::vector<double> beta(n, kNever), next(beta), passed;
+    const int64_t n = states();
+    std::vector<double> beta(n, kLogZero), next(beta), log_sums;
     for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[s] = 0;
     for (int64_t t = time - 1; t >= 0 && !mt_interrupted; --t) {
-      passed.assign(classes, kNever);
+      log_sums.assign(classes, kLogZero);
       for (int64_t s = 0; s < n; ++s) {
-        double& sum = passed[label(s)];
+        double& sum = log_sums[label(s)];
         sum = log_add(sum, alpha[t * n + s] + beta[s]);
       }
       T* out = gradient + t * step;
       for (int64_t c = 0; c < classes; ++c) {
-        const double way = passed[c] + total;  // NaN where no path spells the target
-        out[c] = T(scale * (std::exp(double(x[t * step + c])) - std::exp(way)));
+        const double log_posterior = log_sums[c] + total;  // NaN where no path gives the target
+        out[c] = T(scale * (std::exp(double(x[t * step + c])) - std::exp(log_posterior)));
       }
       // beta without the log-probability at its own time.
       for (int64_t s = 0; s < n; ++s) {
@@ -92,12 +92,12 @@ template <class T> struct Sequence {
 };
 
 /// All targets as 0-based labels, where each begins, and the lengths: constants of a call.
-struct Spelling {
+struct CtcTargets {
   Tensor labels, begin, length, time;  // int64: all labels; for each sequence
   int64_t blank;
 };
 
-template <class T> Sequence<T> sequence(const Tensor& x, const Spelling& s, int64_t i) {
+template <class T> Sequence<T> sequence(const Tensor& x, const CtcTargets& s, int64_t i) {
   const int64_t n = x.size(1), classes = x.size(2);
   return {x.data_as<T>() + i * classes,
           n * classes,
@@ -109,36 +109,36 @@ template <class T> Sequence<T> sequence(const Tensor& x, const Spelling& s, int6
 }
 
 /// Calls body(sequence, i) for all sequences of x.
-void each_sequence(const Tensor& x, const Spelling& s, const auto& body) {
+void each_sequence(const Tensor& x, const CtcTargets& s, const auto& body) {
   const double work = double(x.numel()) + double(x.size(0)) * double(s.labels.numel());
-  std::atomic<bool> refused{false};  // a piece must not throw
+  std::atomic<bool> out_of_memory{false};  // a task must not throw
   parallel(x.size(1), work > 2e4, [&](int64_t i) {
     try {
       if (x.dtype() == Dtype::f64) body(sequence<double>(x, s, i), i);
       else body(sequence<float>(x, s, i), i);
-    } catch (const std::bad_alloc&) { refused = true; }
+    } catch (const std::bad_alloc&) { out_of_memory = true; }
   });
-  if (refused) throw std::bad_alloc();
+  if (out_of_memory) throw std::bad_alloc();
 }
 
 const NodeType kGradient{"ctc_loss's gradient", [](Node&, const Tensor&, Tensor*) {
-                           fail("ctc_loss: there is no second derivative, only the first");
+                           fail("ctc_loss: the second derivative is not implemented");
                          }};
 
-struct Choices {
+struct CtcOptions {
   int64_t blank;
   bool zero_infinity;
 };
 void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x0 = node.get(0), facts = node.get(1), labels = node.get(2);
-  const Choices choices = node.kept<Choices>();
-  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
-                          choices.blank};
+  const CtcOptions options = node.kept<CtcOptions>();
+  const CtcTargets constants{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
+                             options.blank};
   const Tensor x = contiguous(x0.detach()), scale = to(g.detach(), Dtype::f64);
   const Tensor out = zeros(x.shape(), x.dtype());
-  each_sequence(x, spelling, [&](const auto& one, int64_t i) {
+  each_sequence(x, constants, [&](const auto& one, int64_t i) {
     using T = std::decay_t<decltype(one.x[0])>;
-    if (choices.zero_infinity && std::isinf(one.loss(one.forward()))) return;
+    if (options.zero_infinity && std::isinf(one.loss(one.forward()))) return;
     one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
   });
   if (wants_grad(g, x0)) record(kGradient, out, {&g, &x0});
@@ -146,33 +146,32 @@ void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kCtc{"ctc_loss", ctc_backward};
 
-/// Checks the lengths of n sequences, each from 0 to `most`.
-Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64_t most,
-                       const char* of) {
+/// Checks the lengths of n sequences, each from 0 to `limit`, which `source` describes.
+Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64_t limit,
+                       const char* source) {
   check_integers(kName, lengths, what, what);
   if (lengths.dim() > 1 || lengths.numel() != n)
     fail("{}: {} are {}; expected one for each of {}", kName, what, lengths.shape(), n);
-  const Tensor known = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
+  const Tensor cpu = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
   for (int64_t i = 0; i < n; ++i)
-    if (const int64_t k = known.at_integer(i); k < 0 || k > most)
-      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base(), k, most,
-           of);
-  return known;
+    if (const int64_t k = cpu.at_integer(i); k < 0 || k > limit)
+      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base(), k, limit,
+           source);
+  return cpu;
 }
 
 /// Converts the targets of n sequences to 0-based labels.
-Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
-                     int64_t blank) {
+CtcTargets targets_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
+                      int64_t blank) {
   check_integers(kName, targets, "targets are class positions and", "targets");
   const bool joined = targets.dim() == 1;
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
-    fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
-         targets.shape(), n);
+    fail("{}: the targets are {}; expected ({} x length) or 1-d", kName, targets.shape(), n);
   const int base = index_base();
-  const int64_t most = targets.size(-1);
-  Spelling s;
+  const int64_t columns = targets.size(-1);
+  CtcTargets s;
   s.blank = blank;
-  s.length = checked_lengths("target_lengths", lengths, n, most, "what the targets hold");
+  s.length = checked_lengths("target_lengths", lengths, n, columns, "the size of the targets");
   s.begin = empty({n}, Dtype::i64);
   s.labels = clone(to(to(targets, cpu_device()), Dtype::i64));
   int64_t begin = 0;
@@ -192,10 +191,10 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
             "another blank",
             kName, k + base, i + base, label + base);
     }
-    begin += joined ? length : most;
+    begin += joined ? length : columns;
   }
-  if (joined && begin != most)
-    fail("{}: target_lengths sum to {}, the row of targets has {}", kName, begin, most);
+  if (joined && begin != columns)
+    fail("{}: target_lengths sum to {}, the 1-d targets have {}", kName, begin, columns);
   return s;
 }
 
@@ -218,26 +217,26 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   if (blank < 0 || blank >= classes)
     fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + index_base(),
          index_base(), classes - 1 + index_base());
-  Spelling spelling = spelling_of(targets, target_lengths, n, classes, blank);
-  spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
-                                  "the time of the log-probabilities");
+  CtcTargets constants = targets_of(targets, target_lengths, n, classes, blank);
+  constants.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
+                                   "the number of time steps of the log-probabilities");
   Tensor loss = empty({n}, x.dtype());
   const Tensor dense = contiguous(x.detach());
-  each_sequence(dense, spelling, [&](const auto& one, int64_t i) {
+  each_sequence(dense, constants, [&](const auto& one, int64_t i) {
     using T = std::decay_t<decltype(one.x[0])>;
     loss.template data_as<T>()[i] = T(one.loss(one.forward()));
   });
   if (wants_grad(x))
     record(kCtc, loss, {&x})
         .save(0, x, 0)
-        .save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther)
-        .save(2, spelling.labels, Node::kOther)
-        .keep(Choices{blank, zero_infinity});
+        .save(1, stack({constants.begin, constants.length, constants.time}), Node::kOther)
+        .save(2, constants.labels, Node::kOther)
+        .keep(CtcOptions{blank, zero_infinity});
   if (zero_infinity) loss = where(isinf(loss), 0.0, loss);
   loss = to(loss, log_probs.dtype());
   if (how == Reduction::none) return single ? squeeze(loss, 0) : loss;
   if (how == Reduction::sum) return sum(loss);
-  return mean(loss / maximum(to(spelling.length, loss.dtype()), 1.0));
+  return mean(loss / maximum(to(constants.length, loss.dtype()), 1.0));
 }
 
 }  // namespace mt

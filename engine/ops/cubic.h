@@ -3,7 +3,7 @@
 
 namespace mt {
 
-/// The weight of tap 0 .. 3 (Keys 1981, a = -0.75), at distances 1 + t, t, 1 - t, 2 - t; t is a number or a tensor.
+/// The weight of tap 0 .. 3 (Keys 1981, a = -0.75), at distances 1 + t, t, 1 - t and 2 - t.
 template <class T> T cubic_weight(const T& t, int tap) {
   constexpr double a = -0.75;
   const auto near = [](const T& x) { return (x * (a + 2) - (a + 3)) * x * x + 1.0; };

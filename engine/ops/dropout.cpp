@@ -1,4 +1,4 @@
-// dropout.cpp -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
+// dropout.cpp -- dropout of elements and of channels, and the activations rrelu and glu
 #include "engine/ops/dropout.h"
 
 #include <cmath>
@@ -20,8 +20,8 @@ Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
 }
 
 /// Alpha dropout with a mask of this shape.
-Tensor alpha_dropped(const char* name, const Tensor& x, const Shape& shape, double p,
-                     bool training) {
+Tensor apply_alpha_dropout(const char* name, const Tensor& x, const Shape& shape, double p,
+                           bool training) {
   check_dropout(name, x, p);
   if (!training || p == 0) return x;
   if (p == 1) return x * zeros_like(x);
@@ -55,7 +55,7 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p,
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  return alpha_dropped("alpha_dropout", x, x.shape(), p, training);
+  return apply_alpha_dropout("alpha_dropout", x, x.shape(), p, training);
 }
 
 Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
@@ -63,7 +63,7 @@ Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   if (x.dim() < 2) fail("{}: the input is {}; expected (batch x channels x ..)", name, x.shape());
   Shape shape = x.shape();
   for (int d = 2; d < x.dim(); ++d) shape[d] = 1;
-  return alpha_dropped(name, x, shape, p, training);
+  return apply_alpha_dropout(name, x, shape, p, training);
 }
 
 Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {

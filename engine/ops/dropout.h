@@ -1,4 +1,4 @@
-// dropout.h -- dropout of elements and of channels; rrelu and glu, activations that are not elementwise formulas
+// dropout.h -- dropout of elements and of channels, and the activations rrelu and glu
 #pragma once
 #include "engine/core/tensor.h"
 
@@ -15,7 +15,7 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p 
 Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
 /// alpha_dropout of whole channels of (batch, channels, ..).
 Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
-/// leaky_relu with a slope drawn from lower..upper per element, or with their mean (Xu et al. 2015).
+/// leaky_relu with a slope from lower..upper per element, or with their mean (Xu et al. 2015).
 Tensor rrelu(const Tensor& x, double lower = 1. / 8, double upper = 1. / 3, bool training = false);
 /// One half of a dimension times the sigmoid of the other.
 Tensor glu(const Tensor& x, Dim dim = -1);

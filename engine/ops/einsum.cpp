@@ -49,8 +49,8 @@ Expression read(std::string_view text) {
       ++i;
     } else {
       fail(
-          "einsum: '{}' at character {} of '{}' has no place there; terms of letters and '...' are "
-          "parted by ',', then '->' and one term may follow",
+          "einsum: '{}' at character {} of '{}' is not allowed there; terms of letters and '...' are "
+          "separated by ',', then '->' and one term may follow",
           std::isprint(static_cast<unsigned char>(c)) ? std::string(1, c) : "?", i + 1, text);
     }
   }
@@ -77,17 +77,17 @@ std::string show_label(int64_t label) {
   return label < kMaxDims ? "..." : std::string(1, char(label));
 }
 
-/// Names every dimension of the operands and finds the sizes: size 1 broadcasts.
-class Naming {
+/// Labels every dimension of the operands and finds the sizes: size 1 broadcasts.
+class Subscripts {
  public:
-  Naming(const Expression& e, const TensorList& operands) {
+  Subscripts(const Expression& e, const TensorList& operands) {
     std::fill_n(owner_, kLabels, -1);
     for (size_t i = 0; i < operands.size(); ++i) {
       const int letters = letters_of(e.inputs[i]), rank = operands[i].dim();
       const bool dots = e.inputs[i].find(kDots) != std::string::npos;
       if (dots ? letters > rank : letters != rank)
         fail("einsum: operand {} is {}, '{}' names {}{} dimensions", i + 1, operands[i].shape(),
-             spelled(e.inputs[i]), dots ? "at least " : "", letters);
+             to_text(e.inputs[i]), dots ? "at least " : "", letters);
       if (dots) dots_ = std::max(dots_, rank - letters);
     }
     for (size_t i = 0; i < operands.size(); ++i) name(i, e.inputs[i], operands[i]);
@@ -108,7 +108,7 @@ class Naming {
     for (char c : term) {
       for (int d = 0; c == kDots && d < dots_; ++d) labels.push(d);
       if (c != kDots && owner_[int(c)] < 0)
-        fail("einsum: '{}' of the output '{}' occurs in no operand", c, spelled(term));
+        fail("einsum: '{}' of the output '{}' occurs in no operand", c, to_text(term));
       if (c != kDots) labels.push(c);
     }
     return labels;
@@ -116,7 +116,7 @@ class Naming {
   std::vector<Term> terms;
 
   /// Takes diagonals of repeated names; drops sizes of 1 that broadcast to larger ones.
-  void settle() {
+  void simplify() {
     for (Term& t : terms) {
       for (int d = 0; d < t.at.size(); ++d)
         for (int later = t.at.size() - 1; later > d; --later)
@@ -131,7 +131,7 @@ class Naming {
   static int letters_of(const std::string& term) {
     return int(std::ranges::count_if(term, [](char c) { return c != kDots; }));
   }
-  static std::string spelled(const std::string& term) {
+  static std::string to_text(const std::string& term) {
     std::string text;
     for (char c : term) text += c == kDots ? std::string("...") : std::string(1, c);
     return text;
@@ -166,7 +166,7 @@ class Naming {
 // ---- one operand, two operands ------------------------------------------------------------------
 
 /// A view of x with its dimensions in this order, and with size 1 for those that it lacks.
-Tensor aligned(const Term& t, const Labels& order) {
+Tensor permute_to(const Term& t, const Labels& order) {
   Shape dims, size;
   bool same = t.at == order;
   for (int64_t label : order) {
@@ -177,8 +177,8 @@ Tensor aligned(const Term& t, const Labels& order) {
   return same ? t.x : reshape(permute(t.x, dims), size);
 }
 
-/// Sums over the dimensions that are not kept; sums of integers are int64.
-Term summed(const Term& t, const Set& keep) {
+/// Sums over the dimensions that are not in `keep`; sums of integers are int64.
+Term sum_except(const Term& t, const Set& keep) {
   Shape dims;
   Labels left;
   for (int d = 0; d < t.at.size(); ++d) {
@@ -210,7 +210,7 @@ int64_t count(const Term& t, const Labels& labels) {
 }
 
 /// Sorts by the strides of t, so that merging the dimensions needs no copy where that is possible.
-void by_stride(const Term& t, Labels& labels) {
+void sort_by_stride(const Term& t, Labels& labels) {
   for (int i = 1; i < labels.size(); ++i)
     for (int k = i; k > 0; --k) {
       int64_t &x = labels[k - 1], &y = labels[k];
@@ -220,7 +220,7 @@ void by_stride(const Term& t, Labels& labels) {
 }
 
 /// Sorts in the order of the final result, if it is given.
-void by_result(const Labels* result, Labels& labels) {
+void sort_by_result(const Labels* result, Labels& labels) {
   if (!result) return;
   Labels sorted;
   for (int64_t label : *result)
@@ -231,7 +231,7 @@ void by_result(const Labels* result, Labels& labels) {
 
 Labels joined(const Labels& a, const Labels& b, const Labels& c) {
   if (a.size() + b.size() + c.size() > kMaxDims)
-    fail("einsum: a product on the way has {} dimensions, a tensor has at most {}",
+    fail("einsum: an intermediate product has {} dimensions, a tensor has at most {}",
          a.size() + b.size() + c.size(), kMaxDims);
   return mt::joined(mt::joined(a, b), c);
 }
@@ -242,7 +242,7 @@ Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const
   Shape size;
   for (int64_t label : batch) size.push(t.x.size(t.find(label)));
   size.push(count(t, rows)), size.push(count(t, columns));
-  Term moved{t.at == order ? t.x : aligned(t, order), order};
+  Term moved{t.at == order ? t.x : permute_to(t, order), order};
   return moved.x.shape() == size ? moved.x : reshape(moved.x, size);
 }
 
@@ -255,17 +255,17 @@ bool ends_with_one_of(const Labels* result, const Labels& labels) {
 /// The product of two operands, summed over the labels that no other operand needs. `result` is the
 /// final order, if this is the last product.
 Term product(Term a, Term b, const Set& keep, const Labels* result) {
-  a = summed(a, keep | b.labels());
-  b = summed(b, keep | a.labels());
+  a = sum_except(a, keep | b.labels());
+  b = sum_except(b, keep | a.labels());
   Roles r(a, b, keep);
-  by_result(result, r.batch);
+  sort_by_result(result, r.batch);
   const int64_t m = count(a, r.left), n = count(b, r.right), k = count(a, r.inner);
   // Without a sum, or for a short sum per element, a pass over the elements is cheaper.
   if (r.inner.size() == 0 || (m == 1 && n == 1 && k <= 4 && r.batch.size() > 0)) {
     Labels order = joined(r.batch, r.left, r.right);
     if (result && r.inner.size() == 0) order = *result;
     order = joined(order, r.inner, {});
-    Term out = summed({aligned(a, order) * aligned(b, order), order}, keep);
+    Term out = sum_except({permute_to(a, order) * permute_to(b, order), order}, keep);
     out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // the dtype that matmul returns
     return out;
   }
@@ -273,9 +273,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
     std::swap(a, b);
     std::swap(r.left, r.right);
   }
-  if (r.left.size() > 1) by_stride(a, r.left);
-  if (r.right.size() > 1) by_stride(b, r.right);
-  by_stride(a.x.numel() >= b.x.numel() ? a : b, r.inner);
+  if (r.left.size() > 1) sort_by_stride(a, r.left);
+  if (r.right.size() > 1) sort_by_stride(b, r.right);
+  sort_by_stride(a.x.numel() >= b.x.numel() ? a : b, r.inner);
   const Tensor y = matmul(as_matrices(a, r.batch, r.left, r.inner),
                           as_matrices(b, r.batch, r.inner, r.right), "einsum");
   const Labels order = joined(r.batch, r.left, r.right);
@@ -285,9 +285,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
   return {y.shape() == size ? y : reshape(y, size), order};
 }
 
-// ---- the order of many operands -----------------------------------------------------------------
+// ---- the order of contraction ----------------------------------------------------------------
 
-constexpr int kExact = 8;  // up to this number of operands every order is considered
+constexpr int kExact = 8;  // up to this number of operands all orders are compared
 
 /// Finds the order with the fewest multiplications, over all subsets of the operands.
 class ExactOrder {
@@ -346,7 +346,7 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
   while (terms.size() > 1) {
     size_t best_i = 0, best_k = 1;
     Set best_keep;
-    double least = 1e300;
+    double min_growth = 1e300;
     std::vector<int> uses(kLabels, 0);
     for (const Term& t : terms)
       for (int64_t label : t.at) ++uses[label];
@@ -365,11 +365,11 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
             size *= double(t->x.size(d));
           }
         const double growth = size - double(terms[i].x.numel()) - double(terms[k].x.numel());
-        if (growth < least && int(keep.count()) <= kMaxDims)
-          least = growth, best_i = i, best_k = k, best_keep = keep;
+        if (growth < min_growth && int(keep.count()) <= kMaxDims)
+          min_growth = growth, best_i = i, best_k = k, best_keep = keep;
       }
-    if (least == 1e300)
-      fail("einsum: every product on the way has more than {} dimensions", kMaxDims);
+    if (min_growth == 1e300)
+      fail("einsum: every intermediate product has more than {} dimensions", kMaxDims);
     terms[best_i] =
         product(terms[best_i], terms[best_k], best_keep, terms.size() == 2 ? &result : nullptr);
     terms.erase(terms.begin() + int64_t(best_k));
@@ -384,11 +384,11 @@ Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
              : terms.size() == 2      ? product(terms[0], terms[1], output, &result)
              : terms.size() <= kExact ? ExactOrder(terms, output, result).run()
                                       : greedy_order(terms, output, result);
-  return aligned(summed(end, output), result);
+  return permute_to(sum_except(end, output), result);
 }
 
-/// Converts all operands to one dtype and one device.
-void make_alike(const char* name, TensorList& operands) {
+/// Converts all operands to one dtype; throws Error if their devices differ.
+void promote_all(const char* name, TensorList& operands) {
   Dtype dtype = operands[0].dtype();
   for (const Tensor& x : operands) {
     check_together(name, operands[0], x);
@@ -408,35 +408,35 @@ Tensor einsum(std::string_view equation, const TensorList& given) {
     fail("einsum: '{}' names {} operands, {} tensors are given", equation, e.inputs.size(),
          given.size());
   TensorList operands = given;
-  make_alike("einsum", operands);
-  Naming naming(e, operands);
-  const Labels result = naming.output(e);
-  naming.settle();
-  return evaluate(naming.terms, result);
+  promote_all("einsum", operands);
+  Subscripts subscripts(e, operands);
+  const Labels result = subscripts.output(e);
+  subscripts.simplify();
+  return evaluate(subscripts.terms, result);
 }
 
 Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape& ys) {
   if (xs.size() != ys.size())
-    fail("tensordot: {} dimensions of the first are named and {} of the second; they go in pairs",
+    fail("tensordot: {} dimensions of the first are named and {} of the second; they form pairs",
          xs.size(), ys.size());
   TensorList operands{x, y};
-  make_alike("tensordot", operands);
+  promote_all("tensordot", operands);
   std::vector<Term> terms{{operands[0], {}}, {operands[1], {}}};
   int64_t next = 0;
   for (Term& t : terms)
     for (int d = 0; d < t.x.dim(); ++d) t.at.push(next++);
-  Set gone;
+  Set contracted;
   for (int i = 0; i < xs.size(); ++i) {
     const int a = wrap_dim("tensordot", xs[i], x.dim()), b = wrap_dim("tensordot", ys[i], y.dim());
     if (x.dim() == 0 || y.dim() == 0)
       fail("tensordot: {} and {}: a 0-d tensor has no dimension to sum over", x.shape(), y.shape());
-    if (gone.test(a) || terms[1].at[b] < x.dim())
-      fail("tensordot: dimension {} of the {} is named twice", (gone.test(size_t(a)) ? a : b) + 1,
-           gone.test(a) ? "first" : "second");
+    if (contracted.test(a) || terms[1].at[b] < x.dim())
+      fail("tensordot: dimension {} of the {} is named twice",
+           (contracted.test(size_t(a)) ? a : b) + 1, contracted.test(a) ? "first" : "second");
     if (x.size(a) != y.size(b))
       fail("tensordot: sizes differ: dimension {} of {} and dimension {} of {}", a + 1, x.shape(),
            b + 1, y.shape());
-    gone.set(a);
+    contracted.set(a);
     terms[1].at[b] = a;
   }
   Labels result;
@@ -445,7 +445,7 @@ Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape&
          x.dim() + y.dim() - 2 * xs.size(), kMaxDims);
   for (const Term& t : terms)
     for (int64_t label : t.at)
-      if (!gone.test(label)) result.push(label);
+      if (!contracted.test(label)) result.push(label);
   return evaluate(terms, result);
 }
 

@@ -1,4 +1,4 @@
-// einsum.h -- sums of products over named dimensions, and the contractions made from them
+// einsum.h -- sums of products over named dimensions, and tensordot
 #pragma once
 #include <string_view>
 

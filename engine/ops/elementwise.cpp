@@ -35,12 +35,12 @@ template <class Op, int Part> bool is_identity_gradient() {
 }
 
 /// The derivative as recorded operations: the formula of kernels/ops.h with T = Tensor.
-using Recorded = Tensor (*)(const Tensor* operands, const double* params);
+using RecordedFormula = Tensor (*)(const Tensor* operands, const double* params);
 
 struct Derivative {
   bool exists, is_identity;
   uint8_t saves;
-  Recorded recorded;
+  RecordedFormula recorded;
 };
 template <class Op, int Part> Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
@@ -49,7 +49,7 @@ template <class Op, int Part> Derivative derivative_of() {
   else return {};
 }
 
-/// Scalar inputs that have no derivative although other inputs have one.
+/// The inputs, as bits, without a derivative where others have one. A mask is not included.
 template <class Op> constexpr unsigned flat_inputs() {
   const bool has[] = {op::has_derivative<Op, 1>, op::has_derivative<Op, 2>,
                       op::has_derivative<Op, 3>};
@@ -60,7 +60,7 @@ template <class Op> constexpr unsigned flat_inputs() {
 
 struct OpEntry {
   OpRow row;
-  Derivative by[3];
+  Derivative derivatives[3];
 };
 template <class Op> OpEntry op_entry() {
   const Derivative by[] = {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()};
@@ -76,13 +76,13 @@ const OpEntries op_entries [[gnu::init_priority(101)]] =
 // ---- backward -----------------------------------------------------------------------------------
 
 /// Whether all elements are one element in memory (strides 0).
-bool repeats(const TensorImpl& t) {
+bool is_repeated_element(const TensorImpl& t) {
   for (int d = 0; d < t.ndim; ++d)
     if (t.stride[d] != 0 && t.size[d] != 1) return false;
   return true;
 }
 
-/// Whether rows of x are columns in memory: a loop along one reads a cache line per element.
+/// Whether x is stored by columns, so that a loop along a row reads a cache line per element.
 bool is_column_major(const Tensor& x) {
   const TensorImpl& t = *x.impl();
   const int last = t.ndim - 1;
@@ -92,29 +92,29 @@ bool is_column_major(const Tensor& x) {
   return false;
 }
 
-/// The dtype of a plain number next to tensors: theirs. For 16-bit floats in x + 0.1, 0.1 * x, x -
-/// 0.1 and x / 0.1 it is float32, in which they are computed (`wide_numbers`), so that the number
-/// is not rounded first. As PyTorch on the CPU.
+/// A plain number has the dtype d of the tensors next to it. Next to 16-bit floats it is float32 in
+/// x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 (`wide_numbers`), the dtype that they are computed in, so
+/// that the number is not rounded first. The same holds in PyTorch on the CPU.
 Dtype number_dtype(int op, int input, Dtype d) {
   if (!is_half(d) || op >= kOps) return d;
   return op_entries[op].row.info->facts.wide_numbers >> input & 1 ? compute_dtype(d) : d;
 }
 
-/// Elements passed to a kernel by value: plain numbers, and 0-d CPU tensors next to a GPU's tensors.
+/// Elements passed to a kernel by value: plain numbers, and 0-d CPU tensors next to GPU tensors.
 struct Numbers {
   unsigned which = 0;
   alignas(8) unsigned char value[kMaxOperands + 1][8];
 
-  void take(Map& m, int k, void* element) {
+  void set(Map& m, int k, void* element) {
     m.data[k] = element;
     which |= 1u << k;
   }
-  void take(Map& m, int k, double number, Dtype dtype) {
+  void set(Map& m, int k, double number, Dtype dtype) {
     with_dtype(dtype, [&](auto zero) {
       zero = math::convert<decltype(zero)>(number);
       std::memcpy(value[k], &zero, sizeof zero);
     });
-    take(m, k, value[k]);
+    set(m, k, value[k]);
   }
 };
 
@@ -131,9 +131,9 @@ void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor
     given[k] = &computed[k];
   }
   if (out.dtype() != dtype) return run_part(op, part, compute_dtype(dtype), out, given, n, params);
-  const Tensor answer = empty(out.shape(), compute_dtype(dtype), out.device());
-  run_part(op, part, compute_dtype(dtype), answer, given, n, params);
-  round_into(out, answer);
+  const Tensor result = empty(out.shape(), compute_dtype(dtype), out.device());
+  run_part(op, part, compute_dtype(dtype), result, given, n, params);
+  round_into(out, result);
 }
 
 /// Calls the map verb for operands of one shape, plain numbers, and 0-d CPU tensors next to a
@@ -158,8 +158,8 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   m.stride[0][0] = 1;
   for (int k = 1; k <= n; ++k) {
     const Tensor& x = *operand[k - 1];
-    if (x.impl()->number) numbers.take(m, k, x.at(0), type_of(k));
-    else if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x.data());
+    if (x.impl()->number) numbers.set(m, k, x.at(0), type_of(k));
+    else if (!on_cpu && is_cpu(x.device())) numbers.set(m, k, x.data());
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;
@@ -167,7 +167,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     const TensorImpl& t = *operand[k - 1]->impl();
     const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);
     m.stride[k][0] = whole ? 1 : 0;
-    flat = whole || repeats(t);
+    flat = whole || is_repeated_element(t);
   }
   const auto start = [&] {
     if (numbers.which && !on_cpu) gpu_of(out.device()).map_numbers(m, numbers.which);
@@ -182,15 +182,15 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   const size_t bytes = sizeof(int64_t) * o.ndim;
   std::memcpy(m.size, o.size, bytes);
   std::memcpy(m.stride[0], o.stride, bytes);
-  Tensor turned[kMaxOperands];
+  Tensor copy[kMaxOperands];
   for (int k = 1; k <= n; ++k) {
     if (numbers.which >> k & 1) {
       std::memset(m.stride[k], 0, bytes);
       continue;
     }
     const Tensor& x = *operand[k - 1];
-    if (!on_cpu && is_column_major(x)) turned[k - 1] = contiguous(x.detach());
-    const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+    if (!on_cpu && is_column_major(x)) copy[k - 1] = contiguous(x.detach());
+    const Tensor& given = copy[k - 1].defined() ? copy[k - 1] : x;
     m.data[k] = given.data();
     std::memcpy(m.stride[k], given.impl()->stride, bytes);
   }
@@ -202,7 +202,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
   const double* const params = op_entries[op].row.params ? node.kept_list<double>() : nullptr;
   for (int i = 0; i < node.inputs; ++i) {
     if (!node.wants(i)) continue;
-    const Derivative& d = op_entries[op].by[i];
+    const Derivative& d = op_entries[op].derivatives[i];
     if (d.is_identity) {
       dx[i] = g;
       continue;
@@ -247,8 +247,8 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
   uint8_t saves = 0;
   for (int i = 0; i < f.row.inputs; ++i) {
     if (!node.wants(i)) continue;
-    if (!f.by[i].exists) node.edge[i] = {};  // for example a mask
-    else saves |= f.by[i].saves;
+    if (!f.derivatives[i].exists) node.edge[i] = {};  // for example a mask
+    else saves |= f.derivatives[i].saves;
   }
   for (int i = 0; i < f.row.inputs; ++i)
     if (saves >> i & 1) node.save(i, *inputs[i], i);
@@ -269,18 +269,18 @@ Dtype widen(Dtype d, Dtype lesser) {
 }  // namespace
 
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
-  Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
+  Dtype tensors = Dtype::none, scalars = Dtype::none, numbers = Dtype::none;
   for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
     const TensorImpl& t = *inputs[i]->given();
-    Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
+    Dtype& kind = t.number ? numbers : t.ndim == 0 ? scalars : tensors;
     kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
   for (int i = 0; params && i < row.params; ++i)  // fractions, as in clamp's limits
     if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
       numbers = promote(numbers, default_dtype());
-  const Dtype d = row.info->facts.logical && widen(tensors, points) == Dtype::b8
+  const Dtype d = row.info->facts.logical && widen(tensors, scalars) == Dtype::b8
                       ? Dtype::b8
-                      : widen(widen(tensors, points), numbers);
+                      : widen(widen(tensors, scalars), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
     case op::Accepts::number:
@@ -306,7 +306,7 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   if (may_be == op::Divisor::nonzero && any(op::eq(divisor, 0.0)).item() != 0)
     fail("{}: an integer is divided by 0; use :float() first", info.name);
   if (may_be == op::Divisor::nonnegative && any(op::lt(divisor, 0.0)).item() != 0)
-    fail("{}: an integer to a negative power is not whole; use :float() first", info.name);
+    fail("{}: an integer to a negative power is not an integer; use :float() first", info.name);
 }
 
 /// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. If it
@@ -315,7 +315,7 @@ bool is_movable_scalar(const Tensor& x) {
   return x.impl()->number || (x.dim() == 0 && is_cpu(x.device()));
 }
 
-/// The device of all operands that do not follow.
+/// The device of the operands that are not movable scalars.
 const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
   const Tensor* first = nullptr;
   for (int i = 0; i < row.inputs; ++i) {
@@ -326,7 +326,7 @@ const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
   return (first ? first : inputs[0])->device();
 }
 
-Dtype answer_dtype(const OpRow& row, Dtype computed) {
+Dtype result_dtype(const OpRow& row, Dtype computed) {
   return row.answers_bool ? Dtype::b8 : computed;
 }
 
@@ -339,21 +339,21 @@ bool takes(op::Accepts accepts, Dtype d) {
 
 /// What needs preparation: nothing, if shapes and dtypes are equal and all inputs are contiguous;
 /// the index of the plain number among such float inputs, which is passed by value; or all inputs.
-constexpr int kNothing = -1, kAll = -2;
-int to_prepare(const OpRow& row, const Tensor* const* inputs) {
+constexpr int kNone = -1, kAll = -2;
+int unprepared_input(const OpRow& row, const Tensor* const* inputs) {
   const int first = row.mask_first;
-  int number = kNothing, seen = -1;  // seen: the first input that is not a number
+  int number = kNone, seen = -1;  // seen: the first input that is not a number
   for (int i = first; i < row.inputs; ++i) {
     const TensorImpl& x = *inputs[i]->given();
     if (x.number) {
-      if (number != kNothing) return kAll;
+      if (number != kNone) return kAll;
       number = i;
     } else if (!x.contiguous) return kAll;
     else if (seen < 0) seen = i;
   }
   if (seen < 0) return kAll;
   const TensorImpl& a = *inputs[seen]->impl();
-  if ((number != kNothing || row.params > 0) && !is_float(a.dtype)) return kAll;
+  if ((number != kNone || row.params > 0) && !is_float(a.dtype)) return kAll;
   if (!takes(row.info->accepts, a.dtype)) return kAll;
   for (int i = 0; i < row.inputs; ++i) {
     const TensorImpl& b = *inputs[i]->given();
@@ -374,7 +374,7 @@ bool wants_record(const OpRow& row, const Tensor* const* inputs) {
   for (int i = 0; i < row.inputs; ++i) {
     if (!inputs[i]->requires_grad()) continue;
     if (row.flat >> i & 1)
-      fail("{}: it has no gradient by argument {}; give x:detach() there", row.info->name, i + 1);
+      fail("{}: argument {} has no gradient; pass x:detach()", row.info->name, i + 1);
     wants = true;
   }
   return wants;
@@ -397,9 +397,9 @@ BroadcastInputs prepare(int op, const Tensor* const* inputs, const double* param
   p.shape = inputs[0]->shape();
   for (int i = 1; i < row.inputs; ++i)
     p.shape = broadcast(row.info->name, p.shape, inputs[i]->shape());
-  bool nothing = false;
-  for (int64_t size : p.shape) nothing |= size == 0;
-  if (row.inputs == 2 && !nothing) check_integers(op, *inputs[1], p.dtype);
+  bool is_empty = false;
+  for (int64_t size : p.shape) is_empty |= size == 0;
+  if (row.inputs == 2 && !is_empty) check_integers(op, *inputs[1], p.dtype);
   for (int i = 0; i < row.inputs; ++i) {
     const bool mask = row.mask_first && i == 0;
     if (mask && inputs[0]->dtype() != Dtype::b8)
@@ -441,12 +441,12 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   const int n = row.inputs;
   const Tensor& x = *inputs[k == n - 1 ? n - 2 : n - 1];
   Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
-  Tensor out = result_in(target, x.shape(), answer_dtype(row, x.dtype()), x.device());
+  Tensor out = result_in(target, x.shape(), result_dtype(row, x.dtype()), x.device());
   const Tensor* operand[3];
   bool saved = false;
   for (int i = 0; i < n; ++i) {
     operand[i] = i == k ? &number : inputs[i];
-    saved |= i != k && op_entries[op].by[i].saves >> k & 1;
+    saved |= i != k && op_entries[op].derivatives[i].saves >> k & 1;
   }
   run_part(op, 0, x.dtype(), out, operand, n, params);
   if (!wants) return out;
@@ -455,16 +455,16 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   return out;
 }
 
-/// The parameters of a call. Where limits are defaults, those of a tensor of 16-bit floats are the
-/// limits of its own dtype, not of the dtype it is computed in.
+/// The parameters of a call. Defaults that are the largest or lowest number of a dtype are, for
+/// 16-bit floats, those of the input's dtype, not of the dtype it is computed in.
 const double* params_for(int op, const Tensor& x, const double* params, double* own) {
   if (!is_half(x.dtype()) || !params) return params;
-  const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
+  const double largest = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
   for (int i = 0; i < op::kMaxParams; ++i) {
     const op::Default is = op_entries[op].row.info->params[i].is;
     own[i] = is == op::Default::value || !std::isnan(params[i]) ? params[i]
-             : is == op::Default::largest                       ? most
-                                                                : -most;
+             : is == op::Default::largest                       ? largest
+                                                                : -largest;
   }
   return own;
 }
@@ -493,7 +493,7 @@ Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* pa
 }
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
-  const Tensor* const target = Into::take();
+  const Tensor* const target = Into::set();
   if (thread_state.lazy && !target) [[unlikely]] {
     Tensor later = thread_state.lazy->elementwise(op, inputs, given);
     if (later.defined()) return later;
@@ -502,18 +502,18 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = op_entries[op].row;
   const bool wants = wants_record(row, inputs);
-  const int left = to_prepare(row, inputs);
-  if (left == kNothing) {
+  const int unprepared = unprepared_input(row, inputs);
+  if (unprepared == kNone) {
     const Tensor& a = *inputs[row.inputs - 1];  // the first input may be a mask
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, a, a.dtype());
-    Tensor out = result_in(target, a.shape(), answer_dtype(row, a.dtype()), a.device());
+    Tensor out = result_in(target, a.shape(), result_dtype(row, a.dtype()), a.device());
     run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
-  if (left >= 0) return with_number(op, inputs, left, wants, params, target);
+  if (unprepared >= 0) return with_number(op, inputs, unprepared, wants, params, target);
   const BroadcastInputs p = prepare(op, inputs, params);
-  Tensor out = result_in(target, p.shape, answer_dtype(row, p.dtype), *p.device);
+  Tensor out = result_in(target, p.shape, result_dtype(row, p.dtype), *p.device);
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
   return out;
@@ -526,7 +526,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   const Tensor& target = *inputs[0];
   const std::string name = std::string(row.info->name) + "_";
   check_writable(name.c_str(), target);
-  const Dtype computed = computing_dtype(row, inputs, params), answer = answer_dtype(row, computed);
+  const Dtype computed = computing_dtype(row, inputs, params), answer = result_dtype(row, computed);
   if (!can_hold(target.dtype(), answer))
     fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, answer,
          target.dtype(), row.info->name);

@@ -62,11 +62,11 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < begins.numel(); ++i) {
-    const int64_t given = begins.at_integer(i), least = i ? ends.back() + base : base,
-                  most = i ? n + base : base;
-    if (given < least || given > most)
-      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
-           i + base, given, least, most, base);
+    const int64_t given = begins.at_integer(i), lowest = i ? ends.back() + base : base,
+                  highest = i ? n + base : base;
+    if (given < lowest || given > highest)
+      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and never decrease", name,
+           i + base, given, lowest, highest, base);
     ends.push_back(given - base);
   }
   if (include_last && ends.empty())
@@ -76,33 +76,33 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
 }
 
 /// The maximum of each bag's rows: bags become lines of equal length, padded with masked values.
-Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
+Tensor max_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
   const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
-  int64_t most = 1;
-  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[b + 1] - ends[b]);
-  std::vector<int64_t> place, there;
+  int64_t size = 1;
+  for (int64_t b = 0; b < bags; ++b) size = std::max(size, ends[b + 1] - ends[b]);
+  std::vector<int64_t> place, valid;
   for (int64_t b = 0; b < bags; ++b) {
     check_interrupt();
-    for (int64_t k = 0; k < most; ++k) {
+    for (int64_t k = 0; k < size; ++k) {
       const int64_t at = ends[b] + k;
-      there.push_back(at < ends[b + 1]);
-      place.push_back(there.back() ? at : 0);
+      valid.push_back(at < ends[b + 1]);
+      place.push_back(valid.back() ? at : 0);
     }
   }
   const Tensor at = to(constants(place), rows.device());
   const Tensor inside = reshape(
-      logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
-  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
+      logical_and(index_select(kept, 0, at), to(constants(valid), rows.device())), {bags, size, 1});
+  const Tensor lines = reshape(index_select(rows, 0, at), {bags, size, features});
   const Tensor best = max_along(where(inside, lines, -INFINITY), 1).values;
   return where(any(inside, {1}), best, 0.0);
 }
 
-Tensor weighted(const Tensor& rows, const Tensor& factor) {
+Tensor scale_rows(const Tensor& rows, const Tensor& factor) {
   return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
 }
 
 /// Calls f(from, count) for runs of the `n` rows, in whole groups of `each`, that fit the cache.
-void in_runs(const Tensor& x, int64_t n, int64_t each, const auto& f) {
+void each_run(const Tensor& x, int64_t n, int64_t each, const auto& f) {
   const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
                 row = std::max<int64_t>(x.size(1), 1);
   const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
@@ -118,8 +118,8 @@ Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, cons
   };
   if (grad_enabled()) return part(0, at.numel());
   const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
-  in_runs(x, at.numel(), 1,
-          [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  each_run(x, at.numel(), 1,
+           [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
   return out;
 }
 
@@ -131,9 +131,9 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
   Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
   {
     NoGrad off;
-    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
+    each_run(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
       const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
-      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      const Tensor rows = scale_rows(index_select(x, 0, {slice(at, 0, from, n)}), some);
       if (each)
         copy_elements(slice(out, 0, from / each, n / each),
                       sum(reshape(rows, {n / each, each, x.size(1)}), {1}));
@@ -164,16 +164,16 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
                      const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
   const char* name = "embedding_bag";
   if (ids.dim() != 1 && ids.dim() != 2)
-    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name, ids.shape());
+    fail("{}: the ids are {}; expected (bags x ids), or 1-d with offsets", name, ids.shape());
   if (offsets.defined() != (ids.dim() == 1))
     fail("{}: {}", name,
-         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
-                        : "offsets are for ids in one row; (bags x ids) has none");
+         ids.dim() == 1 ? "1-d ids need offsets, the beginning of each bag"
+                        : "offsets are for 1-d ids, not for (bags x ids)");
   check_float(name, weight, "the weight is", "weight");
   if (per_sample.defined() && mode != Bag::sum)
     fail("{}: per_sample_weights are for mode 'sum'", name);
   if (per_sample.defined() && per_sample.shape() != ids.shape())
-    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name, per_sample.shape(),
+    fail("{}: per_sample_weights are {}, the ids {}; they must be equal", name, per_sample.shape(),
          ids.shape());
   const int64_t n = ids.numel();
   std::vector<int64_t> ends;
@@ -186,8 +186,8 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   Tensor at = checked_ids(name, flat, weight.size(0)), kept;
   if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
   if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
-    return largest_of_bags(embedding(flat, weight, padding),
-                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
+    return max_of_bags(embedding(flat, weight, padding),
+                       padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
   int64_t each = offsets.defined() ? 0 : ids.size(1);
   Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
     for (int64_t b = 0; b < bags; ++b) {

@@ -11,7 +11,7 @@ namespace {
 Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   if (y0.dim() == 0) fail("{}: a 0-d tensor has no samples", name);
   if (y0.dtype() == Dtype::b8 || (s.at.defined() && s.at.dtype() == Dtype::b8))
-    fail("{}: of bool; use x:float()", name);
+    fail("{}: the input is bool; use x:float()", name);
   const int64_t n = y0.size(d), left = n > 0 ? n - 1 : 0;
   if (!s.at.defined()) {
     const Tensor y = as_float(y0);
@@ -20,8 +20,8 @@ Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
   Tensor x = s.at;
   if (x.dim() == 1 && y0.dim() != 1) {
     if (x.size(0) != n)
-      fail("{}: {} places are given for the {} samples of dimension {} of {}", name, x.size(0), n,
-           d + 1, y0.shape());
+      fail("{}: {} coordinates are given for the {} samples of dimension {} of {}", name, x.size(0),
+           n, d + 1, y0.shape());
     x = reshape(x, sizes_along(y0.dim(), d, n));
   }
   while (x.dim() < y0.dim()) x = unsqueeze(x, 0);
@@ -65,8 +65,8 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   Tensor step = Tensor(s.apart);  // between neighbours: a number, or n - 1 numbers along d
   if (s.at.defined()) {
     if (s.at.dim() != 1 || s.at.size(0) != n)
-      fail("gradient: the places are {}, dimension {} of {} has {} samples", s.at.shape(), d + 1,
-           x.shape(), n);
+      fail("gradient: the coordinates are {}, dimension {} of {} has {} samples", s.at.shape(),
+           d + 1, x.shape(), n);
     const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
     step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), sizes_along(x.dim(), d, n - 1));
   }
@@ -92,7 +92,7 @@ TensorList gradient(const Tensor& given, const std::vector<Spacing>& spacing, co
   if (edge_order != 1 && edge_order != 2)
     fail("gradient: edge_order is {}; it must be 1 or 2", edge_order);
   if (given.dtype() == Dtype::b8 || given.dtype() == Dtype::u8)
-    fail("gradient: of {}; use x:float()", given.dtype());
+    fail("gradient: the input is {}; use x:float()", given.dtype());
   dims_mask("gradient", given, dims);  // throws if a dimension is given twice
   const int n = dims.size() ? dims.size() : given.dim();
   if (spacing.size() != 1 && int(spacing.size()) != n)

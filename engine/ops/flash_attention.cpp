@@ -9,17 +9,17 @@ namespace mt {
 namespace {
 
 /// x, or a copy whose features are contiguous and whose rows are aligned to 16 bytes.
-Tensor in_rows(const Tensor& x) {
-  bool good = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && x.stride(3) == 1;
-  for (int d = 0; d < 3; ++d) good = good && (x.size(d) == 1 || x.stride(d) % 8 == 0);
-  return good ? x : clone(x);
+Tensor align(const Tensor& x) {
+  bool aligned = reinterpret_cast<uintptr_t>(x.data()) % 16 == 0 && x.stride(3) == 1;
+  for (int d = 0; d < 3; ++d) aligned = aligned && (x.size(d) == 1 || x.stride(d) % 8 == 0);
+  return aligned ? x : clone(x);
 }
-FlashInputs in_rows(const FlashInputs& in) {
-  return {in_rows(in.q), in_rows(in.k), in_rows(in.v), in.scale, in.causal};
+FlashInputs align(const FlashInputs& in) {
+  return {align(in.q), align(in.k), align(in.v), in.scale, in.causal};
 }
 
-/// Uninitialised, with the heads inside the rows if x has them there.
-Tensor laid_out_as(const Tensor& x, int64_t features) {
+/// A new tensor, with the heads inside the rows if x has them there; its values are undefined.
+Tensor empty_like(const Tensor& x, int64_t features) {
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
   if (x.stride(1) >= x.stride(2)) return empty({b, h, n, features}, x);
   return transpose(empty({b, n, h, features}, x), 1, 2);
@@ -57,18 +57,18 @@ bool takes_flash_attention(const FlashInputs& in) {
 }
 
 TensorList flash_attention(const FlashInputs& given) {
-  const FlashInputs in = in_rows(given);
-  const Tensor out = laid_out_as(in.q, in.v.size(3)), log_sums = sums_for(in.q);
+  const FlashInputs in = align(given);
+  const Tensor out = empty_like(in.q, in.v.size(3)), log_sums = sums_for(in.q);
   in.q.device().flash_attention(call(in, out, log_sums));
   return {out, log_sums};
 }
 
 TensorList flash_attention_backward(const FlashInputs& given, const Tensor& out,
                                     const Tensor& log_sums, const Tensor& slope) {
-  const FlashInputs in = in_rows(given);
-  const Tensor grad = in_rows(slope), delta = sums_for(in.q);
-  const Tensor dq = laid_out_as(in.q, in.q.size(3)), dk = laid_out_as(in.k, in.k.size(3)),
-               dv = laid_out_as(in.v, in.v.size(3));
+  const FlashInputs in = align(given);
+  const Tensor grad = align(slope), delta = sums_for(in.q);
+  const Tensor dq = empty_like(in.q, in.q.size(3)), dk = empty_like(in.k, in.k.size(3)),
+               dv = empty_like(in.v, in.v.size(3));
   FlashAttention a = call(in, out, log_sums);
   a.backward = true, a.delta = delta.argument_as<float>();
   a.grad = side(grad), a.q_grad = side(dq), a.k_grad = side(dk), a.v_grad = side(dv);

@@ -14,7 +14,7 @@ struct FlashInputs {
 bool takes_flash_attention(const FlashInputs&);
 /// The result, and the log-sums that backward reads.
 TensorList flash_attention(const FlashInputs&);
-/// From these and the result's gradient computes the gradients of q, k and v.
+/// The gradients of q, k and v for the gradient `grad` of `out`.
 TensorList flash_attention_backward(const FlashInputs&, const Tensor& out, const Tensor& log_sums,
                                     const Tensor& grad);
 

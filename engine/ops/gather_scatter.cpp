@@ -19,9 +19,9 @@ Index integer_positions(const char* name, const Index& index) {
 
 namespace {
 
-/// The valid positions, in the way the user counts them.
-IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
-                    const Shape& shape) {
+/// The valid positions, in the user's numbering.
+IndexBound valid_positions(const char* name, const Index& index, int64_t extent, int dim,
+                           const Shape& shape) {
   const int64_t shift = index.first ? 0 : index_base();
   return {IndexBound::position,
           name,
@@ -36,7 +36,7 @@ IndexBound expected(const char* name, const Index& index, int64_t extent, int di
 
 void fail_position(const char* name, const Index& index, int64_t extent, int dim,
                    const Shape& shape) {
-  const IndexBound e = expected(name, index, extent, dim, shape);
+  const IndexBound e = valid_positions(name, index, extent, dim, shape);
   const int64_t back = index.back(extent);
   const Tensor at = to(index.at.detach(), cpu_device());
   for (int64_t i = 0; i < at.numel(); ++i) {
@@ -51,7 +51,7 @@ void found(bool there, const char* name, const Index& index, int64_t extent, int
            const Shape& shape) {
   if (!there) fail_position(name, index, extent, dim, shape);
   if (!is_cpu(index.at.device()))
-    defer_check(index.at.device(), expected(name, index, extent, dim, shape));
+    defer_check(index.at.device(), valid_positions(name, index, extent, dim, shape));
 }
 
 bool ravel_index(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
@@ -121,7 +121,7 @@ void check_source(const char* name, const Tensor& x, const Tensor& source) {
 namespace {
 
 /// `whole` is the tensor with the indexed dimension, `part` the one with the index's shape.
-Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) {
+Gather gather_args(const Tensor& whole, const Tensor& part, const Index& index, int d) {
   Gather g;
   g.dtype = whole.dtype();
   g.ndim = index.at.dim();
@@ -153,18 +153,18 @@ void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) 
 /// Views a 0-d tensor or index as one of size 1.
 Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
 
-/// The dimension of an index, its first position, and the size that it indexes.
-struct Along {
+/// The dimension of an index, its first position, and the shape of the tensor that it indexes.
+struct IndexedDim {
   int d;
   int64_t first;
   Shape whole;
 };
 std::pair<Index, int> saved_index(Node& node) {
-  const Along& along = node.kept<Along>();
-  return {{node.get(0), along.first}, along.d};
+  const IndexedDim& saved = node.kept<IndexedDim>();
+  return {{node.get(0), saved.first}, saved.d};
 }
 Node& save_index(Node& node, const Index& index, int d, const Tensor& x) {
-  return node.save(0, index.at, Node::kOther).keep(Along{d, index.first, x.shape()});
+  return node.save(0, index.at, Node::kOther).keep(IndexedDim{d, index.first, x.shape()});
 }
 
 const NodeType kGather{"gather", gather_backward};
@@ -173,7 +173,7 @@ const NodeType kGather{"gather", gather_backward};
 
 void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
-  dx[0] = scatter_add(zeros(node.kept<Along>().whole, g), d, index, g);
+  dx[0] = scatter_add(zeros(node.kept<IndexedDim>().whole, g), d, index, g);
 }
 
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
@@ -190,7 +190,7 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   const Index index = integer_positions("gather", given);
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
   Tensor out = empty(index.at.shape(), x);
-  found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
+  found(x.device().gather(gather_args(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
   record_gather(kGather, x, out, d, index);
   return out;
 }
@@ -207,27 +207,27 @@ void scatter_into(const char* name, const Tensor& out, int d, const Index& index
       scatter_into(name, wide, d, index, to_compute_dtype(source), join);
     });
   if (out.size(d) == 0) fail_position(name, index, 0, d, out.shape());
-  Gather g = call(out, source, index, d);
+  Gather g = gather_args(out, source, index, d);
   std::swap(g.out_stride, g.in_stride);
   g.out = out.data(), g.in = source.data();
   g.join = join;
   found(out.device().scatter(g), name, index, out.size(d), d, out.shape());
 }
 
-/// The source's values that remain: the last of those with the same position.
-Tensor stayed(const Shape& whole, int d, const Index& index) {
+/// Whether each value of the source is in the result: of several at one position, the last is.
+Tensor last_writes(const Shape& whole, int d, const Index& index) {
   const int64_t n = index.at.numel();
   const Tensor ids =
       reshape(range(1, double(n), 1, Dtype::i64, index.at.device()), index.at.shape());
-  const Tensor none = zeros(whole, Dtype::i64, ids.device());
-  return eq(gather(scatter(none, d, index, ids), d, index), ids);
+  const Tensor zero = zeros(whole, Dtype::i64, ids.device());
+  return eq(gather(scatter(zero, d, index, ids), d, index), ids);
 }
 
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
-  const Tensor none = zeros({}, g);
-  if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
-  if (node.wants(1)) dx[1] = where(stayed(g.shape(), d, index), gather(g, d, index), none);
+  const Tensor zero = zeros({}, g);
+  if (node.wants(0)) dx[0] = scatter(g, d, index, expand(zero, index.at.shape()));
+  if (node.wants(1)) dx[1] = where(last_writes(g.shape(), d, index), gather(g, d, index), zero);
 }
 
 void add_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -236,7 +236,7 @@ void add_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = gather(g, d, index);
 }
 
-/// Equal elements share the gradient.
+/// Elements equal to the maximum or minimum share the gradient.
 void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
@@ -247,8 +247,8 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
 }
 
-/// As in PyTorch: the product of the others, recomputed for the only zero of a group. With several
-/// zeros it is 0, but its own derivative is not: recording it throws Error.
+/// The gradient is the product of the others, which is computed again for the only zero of a group.
+/// For several zeros it is 0, but its derivative is not: recording it throws Error.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto [index, d] = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
@@ -257,16 +257,16 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
     dx[0] = g * scatter_reduce(safe, d, index, source, "prod") / safe;
   }
   if (!node.wants(1)) return;
-  const Tensor is_zero = eq(source, 0.0), none = zeros(x.shape(), Dtype::i64, x.device());
-  const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
-  const Tensor alone = logical_and(is_zero, eq(gather(zeros_there, d, index), 1.0));
+  const Tensor is_zero = eq(source, 0.0), zero = zeros(x.shape(), Dtype::i64, x.device());
+  const Tensor zeros_there = scatter_add(zero, d, index, to(is_zero, Dtype::i64));
+  const Tensor is_only_zero = logical_and(is_zero, eq(gather(zeros_there, d, index), 1.0));
   if (grad_enabled() && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
     fail(
-        "scatter_reduce: two zeros of the source go to one place; their product has no second "
+        "scatter_reduce: two zeros of the source go to one position; their product has no second "
         "derivative here; leave create_graph out, or use mt.prod");
-  const Tensor others = scatter_reduce(x, d, index, where(alone, 1.0, source), "prod");
+  const Tensor others = scatter_reduce(x, d, index, where(is_only_zero, 1.0, source), "prod");
   const Tensor safe = where(is_zero, 1.0, source);
-  dx[1] = where(alone, gather(g * others, d, index), gather(g * product, d, index) / safe);
+  dx[1] = where(is_only_zero, gather(g * others, d, index), gather(g * product, d, index) / safe);
 }
 
 const NodeType kSet{"scatter", set_backward}, kAdd{"scatter_add", add_backward},
@@ -365,7 +365,7 @@ Tensor scatter_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor
                              : reduce == "amin"      ? ScatterReduce::min
                                                      : ScatterReduce::set;
   if (join == ScatterReduce::set)
-    fail("{}: '{}' is no way to reduce; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+    fail("{}: unknown reduction '{}'; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
   if (mean && x.dtype() == Dtype::b8) fail("{}: bool has no mean; use x:float()", name);
   const Index index = integer_positions(name, given);
   if (in_place) check_writable(name, x);

@@ -26,16 +26,16 @@ struct Index {
   int64_t back(int64_t extent) const { return first ? extent : 0; }
 };
 
-// ---- along one dimension (index.cpp); `in_place`: written into x, which is returned ----
+// ---- along one dimension (gather_scatter.cpp); `in_place`: writes into x, which is returned ----
 
 /// out[.., i, ..] = x[.., index[.., i, ..], ..]; the index is an integer tensor of x's rank.
 Tensor gather(const Tensor& x, Dim dim, const Index&);
 /// A copy of x with the source at the positions that gather would read; the last value is kept.
 Tensor scatter(const Tensor& x, Dim dim, const Index&, const Tensor& source, InPlace in_place = {});
-/// The same, with the source added.
+/// scatter with the source added to x.
 Tensor scatter_add(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                    InPlace in_place = {});
-/// The same with a reduction, "sum", "prod", "mean", "amax" or "amin", including x or not.
+/// scatter with a reduction, "sum", "prod", "mean", "amax" or "amin", including x or not.
 Tensor scatter_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                       std::string_view reduce, bool include_self = true, InPlace in_place = {});
 /// gather where x and the index broadcast; without `dim` both are flattened.

@@ -19,7 +19,7 @@ constexpr uint64_t kWide = uint64_t(1) << 28;    // from this span on PyTorch dr
 constexpr uint64_t kFirstSeed = 0x6d746f726368;  // the default seed: every run has the same numbers
 
 /// Parses and removes one number at the front of `text`.
-uint64_t take(std::string_view& text, int base) {
+uint64_t parse_number(std::string_view& text, int base) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc()) fail("set_state: this is not a state that get_state returned");
@@ -73,20 +73,20 @@ void Generator::set_state(std::string_view text) {
     fail("set_state: the state of a {} generator begins with '{}'", name.substr(0, name.size() - 1),
          name);
   text.remove_prefix(name.size());
-  const uint64_t seed = take(text, 10), place = take(text, 10);
+  const uint64_t seed = parse_number(text, 10), position = parse_number(text, 10);
   if (kind_ == Kind::philox) {
     if (!text.empty()) fail("set_state: this is not a state that get_state returned");
     std::lock_guard lock(guard_);
-    seed_ = seed, counter_ = place;
+    seed_ = seed, counter_ = position;
     return;
   }
-  const uint64_t waits = take(text, 10), bits = take(text, 16);
+  const uint64_t has_normal = parse_number(text, 10), bits = parse_number(text, 16);
   uint32_t words[kWords];
-  for (uint32_t& w : words) w = uint32_t(take(text, 16));
-  if (place > kWords || waits > 1 || !text.empty())
+  for (uint32_t& w : words) w = uint32_t(parse_number(text, 16));
+  if (position > kWords || has_normal > 1 || !text.empty())
     fail("set_state: this is not a state that get_state returned");
   std::lock_guard lock(guard_);
-  seed_ = seed, next_ = int(place), has_normal_ = waits;
+  seed_ = seed, next_ = int(position), has_normal_ = has_normal;
   std::memcpy(&normal_, &bits, sizeof normal_);
   std::memcpy(state_, words, sizeof state_);
 }

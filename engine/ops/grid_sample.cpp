@@ -13,7 +13,7 @@ namespace mt {
 namespace {
 
 /// Reflects a coordinate repeatedly between low / 2 and high / 2.
-Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
+Tensor reflect(const Tensor& at, int64_t low, int64_t high) {
   if (low == high) return at * 0.0;
   const double first = double(low) / 2, span = double(high - low) / 2;
   const Tensor far = abs(at - first), rest = fmod(far, span);
@@ -23,9 +23,9 @@ Tensor mirrored(const Tensor& at, int64_t low, int64_t high) {
 
 /// Moves a pixel coordinate out of bounds to the inside, except for zeros padding, and clamps it so
 /// that it fits an integer. NaN becomes 0, except for zeros padding, where it stays NaN.
-Tensor brought_inside(Tensor at, int64_t size, Beyond beyond, bool corners) {
+Tensor move_inside(Tensor at, int64_t size, Beyond beyond, bool corners) {
   if (beyond == Beyond::reflection)
-    at = corners ? mirrored(at, 0, 2 * (size - 1)) : mirrored(at, -1, 2 * size - 1);
+    at = corners ? reflect(at, 0, 2 * (size - 1)) : reflect(at, -1, 2 * size - 1);
   if (beyond != Beyond::zeros) return clamp(where(isnan(at), 0.0, at), 0.0, double(size - 1));
   return clamp(at, -0x1p30, 0x1p30);
 }
@@ -51,7 +51,7 @@ std::vector<Tap> taps_of(const Tensor& at, int64_t size, Sampling how, Beyond be
   if (how == Sampling::linear) return {{low, 1.0 - t}, {low + 1.0, t}};
   std::vector<Tap> taps;
   for (int k = 0; k < 4; ++k) {
-    const Tensor place = brought_inside(low + double(k - 1), size, beyond, corners);
+    const Tensor place = move_inside(low + double(k - 1), size, beyond, corners);
     taps.push_back({place, cubic_weight(t, k)});
   }
   return taps;
@@ -90,34 +90,34 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   for (int j = 0; j < spatial; ++j) {
     const int64_t size = x.size(x.dim() - 1 - j);
     Tensor at = pixels(reshape(pick(grid, -1, j), {n, 1, points}), size, corners);
-    at = brought_inside(at, size, how == Sampling::cubic ? Beyond::zeros : beyond, corners);
-    std::vector<Tap> more;
+    at = move_inside(at, size, how == Sampling::cubic ? Beyond::zeros : beyond, corners);
+    std::vector<Tap> products;
     TensorList all_inside;
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
       const Tensor known = logical_and(ge(tap.place, 0.0), le(tap.place, double(size - 1)));
-      const Tensor within = logical_or(known, isnan(tap.place));  // their weight is NaN
+      const Tensor valid = logical_or(known, isnan(tap.place));  // their weight is NaN
       Tensor place = to(where(known, tap.place, 0.0), Dtype::i64);
       if (size >> 24)
         place = minimum(place, double(size - 1));  // a float32 may have been rounded up
       place = place * scalar(double(stride), Dtype::i64, x.device());
       for (size_t i = 0; i < all.size(); ++i) {
         const bool first = !all[i].place.defined();
-        more.push_back({first ? place : all[i].place + place,
-                        first ? tap.weight : all[i].weight * tap.weight});
-        all_inside.push_back(first ? within : logical_and(inside[i], within));
+        products.push_back({first ? place : all[i].place + place,
+                            first ? tap.weight : all[i].weight * tap.weight});
+        all_inside.push_back(first ? valid : logical_and(inside[i], valid));
       }
     }
-    all.swap(more), inside.swap(all_inside);
+    all.swap(products), inside.swap(all_inside);
     stride *= size;
   }
   const int64_t taps = all.size();
-  TensorList places_of, weights;
+  TensorList positions, weights;
   for (size_t i = 0; i < all.size(); ++i) {
-    places_of.push_back(where(inside[i], all[i].place, -1.0));
+    positions.push_back(where(inside[i], all[i].place, -1.0));
     weights.push_back(all[i].weight);
   }
   const Shape table{n, taps, points};
-  const Tensor out = weighted_gather(reshape(x, {n, c, area, 1}), reshape(cat(places_of, 1), table),
+  const Tensor out = weighted_gather(reshape(x, {n, c, area, 1}), reshape(cat(positions, 1), table),
                                      reshape(cat(weights, 1), table));
   return reshape(out, result);
 }

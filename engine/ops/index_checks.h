@@ -1,4 +1,4 @@
-// index_checks.h -- common parts of indexing functions: reading positions, bounds checks, the gather node
+// index_checks.h -- common parts of indexing: positions, bounds checks, the gather node
 #pragma once
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"

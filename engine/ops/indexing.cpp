@@ -97,9 +97,9 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
 
 int64_t extent_of(const Shape& x, const Key& key) { return x[__builtin_ctz(key.dims)]; }
 
-/// Also checks positions that the call would not read.
+/// Checks positions that the kernel will not read.
 void check_unread(const char* name, const Shape& x, const Key& key, int64_t part) {
-  if (key.several()) return;  // read already
+  if (key.several()) return;  // offsets_in has checked them
   const int64_t extent = extent_of(x, key);
   if (extent == 0 && key.at.at.numel() > 0) fail_position(name, key.at, 0, key.shown, key.whole);
   if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
@@ -147,13 +147,13 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   return out;
 }
 
-/// The source's values that remain: the last of those with the same position.
-Tensor stayed(const Key& key) {
+/// Whether each value of the source is in the result: of several at one position, the last is.
+Tensor last_writes(const Key& key) {
   const Shape shape = shape_at(key.whole, key);
   const Tensor ids = reshape(
       range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
-  const Tensor none = zeros(key.whole, Dtype::i64, ids.device());
-  const Tensor winners = put_at("index", none, key, ids, ScatterReduce::set, true);
+  const Tensor zero = zeros(key.whole, Dtype::i64, ids.device());
+  const Tensor winners = put_at("index", zero, key, ids, ScatterReduce::set, true);
   return eq(pick_at("index", winners, key), ids);
 }
 
@@ -185,15 +185,15 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Key key = saved_key(node);
                                  const bool adds = node.kept<KeptKey>().adds;
-                                 const Tensor none = zeros({}, g);
+                                 const Tensor zero = zeros({}, g);
                                  if (node.wants(0))
                                    dx[0] = adds ? g
                                                 : put_at("index_put", g, key,
-                                                         expand(none, shape_at(g.shape(), key)),
+                                                         expand(zero, shape_at(g.shape(), key)),
                                                          ScatterReduce::set);
                                  if (!node.wants(1)) return;
                                  const Tensor part = pick_at("index_put", g, key);
-                                 dx[1] = adds ? part : where(stayed(key), part, none);
+                                 dx[1] = adds ? part : where(last_writes(key), part, zero);
                                }};
     save_key(record(type, out, {&x, &source}), x, key, join == ScatterReduce::add);
   }
@@ -243,14 +243,14 @@ class Region {
       case At::pick: return take_one(item.first);
       case At::range: return take_range(item);
       case At::positions:
-        indices_.emplace_back(dim_++, shown_++, Index(here(*item.at), item.base));
+        indices_.emplace_back(dim_++, shown_++, Index(on_device(*item.at), item.base));
         return;
-      case At::mask: return enter_mask(here(*item.at));
+      case At::mask: return enter_mask(on_device(*item.at));
     }
   }
 
   /// Returns an index on x's device: one on the CPU is copied there.
-  Tensor here(const Tensor& index) const {
+  Tensor on_device(const Tensor& index) const {
     if (!is_cpu(index.device())) check_together("index", x_, index);
     return to(index, x_.device());
   }
@@ -289,10 +289,10 @@ class Region {
       if (mask.size(d) != size_[dim_ + d])
         fail("index: the mask is {}, but dimension {} has size {}", mask.shape(), shown_ + d + 1,
              size_[dim_ + d]);
-    const bool alone = size_.size() == rank;
-    const TensorList at = alone ? TensorList(rank, mask) : nonzero_list(mask);
+    const bool covers_all = size_.size() == rank;
+    const TensorList at = covers_all ? TensorList(rank, mask) : nonzero_list(mask);
     for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[d]));
-    lazy_ |= alone, mask_ = mask;
+    lazy_ |= covers_all, mask_ = mask;
   }
 
   Tensor x_, view_;
@@ -337,7 +337,7 @@ Key Region::key(const char* name) const {
 
 /// A value without surplus leading dimensions of size 1, in x's dtype, in the shape of the region
 /// that it is written to.
-Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
+Tensor fit_value(const Tensor& x, const Tensor& given, const Shape& shape) {
   Tensor value = given;
   while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
   if (value.dim() > shape.size() || broadcast("assignment", shape, value.shape()) != shape)
@@ -352,7 +352,7 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool
     return where(mask, accumulate ? x + v : v, x);
   }
   const int64_t n = sum(mask).item();
-  const Tensor source = fitted(x, value, {n});
+  const Tensor source = fit_value(x, value, {n});
   return masked_scatter(x, mask, accumulate ? masked_select(x, mask) + source : source);
 }
 
@@ -385,7 +385,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
       to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const bool wants = is_float(x.dtype()) && wants_grad(x, value);
   if (region.plain()) {
-    const Tensor v = fitted(x, value, view.shape());
+    const Tensor v = fit_value(x, value, view.shape());
     if (!accumulate) return assign(x, view, v);
     return assign(x, view, (wants ? Region(x, items, n, true).view() : view) + v);
   }
@@ -394,7 +394,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
     return assign(x, view, masked_put(source, *mask, value, accumulate));
   }
   Key key = region.key(name);
-  const Tensor source = fitted(x, value, shape_at(view.shape(), key));
+  const Tensor source = fit_value(x, value, shape_at(view.shape(), key));
   const ScatterReduce join = accumulate ? ScatterReduce::add : ScatterReduce::set;
   if (!wants) {
     if (key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
@@ -421,23 +421,23 @@ Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   return key;
 }
 
-/// Common part of index_add, index_copy and index_fill; `source` broadcasts if it is a filling.
+/// Common part of index_add, index_copy and index_fill; `fills`: the source broadcasts.
 Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
-                  const Tensor& source, ScatterReduce join, bool filling, InPlace in_place) {
+                  const Tensor& source, ScatterReduce join, bool fills, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0) {
     const Tensor y = reshape(
         put_slices(name, reshape(x, {1}), 0, given,
-                   filling || source.dim() ? source : reshape(source, {1}), join, filling, false),
+                   fills || source.dim() ? source : reshape(source, {1}), join, fills, false),
         {});
     return in_place ? write_(name, x, y) : y;
   }
   Key key = slices_at(name, x, d, given);
   check_source(name, x, source);
   const Shape shape = shape_at(x.shape(), key);
-  if (!filling && source.shape() != shape)
-    fail("{}: the source is {}, the index names {} of {}", name, source.shape(), shape, x.shape());
+  if (!fills && source.shape() != shape)
+    fail("{}: the source is {}, the index picks {} of {}", name, source.shape(), shape, x.shape());
   Tensor value = expand(source, shape);
   if (in_place && value.impl()->storage == x.impl()->storage) value = clone(value);
   if (in_place && key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
@@ -450,7 +450,7 @@ Tensor index_select(const Tensor& x, Dim dim, const Index& given) {
   const int d = wrap_dim("index_select", dim, x.dim());
   if (x.dim() == 0) {
     if (given.at.numel() != 1)
-      fail("index_select: a 0-d tensor has one position, this index names {}", given.at.numel());
+      fail("index_select: a 0-d tensor has one position, this index picks {}", given.at.numel());
     return reshape(index_select(reshape(x, {1}), 0, {reshape(given.at, {1}), given.first}), {});
   }
   return pick_at("index_select", x, slices_at("index_select", x, d, given));
@@ -491,14 +491,14 @@ Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& 
                     std::string_view reduce, bool include_self, InPlace in_place) {
   const char* const name = in_place ? "index_reduce_" : "index_reduce";
   if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
-    fail("{}: '{}' is no way to reduce; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+    fail("{}: unknown reduction '{}'; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
   const int d = wrap_dim(name, dim, x.dim());
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, given.at.shape());
   Shape shape = x.shape();
   if (x.dim() > 0) shape[d] = given.at.numel();
   if (source.shape() != shape)
-    fail("{}: the source is {}, the index names {} of {}", name, source.shape(), shape, x.shape());
+    fail("{}: the source is {}, the index picks {} of {}", name, source.shape(), shape, x.shape());
   const Tensor at = expand(reshape(given.at, sizes_along(x.dim(), d, given.at.numel())), shape);
   return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
 }

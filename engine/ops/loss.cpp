@@ -14,46 +14,46 @@ Tensor full_like(const Tensor& x, double value) {
   return full(x.shape(), value, is_float(x.dtype()) ? x.dtype() : default_dtype(), x.device());
 }
 
-Tensor reduced(const Tensor& loss, Reduction how) {
+Tensor reduce_loss(const Tensor& loss, Reduction how) {
   return how == Reduction::mean ? mean(loss) : how == Reduction::sum ? sum(loss) : loss;
 }
 
-void same_shape(const char* name, const Tensor& x, const Tensor& target) {
+void check_same_shape(const char* name, const Tensor& x, const Tensor& target) {
   if (x.shape() != target.shape())
-    fail("{}: the input is {}, the target {}; they must be alike", name, x.shape(), target.shape());
+    fail("{}: the input is {}, the target {}; they must be equal", name, x.shape(), target.shape());
 }
 
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction how) {
-  same_shape("mse_loss", x, target);
-  return reduced(square(x - target), how);
+  check_same_shape("mse_loss", x, target);
+  return reduce_loss(square(x - target), how);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
-  same_shape("l1_loss", x, target);
-  return reduced(abs(x - target), how);
+  check_same_shape("l1_loss", x, target);
+  return reduce_loss(abs(x - target), how);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {
-  same_shape("smooth_l1_loss", x, target);
+  check_same_shape("smooth_l1_loss", x, target);
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
   const Tensor d = abs(x - target);
-  if (beta == 0) return reduced(d, how);
-  return reduced(where(lt(d, beta), square(d) * (0.5 / beta), d - (0.5 * beta)), how);
+  if (beta == 0) return reduce_loss(d, how);
+  return reduce_loss(where(lt(d, beta), square(d) * (0.5 / beta), d - (0.5 * beta)), how);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double delta) {
-  same_shape("huber_loss", x, target);
+  check_same_shape("huber_loss", x, target);
   if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
   const Tensor d = abs(x - target);
   const Tensor far = (d - (0.5 * delta)) * delta;
-  return reduced(where(le(d, delta), square(d) * 0.5, far), how);
+  return reduce_loss(where(le(d, delta), square(d) * 0.5, far), how);
 }
 
 namespace {
 
-Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
+Tensor apply_weight(const char* name, const Tensor& loss, const Tensor& weight) {
   if (!weight.defined()) return loss;
   if (broadcast(name, loss.shape(), weight.shape()) != loss.shape())
     fail("{}: the weight {} does not fit the input {}", name, weight.shape(), loss.shape());
@@ -61,17 +61,17 @@ Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
 }
 
 /// log p and log(1 - p), clamped to -100 as in PyTorch, so that p = 0 costs 100 and not infinity.
-Tensor held_log(const Tensor& p) { return maximum(log(p), -100.0); }
-Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), -100.0); }
+Tensor clamped_log(const Tensor& p) { return maximum(log(p), -100.0); }
+Tensor clamped_log1m(const Tensor& p) { return maximum(log1p(-p), -100.0); }
 
 /// The derivative (p - target) / (p (1 - p)) stays finite at 0 and 1, unlike the logarithm's.
 const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
                          const Tensor p = node.get(0);
                          if (node.wants(0)) {
-                           const Tensor spread = maximum(p * (1.0 - p), 1e-12);
-                           dx[0] = g * (p - node.get(1)) / spread;
+                           const Tensor variance = maximum(p * (1.0 - p), 1e-12);
+                           dx[0] = g * (p - node.get(1)) / variance;
                          }
-                         if (node.wants(1)) dx[1] = g * (held_log_rest(p) - held_log(p));
+                         if (node.wants(1)) dx[1] = g * (clamped_log1m(p) - clamped_log(p));
                        }};
 
 }  // namespace
@@ -79,7 +79,7 @@ const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, T
 Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tensor& weight,
                             Reduction how) {
   const char* name = "binary_cross_entropy";
-  same_shape(name, p0, target0);
+  check_same_shape(name, p0, target0);
   const Dtype dtype = promote(promote(p0.dtype(), target0.dtype()), Dtype::f32);
   const Tensor p = to(p0, dtype), target = to(target0, dtype);
   Tensor loss;
@@ -93,26 +93,26 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tenso
           "binary_cross_entropy_with_logits "
           "for raw scores",
           amin(p).item(), amax(p).item());
-    loss = -(target * held_log(p) + (1.0 - target) * held_log_rest(p));
+    loss = -(target * clamped_log(p) + (1.0 - target) * clamped_log1m(p));
   }
   if (wants_grad(p, target))
     record(kBinary, loss, {&p, &target}).save(0, p, 0).save_for(0, 1, target, 1);
-  return reduced(weighted(name, loss, weight), how);
+  return reduce_loss(apply_weight(name, loss, weight), how);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
                                         Reduction how, const Tensor& pos_weight) {
   const char* name = "binary_cross_entropy_with_logits";
-  same_shape(name, x, target);
+  check_same_shape(name, x, target);
   Tensor cost = softplus(-x, 1.0, 1e30);  // -log of the sigmoid
-  if (pos_weight.defined()) cost = weighted(name, cost, 1.0 + (pos_weight - 1.0) * target);
-  return reduced(weighted(name, (1.0 - target) * x + cost, weight), how);
+  if (pos_weight.defined()) cost = apply_weight(name, cost, 1.0 + (pos_weight - 1.0) * target);
+  return reduce_loss(apply_weight(name, (1.0 - target) * x + cost, weight), how);
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, Reduction how) {
   check_float("soft_margin_loss", x, "the scores are");
   broadcast("soft_margin_loss", x.shape(), target.shape());
-  return reduced(softplus(-(target * x), 1.0, 1e30), how);
+  return reduce_loss(softplus(-(target * x), 1.0, 1e30), how);
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight,
@@ -123,7 +123,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const 
     fail("{}: the scores are {}, the targets {}; expected (n x classes) twice", name, x.shape(),
          target.shape());
   const Tensor each = binary_cross_entropy_with_logits(x, target, weight, Reduction::none);
-  return reduced(mean(each, {x.dim() - 1}), how);
+  return reduce_loss(mean(each, {x.dim() - 1}), how);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_target) {
@@ -132,10 +132,10 @@ Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_tar
     const Tensor total = kl_div(x, target, Reduction::sum, log_target);
     return x.dim() > 0 ? total / double(x.size(0)) : total;
   }
-  if (log_target) return reduced(exp(target) * (target - x), how);
-  const Tensor none = eq(target, 0.0);
-  const Tensor entropy = where(none, 0.0, target * log(where(none, 1.0, target)));
-  return reduced(entropy - target * x, how);
+  if (log_target) return reduce_loss(exp(target) * (target - x), how);
+  const Tensor is_zero = eq(target, 0.0);
+  const Tensor entropy = where(is_zero, 0.0, target * log(where(is_zero, 1.0, target)));
+  return reduce_loss(entropy - target * x, how);
 }
 
 // ---- likelihoods of counts and of normal distributions ------------------------------------------
@@ -160,7 +160,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   var = where(lt(var, eps), var - var.detach() + eps, var);
   Tensor loss = (log(var) + square(x - target) / var) * 0.5;
   if (full) loss = loss + (0.5 * std::log(2 * M_PI));
-  return reduced(loss, how);
+  return reduce_loss(loss, how);
 }
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, bool full,
@@ -172,7 +172,7 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, b
     const Tensor stirling = n * log(n) - n + log(n * (2 * M_PI)) * 0.5;
     loss = loss + where(few, 0.0, stirling);
   }
-  return reduced(loss, how);
+  return reduce_loss(loss, how);
 }
 
 // ---- classes ------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ void check_class_weight(const char* name, const Tensor& weight, int64_t classes)
 }
 
 /// x with a batch dimension, after a check of the targets' shape.
-Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
+Tensor to_batch(const char* name, const Tensor& x, const Tensor& target) {
   Shape expected = x.shape();
   if (x.dim() > 0) expected.erase(x.dim() == 1 ? 0 : 1);
   if (x.dim() == 0 || expected != target.shape())
@@ -219,19 +219,19 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
   check_class_weight(name, weight, classes);
   const Labels l = labels_of(name, logp.dim() == target.dim() + 1 ? target : unsqueeze(target, 0),
                              classes, ignore);
-  const bool nothing = l.position.numel() == 0 || classes == 0;
+  const bool is_empty = l.position.numel() == 0 || classes == 0;
   Tensor share;  // the weight of each target in the mean
-  if (weight.defined() && !nothing) {
+  if (weight.defined() && !is_empty) {
     const Tensor w = index_select(to(weight.detach(), logp.dtype()), 0, reshape(l.position, {-1}));
     share = where(l.kept, reshape(w, l.position.shape()), 0.0);
   } else {
     share = to(l.kept, logp.dtype());
   }
-  Tensor loss = nothing
+  Tensor loss = is_empty
                     ? sum(logp, {1})  // zeros with a gradient
                     : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), 0.0);
   if (weight.defined()) loss = loss * share;
-  if (smoothing > 0 && !nothing) {
+  if (smoothing > 0 && !is_empty) {
     const Tensor all = weight.defined() ? logp * by_channel(to(weight, logp.dtype()), logp) : logp;
     const Tensor smooth = -where(l.kept, sum(all, {1}), 0.0);
     loss = loss * (1 - smoothing) + smooth * (smoothing / double(classes));
@@ -244,8 +244,8 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
 
 Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index,
                 Reduction how) {
-  return negative_log("nll_loss", with_batch("nll_loss", x, target), target, weight, ignore_index,
-                      0, how);
+  return negative_log("nll_loss", to_batch("nll_loss", x, target), target, weight, ignore_index, 0,
+                      how);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
@@ -254,7 +254,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
   if (!(smoothing >= 0 && smoothing <= 1))
     fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
   if (!is_float(logits.dtype()) && is_float(target.dtype()) && target.dim() > logits.dim())
-    fail("{}: the logits are {} {} and the targets {} {}: they come the other way round", name,
+    fail("{}: the logits are {} {} and the targets {} {}: they are in the wrong order", name,
          logits.shape(), dtype_name(logits.dtype()), target.shape(), dtype_name(target.dtype()));
   check_float(name, logits, "the logits are");
   if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
@@ -267,9 +267,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
     Tensor each = log_softmax(logits, d) * p;
     if (weight.defined()) each = each * by_channel(weight, logits);
     const Tensor loss = -sum(each, {d});
-    return reduced(loss, how);
+    return reduce_loss(loss, how);
   }
-  const Tensor x = with_batch(name, logits, target);
+  const Tensor x = to_batch(name, logits, target);
   return negative_log(name, log_softmax(x, 1), target, weight, ignore_index, smoothing, how);
 }
 
@@ -277,7 +277,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& w
 
 namespace {
 
-/// Checks the scores, (n, classes) or (classes), and the shape of what belongs to them.
+/// Checks the scores, (n, classes) or (classes), and the shape of the targets.
 void check_rows(const char* name, const Tensor& x, const Tensor& target, const Shape& expected) {
   if (x.dim() != 1 && x.dim() != 2)
     fail("{}: the scores are {}; expected (n x classes) or (classes)", name, x.shape());
@@ -296,7 +296,7 @@ Tensor as_rows(const Tensor& x, const Tensor& part) {
 /// The mean or the sum of a loss per row (0 for no rows, as in PyTorch), or the losses.
 Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
   if (how == Reduction::mean && loss.numel() == 0) how = Reduction::sum;
-  return reduced(reshape(loss, shape), how);
+  return reduce_loss(reshape(loss, shape), how);
 }
 
 }  // namespace
@@ -328,13 +328,13 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
   checked_count(name, {n, classes, classes});
   const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
   const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
-  int64_t most = classes;  // the number of targets in a row
+  int64_t max_targets = classes;  // the number of targets in a row
   if (n > 0 && reports_synchronously(x.device()))
-    most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
-  const Tensor listed = slice(ne(counts, 0.0), 1, 0, most);  // targets before the end
-  const Tensor none = zeros({n, classes}, Dtype::i64, x.device());
-  const Tensor outside = eq(scatter_add(none, 1, l.position, counts), 0.0);  // not listed
-  const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
+    max_targets = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
+  const Tensor listed = slice(ne(counts, 0.0), 1, 0, max_targets);  // targets before the end
+  const Tensor zero = zeros({n, classes}, Dtype::i64, x.device());
+  const Tensor outside = eq(scatter_add(zero, 1, l.position, counts), 0.0);  // not listed
+  const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, max_targets)}), 2);
   const Tensor cost = relu(unsqueeze(x, 1) - own + 1.0);
   const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
   const Tensor loss = sum(where(counted, cost, 0.0), {1, 2}) / double(classes);
@@ -383,7 +383,7 @@ Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps,
 
 namespace {
 
-/// Targets with the sign of one of two classes: 1 or -1.
+/// Whether each target is 1; the other class is -1.
 Tensor is_one(const Tensor& y) { return eq(y, 1.0); }
 
 }  // namespace
@@ -394,17 +394,17 @@ Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& targe
     fail(
         "margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
         x.shape(), y.shape(), target.shape());
-  return reduced(relu(target * (y - x) + margin), how);
+  return reduce_loss(relu(target * (y - x) + margin), how);
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction how) {
-  return reduced(where(is_one(target), x, relu(margin - x)), how);
+  return reduce_loss(where(is_one(target), x, relu(margin - x)), how);
 }
 
 Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                              Reduction how) {
   const Tensor c = cosine_similarity(x, y, -1, 1e-8);
-  return reduced(where(is_one(target), 1.0 - c, relu(c - margin)), how);
+  return reduce_loss(where(is_one(target), 1.0 - c, relu(c - margin)), how);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -413,7 +413,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   const Tensor near = pairwise_distance(anchor, positive, p, eps, false);
   Tensor far = pairwise_distance(anchor, negative, p, eps, false);
   if (swap) far = minimum(far, pairwise_distance(positive, negative, p, eps, false));
-  return reduced(relu(near - far + margin), how);
+  return reduce_loss(relu(near - far + margin), how);
 }
 
 }  // namespace mt

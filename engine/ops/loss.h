@@ -26,7 +26,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::
 /// -target log p - (1 - target) log(1 - p) for probabilities p, times `weight`, which broadcasts.
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, const Tensor& weight = {},
                             Reduction = Reduction::mean);
-/// The same for p = sigmoid(x), stable for large |x|; `pos_weight`, per class, scales the first term.
+/// The same for p = sigmoid(x), stable for large |x|; `pos_weight` (per class) scales term 1.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
                                         const Tensor& weight = {}, Reduction = Reduction::mean,
                                         const Tensor& pos_weight = {});
@@ -63,7 +63,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, int64_t p = 1, d
 /// x[class]) over the list and all classes not in it, divided by the number of classes.
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 
-/// -log of the probability that log_probs (time, n, classes) spell the targets, with any number of
+/// -log of the probability that log_probs (time, n, classes) give the targets, with any number of
 /// blanks and repeats between them (Graves et al. 2006). Targets are (n, length), or concatenated;
 /// they count from `index_base()`, blank from 0. The mean divides each loss by its target's length.
 /// As in PyTorch the gradient assumes normalised log-probabilities, and is not differentiable.

@@ -43,9 +43,9 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const Shape shape = masked_shape("masked_select", x, mask, false);
   const CountedMask c(expand(mask, shape));
   const Tensor wide = expand(x, shape);
-  const Tensor whole = contiguous(wide.detach());
+  const Tensor dense = contiguous(wide.detach());
   Tensor out = empty({c.total}, x);
-  x.device().compress({c.mask, x.dtype(), whole.data(), out.data(), false});
+  x.device().compress({c.mask, x.dtype(), dense.data(), out.data(), false});
   if (wants_grad(wide)) {
     static const NodeType type{"masked_select", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor mask = node.get(0);

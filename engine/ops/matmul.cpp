@@ -16,7 +16,7 @@ bool through_float32(const Tensor& a) {
   return is_storage_only(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
 }
 
-[[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
+[[noreturn]] void fail_inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
   const Shape x = a.shape(), y = b.shape();
   const bool second = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
   const bool first = x.size() >= 2 && x[x.size() - 2] == y[y.size() >= 2 ? y.size() - 2 : 0];
@@ -40,7 +40,7 @@ const NodeType kMatmul{
     }};
 
 /// The arguments of the verb; a and b have out's rank.
-Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
+Matmul matmul_args(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
   const int rank = out.dim(), batch = rank - 2;
   Matmul m;
   m.dtype = out.dtype();
@@ -59,9 +59,9 @@ Matmul described(const Tensor& out, const Tensor& a, const Tensor& b, bool accum
 }
 
 /// Computes a product of bfloat16 into the float32 `out` of a CPU; returns whether it did.
-bool in_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
+bool try_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (a.dtype() != Dtype::bf16 || b.dtype() != Dtype::bf16 || !is_cpu(a.device())) return false;
-  Matmul m = described(out, a, b, false);
+  Matmul m = matmul_args(out, a, b, false);
   m.dtype = Dtype::bf16;
   if (!takes_bf16(m)) return false;
   out.device().matmul(m);
@@ -71,7 +71,7 @@ bool in_bf16(const Tensor& out, const Tensor& a, const Tensor& b) {
 /// The product of tensors of rank >= 2.
 Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
   const int ra = a.dim(), rb = b.dim();
-  if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
+  if (a.size(ra - 1) != b.size(rb - 2)) fail_inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
   const bool through_f32 = through_float32(a);
   Shape sa = a.shape(), sb = b.shape();
@@ -90,7 +90,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   };
   const Dtype dtype = through_f32 ? compute_dtype(a.dtype()) : a.dtype();
   Tensor out = result_in(target, size, dtype, a.device(), true);
-  if (!in_bf16(out, whole(a, sa), whole(b, sb))) {
+  if (!try_bf16(out, whole(a, sa), whole(b, sb))) {
     const Tensor x = through_f32 ? to_compute_dtype(a) : a;
     const Tensor y = through_f32 ? to_compute_dtype(b) : b;
     matmul_into(name, out, whole(x, sa), whole(y, sb), false);
@@ -108,7 +108,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
 
 void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
                  bool accumulate) {
-  const Matmul m = described(out, a, b, accumulate);
+  const Matmul m = matmul_args(out, a, b, accumulate);
   with_openblas(name, [&] { out.device().matmul(m); });
 }
 
@@ -125,7 +125,7 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
   if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b, target);
   const bool row = a.dim() == 1, column = b.dim() == 1;
-  if (a.size(-1) != b.size(std::max(b.dim() - 2, 0))) inner_sizes(name, a0, b0);
+  if (a.size(-1) != b.size(std::max(b.dim() - 2, 0))) fail_inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
   Tensor matrix;  // the target as a matrix product writes it
@@ -148,7 +148,7 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const bool through_f32 = through_float32(x);
   const Tensor out = empty({x.size(0), weight.size(0)},
                            through_f32 ? compute_dtype(x.dtype()) : x.dtype(), x.device());
-  if (in_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
+  if (try_bf16(out, x, t(weight))) return to(out + to_compute_dtype(bias), x.dtype());
   copy_elements(out, view_of(bias, out.shape(), Shape{0, bias.stride(0)}, bias.offset()));
   if (through_f32)
     matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
@@ -161,7 +161,7 @@ Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.dim() == 1 && x.dim() > 0 && x.size(-1) == weight.size(0)) {  // one output feature
     if (bias.defined() && bias.dim() != 0)
-      fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
+      fail("linear: the bias is {}, the weight {}; a vector needs one number, a 0-d tensor",
            bias.shape(), weight.shape());
     const Tensor y = matmul(x, weight, "linear");
     return bias.defined() ? y + bias : y;
@@ -179,10 +179,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const int64_t rows = product(x.shape().first(last));
     return reshape(linear(reshape(x, {rows, weight.size(1)}), weight, bias), shape);
   }
-  const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
-                     bias.defined() && bias.dtype() == x.dtype() &&
-                     &x.device() == &weight.device() && &x.device() == &bias.device();
-  if (!alike) {
+  const bool is_fused = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
+                        bias.defined() && bias.dtype() == x.dtype() &&
+                        &x.device() == &weight.device() && &x.device() == &bias.device();
+  if (!is_fused) {
     const Tensor y = matmul(x, t(weight));
     return bias.defined() ? y + bias : y;
   }

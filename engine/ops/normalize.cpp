@@ -11,8 +11,8 @@
 namespace mt {
 namespace {
 
-/// The verb's view of x: [outer, batch, groups, channels_per_group, spatial]; a row is an index of
-/// `batch` and `groups`; weight and bias are [groups, channels_per_group].
+/// The kernel's view of x: [outer, batch, groups, channels_per_group, spatial]; a row is an index
+/// of `batch` and `groups`; weight and bias are [groups, channels_per_group].
 struct Sizes {
   int64_t outer, batch, groups, channels_per_group, spatial;
   Shape shape() const { return {outer, batch, groups, channels_per_group, spatial}; }
@@ -50,8 +50,8 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
   if (!node.wants(0)) return;
   const Tensor s =
       weight.defined() ? slope * reshape(weight, {1, 1, n.groups, n.channels_per_group, 1}) : slope;
-  const Tensor along = s - y * mean(s * y, row, true);
-  dx[0] = reshape((centred ? along - mean(s, row, true) : along) * rate, given.shape());
+  const Tensor tangent = s - y * mean(s * y, row, true);
+  dx[0] = reshape((centred ? tangent - mean(s, row, true) : tangent) * rate, given.shape());
 }
 
 void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -116,12 +116,12 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
   check_beside(name, "bias", bias, x, channels);
 }
 
-/// running = (1 - momentum) running + momentum now, in place and outside the graph.
-void move(const Tensor& running, const Tensor& now, double momentum) {
+/// running = (1 - momentum) running + momentum batch, in place and outside the graph.
+void update(const Tensor& running, const Tensor& batch, double momentum) {
   if (!running.defined()) return;
   NoGrad off;
   const Dtype d = compute_dtype(running.dtype());  // 16-bit floats are rounded once
-  copy_(running, to(running, d) * (1 - momentum) + to(now, d) * momentum);
+  copy_(running, to(running, d) * (1 - momentum) + to(batch, d) * momentum);
 }
 
 /// The batch statistics for the update of the running ones.
@@ -151,13 +151,13 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
   Tensor out, mean, rate, variance;
   {
     NoGrad off;
-    const Tensor x = contiguous(given), near_w = contiguous(w), near_b = contiguous(b);
+    const Tensor x = contiguous(given), dense_w = contiguous(w), dense_b = contiguous(b);
     const Shape rows{n.batch, n.groups};
     out = empty(x.shape(), x);
     mean = empty(rows, x), rate = empty(rows, x);
     variance = empty(rows, x);
     Normalize c = call(x, n, eps, centred, out, mean, rate);
-    c.variance = variance.data(), c.weight = data_of(near_w), c.bias = data_of(near_b);
+    c.variance = variance.data(), c.weight = data_of(dense_w), c.bias = data_of(dense_b);
     x.device().normalize(c);
   }
   if (statistics) *statistics = {mean, variance};
@@ -169,14 +169,14 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
         .save(3, rate, Node::kOther)
         .keep(Rows{n.outer, n.channels_per_group, eps, centred});
   if (fused || !(weight.defined() || bias.defined())) return out;
-  const auto beside = [&](const Tensor& t) {
+  const auto view = [&](const Tensor& t) {
     return t.defined() ? reshape(t, {1, 1, n.groups, n.channels_per_group, 1}) : t;
   };
-  return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
+  return reshape(scaled(reshape(out, n.shape()), view(weight), view(bias)), given.shape());
 }
 
 /// Backward for given statistics, which have no gradient themselves.
-void given_backward(Node& node, const Tensor& g, Tensor* dx) {
+void with_statistics_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor rate = rsqrt(node.get(3) + Tensor(node.kept<double>()));
   Shape others{0};
   for (int d = 2; d < g.dim(); ++d) others.push(d);
@@ -184,11 +184,11 @@ void given_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = sum(g * (node.get(0) - by_channel(node.get(2), g)), others) * rate;
   if (node.wants(2)) dx[2] = sum(g, others);
 }
-const NodeType kGiven{"batch_norm", given_backward};
+const NodeType kWithStatistics{"batch_norm", with_statistics_backward};
 
 /// Normalises x with each channel's mean and variance; all have one dtype, not a 16-bit one.
-Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
-                const Tensor& bias, double eps) {
+Tensor with_statistics(const Tensor& x, const Tensor& mean, const Tensor& variance,
+                       const Tensor& weight, const Tensor& bias, double eps) {
   const Tensor out = empty(x.shape(), x);
   {
     NoGrad off;
@@ -203,7 +203,7 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
     x.device().normalize(c);
   }
   if (!wants_grad(x, weight, bias)) return out;
-  Node& node = record(kGiven, out, {&x, &weight, &bias});
+  Node& node = record(kWithStatistics, out, {&x, &weight, &bias});
   node.keep(eps);
   if (node.wants(1)) node.save(0, x, 0);
   node.save(1, weight, 1);
@@ -233,10 +233,10 @@ Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight,
                 std::optional<double> eps) {
   check_last("rms_norm", x, shape);
   check_beside("rms_norm", "weight", weight, x, shape);
-  const double least = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
-                                               : double(std::numeric_limits<float>::epsilon());
+  const double epsilon = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
+                                                 : double(std::numeric_limits<float>::epsilon());
   if (x.numel() == 0) return clone(x);
-  return standardize("rms_norm", x, last_sizes(x, shape), eps.value_or(least), weight, {}, false);
+  return standardize("rms_norm", x, last_sizes(x, shape), eps.value_or(epsilon), weight, {}, false);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
@@ -257,24 +257,24 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     for (const Tensor& t : {weight, bias})
       if (t.defined()) dtype = promote(dtype, t.dtype());
     const auto wider = [&](const Tensor& t) { return to(t, compute_dtype(dtype)); };
-    return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
-                       wider(bias), eps),
+    return to(with_statistics(wider(x), wider(running_mean), wider(running_var), wider(weight),
+                              wider(bias), eps),
               dtype);
   }
   const int64_t n = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
   if (n == 1)
-    fail("{}: one value for each channel has no variance; training needs more than {}", name,
-         x.shape());
+    fail("{}: the variance of one value per channel is undefined; training needs more than {}",
+         name, x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   // If the spatial size is small, the channels are transposed to be contiguous first.
   const int64_t batch = x.size(0), channels = x.size(1), spatial = n / batch;
   const bool along = batch == 1 || spatial >= 16;
   const Tensor z = along ? x : contiguous(transpose(x, 0, 1));
-  Statistics now;
+  Statistics s;
   const Sizes sizes{along ? batch : 1, 1, channels, 1, along ? spatial : n};
-  const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
-  move(running_mean, reshape(now.mean, {channels}), momentum);
-  move(running_var, reshape(now.variance, {channels}) * (double(n) / double(n - 1)), momentum);
+  const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &s);
+  update(running_mean, reshape(s.mean, {channels}), momentum);
+  update(running_var, reshape(s.variance, {channels}) * (double(n) / double(n - 1)), momentum);
   return along ? y : contiguous(transpose(y, 0, 1));
 }
 
@@ -286,13 +286,13 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (!use_input_stats)
     return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
   const int64_t n = product(x.shape().from(2));
-  if (n == 1) fail("{}: one value for each channel has no variance: {}", name, x.shape());
+  if (n == 1) fail("{}: the variance of one value per channel is undefined: {}", name, x.shape());
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   const Shape each{x.size(0), x.size(1)};
-  Statistics now;
-  const Tensor y = standardize(name, x, {1, each[0], each[1], 1, n}, eps, weight, bias, true, &now);
-  move(running_mean, mean(now.mean, {0}), momentum);
-  move(running_var, mean(now.variance, {0}) * (double(n) / double(n - 1)), momentum);
+  Statistics s;
+  const Tensor y = standardize(name, x, {1, each[0], each[1], 1, n}, eps, weight, bias, true, &s);
+  update(running_mean, mean(s.mean, {0}), momentum);
+  update(running_var, mean(s.variance, {0}) * (double(n) / double(n - 1)), momentum);
   return y;
 }
 

@@ -36,14 +36,14 @@
 
 namespace mt {
 
-// ---- elementwise (elementwise.cpp): every operation of kernels/ops.h is a function `mt::relu(x)`, `mt::add(x, y)`
+// ---- elementwise (elementwise.cpp): the operations of kernels/ops.h, mt::relu(x), mt::add(x, y) -
 
 /// The description of an elementwise operation for the engine and the bindings.
 struct OpRow {
   const op::Info* info;
   int inputs, params;
   bool answers_bool, mask_first, differentiable;
-  unsigned flat;  // bits of the inputs without derivative, if differentiable
+  unsigned flat;  // if differentiable: the inputs without a derivative, as bits
 };
 constexpr int kOps = op::Elementwise::size;
 /// A table with a row for each entry of a list; `row_of` creates the rows.
@@ -58,7 +58,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 
 /// Applies operation `op` to its inputs, with broadcasting and promotion.
 Tensor elementwise(int op, const Tensor* const* inputs, const double* params = nullptr);
-/// The same, written to the first input, which keeps its dtype and shape.
+/// The in-place form: writes the result to the first input, which keeps its dtype and shape.
 const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params = nullptr);
 
 template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
@@ -95,10 +95,10 @@ Tensor operator>(const Tensor& a, const Tensor& b);
 Tensor operator>=(const Tensor& a, const Tensor& b);
 Tensor operator==(const Tensor& a, const Tensor& b);
 Tensor operator!=(const Tensor& a, const Tensor& b);
-/// `select` of a formula for tensors.
+/// The function that formulas (kernels/ops.h) call for a selection: op::where.
 Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no);
 
-// In place, also into a view: `pick(x, 0, 2) *= 0.5`. a keeps its dtype and shape; b broadcasts to it.
+// In place, also into a view: `pick(x, 0, 2) *= 0.5`. The target keeps its dtype and shape.
 const Tensor& operator+=(const Tensor& a, const Tensor& b);
 const Tensor& operator-=(const Tensor& a, const Tensor& b);
 const Tensor& operator*=(const Tensor& a, const Tensor& b);

@@ -67,7 +67,7 @@ class Optimizer {
   std::shared_ptr<Impl> impl_;
 };
 
-/// An optimizer with the options of its struct: `mt::Adam adam(parameters, {.lr = 1e-4}); adam.step();`
+/// An optimizer with options: `mt::Adam adam(parameters, {.lr = 1e-4}); adam.step();`
 template <class Rule, int number> class OptimizerOf : public Optimizer {
  public:
   using Options = typename Rule::Options;

@@ -79,7 +79,7 @@ void check_filled(const char* name, const Window& w) {
 }
 
 /// The divisor of each window, as a row of out numbers.
-Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
+Tensor window_counts(const Window& w, bool include_pad, const Tensor& like) {
   const Tensor n = constants<double>({w.out}, [&](double* count) {
     each_element(w.out, [&](int64_t p) {
       const int64_t first = p * w.stride + w.offset,
@@ -126,21 +126,21 @@ Pooled largest_of_volumes(const Windows& all) {
 
 /// What backward needs in addition to the index: the input's shape, and the number of planes or
 /// volumes that positions refer to.
-struct PooledFrom {
+struct PoolInput {
   Shape shape;
   int64_t planes;
 };
 
-Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x);
+Tensor unpool(const Tensor& g, const Tensor& index, const PoolInput& x);
 void record_pool(const NodeType& type, const Tensor& out, const Tensor& in, const Tensor& index,
-                 const PooledFrom& x) {
+                 const PoolInput& x) {
   record(type, out, {&in}).save(0, index, Node::kOther).keep(x);
 }
 const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) {
-                          dx[0] = unpooled(g, node.get(0), node.kept<PooledFrom>());
+                          dx[0] = unpool(g, node.get(0), node.kept<PoolInput>());
                         }};
 const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tensor* dx) {
-                         const PooledFrom& x = node.kept<PooledFrom>();
+                         const PoolInput& x = node.kept<PoolInput>();
                          const Tensor index = node.get(0);
                          if (index.numel() == 0) return void(dx[0] = zeros(index.shape(), g));
                          const Shape flat{x.planes, -1};
@@ -149,12 +149,12 @@ const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tens
                        }};
 
 /// Scatters the gradient of each value to its position; gradients for the same position are added.
-Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
+Tensor unpool(const Tensor& g, const Tensor& index, const PoolInput& x) {
   if (index.numel() == 0) return zeros(x.shape, g);
   const Shape flat{x.planes, index.numel() / x.planes};
   if (!is_cpu(g.device()) || !index.is_contiguous()) {
-    const Tensor none = reshape(zeros(x.shape, g), {x.planes, -1});
-    return reshape(scatter_add(none, 1, reshape(index, flat), reshape(g, flat)), x.shape);
+    const Tensor zero = reshape(zeros(x.shape, g), {x.planes, -1});
+    return reshape(scatter_add(zero, 1, reshape(index, flat), reshape(g, flat)), x.shape);
   }
   const Tensor from = contiguous(to_compute_dtype(g.detach())),
                sums = empty(x.shape, from.dtype(), g.device());
@@ -193,12 +193,12 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   }
   sums = reshape(sums, all.result);
   if (o.divisor) return sums / *o.divisor;
-  const bool none = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
+  const bool unpadded = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
   Tensor n(double(all.d.kernel) * double(all.h.kernel) * double(all.w.kernel));
-  if (o.ceil || !(o.count_include_pad || none)) {
-    n = counts(all.d, o.count_include_pad, x);
+  if (o.ceil || !(o.count_include_pad || unpadded)) {
+    n = window_counts(all.d, o.count_include_pad, x);
     for (const Window* one : {&all.h, &all.w})
-      n = unsqueeze(n, -1) * counts(*one, o.count_include_pad, x);
+      n = unsqueeze(n, -1) * window_counts(*one, o.count_include_pad, x);
     n = reshape(n, Shape(all.result.end() - spatial, spatial));
   }
   return sums / n;
@@ -315,7 +315,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   const char* name = "max_unpool2d";
   check_image(name, x, 2);
   if (index.shape() != x.shape())
-    fail("{}: the input is {}, the indices {}; they must be alike", name, x.shape(), index.shape());
+    fail("{}: the input is {}, the indices {}; they must be equal", name, x.shape(), index.shape());
   if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
               s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
@@ -339,8 +339,8 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   Tensor at = index;
   if (is_integer(index.dtype()))
     at = to(index, Dtype::i64) - scalar(double(index_base()), Dtype::i64, index.device());
-  const Tensor none = zeros({planes, area}, x);
-  return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
+  const Tensor zero = zeros({planes, area}, x);
+  return reshape(scatter(zero, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
                  result);
 }
 
@@ -363,20 +363,20 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   if (from == size && (scale == 0 || scale == 1)) return x;
   std::vector<int64_t> at(taps * size);
   std::vector<double> weight(at.size());
-  const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
+  const auto clip = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
     check_interrupt();
     if (taps == 1) {  // in float32 as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
-      at[i] = held(std::floor(place * step));
+      at[i] = clip(std::floor(place * step));
       continue;
     }
     double p = sample_at(i, from, size, scale, corners);
     if (how == Interpolation::linear && p < 0) p = 0;
     const double low = std::floor(p), t = p - low;
     for (int k = 0; k < taps; ++k) {
-      at[k * size + i] = held(low + k - (taps == 4 ? 1 : 0));
+      at[k * size + i] = clip(low + k - (taps == 4 ? 1 : 0));
       weight[k * size + i] = taps == 4 ? cubic_weight(t, k) : k ? t : 1 - t;
     }
   }

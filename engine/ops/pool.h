@@ -17,8 +17,8 @@ struct PoolOptions {
 struct Pooled {
   Tensor values, index;  // index: the position of each value in its plane or volume
 };
-/// Over the last `spatial` (1, 2 or 3) dimensions of (n, c, ..) or (c, ..), as torch.nn.functional.max_pool2d and
-/// avg_pool2d: max_pool("max_pool2d", 2, x, {.kernel = {2}}); messages start with `name`.
+/// max_pool("max_pool2d", 2, x, {.kernel = {2}}) pools the last `spatial` (1, 2 or 3) dimensions of
+/// (n, c, ..) or (c, ..), as torch.nn.functional.max_pool2d; messages start with `name`.
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 /// The means over windows that divide a dimension into `out` parts; -1 keeps its size.

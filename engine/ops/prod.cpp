@@ -8,19 +8,19 @@ bool has_zero(const Tensor& x) { return count_nonzero(x).at_integer(0) != x.nume
 
 /// The product of all other elements, for each element: the whole product divided by the element,
 /// if there is no zero.
-Tensor others_of(const Tensor& x, unsigned mask) {
+Tensor other_products(const Tensor& x, unsigned mask) {
   const Shape dims = dims_of(mask, x.dim());
   if (dims.size() == 0) return ones(x.shape(), x);
   const Tensor is_zero = eq(x, 0.0);
   const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
   const Tensor safe = where(is_zero, 1.0, x);
   const Tensor rest = spread(prod(safe, dims, true), x.shape(), mask);
-  const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
-  return where(alone, rest / safe, 0.0);
+  const Tensor others_nonzero = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
+  return where(others_nonzero, rest / safe, 0.0);
 }
 
 /// The same in differentiable operations: each row is repeated, and each copy lacks one element.
-Tensor others_recorded(const Tensor& x, unsigned mask) {
+Tensor recorded_products(const Tensor& x, unsigned mask) {
   Shape order, back = x.shape(), kept;
   for (int d = 0; d < x.dim(); ++d)
     if (!(mask >> d & 1)) order.push(d), kept.push(x.size(d));
@@ -41,9 +41,9 @@ Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, in
   const Tensor zero = eq(x, 0.0);
   const Tensor zeros_so_far = cumsum(to(zero, Dtype::i64), d);
   const Tensor first = logical_and(zero, eq(zeros_so_far, 1.0));
-  const Tensor without = cumprod(where(first, 1.0, x), d);
+  const Tensor without_first = cumprod(where(first, 1.0, x), d);
   const Tensor before = sum_from_end(g * out, d) / where(zero, 1.0, x);
-  const Tensor at = sum_from_end(g * without, d);
+  const Tensor at = sum_from_end(g * without_first, d);
   return where(eq(zeros_so_far, 0.0), before, where(first, at, 0.0));
 }
 
@@ -67,8 +67,8 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const unsigned mask = node.kept<KeptReduction>().mask;
   const bool zeros = has_zero(x);
   dx[0] = spread(g, x.shape(), mask) * (!zeros           ? spread(node.get(1), x.shape(), mask) / x
-                                        : grad_enabled() ? others_recorded(x, mask)
-                                                         : others_of(x, mask));
+                                        : grad_enabled() ? recorded_products(x, mask)
+                                                         : other_products(x, mask));
 }
 
 void cumprod_backward(Node& node, const Tensor& g, Tensor* dx) {

@@ -21,7 +21,7 @@ void check_batches(const char* name, const Tensor& a, const Tensor& b) {
 }
 
 /// beta * x + alpha * product.
-Tensor added(const char* name, const Tensor& x, Tensor product, double beta, double alpha) {
+Tensor add_product(const char* name, const Tensor& x, Tensor product, double beta, double alpha) {
   const Dtype dtype = promote(x.dtype(), product.dtype());
   check_value(name, alpha, dtype), check_value(name, beta, dtype);
   if (x.dim() > product.dim() || broadcast(name, product.shape(), x.shape()) != product.shape())
@@ -70,22 +70,22 @@ Tensor outer(const Tensor& x, const Tensor& y, const char* name) {
 
 Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
   check_ranks("addmm", "two matrices are", a, 2, b, 2);
-  return added("addmm", x, matmul(a, b, "addmm"), beta, alpha);
+  return add_product("addmm", x, matmul(a, b, "addmm"), beta, alpha);
 }
 Tensor addmv(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
   check_ranks("addmv", "a matrix and a vector are", a, 2, b, 1);
-  return added("addmv", x, matmul(a, b, "addmv"), beta, alpha);
+  return add_product("addmv", x, matmul(a, b, "addmv"), beta, alpha);
 }
 Tensor baddbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
   check_batches("baddbmm", a, b);
-  return added("baddbmm", x, matmul(a, b, "baddbmm"), beta, alpha);
+  return add_product("baddbmm", x, matmul(a, b, "baddbmm"), beta, alpha);
 }
 
 Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta, double alpha) {
   check_batches("addbmm", a, b);
   if (a.size(2) != b.size(1)) matmul(a, b, "addbmm");  // throws the error
   // The sum over the batch is one longer inner sum.
-  return added("addbmm", x, tensordot(a, b, {0, 2}, {0, 1}), beta, alpha);
+  return add_product("addbmm", x, tensordot(a, b, {0, 2}, {0, 1}), beta, alpha);
 }
 
 Tensor kron(const Tensor& x, const Tensor& y) {

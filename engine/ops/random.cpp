@@ -40,18 +40,18 @@ void check_float(const char* name, Dtype dtype) {
 }
 
 /// Whether every element is true; true for an empty tensor.
-bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
+bool all_true(const Tensor& x) { return x.numel() == 0 || all(x).item() != 0; }
 
 /// The first number outside low..high, as shown in messages.
-std::string first_not(const Tensor& x, double low, double high) {
+std::string first_outside(const Tensor& x, double low, double high) {
   for (int64_t i = 0; i < x.numel(); ++i)
     if (const double v = x.at(i); !(v >= low && v <= high)) return show(v);
-  return "another by now";
+  return "unknown";
 }
 
 void check_probabilities(const char* name, const Tensor& p) {
-  if (!every(logical_and(ge(p, 0.0), le(p, 1.0))))
-    fail("{}: a probability is {}, outside 0..1", name, first_not(p, 0, 1));
+  if (!all_true(logical_and(ge(p, 0.0), le(p, 1.0))))
+    fail("{}: a probability is {}, outside 0..1", name, first_outside(p, 0, 1));
 }
 
 }  // namespace
@@ -111,9 +111,9 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   if (mean.impl()->number) dtype = deviation.dtype();
   else if (deviation.impl()->number) dtype = mean.dtype();
   check_float("normal", dtype);
-  if (!every(ge(deviation, 0.0)))
+  if (!all_true(ge(deviation, 0.0)))
     fail("normal: a standard deviation is {}; it must be 0 or more",
-         first_not(deviation, 0, HUGE_VAL));
+         first_outside(deviation, 0, HUGE_VAL));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
   const Device& device = mean.impl()->number ? deviation.device() : mean.device();
   return to(randn(shape, compute_dtype(dtype), device, g) * deviation + mean, dtype);
@@ -154,9 +154,9 @@ void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t 
 Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {
   if (weights.dim() < 1 || weights.dim() > 2)
     fail("multinomial: the weights are {}; one row or a matrix of rows is needed", weights.shape());
-  if (n < 1) fail("multinomial: {} positions are asked for; at least 1", n);
+  if (n < 1) fail("multinomial: {} positions were requested; at least 1 is needed", n);
   const int64_t classes = weights.size(-1), rows = weights.dim() == 2 ? weights.size(0) : 1;
-  if (classes == 0) fail("multinomial: there are no weights in {}", weights.shape());
+  if (classes == 0) fail("multinomial: {} has no weights", weights.shape());
   if (!replacement && n > classes)
     fail("multinomial: {} of {} cannot be drawn without replacement", n, classes);
   const Shape shape = weights.dim() == 2 ? Shape{rows, n} : Shape{n};

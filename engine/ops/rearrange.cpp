@@ -16,17 +16,17 @@
 namespace mt {
 namespace {
 
-constexpr int64_t kFar = int64_t(1) << 46;  // more positions than a tensor can have
+constexpr int64_t kMaxPositions = int64_t(1) << 46;  // more positions than a tensor can have
 
 }  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims) {
   Shape stride = x.strides();
-  unsigned seen = 0;
+  unsigned flipped = 0;
   int64_t offset = x.offset();
   for (int64_t dim : wrap_dims("flip", dims, x.dim())) {
     const int d = int(dim);
-    seen |= 1u << d;
+    flipped |= 1u << d;
     if (x.dim() == 0 || x.numel() == 0) continue;
     offset += (x.size(d) - 1) * x.stride(d);
     stride[d] = -x.stride(d);
@@ -40,20 +40,20 @@ Tensor flip(const Tensor& x, const Dims& dims) {
                                    if (node.kept<unsigned>() >> d & 1) dims.push(d);
                                  dx[0] = flip(g, dims);
                                }};
-    record(type, out, {&x}).keep(seen);
+    record(type, out, {&x}).keep(flipped);
   }
   return out;
 }
 
 namespace {
 
-/// Rolls by by[d] positions along every dimension, 0 <= by[d] < size[d]; copies each block once.
-Tensor rolled(const Tensor& x, const int64_t* by) {
+/// Rolls every dimension by shift[d] positions, 0 <= shift[d] < size[d]; copies each block once.
+Tensor roll_all(const Tensor& x, const int64_t* shift) {
   Tensor out = empty(x.shape(), x);
   const std::function<void(Tensor, Tensor, int)> copy = [&](Tensor to, Tensor from, int d) {
-    while (d < x.dim() && by[d] == 0) ++d;
+    while (d < x.dim() && shift[d] == 0) ++d;
     if (d == x.dim()) return copy_elements(to, from);
-    const int64_t n = x.size(d), k = by[d];
+    const int64_t n = x.size(d), k = shift[d];
     copy(slice(to, d, k, n - k), slice(from, d, 0, n - k), d + 1);
     copy(slice(to, d, 0, k), slice(from, d, n - k, k), d + 1);
   };
@@ -62,12 +62,12 @@ Tensor rolled(const Tensor& x, const int64_t* by) {
     static const NodeType type{"roll", [](Node& node, const Tensor& g, Tensor* dx) {
                                  int64_t back[kMaxDims];
                                  for (int d = 0; d < g.dim(); ++d) {
-                                   const int64_t by = node.kept_list<int64_t>()[d];
-                                   back[d] = by == 0 ? 0 : g.size(d) - by;
+                                   const int64_t k = node.kept_list<int64_t>()[d];
+                                   back[d] = k == 0 ? 0 : g.size(d) - k;
                                  }
-                                 dx[0] = rolled(g, back);
+                                 dx[0] = roll_all(g, back);
                                }};
-    std::copy_n(by, x.dim(), record(type, out, {&x}).keep_list<int64_t>(x.dim()));
+    std::copy_n(shift, x.dim(), record(type, out, {&x}).keep_list<int64_t>(x.dim()));
   }
   return out;
 }
@@ -81,18 +81,18 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Dims& dims) {
   }
   if (shifts.size() != dims.size())
     fail("roll: {} shifts for {} dimensions", shifts.size(), dims.size());
-  int64_t by[kMaxDims] = {};
+  int64_t shift[kMaxDims] = {};
   if (x.dim() == 0) fail("roll: a 0-d tensor has no dimension to shift along");
   for (int i = 0; i < dims.size(); ++i) {
     const int d = wrap_dim("roll", dims[i], x.dim());
     const int64_t size = x.shape()[d];
-    if (size > 0) by[d] = (by[d] + shifts[i] % size + size) % size;
+    if (size > 0) shift[d] = (shift[d] + shifts[i] % size + size) % size;
   }
-  return rolled(x, by);
+  return roll_all(x, shift);
 }
 
 Tensor rot90(const Tensor& x, int64_t k, Dim a, Dim b) {
-  if (x.dim() < 2) fail("rot90: {} has no two dimensions", x.shape());
+  if (x.dim() < 2) fail("rot90: {} has fewer than two dimensions", x.shape());
   const int i = wrap_dim("rot90", a, x.dim()), j = wrap_dim("rot90", b, x.dim());
   if (i == j) fail("rot90: dimension {} is named twice", i + 1);
   switch ((k % 4 + 4) % 4) {
@@ -124,20 +124,20 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
     return tile(tile(x, first), second);
   }
   // Each repeated dimension is split in two, of which the first is expanded.
-  Shape apart, wide;
+  Shape split, expanded;
   for (int d = 0; d < rank; ++d) {
-    if (times[d] != 1 && size[d] != 1) apart.push(1), wide.push(times[d]);
-    apart.push(size[d]);
-    wide.push(size[d] == 1 ? times[d] : size[d]);
+    if (times[d] != 1 && size[d] != 1) split.push(1), expanded.push(times[d]);
+    split.push(size[d]);
+    expanded.push(size[d] == 1 ? times[d] : size[d]);
   }
-  const Tensor out = expand(reshape(x, apart), wide);
+  const Tensor out = expand(reshape(x, split), expanded);
   return out.is_contiguous() ? clone(reshape(out, whole)) : reshape(clone(out), whole);
 }
 
 namespace {
 
-/// Returns the flattened tensor with dimension 0, or x with the given dimension.
-Tensor interleaved(const Tensor& x, std::optional<Dim> dim, int& d) {
+/// x and its dimension d; without `dim` the flattened x and dimension 0.
+Tensor repeat_input(const Tensor& x, std::optional<Dim> dim, int& d) {
   d = dim ? wrap_dim("repeat_interleave", *dim, x.dim()) : 0;
   return dim && x.dim() > 0 ? x : reshape(x, {-1});
 }
@@ -146,8 +146,8 @@ Tensor interleaved(const Tensor& x, std::optional<Dim> dim, int& d) {
 
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<Dim> dim) {
   int d;
-  const Tensor from = interleaved(x, dim, d);
-  if (repeats < 0) fail("repeat_interleave: {} repeats are asked for", repeats);
+  const Tensor from = repeat_input(x, dim, d);
+  if (repeats < 0) fail("repeat_interleave: repeats is {}; it must be 0 or more", repeats);
   Shape size = from.shape(), wide = size;
   if (__builtin_mul_overflow(size[d], repeats, &size[d]))
     fail("repeat_interleave: {} times {} has more elements than memory can hold", x.shape(),
@@ -163,7 +163,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<Dim> di
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<Dim> dim) {
   int d;
-  const Tensor from = interleaved(x, dim, d);
+  const Tensor from = repeat_input(x, dim, d);
   const int64_t n = from.size(d);
   check_integers("repeat_interleave", repeats, "repeats", "repeats");
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
@@ -174,7 +174,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<D
   for (int64_t i = 0; i < n; ++i) {
     const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
     if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base());
-    if (times > kFar || (total += times) > kFar)
+    if (times > kMaxPositions || (total += times) > kMaxPositions)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
   }
   Tensor index = empty({total}, Dtype::i64);
@@ -228,7 +228,7 @@ void triangle_backward(Node& node, const Tensor& g, Tensor* dx) {
 const NodeType kTril{"tril", triangle_backward}, kTriu{"triu", triangle_backward};
 
 Tensor triangle(const NodeType& type, const Tensor& x, Triangle t) {
-  if (x.dim() < 2) fail("{}: {} is no matrix", type.name, x.shape());
+  if (x.dim() < 2) fail("{}: {} is not a matrix", type.name, x.shape());
   const int64_t rows = x.size(-2), columns = x.size(-1);
   t.diagonal = std::clamp(t.diagonal, -rows - 1, columns + 1);
   Tensor out;
@@ -322,11 +322,11 @@ Tensor pad_constant(const Tensor& x, const PadWidths& s, double value) {
   return out;
 }
 
-/// Extends dimension d by `before` and `after` of its own positions at its ends; negative ones crop.
-Tensor extended(const Tensor& x, int d, int64_t before, int64_t after, Padding mode) {
+/// Extends dimension d by `before` and `after` of its own positions; negative numbers crop it.
+Tensor pad_dim(const Tensor& x, int d, int64_t before, int64_t after, Padding mode) {
   const int64_t cut = std::max<int64_t>(-before, 0), n = x.size(d);
   const Tensor middle = slice(x, d, cut, n - cut - std::max<int64_t>(-after, 0));
-  const Tensor& from = mode == Padding::circular ? middle : x;  // or cropped parts return
+  const Tensor& from = mode == Padding::circular ? middle : x;  // cropped positions must not return
   const int64_t last = from.size(d);
   const auto beyond = [&](int64_t count, int64_t first, int64_t edge) {
     if (mode == Padding::circular) return slice(from, d, edge == 0 ? last - count : 0, count);
@@ -354,7 +354,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   for (size_t i = 0; i < sides.size() / 2; ++i) {
     const int d = x.dim() - 1 - int(i);
     const int64_t n = x.size(d), before = sides[2 * i], after = sides[2 * i + 1];
-    if (std::max(std::abs(before), std::abs(after)) > kFar)
+    if (std::max(std::abs(before), std::abs(after)) > kMaxPositions)
       fail("pad: ({}, {}) has more elements than memory can hold", before, after);
     if (n + before + after < 0 ||
         n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
@@ -365,8 +365,8 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
       fail("pad: a reflection of {} positions needs more than the {} of dimension {}", most, n,
            d + 1);
     if (mode == Padding::circular && most > n)
-      fail("pad: {} positions around the end need as many in dimension {}, it has {}", most, d + 1,
-           n);
+      fail("pad: circular padding of {} positions is larger than dimension {}, of size {}", most,
+           d + 1, n);
     if (mode == Padding::replicate && most > 0 && n == 0)
       fail("pad: dimension {} has no position to replicate", d + 1);
     s.before[d] = before, s.after[d] = after;
@@ -382,9 +382,9 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   for (int d = 0; d < x.dim() && mode == Padding::circular; ++d)
     if (whole[d] > 0 &&
         x.size(d) + std::min<int64_t>(s.before[d], 0) + std::min<int64_t>(s.after[d], 0) == 0)
-      fail("pad: nothing is left to go around in dimension {}", d + 1);
+      fail("pad: circular padding of dimension {}, which is empty after cropping", d + 1);
   for (int d = 0; d < x.dim(); ++d)
-    if (s.before[d] != 0 || s.after[d] != 0) out = extended(out, d, s.before[d], s.after[d], mode);
+    if (s.before[d] != 0 || s.after[d] != 0) out = pad_dim(out, d, s.before[d], s.after[d], mode);
   return out.impl()->storage == x.impl()->storage ? clone(out) : out;
 }
 
@@ -393,7 +393,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
 namespace {
 
 /// Splits the last three dimensions of x into `sizes`, permutes, and reshapes to `result`.
-Tensor permuted(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
+Tensor split_permute(const Tensor& x, const Shape& sizes, const Shape& order, const Shape& result) {
   const Shape lead = x.shape().first(x.dim() - 3);
   Shape dims;
   for (int d = 0; d < lead.size(); ++d) dims.push(d);
@@ -411,7 +411,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
     fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
          x.size(d), x.shape());
   const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
-  return permuted(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
+  return split_permute(x, {c, r, r, h, w}, {0, 3, 1, 4, 2}, {c, h * r, w * r});
 }
 
 Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
@@ -422,7 +422,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
     fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
          r, x.shape());
   const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
-  return permuted(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
+  return split_permute(x, {c, h, r, w, r}, {0, 2, 4, 1, 3}, {c * r * r, h, w});
 }
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {

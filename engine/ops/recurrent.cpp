@@ -1,5 +1,5 @@
-// recurrent.cpp -- recurrent layers: one matrix product for the inputs of all steps, one per step for the state, and
-// one pass over the gates; backward ends with one product per weight
+// recurrent.cpp -- recurrent layers: one product for the inputs of all steps, one per step for the
+// state, and one pass over the gates; backward ends with one product per weight
 #include "engine/ops/recurrent.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ enum Input { kX, kWeightX, kWeightH, kBiasX, kBiasH, kH, kC, kProjection, kInput
 const char* const kInputNames[kInputs] = {"the input", "weight_ih", "weight_hh", "bias_ih",
                                           "bias_hh",   "h",         "c",         "weight_hr"};
 
-/// The rows of a step, and its previous state: in the results from row `before` on, or if that is
+/// The rows of a step, and its previous state: in the results from row `previous` on, or if that is
 /// -1 in the initial state from row `start` on.
-struct Stretch {
-  int64_t first, rows, before, start;
+struct StepRows {
+  int64_t first, rows, previous, start;
 };
 
 struct Layer {
@@ -47,9 +47,9 @@ struct Layer {
   int64_t hidden() const { return in[kWeightH].size(0) / gates(); }
   int64_t state() const { return in[kWeightH].size(1); }
 
-  /// In computing order. In reverse time later sequences start from the initial state.
-  std::vector<Stretch> stretches() const {
-    std::vector<Stretch> list;
+  /// In the order of computation. In reverse, shorter sequences join later, from the initial state.
+  std::vector<StepRows> step_rows() const {
+    std::vector<StepRows> list;
     const int64_t steps = sizes.size();
     int64_t first = reverse ? all() : 0, last = 0, last_size = 0;
     for (int64_t i = 0; i < steps; ++i) {
@@ -72,9 +72,9 @@ struct Steps {
 };
 
 Tensor rows(const Tensor& x, int64_t first, int64_t n) { return slice(x, 0, first, n); }
-Tensor rows(const Tensor& x, const Stretch& s) { return rows(x, s.first, s.rows); }
-Tensor before(const Tensor& all, const Tensor& first, const Stretch& s) {
-  return s.before < 0 ? rows(first, s.start, s.rows) : rows(all, s.before, s.rows);
+Tensor rows(const Tensor& x, const StepRows& s) { return rows(x, s.first, s.rows); }
+Tensor previous(const Tensor& all, const Tensor& first, const StepRows& s) {
+  return s.previous < 0 ? rows(first, s.start, s.rows) : rows(all, s.previous, s.rows);
 }
 /// Copies the vector to each row of `out`.
 void repeat_row(const Tensor& out, const Tensor& row) {
@@ -84,12 +84,12 @@ void repeat_row(const Tensor& out, const Tensor& row) {
 /// The matrix of the product of each step, [inner x columns]. For a CPU it is packed in panels of
 /// columns, [columns / 32 x inner x 32]; otherwise its kernel would pack them in every step.
 constexpr int64_t kPanel = 32;
-Tensor for_steps(const Tensor& matrix) {
+Tensor pack_for_steps(const Tensor& matrix) {
   const int64_t inner = matrix.size(0), columns = matrix.size(1);
   if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
   return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
 }
-/// out (+)= x . matrix, with the matrix as packed by for_steps.
+/// out (+)= x . matrix, with the matrix as packed by pack_for_steps.
 void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool accumulate) {
   if (matrix.dim() == 2) return matmul_into(kName, out, x, matrix, accumulate);
   const int64_t panels = matrix.size(0), n = x.size(0);
@@ -97,34 +97,34 @@ void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool
   matmul_into(kName, parts, expand(unsqueeze(x, 0), {panels, n, x.size(1)}), matrix, accumulate);
 }
 
-Cell step_of(const Layer& l, const Steps& r, const Stretch& s, bool backward) {
+Cell step_of(const Layer& l, const Steps& r, const StepRows& s, bool backward) {
   Cell k{};
   k.kind = l.kind, k.dtype = r.out.dtype(), k.backward = backward;
   k.rows = s.rows, k.hidden = l.hidden();
   k.gates = rows(r.gates, s).data(), k.h = rows(r.hidden, s).data();
-  k.h_before = before(r.out, l[kH], s).data();
-  if (l[kC].defined()) k.c = rows(r.c, s).data(), k.c_before = before(r.c, l[kC], s).data();
+  k.h_before = previous(r.out, l[kH], s).data();
+  if (l[kC].defined()) k.c = rows(r.c, s).data(), k.c_before = previous(r.c, l[kC], s).data();
   return k;
 }
 
 Steps forward(const Layer& l) {
   const Tensor& x = l[kX];
-  const auto room = [&](int64_t n, int64_t columns) { return empty({n, columns}, x); };
+  const auto buffer = [&](int64_t n, int64_t columns) { return empty({n, columns}, x); };
   const int64_t all = l.all(), hidden = l.hidden(), columns = l.gates() * hidden;
   Steps r;
-  r.gates = room(all, l.kept() * hidden), r.hidden = room(all, hidden);
-  r.out = l[kProjection].defined() ? room(all, l.state()) : r.hidden;
-  if (l[kC].defined()) r.c = room(all, hidden);
-  const Tensor sums = slice(r.gates, 1, 0, columns), weight = for_steps(t(l[kWeightH]));
+  r.gates = buffer(all, l.kept() * hidden), r.hidden = buffer(all, hidden);
+  r.out = l[kProjection].defined() ? buffer(all, l.state()) : r.hidden;
+  if (l[kC].defined()) r.c = buffer(all, hidden);
+  const Tensor sums = slice(r.gates, 1, 0, columns), weight = pack_for_steps(t(l[kWeightH]));
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
   matmul_into(kName, sums, x, t(l[kWeightX]), biased);
-  const Tensor late = l.late() ? room(l[kH].size(0), columns) : Tensor();
-  for (const Stretch& s : l.stretches()) {
+  const Tensor late = l.late() ? buffer(l[kH].size(0), columns) : Tensor();
+  for (const StepRows& s : l.step_rows()) {
     check_interrupt();
     const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
     if (l.late() && biased) repeat_row(to, l[kBiasH]);
-    step_product(to, before(r.out, l[kH], s), weight, biased || !l.late());
+    step_product(to, previous(r.out, l[kH], s), weight, biased || !l.late());
     Cell k = step_of(l, r, s, false);
     k.state = l.late() ? to.data() : nullptr;
     x.device().cell(k);
@@ -143,20 +143,20 @@ TensorList backward(const Layer& l, const Steps& r, const Tensor& out_grad, cons
   const Tensor dg = empty(r.gates.shape(), r.gates);
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // the sums that include the state
   const Tensor state = empty(r.out.shape(), r.out);
-  const Tensor weight = for_steps(l[kWeightH]);
+  const Tensor weight = pack_for_steps(l[kWeightH]);
   TensorList dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);
-  const std::vector<Stretch> list = l.stretches();
+  const std::vector<StepRows> list = l.step_rows();
   for (auto s = list.rbegin(); s != list.rend(); ++s) {
     check_interrupt();
     const Tensor slope =
         l[kProjection].defined() ? matmul(rows(dh, *s), l[kProjection]) : rows(dh, *s);
-    const Tensor dh_before = before(dh, dx[kH], *s), h_before = before(r.out, l[kH], *s);
+    const Tensor dh_before = previous(dh, dx[kH], *s), h_before = previous(r.out, l[kH], *s);
     Cell k = step_of(l, r, *s, true);
     k.h_grad = slope.data(), k.gates_grad = rows(dg, *s).data(), k.h_before_grad = dh_before.data();
     if (dc.defined())
-      k.c_grad = rows(dc, *s).data(), k.c_before_grad = before(dc, dx[kC], *s).data();
+      k.c_grad = rows(dc, *s).data(), k.c_before_grad = previous(dc, dx[kC], *s).data();
     dh.device().cell(k);
     step_product(dh_before, rows(sums, *s), weight, true);
     copy_elements(rows(state, *s), h_before);
@@ -179,7 +179,7 @@ TensorList composed(const Layer& l) {
     const size_t steps = l.sizes.size();
     const int64_t hidden = l.hidden();
     const Tensor x = linear(l[kX], l[kWeightX], l[kBiasX]);
-    const auto grown = [](const Tensor& now, const Tensor& first, int64_t n) {
+    const auto extended = [](const Tensor& now, const Tensor& first, int64_t n) {
       if (!now.defined()) return rows(first, 0, n);
       const int64_t m = now.size(0);
       return n <= m ? rows(now, 0, n) : cat({now, rows(first, m, n - m)}, 0);
@@ -191,14 +191,14 @@ TensorList composed(const Layer& l) {
       const size_t at = l.reverse ? steps - 1 - i : i;
       const int64_t n = l.sizes[at];
       if (l.reverse) first -= n;
-      h = grown(h, l[kH], n);
+      h = extended(h, l[kH], n);
       const Tensor late = linear(h, l[kWeightH], l[kBiasH]);
       const Tensor sums = C::late ? rows(x, first, n) : rows(x, first, n) + late;
       cells::Step<Tensor> e;
       for (int k = 0; k < C::gates; ++k) e.g[k] = slice(sums, 1, k * hidden, hidden);
       for (int k = 0; k < C::late; ++k) e.s[k] = slice(late, 1, k * hidden, hidden);
       e.h = h;
-      if (C::has_c) e.c = grown(c, l[kC], n);
+      if (C::has_c) e.c = extended(c, l[kC], n);
       C::f(e);
       h = hs[at] = l[kProjection].defined() ? matmul(e.h, t(l[kProjection])) : e.h;
       c = cs[at] = e.c;
@@ -226,7 +226,7 @@ Steps recorded(const Layer& l) {
   save.insert(save.end(), {r.out, r.c, r.gates, r.hidden});
   Layer empty = l;
   for (Tensor& x : empty.in) x.reset();
-  const auto way_back = [=](const TensorList& g) {
+  const auto backward_fn = [=](const TensorList& g) {
     const TensorList saved = saved_tensors();
     const auto layer = [&](const TensorList& in) {
       Layer filled = empty;
@@ -241,7 +241,7 @@ Steps recorded(const Layer& l) {
                     g.size() > 1 ? g[1] : Tensor(), wants);
   };
   const TensorList y = record_function(kName, inputs, results,
-                                       std::vector<bool>(results.size(), false), save, way_back);
+                                       std::vector<bool>(results.size(), false), save, backward_fn);
   r.out = y[0];
   if (r.c.defined()) r.c = y[1];
   return r;
@@ -284,11 +284,11 @@ std::vector<int64_t> step_sizes(const Tensor& x,
     return std::vector<int64_t>(x.size(0), x.size(1));
   }
   const std::vector<int64_t>& given = *batch_sizes;
-  if (given.empty()) fail("{}: there are no batch sizes", kName);
+  if (given.empty()) fail("{}: batch_sizes is empty", kName);
   int64_t left = x.size(0);
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i] < 1 || (i > 0 && given[i] > given[i - 1]))
-      fail("{}: batch size {} is {}; they are at least 1 and do not rise", kName,
+      fail("{}: batch size {} is {}; they are at least 1 and never increase", kName,
            int64_t(i) + index_base(), given[i]);
     left -= std::min(given[i], left + 1);
     if (left < 0) break;

@@ -17,7 +17,7 @@ struct RecurrentStates {
 };
 /// One layer in one direction, with PyTorch's weights: weight_ih [gates * hidden x in], weight_hh
 /// [gates * hidden x state], biases [gates * hidden]; for an LSTM with projections weight_hr [state
-/// x hidden]. x is [time x n x in], or [all x in] where batch_sizes is the number of sequences in
+/// x hidden]. x is [time x n x in], or [total x in] where batch_sizes is the number of sequences in
 /// each step, in non-increasing order. The default initial states are zeros.
 RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
                                 const Tensor& bias_ih = {}, const Tensor& bias_hh = {},

@@ -32,15 +32,14 @@ int64_t count_of(const Tensor& x, unsigned mask) {
 
 void need_float(const char* name, const Tensor& x) {
   if (!is_float(x.dtype()))
-    fail("{}: of {} it is a fraction; use x:float():{}()", name, x.dtype(), name);
+    fail("{}: the input must be a float tensor, got {}; use x:float():{}()", name, x.dtype(), name);
 }
 
 void need_elements(const char* name, const Tensor& x, int d) {
   if (x.dim() == 0 || x.size(d) > 0) return;
   for (int k = 0; k < x.dim(); ++k)
     if (k != d && x.size(k) == 0) return;
-  fail("{}: {} has no elements along dimension {}; of none there is no {}", name, x.shape(), d + 1,
-       name);
+  fail("{}: {} has no elements along dimension {}, so it has no {}", name, x.shape(), d + 1, name);
 }
 
 namespace {
@@ -114,7 +113,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
   }
   if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
       checked_count(how.name, shape) > 0)
-    fail("{}: {} has no elements there; of none there is no {}", how.name, x.shape(), how.name);
+    fail("{}: {} has no elements there, so it has no {}", how.name, x.shape(), how.name);
   const bool narrow = is_storage_only(given.dtype());
   Tensor out =
       result_in(second || narrow ? nullptr : target, shape, e.result(dtype), x.device(), true);
@@ -143,7 +142,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& given, Tensor* second) {
 namespace {
 
 /// x in a dtype that the reduction accepts.
-Tensor taken(const Reducing& how, const Tensor& x) {
+Tensor accepted_input(const Reducing& how, const Tensor& x) {
   switch (reduce_entries[how.op].row.info->takes) {
     case op::Takes::any: break;
     case op::Takes::real: return as_float(x);
@@ -153,7 +152,7 @@ Tensor taken(const Reducing& how, const Tensor& x) {
   return x;
 }
 
-/// What a node keeps if it does not save x.
+/// The state of a node that does not save x.
 struct KeptShape {
   KeptReduction reduction;
   Shape shape;
@@ -167,7 +166,7 @@ Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
     Tensor later = thread_state.lazy->reduce(how, given);
     if (later.defined()) return later;
   }
-  const Tensor x = taken(how, given);
+  const Tensor x = accepted_input(how, given);
   if (!e.row.differentiable || !wants_grad(x)) return run_reduce(how, x, second);
   Tensor other;
   const bool reads_second = e.reads & op::reads_second;

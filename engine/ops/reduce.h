@@ -12,7 +12,7 @@ struct ValuesIndices {
   Tensor values, index;
 };
 
-// Every reduction of kernels/reductions.h with MT_REDUCTION is a function `mt::sum(x, dims = {}, keepdim = false,
+// Every MT_REDUCTION of kernels/reductions.h is a function `mt::sum(x, dims = {}, keepdim = false,
 // parameters..)` (torch.max: amax); those that return an index take one dimension or none.
 
 /// The description of a reduction or a scan (scan.h) for the engine and the bindings.

@@ -14,7 +14,7 @@ Shape dims_of(unsigned mask, int rank);
 int64_t count_of(const Tensor& x, unsigned mask);
 /// Broadcasts a gradient or a result to the input's shape; reduced dimensions have size 1 first.
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask);
-/// One element expanded to any shape.
+/// Expands one element to a shape.
 Tensor repeat_everywhere(const Tensor& x, const Shape&);
 
 /// One call of a reduction: x over the dimensions of a mask.
@@ -23,12 +23,12 @@ struct Reducing {
   const char* name;  // for messages
   unsigned mask;
   bool keepdim;
-  bool empty_ok = false;  // also if the struct does not allow it
+  bool empty_ok = false;  // allows no elements, even if the struct refuses that
   double param[op::kMaxParams] = {};
 };
 /// Calls the verb with an accepted dtype. `second`: an undefined tensor for the second result.
 Tensor run_reduce(const Reducing&, const Tensor& x, Tensor* second = nullptr);
-/// The same for any dtype, recorded.
+/// Calls run_reduce for any dtype, and records it.
 Tensor reduce_recorded(Reducing, const Tensor& x, Tensor* second = nullptr);
 /// An elementwise kernel for operands of one shape, outside the graph: for gradients of reductions.
 Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* params);

@@ -56,13 +56,13 @@ constinit const auto scan_entries =
     table_of(op::Scans{}, [](auto op) { return scan_entry<decltype(op)>(); });
 
 /// One call: along dimension d; `backwards` scans each line from its end to its beginning.
-struct Scanning {
+struct ScanCall {
   int op, d;
   bool backwards = false;
   double param[op::kMaxParams] = {};
 };
 
-Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
+Tensor run(const ScanCall& how, const Tensor& x, Tensor* index) {
   if (is_storage_only(x.dtype()))
     return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
   Tensor out = empty(x.shape(), x);
@@ -83,14 +83,14 @@ Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
   return out;
 }
 
-Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullptr) {
+Tensor scan_recorded(const ScanCall& how, const Tensor& x, Tensor* index = nullptr) {
   const ScanEntry& e = scan_entries[how.op];
   Tensor out;
   if (e.lines_apart && !is_cpu(x.device()) && how.d > 0 && x.stride(how.d) == 1 &&
       x.numel() >= 4 * x.size(how.d)) {
-    Scanning turned = how;
-    turned.d = 0;
-    out = run(turned, contiguous(transpose(x.detach(), 0, how.d)), index);
+    ScanCall transposed = how;
+    transposed.d = 0;
+    out = run(transposed, contiguous(transpose(x.detach(), 0, how.d)), index);
     out = contiguous(transpose(out, 0, how.d));
   } else {
     out = run(how, x, index);
@@ -112,7 +112,7 @@ Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullp
 void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
   const ScanEntry& e = scan_entries[node.type->op];
   const KeptScan& kept = node.kept<KeptScan>();
-  Scanning back{node.type->op, kept.d, !kept.backwards};
+  ScanCall back{node.type->op, kept.d, !kept.backwards};
   std::copy_n(kept.param, op::kMaxParams - 1, back.param);
   const Tensor x = node.get(0), y = node.get(1);
   const auto part = [&](const Tensor& amount) {
@@ -134,7 +134,7 @@ ValuesIndices scan(int op, const Tensor& given, int64_t dim, const double* param
                    : info.result == op::Result::wide && !is_float(given.dtype())
                        ? to(given, Dtype::i64)
                        : given;
-  Scanning how{op, 0};
+  ScanCall how{op, 0};
   for (int i = 0; i < e.row.params; ++i) how.param[i] = params ? params[i] : info.params[i].value;
   return at_least_1d(info.name, x, dim, [&](const Tensor& y, int d) {
     how.d = d;

@@ -14,13 +14,13 @@
 namespace mt {
 namespace {
 
-/// The positions [first, first + keep) of each line's sorted order. Lines that are not contiguous
-/// are transposed first.
-ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
-                     bool descending) {
+/// The elements [first, first + keep) of each sorted line. Lines that are not contiguous are
+/// transposed first.
+ValuesIndices sorted_range(const NodeType& type, const Tensor& input, int d, int64_t first,
+                           int64_t keep, bool descending) {
   ValuesIndices p;
   if (is_storage_only(input.dtype())) {
-    p = places(type, to_compute_dtype(input.detach()), d, first, keep, descending);
+    p = sorted_range(type, to_compute_dtype(input.detach()), d, first, keep, descending);
     p.values = cast_no_grad(p.values, input.dtype());
   } else {
     const int last = input.dim() - 1;
@@ -60,7 +60,7 @@ ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor
 }
 
 /// 0, 1, .., n-1 along dimension d of a tensor with this rank.
-Tensor counting(int64_t n, int d, int rank, const Device& device) {
+Tensor arange_along(int64_t n, int d, int rank, const Device& device) {
   const Shape shape = sizes_along(rank, d, n);
   return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
                : zeros(shape, Dtype::i64, device);
@@ -70,12 +70,12 @@ const NodeType kSort{"sort", gather_backward}, kTopk{"topk", gather_backward},
     kKth{"kthvalue", gather_backward}, kMedian{"median", gather_backward},
     kNanmedian{"nanmedian", gather_backward}, kMode{"mode", gather_backward};
 
-ValuesIndices middle(const NodeType& type, const Tensor& x, Dim dim, bool keepdim, bool skip) {
+ValuesIndices medians(const NodeType& type, const Tensor& x, Dim dim, bool keepdim, bool skip) {
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
     const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
-    if (!holds_nan(y)) return without(places(type, y, d, at, keep, false), d, tail);
+    if (!holds_nan(y)) return without(sorted_range(type, y, d, at, keep, false), d, tail);
     Tensor index;
     const Tensor z = y.detach(), bad = isnan(z);
     const ValuesIndices all = sort(z, d);
@@ -91,7 +91,7 @@ ValuesIndices middle(const NodeType& type, const Tensor& x, Dim dim, bool keepdi
   });
 }
 
-Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
+Tensor median_of_all(const char* name, const Tensor& x, bool skip) {
   const Tensor all = flat(x.detach());
   if (all.numel() == 0 && !is_float(x.dtype())) fail("{}: {} is empty", name, x.shape());
   const Tensor out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
@@ -113,7 +113,7 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
 
 ValuesIndices sort(const Tensor& x, Dim dim, bool descending) {
   return at_least_1d("sort", x, dim, [&](const Tensor& y, int d) {
-    return places(kSort, y, d, 0, y.size(d), descending);
+    return sorted_range(kSort, y, d, 0, y.size(d), descending);
   });
 }
 
@@ -122,7 +122,7 @@ ValuesIndices topk(const Tensor& x, int64_t k, Dim dim, bool largest) {
     if (k < 0 || k > y.size(d))
       fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, x.shape(), y.size(d));
     if (x.dim() == 0 && k == 0) fail("topk: k is 0, a 0-d tensor has 1 element");
-    return places(kTopk, y, d, 0, k, largest);
+    return sorted_range(kTopk, y, d, 0, k, largest);
   });
 }
 
@@ -131,25 +131,25 @@ ValuesIndices kthvalue(const Tensor& x, int64_t k, Dim dim, bool keepdim) {
     if (k < 1 || k > y.size(d))
       fail("kthvalue: k is {}, dimension {} of {} has {} elements; k counts from 1", k, d + 1,
            x.shape(), y.size(d));
-    return without(places(kKth, y, d, k - 1, 1, false), d, keepdim || x.dim() == 0);
+    return without(sorted_range(kKth, y, d, k - 1, 1, false), d, keepdim || x.dim() == 0);
   });
 }
 
 ValuesIndices median(const Tensor& x, Dim dim, bool keepdim) {
-  return middle(kMedian, x, dim, keepdim, false);
+  return medians(kMedian, x, dim, keepdim, false);
 }
 ValuesIndices nanmedian(const Tensor& x, Dim dim, bool keepdim) {
-  return middle(kNanmedian, x, dim, keepdim, true);
+  return medians(kNanmedian, x, dim, keepdim, true);
 }
-Tensor median(const Tensor& x) { return middle_of_all("median", x, false); }
-Tensor nanmedian(const Tensor& x) { return middle_of_all("nanmedian", x, true); }
+Tensor median(const Tensor& x) { return median_of_all("median", x, false); }
+Tensor nanmedian(const Tensor& x) { return median_of_all("nanmedian", x, true); }
 
 ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
   return at_least_1d("mode", x, dim, [&](const Tensor& y, int d) {
     need_elements("mode", y, d);
     const ValuesIndices sorted = sort(y.detach(), d);
     const int64_t n = y.size(d);
-    const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
+    const Tensor &s = sorted.values, place = arange_along(n, d, y.dim(), y.device());
     const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
     Tensor begins = ne(a, b);
     if (is_float(s.dtype()))
@@ -166,11 +166,11 @@ ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
 namespace {
 
 /// Interpolates between two neighbours of the sorted order; weight 0 gives the lower one.
-Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
+Tensor interpolate(const Tensor& low, const Tensor& high, const Tensor& weight) {
   return where(eq(weight, 0.0), low, lerp(low, high, weight));
 }
 /// Applies the interpolation rule to a fractional position in the sorted order.
-double settle(double rank, QuantileRule how) {
+double apply_rule(double rank, QuantileRule how) {
   switch (how) {
     case QuantileRule::lower: return std::floor(rank);
     case QuantileRule::higher: return std::ceil(rank);
@@ -192,10 +192,10 @@ Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, Q
   const Tensor low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
   Tensor weight = to(rank - floor(rank), sorted.dtype());
   if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
-  return between(gather(sorted, d, low), gather(sorted, d, high), weight);
+  return interpolate(gather(sorted, d, low), gather(sorted, d, high), weight);
 }
 
-/// The result if there is no q.
+/// The result if q is empty.
 Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
   Shape shape = input.shape();
   if (!d) shape = {};
@@ -216,7 +216,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const Tensor x = dim && input.dim() > 0 ? input : flat(input);
   const int d = dim ? given : 0;
   if (x.size(d) == 0)
-    fail("{}: {} has no elements there; of none there is no quantile", name, input.shape());
+    fail("{}: {} has no elements there, so it has no quantile", name, input.shape());
   const int64_t n = x.size(d);
   const bool nan = holds_nan(x);
   Tensor bad, last;  // lines with a NaN; the last position without NaN of each line
@@ -226,41 +226,41 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     last = maximum(to(good, Dtype::f64) - 1.0, 0.0);
   }
   const bool one = q.size() == 1 && !(nan && skip_nan);
-  const double only = one ? settle(q[0] * double(n - 1), how) : 0;
+  const double only = one ? apply_rule(q[0] * double(n - 1), how) : 0;
   const int64_t first = one ? int64_t(std::floor(only)) : 0;
   const int64_t keep = one ? int64_t(std::ceil(only)) - first + 1 : n;
-  Tensor sorted = places(kSort, x, d, first, keep, false).values;
+  Tensor sorted = sorted_range(kSort, x, d, first, keep, false).values;
   // The result depends on q only between two positions.
-  const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
-  if (moves && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is not a slope
-  TensorList answers;
+  const bool q_grad = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
+  if (q_grad && nan) sorted = where(isnan(sorted), 0.0, sorted);  // 0 times NaN is not a slope
+  TensorList results;
   for (double f : q) {
-    Tensor answer, fraction;
-    if (moves) fraction = to(pick(flat(fractions), 0, int64_t(answers.size())), Dtype::f64);
+    Tensor result, fraction;
+    if (q_grad) fraction = to(pick(flat(fractions), 0, int64_t(results.size())), Dtype::f64);
     if (nan && skip_nan) {
-      answer = nan_quantile(sorted, d, last, f, how, fraction);
+      result = nan_quantile(sorted, d, last, f, how, fraction);
     } else {
-      const double rank = settle(f * double(n - 1), how), low = std::floor(rank);
-      answer = slice(sorted, d, int64_t(low) - first, 1);
-      if (moves || rank != low)
-        answer = lerp(
-            answer, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
-            moves ? to(fraction * double(n - 1) - low, x.dtype()) : scalar(rank - low, x.dtype()));
+      const double rank = apply_rule(f * double(n - 1), how), low = std::floor(rank);
+      result = slice(sorted, d, int64_t(low) - first, 1);
+      if (q_grad || rank != low)
+        result = lerp(
+            result, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
+            q_grad ? to(fraction * double(n - 1) - low, x.dtype()) : scalar(rank - low, x.dtype()));
     }
-    if (nan) answer = where(bad, math::kInfinity - math::kInfinity, answer);
+    if (nan) result = where(bad, math::kInfinity - math::kInfinity, result);
     if (!dim) {
       Shape shape;
       for (int k = 0; keepdim && k < input.dim(); ++k) shape.push(1);
-      answer = reshape(answer, shape);
+      result = reshape(result, shape);
     } else if (input.dim() == 0) {
-      answer = reshape(answer, {});
+      result = reshape(result, {});
     } else if (!keepdim) {
-      answer = squeeze(answer, d);
+      result = squeeze(result, d);
     }
-    answers.push_back(answer);
+    results.push_back(result);
   }
-  return answers.empty() ? no_quantiles(input, dim ? std::optional(d) : std::nullopt)
-                         : stack(answers, 0);
+  return results.empty() ? no_quantiles(input, dim ? std::optional(d) : std::nullopt)
+                         : stack(results, 0);
 }
 
 namespace {
@@ -277,7 +277,7 @@ Tensor order_of_rows(const Tensor& rows) {
   const int64_t n = rows.size(0), width = rows.size(1);
   Tensor order;
   if (!is_cpu(rows.device())) {
-    order = counting(n, 0, 1, rows.device());
+    order = arange_along(n, 0, 1, rows.device());
     for (int64_t c = width - 1; c >= 0; --c) {
       const Tensor column = index_select(pick(rows, 1, c), 0, order);
       order = index_select(order, 0, sort(column, 0).index);
@@ -289,7 +289,7 @@ Tensor order_of_rows(const Tensor& rows) {
   int64_t* const at = order.data_as<int64_t>();
   with_dtype(data.dtype(), [&]<class T>(T) {
     const T* const x = data.data_as<T>();
-    for (int64_t from = 0, to; from < n; from = to) {  // rows with the same first elements
+    for (int64_t from = 0, to; from < n; from = to) {  // rows with the same first element
       const auto ends = [&](int64_t k) {
         return is_before(x + at[from] * width, x + k * width, 1);
       };
@@ -346,14 +346,14 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
     }
   }
   const Shape inverse_shape = slices ? Shape{n} : x.shape();
-  const auto none = [&](const Shape& shape) { return zeros(shape, Dtype::i64, x.device()); };
-  if (n == 0) return {slices ? x : moved, none(inverse_shape), none({0})};
+  const auto ints = [&](const Shape& shape) { return zeros(shape, Dtype::i64, x.device()); };
+  if (n == 0) return {slices ? x : moved, ints(inverse_shape), ints({0})};
   const Tensor begins = any(ne(slice(sorted, 0, 0, n - 1), slice(sorted, 0, 1, n - 1)), {1});
-  const Tensor group = cumsum(cat({none({1}), to(begins, Dtype::i64)}, 0), 0);
+  const Tensor group = cumsum(cat({ints({1}), to(begins, Dtype::i64)}, 0), 0);
   const int64_t groups = group.at_integer(n - 1) + 1;
   const Tensor starts = cat({ones({1}, Dtype::b8, x.device()), begins}, 0);
   const Tensor first =
-      scatter_add(none({groups}), 0, group, where(starts, counting(n, 0, 1, x.device()), 0.0));
+      scatter_add(ints({groups}), 0, group, where(starts, arange_along(n, 0, 1, x.device()), 0.0));
   Unique u;
   u.values = index_select(sorted, 0, first);
   if (slices) {
@@ -363,7 +363,7 @@ Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   } else {
     u.values = flat(u.values);
   }
-  u.inverse = reshape(consecutive ? group : scatter_add(none({n}), 0, order, group), inverse_shape);
+  u.inverse = reshape(consecutive ? group : scatter_add(ints({n}), 0, order, group), inverse_shape);
   u.counts = diff(cat({first, full({1}, double(n), Dtype::i64, x.device())}, 0));
   return u;
 }

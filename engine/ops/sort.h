@@ -8,13 +8,13 @@
 
 namespace mt {
 
-/// Sorts along a dimension, stable; NaN is the largest.
+/// Sorts stably along a dimension; NaN is the largest.
 ValuesIndices sort(const Tensor&, Dim dim = -1, bool descending = false);
 /// The k largest (or smallest) elements in order.
 ValuesIndices topk(const Tensor&, int64_t k, Dim dim = -1, bool largest = true);
 /// The k-th smallest element; k counts from 1.
 ValuesIndices kthvalue(const Tensor&, int64_t k, Dim dim = -1, bool keepdim = false);
-/// The lower of the two middle elements; NaN if the line contains NaN.
+/// The lower of the two middle elements; NaN if there is a NaN.
 ValuesIndices median(const Tensor&, Dim dim, bool keepdim = false);
 /// The median of all elements; elements equal to it share the gradient.
 Tensor median(const Tensor&);
@@ -28,8 +28,8 @@ enum class QuantileRule { linear, lower, higher, midpoint, nearest };
 constexpr std::array<const char*, 5> names_of(QuantileRule) {
   return {"linear", "lower", "higher", "midpoint", "nearest"};
 }
-/// The quantiles `q` (0..1), one result for each along a new first dimension. Without `dim` of all
-/// elements. NaN is propagated, or skipped. `fractions` is q as a tensor, if it has a gradient.
+/// The quantiles `q` (0..1) along `dim` or of all elements, stacked along a new first dimension.
+/// NaN is propagated, or skipped. `fractions` is q as a tensor, if it has a gradient.
 Tensor quantile(const Tensor&, const std::vector<double>& q, std::optional<Dim> dim = {},
                 bool keepdim = false, QuantileRule = QuantileRule::linear, bool skip_nan = false,
                 const Tensor& fractions = {});

@@ -22,11 +22,11 @@ int dim_to_split(const char* name, const Tensor& x, Dim dim) {
 TensorList tensor_split(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
   constexpr int64_t kMaxParts = int64_t(1) << 20;
-  if (n < 1 || n > kMaxParts) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
-  const int64_t size = x.size(d), least = size / n, longer = size % n;
+  if (n < 1 || n > kMaxParts) fail("tensor_split: {} parts were requested; give 1 to 2^20", n);
+  const int64_t size = x.size(d), shortest = size / n, longer = size % n;
   TensorList parts;
   for (int64_t k = 0, at = 0; k < n; ++k) {
-    const int64_t length = least + (k < longer);
+    const int64_t length = shortest + (k < longer);
     parts.push_back(slice(x, d, at, length));
     at += length;
   }
@@ -47,7 +47,7 @@ TensorList tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim
   return parts;
 }
 
-// ---- joined -------------------------------------------------------------------------------------
+// ---- joins --------------------------------------------------------------------------------------
 
 Tensor block_diag(const TensorList& given) {
   if (given.empty()) return zeros({1, 0});
@@ -91,11 +91,11 @@ namespace {
 
 /// The binomial coefficient of n and r; throws Error if it exceeds what memory can hold.
 int64_t count_choices(int64_t n, int64_t r) {
-  double most = 1;
-  for (int64_t k = 1; k <= std::min(r, n - r); ++k) most = most * double(n - k + 1) / double(k);
-  if (most * double(r) > 0x1p40)
+  double total = 1;
+  for (int64_t k = 1; k <= std::min(r, n - r); ++k) total = total * double(n - k + 1) / double(k);
+  if (total * double(r) > 0x1p40)
     fail("combinations: {} of {} elements are {:.3g} choices, more than memory can hold", r, n,
-         most);
+         total);
   int64_t count = 1;
   for (int64_t k = 1; k <= std::min(r, n - r); ++k) count = count * (n - k + 1) / k;
   return count;
@@ -104,7 +104,7 @@ int64_t count_choices(int64_t n, int64_t r) {
 }  // namespace
 
 Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
-  if (x.dim() != 1) fail("combinations: {} is no vector; it must have one dimension", x.shape());
+  if (x.dim() != 1) fail("combinations: {} is not a vector; it must have one dimension", x.shape());
   if (r < 0) fail("combinations: r is {}; it must be 0 or more", r);
   if (r == 0) return empty({0}, x);
   // Combinations with repetition are those of n + r - 1 elements, minus the column's number.
@@ -131,7 +131,7 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
 namespace {
 
 /// Copies the source into `region`, a view of y, and returns y.
-Tensor with_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
+Tensor put_region(const char* name, const Tensor& y, const Tensor& region, const Tensor& source) {
   if (region.shape() != source.shape())
     fail("{}: the source is {}, the region {}; their shapes must be equal", name, source.shape(),
          region.shape());
@@ -143,17 +143,17 @@ Tensor with_region(const char* name, const Tensor& y, const Tensor& region, cons
 
 Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index) {
   const Tensor y = clone(x);
-  return with_region("select_scatter", y, pick(y, dim, index), source);
+  return put_region("select_scatter", y, pick(y, dim, index), source);
 }
 
 Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n) {
   const Tensor y = clone(x);
-  return with_region("slice_scatter", y, index(y, items, n), source);
+  return put_region("slice_scatter", y, index(y, items, n), source);
 }
 
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, Dim a, Dim b) {
   const Tensor y = clone(x);
-  return with_region("diagonal_scatter", y, diagonal(y, offset, a, b), source);
+  return put_region("diagonal_scatter", y, diagonal(y, offset, a, b), source);
 }
 
 // ---- positions ----------------------------------------------------------------------------------
@@ -166,13 +166,13 @@ TensorList unravel_index(const Index& given, const Shape& shape) {
   if (at.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
     const bool counts_back = given.first > 0;  // -1 is the last position
-    const int64_t least = counts_back ? -n : 0, most = n - 1 + given.first;
-    if (low < least || high > most || (counts_back && any(eq(at, 0.0)).item() != 0))
+    const int64_t lowest = counts_back ? -n : 0, highest = n - 1 + given.first;
+    if (low < lowest || high > highest || (counts_back && any(eq(at, 0.0)).item() != 0))
       fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",
-           low < least   ? low
-           : high > most ? high
-                         : 0,
-           shape, given.first, most);
+           low < lowest     ? low
+           : high > highest ? high
+                            : 0,
+           shape, given.first, highest);
     if (counts_back) at = where(lt(at, 0.0), at + double(n), at - double(given.first));
   }
   TensorList out(shape.size());

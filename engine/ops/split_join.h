@@ -25,8 +25,8 @@ Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int
 Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset = 0, Dim a = 0,
                         Dim b = 1);
 
-/// The coordinates, one tensor per dimension of `shape`, of positions in the flattened tensor; they
-/// count as the index does.
+/// The coordinates, one tensor per dimension of `shape`, of positions in the flattened tensor; both
+/// count from the same number.
 TensorList unravel_index(const Index&, const Shape& shape);
 
 }  // namespace mt

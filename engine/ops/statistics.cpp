@@ -27,8 +27,8 @@ Tensor variance(const char* name, const Tensor& x, const Shape& dims, double cor
 
 Tensor root_of_variance(const Tensor& variance) {
   if (!wants_grad(variance)) return sqrt(variance);
-  const Tensor none = eq(variance, 0.0);
-  return where(none, 0.0, sqrt(where(none, 1.0, variance)));
+  const Tensor is_zero = eq(variance, 0.0);
+  return where(is_zero, 0.0, sqrt(where(is_zero, 1.0, variance)));
 }
 
 VarMean var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
@@ -45,7 +45,7 @@ Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction,
   return root_of_variance(variance("std", x, dims, correction, keepdim));
 }
 
-// ---- covariance ----------------------------------------------------------------------------------
+// ---- covariance ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -55,9 +55,9 @@ void check_weights(const char* name, const Tensor& w, int64_t observations, bool
          observations);
   if (!(whole ? is_integer(w.dtype()) : is_float(w.dtype())))
     fail("cov: {} is {}; it must be of {}", name, w.dtype(), whole ? "integers" : "floats");
-  const Tensor below = lt(w, 0.0);
-  if (any(below).item() != 0)
-    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(below, w, 0.0)).item()));
+  const Tensor negative = lt(w, 0.0);
+  if (any(negative).item() != 0)
+    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(negative, w, 0.0)).item()));
 }
 
 }  // namespace
@@ -66,25 +66,26 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
   if (given.dim() > 2)
     fail("cov: {} has more than two dimensions; rows are variables, columns observations",
          given.shape());
-  if (given.dtype() == Dtype::b8) fail("cov: of bool; use x:float()");
+  if (given.dtype() == Dtype::b8) fail("cov: the input is bool; use x:float()");
   if (!std::isfinite(correction)) fail("cov: the correction is {}", show(correction));
   Tensor x = as_float(given);
   if (x.dim() < 2) x = reshape(x, {1, x.numel()});
   const int64_t n = x.size(1);
   if (times.defined()) check_weights("fweights", times, n, true);
   if (weight.defined()) check_weights("aweights", weight, n, false);
-  const bool weighs = times.defined() || weight.defined();
-  const Tensor w = !weighs             ? Tensor(1.0)
+  const bool weighted = times.defined() || weight.defined();
+  const Tensor w = !weighted           ? Tensor(1.0)
                    : !weight.defined() ? to(times, x.dtype())
                    : !times.defined()  ? weight
                                        : weight * to(times, weight.dtype());
-  const Tensor total = weighs ? sum(w) : Tensor(double(n));
-  if (weighs && total.item() == 0) fail("cov: the weights sum to 0");
-  Tensor left = weight.defined() && correction != 0 ? total - sum(w * weight) * correction / total
-                                                    : total - correction;
-  if (!(left.item() > 0)) left = Tensor(0.0);  // infinite or NaN, as in PyTorch
+  const Tensor total = weighted ? sum(w) : Tensor(double(n));
+  if (weighted && total.item() == 0) fail("cov: the weights sum to 0");
+  Tensor divisor = weight.defined() && correction != 0
+                       ? total - sum(w * weight) * correction / total
+                       : total - correction;
+  if (!(divisor.item() > 0)) divisor = Tensor(0.0);  // infinite or NaN, as in PyTorch
   const Tensor centred = x - sum(x * w, {1}, true) / total;
-  const Tensor out = matmul(centred, t(centred * w)) / left;
+  const Tensor out = matmul(centred, t(centred * w)) / divisor;
   return out.numel() == 1 ? reshape(out, {}) : out;
 }
 
@@ -105,18 +106,15 @@ namespace {
 
 /// The derivative of sum(|x|^p)^(1/p); 0 where x or the norm is 0.
 void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor x = node.get(0), out = node.get(1), nothing(0.0), one(1.0);
+  const Tensor x = node.get(0), out = node.get(1), zero(0.0), one(1.0);
   const auto [mask, params] = node.kept<KeptReduction>();
   const double p = params[0];
-  if (p == 0) {
-    dx[0] = zeros_like(x);
-    return;
-  }
+  if (p == 0) return void(dx[0] = zeros_like(x));
   const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
-  const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
-  const Tensor size = abs(where(zero, one, x));
-  const Tensor slope = sign(x) * pow(size / where(none, one, norms), p - 1);
-  dx[0] = where(logical_or(none, zero), nothing, grads * slope);
+  const Tensor norm_is_zero = eq(norms, zero), x_is_zero = eq(x, zero);
+  const Tensor size = abs(where(x_is_zero, one, x));
+  const Tensor slope = sign(x) * pow(size / where(norm_is_zero, one, norms), p - 1);
+  dx[0] = where(logical_or(norm_is_zero, x_is_zero), zero, grads * slope);
 }
 
 Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
@@ -126,8 +124,8 @@ Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
   if (count_of(x, mask) == 0) return pow(run_reduce(how, size), 1 / p);
   // Scaled by the dominant magnitude: no power overflows or underflows unless the norm does.
   const Shape dims = dims_of(mask, x.dim());
-  const Tensor most = p > 0 ? amax(size, dims, keepdim) : amin(size, dims, keepdim);
-  const Tensor unit = where(logical_or(eq(most, 0.0), eq(most, INFINITY)), 1.0, most);
+  const Tensor dominant = p > 0 ? amax(size, dims, keepdim) : amin(size, dims, keepdim);
+  const Tensor unit = where(logical_or(eq(dominant, 0.0), eq(dominant, INFINITY)), 1.0, dominant);
   const Tensor powers = pow(size / spread(unit, x.shape(), mask), p);
   return unit * pow(run_reduce(how, powers), 1 / p);
 }
@@ -139,8 +137,7 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   if (std::isnan(p)) fail("norm: p is NaN");
   const unsigned mask = dims_mask("norm", x, dims);
   if (std::isinf(p) && count_of(x, mask) == 0)
-    fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
-         x.shape());
+    fail("norm: {} has no elements there, so it has no largest or smallest magnitude", x.shape());
   const auto reduced = [&](auto op, const Tensor& of) {
     return reduce_recorded({op::reduction_id<decltype(op)>, "norm", mask, keepdim}, of);
   };
@@ -159,18 +156,18 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   return out;
 }
 
-Tensor renorm(const Tensor& x, double p, int64_t dim, double most) {
+Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm) {
   need_float("renorm", x);
   const int d = wrap_dim("renorm", dim, x.dim());
   if (x.dim() < 2)
     fail("renorm: {} has no parts along a dimension; two dimensions are needed", x.shape());
   if (!(p > 0)) fail("renorm: p is {}; it must be above 0", show(p));
-  if (!(most >= 0)) fail("renorm: maxnorm is {}; it must be 0 or more", show(most));
+  if (!(maxnorm >= 0)) fail("renorm: maxnorm is {}; it must be 0 or more", show(maxnorm));
   if (x.numel() == 0) return clone(x);
   const Tensor norms = norm(x, p, dims_of(((1u << x.dim()) - 1) & ~(1u << d), x.dim()), true);
-  const Tensor larger = gt(norms, most);
+  const Tensor larger = gt(norms, maxnorm);
   const Tensor safe = where(larger, norms, 1.0) + 1e-7;
-  return x * where(larger, most / safe, 1.0);
+  return x * where(larger, maxnorm / safe, 1.0);
 }
 
 // ---- without NaN --------------------------------------------------------------------------------
@@ -186,7 +183,7 @@ namespace {
 
 /// The counts of first, first + 1, .. in contiguous integers of this range. Four tables are used in
 /// turn, so that equal neighbours do not depend on each other.
-Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
+Tensor count_values(const Tensor& at, int64_t bins, int64_t first) {
   constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
   const int64_t n = at.numel();
   const Tensor out = zeros({bins}, Dtype::i64, at.device());
@@ -209,14 +206,14 @@ Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
 
 }  // namespace
 
-Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t first) {
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t min_bins, int64_t first) {
   if (!is_integer(x.dtype()) || x.dim() != 1)
     fail("bincount: it counts a 1-d tensor of integers, this is {} {}", x.shape(), x.dtype());
-  if (least < 0) fail("bincount: minlength is {}; it must be 0 or more", least);
+  if (min_bins < 0) fail("bincount: minlength is {}; it must be 0 or more", min_bins);
   if (weights.defined() && weights.shape() != x.shape())
     fail("bincount: the weights are {}, the values {}", weights.shape(), x.shape());
   const Tensor at = contiguous(to(x.detach(), Dtype::i64));
-  int64_t bins = least;
+  int64_t bins = min_bins;
   if (x.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
     if (low < first) fail("bincount: {} is below {}, where counting begins", low, first);
@@ -226,7 +223,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
     bins = std::max(bins, high - first + 1);
   }
   const Device& device = at.device();
-  if (!weights.defined() && is_cpu(device)) return counted(at, bins, first);
+  if (!weights.defined() && is_cpu(device)) return count_values(at, bins, first);
   const Dtype dtype = !weights.defined()              ? Dtype::i64
                       : weights.dtype() == Dtype::f32 ? Dtype::f32
                                                       : Dtype::f64;
@@ -261,11 +258,11 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
     const Tensor inside = logical_and(ge(some, low), le(some, high));
     return to(where(inside, minimum(place, double(bins - 1)), double(bins)), Dtype::i64);
   };
-  // On the CPU in parts whose temporaries fit the cache.
+  // On the CPU x is processed in parts whose temporaries fit the cache.
   const int64_t n = x.numel(), part = is_cpu(x.device()) ? int64_t(1) << 15 : n;
   const Tensor counts = zeros({bins + 1}, Dtype::i64, x.device());
   for (int64_t from = 0; from < n; from += part)
-    counts += counted(bin_of(slice(x, 0, from, std::min(part, n - from))), bins + 1, 0);
+    counts += count_values(bin_of(slice(x, 0, from, std::min(part, n - from))), bins + 1, 0);
   return to(slice(counts, 0, 0, bins), x.dtype());
 }
 
@@ -289,7 +286,7 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
   if (weight.defined())
     counts = scatter_add(zeros({bins + 1}, Dtype::f64, x.device()), 0, bin,
                          to(reshape(weight.detach(), {-1}), Dtype::f64));
-  else counts = to(counted(bin, bins + 1, 0), Dtype::f64);
+  else counts = to(count_values(bin, bins + 1, 0), Dtype::f64);
   counts = slice(counts, 0, 0, bins);
   if (density) {
     const Tensor wide = to(edges, Dtype::f64);

@@ -26,13 +26,13 @@ Tensor cov(const Tensor&, double correction = 1, const Tensor& times = {},
 Tensor corrcoef(const Tensor&);
 /// sum(|x|^p)^(1/p); p = 0 counts nonzeros, +-infinity is the largest or smallest magnitude.
 Tensor norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false);
-/// Scales the slices along a dimension whose p-norm exceeds `most` to that norm.
-Tensor renorm(const Tensor&, double p, int64_t dim, double most);
+/// Scales the slices along a dimension whose p-norm exceeds `maxnorm` to that norm.
+Tensor renorm(const Tensor&, double p, int64_t dim, double maxnorm);
 /// The mean, ignoring NaNs.
 Tensor nanmean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 /// The number of occurrences of each value `first`, first + 1, .. in a 1-d integer tensor, or the
-/// sum of their weights; at least `least` results.
-Tensor bincount(const Tensor&, const Tensor& weights = {}, int64_t least = 0, int64_t first = 0);
+/// sum of their weights; at least `min_bins` results.
+Tensor bincount(const Tensor&, const Tensor& weights = {}, int64_t min_bins = 0, int64_t first = 0);
 /// The number of elements in each of `bins` equal parts of low..high; both 0: of the data's range.
 Tensor histc(const Tensor&, int64_t bins = 100, double low = 0, double high = 0);
 

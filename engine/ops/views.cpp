@@ -40,13 +40,12 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
 
 const NodeType kReshape{
     "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.kept<Shape>()); },
-    -1,
-    [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // the same in both, row by row
+    -1, [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // row-major order is kept
       input = node.kept<Shape>();
       return true;
     }};
 
-Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
+Tensor view_as(const Tensor& x, const Shape& size, const Shape& stride) {
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) record(kReshape, out, {&x}).keep(x.shape());
   return out;
@@ -57,9 +56,9 @@ bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& in
   const Shape& back = node.kept<Shape>();
   input = back;
   for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
-  TensorGeometry whole = all_of(input), turned = whole;
-  for (int d = 0; d < back.size(); ++d) turned.stride[int(back[d])] = whole.stride[d];
-  return remap(TensorGeometry(r), seen, contiguous_strides(seen), turned, r);
+  TensorGeometry whole = all_of(input), permuted = whole;
+  for (int d = 0; d < back.size(); ++d) permuted.stride[int(back[d])] = whole.stride[d];
+  return remap(TensorGeometry(r), seen, contiguous_strides(seen), permuted, r);
 }
 
 }  // namespace
@@ -68,16 +67,16 @@ Tensor view(const Tensor& x, const Shape& shape) {
   const Shape size = infer("view", x.numel(), shape, x.shape());
   Shape stride;
   if (!strides_for(x, size, stride))
-    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape", x.shape(),
+    fail("view: {} with strides {} cannot be viewed as {} without a copy; use reshape", x.shape(),
          x.strides(), size);
-  return seen_as(x, size, stride);
+  return view_as(x, size, stride);
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
   const Shape size = infer("reshape", x.numel(), shape, x.shape());
   Shape stride;
-  if (strides_for(x, size, stride)) return seen_as(x, size, stride);
-  return seen_as(clone(x), size, contiguous_strides(size));
+  if (strides_for(x, size, stride)) return view_as(x, size, stride);
+  return view_as(clone(x), size, contiguous_strides(size));
 }
 
 Tensor flatten(const Tensor& x, Dim first, Dim last) {
@@ -158,7 +157,7 @@ Tensor squeeze(const Tensor& x) {
   Shape size, stride;
   for (int d = 0; d < x.dim(); ++d)
     if (x.size(d) != 1) size.push(x.size(d)), stride.push(x.stride(d));
-  return size.size() == x.dim() ? x : seen_as(x, size, stride);
+  return size.size() == x.dim() ? x : view_as(x, size, stride);
 }
 
 Tensor squeeze(const Tensor& x, Dim dim) {
@@ -167,7 +166,7 @@ Tensor squeeze(const Tensor& x, Dim dim) {
   Shape size = x.shape(), stride = x.strides();
   size.erase(d);
   stride.erase(d);
-  return seen_as(x, size, stride);
+  return view_as(x, size, stride);
 }
 
 Tensor unsqueeze(const Tensor& x, Dim dim) {
@@ -175,7 +174,7 @@ Tensor unsqueeze(const Tensor& x, Dim dim) {
   Shape size = x.shape(), stride = x.strides();
   stride.insert(d, d < x.dim() ? x.size(d) * x.stride(d) : 1);
   size.insert(d, 1);
-  return seen_as(x, size, stride);
+  return view_as(x, size, stride);
 }
 
 Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
@@ -215,14 +214,14 @@ struct CatPart {
 Tensor cat(const TensorList& parts, Dim dim) {
   if (parts.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a tensor of shape (0) can be concatenated with any other.
-  const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
-  const auto real = std::ranges::find_if_not(parts, nothing);
-  if (real != parts.end() && real->dim() != 1 && std::ranges::any_of(parts, nothing)) {
+  const auto is_empty = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
+  const auto nonempty = std::ranges::find_if_not(parts, is_empty);
+  if (nonempty != parts.end() && nonempty->dim() != 1 && std::ranges::any_of(parts, is_empty)) {
     Dtype dtype = Dtype::none;
     TensorList rest;
     for (const Tensor& x : parts) {
       dtype = promote(dtype, x.dtype());
-      if (!nothing(x)) rest.push_back(x);
+      if (!is_empty(x)) rest.push_back(x);
     }
     rest[0] = to(rest[0], dtype);
     return cat(rest, dim);
@@ -274,7 +273,7 @@ Tensor stack(const TensorList& parts, Dim dim) {
   TensorList rows;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].shape() != parts[0].shape())
-      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1, parts[i].shape(),
+      fail("stack: tensor {} is {}, the first {}; all must be equal", i + 1, parts[i].shape(),
            parts[0].shape());
     rows.push_back(unsqueeze(parts[i], d));
   }

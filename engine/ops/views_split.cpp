@@ -33,14 +33,14 @@ Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
               place = wrap_dims("movedim", to, x.dim());
   if (x.dim() == 0) return x;
   Shape dims = x.shape();
-  unsigned moved = 0, taken = 0;
+  unsigned moved = 0, used = 0;
   for (int i = 0; i < source.size(); ++i) {
     dims[int(place[i])] = source[i];
-    moved |= 1u << source[i], taken |= 1u << place[i];
+    moved |= 1u << source[i], used |= 1u << place[i];
   }
   for (int d = 0, k = 0; d < x.dim(); ++d) {
     if (moved >> d & 1) continue;
-    while (taken >> k & 1) ++k;
+    while (used >> k & 1) ++k;
     dims[k++] = d;
   }
   return permute(x, dims);
@@ -73,8 +73,8 @@ Tensor at_least(const Tensor& x, int dims) {
 }
 
 /// Reserves n results; tensors without elements could otherwise request billions.
-static TensorList room_for(const char* name, int64_t n) {
-  if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
+static TensorList reserve_list(const char* name, int64_t n) {
+  if (n > (1 << 20)) fail("{}: {} tensors are too many; the limit is {}", name, n, 1 << 20);
   TensorList parts;
   parts.reserve(n);
   return parts;
@@ -86,7 +86,7 @@ TensorList split(const Tensor& x, int64_t size, Dim dim) {
   if (size < 0 || (size == 0 && n > 0))
     fail("split: parts of {} positions do not make up {}", size, n);
   if (n == 0) return {slice(x, d, 0, 0)};
-  TensorList parts = room_for("split", (n - 1) / size + 1);
+  TensorList parts = reserve_list("split", (n - 1) / size + 1);
   for (int64_t at = 0; at < n; at += std::min(size, n - at))
     parts.push_back(slice(x, d, at, std::min(size, n - at)));
   return parts;
@@ -97,7 +97,7 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
   const int64_t n = x.size(d);
   int64_t total = 0;
   for (int64_t size : sizes) {
-    if (size < 0) fail("split: a part of {} positions is asked for", size);
+    if (size < 0) fail("split: a part of {} positions was requested", size);
     if (size > n - total) total = n + 1;  // too much, independent of the rest
     if (total > n) break;
     total += size;
@@ -116,10 +116,10 @@ TensorList split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
 
 TensorList chunk(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_of_parts("chunk", x, dim);
-  if (n < 1) fail("chunk: {} parts are asked for; at least 1", n);
+  if (n < 1) fail("chunk: {} parts were requested; at least 1 is needed", n);
   const int64_t size = x.size(d);
   if (size == 0) {
-    if (n > (1 << 20)) fail("chunk: {} parts of nothing are asked for", n);
+    if (n > (1 << 20)) fail("chunk: {} parts of an empty dimension were requested", n);
     return TensorList(n, slice(x, d, 0, 0));
   }
   return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
@@ -127,7 +127,7 @@ TensorList chunk(const Tensor& x, int64_t n, Dim dim) {
 
 TensorList unbind(const Tensor& x, Dim dim) {
   const int d = dim_of_parts("unbind", x, dim);
-  TensorList parts = room_for("unbind", x.size(d));
+  TensorList parts = reserve_list("unbind", x.size(d));
   for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
   return parts;
 }
@@ -148,7 +148,7 @@ TensorList meshgrid(const TensorList& list, bool xy) {
   for (const Tensor& x : list) {
     if (x.dim() > 1) fail("meshgrid: {} has more than one dimension", x.shape());
     if (x.dtype() != list[0].dtype())
-      fail("meshgrid: {} beside {}; all must have one dtype", x.dtype(), list[0].dtype());
+      fail("meshgrid: the dtypes {} and {} differ; all must be equal", x.dtype(), list[0].dtype());
     shape.push(x.numel());
   }
   const bool swap = xy && rank > 1;
@@ -162,7 +162,7 @@ TensorList meshgrid(const TensorList& list, bool xy) {
   return out;
 }
 
-// ---- diagonals: the view and the matrix with it are each other's gradient -----------------------
+// ---- diagonals: diagonal and diag_embed are each other's gradients ------------------------------
 
 namespace {
 
@@ -190,7 +190,7 @@ struct Diagonal {
 };
 
 /// Zeros of a shape, except the diagonal.
-Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
+Tensor embed_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
   Tensor out = zeros(shape, x);
   copy_elements(diagonal_at(out, offset, a, b), x);
   if (wants_grad(x)) {
@@ -206,7 +206,7 @@ Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int 
 }  // namespace
 
 Tensor diagonal(const Tensor& x, int64_t offset, Dim a, Dim b) {
-  if (x.dim() < 2) fail("diagonal: {} has no two dimensions", x.shape());
+  if (x.dim() < 2) fail("diagonal: {} has fewer than two dimensions", x.shape());
   const Shape dims = wrap_dims("diagonal", {a, b}, x.dim());
   return diagonal_at(x, offset, int(dims[0]), int(dims[1]));
 }
@@ -223,7 +223,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, Dim a, Dim b) {
   for (int d = 0, k = 0; d <= x.dim(); ++d)
     shape.push(d == dims[0] || d == dims[1] ? n : x.size(k++));
   checked_count("diag_embed", shape);
-  return around_diagonal(x, shape, offset, int(dims[0]), int(dims[1]));
+  return embed_diagonal(x, shape, offset, int(dims[0]), int(dims[1]));
 }
 
 // ---- windows and strides ------------------------------------------------------------------------
@@ -257,7 +257,7 @@ Tensor arange(int64_t n, int64_t step) {
 }
 
 /// The position in the storage of every element of a geometry, relative to the lowest position.
-Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
+Tensor storage_index(const Shape& size, const Shape& stride, int64_t offset) {
   Tensor at = scalar(double(offset), Dtype::i64);
   for (int d = 0; d < size.size(); ++d)
     at = unsqueeze(at, -1) +
@@ -275,13 +275,13 @@ struct Strided {
 void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   const auto& [from, view, n] = node.kept<Strided>();
   const auto at = [&](const TensorGeometry& r) {
-    return to(reshape(places(r.size, r.stride, r.offset), {-1}), g.device());
+    return to(reshape(storage_index(r.size, r.stride, r.offset), {-1}), g.device());
   };
-  const Tensor target = at(from), none = zeros({n}, g);
+  const Tensor target = at(from), zero = zeros({n}, g);
   const Tensor one = ones(target.shape(), g);
   // Elements of x at the same storage position share its gradient.
-  const Tensor storage = scatter_add(none, 0, at(view), reshape(g, {-1})) /
-                         maximum(scatter_add(none, 0, target, one), 1.0);
+  const Tensor storage = scatter_add(zero, 0, at(view), reshape(g, {-1})) /
+                         maximum(scatter_add(zero, 0, target, one), 1.0);
   dx[0] = reshape(gather(storage, 0, target), from.size);
 }
 

@@ -1,4 +1,4 @@
-// weighted_gather.cpp -- sums of weighted elements along a dimension; each of the three parts is a gradient of the
+// weighted_gather.cpp -- sums of weighted elements; each of the three parts is a gradient of the
 // others
 #include "engine/ops/weighted_gather.h"
 
@@ -12,21 +12,21 @@ namespace {
 /// Row k of a table [batch, taps, places], to broadcast with [batch, channels, places, inner].
 Tensor tap(const Tensor& table, int64_t k) { return unsqueeze(slice(table, 1, k, 1), 3); }
 
-/// A part on a GPU, composed of other verbs.
-Tensor composed(WeightedPart part, const Tensor& x, const Tensor& at, const Tensor& weight,
-                const Tensor& sums, const Shape& shape) {
+/// A part on a GPU, composed of other kernels.
+Tensor compose(WeightedPart part, const Tensor& x, const Tensor& at, const Tensor& weight,
+               const Tensor& sums, const Shape& shape) {
   Tensor out = zeros(shape, x.defined() ? x : sums);
   TensorList rows;
   const Shape each = part == WeightedPart::sums ? shape : sums.shape();
   for (int64_t k = 0; k < at.size(1); ++k) {
-    const Tensor place = tap(at, k), there = ge(place, 0.0),
+    const Tensor place = tap(at, k), valid = ge(place, 0.0),
                  index = expand(maximum(place, 0.0), each);
     if (part == WeightedPart::x) {
-      out = scatter_add(out, 2, index, where(there, sums * tap(weight, k), 0.0));
+      out = scatter_add(out, 2, index, where(valid, sums * tap(weight, k), 0.0));
     } else if (part == WeightedPart::sums) {
-      out = out + where(there, gather(x, 2, index) * tap(weight, k), 0.0);
+      out = out + where(valid, gather(x, 2, index) * tap(weight, k), 0.0);
     } else {
-      rows.push_back(sum(where(there, gather(x, 2, index) * sums, 0.0), {1, 3}));
+      rows.push_back(sum(where(valid, gather(x, 2, index) * sums, 0.0), {1, 3}));
     }
   }
   return part == WeightedPart::weight ? stack(rows, 1) : out;
@@ -37,7 +37,7 @@ Tensor part_of(WeightedPart part, const Tensor& x, const Tensor& at, const Tenso
                const Tensor& sums, const Shape& shape) {
   NoGrad off;
   const Tensor& given = x.defined() ? x : sums;
-  if (!is_cpu(given.device())) return composed(part, x, at, weight, sums, shape);
+  if (!is_cpu(given.device())) return compose(part, x, at, weight, sums, shape);
   const auto data = [&](const Tensor& t) { return t.defined() ? contiguous(t) : t; };
   const Tensor out = empty(shape, given.dtype()), places = contiguous(at);
   const Tensor a = part == WeightedPart::x ? out : data(x),
@@ -50,39 +50,39 @@ Tensor part_of(WeightedPart part, const Tensor& x, const Tensor& at, const Tenso
   return out;
 }
 
-Tensor spread(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size);
-Tensor weigh(const Tensor& x, const Tensor& at, const Tensor& g);
+Tensor grad_x(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size);
+Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g);
 
 const NodeType kSums{"weighted_gather", [](Node& node, const Tensor& g, Tensor* dx) {
                        const Tensor x = node.get(0), at = node.get(1), weight = node.get(2);
-                       if (node.wants(0)) dx[0] = spread(g, at, weight, node.kept<int64_t>());
-                       if (node.wants(1)) dx[1] = weigh(x, at, g);
+                       if (node.wants(0)) dx[0] = grad_x(g, at, weight, node.kept<int64_t>());
+                       if (node.wants(1)) dx[1] = grad_w(x, at, g);
                      }};
-const NodeType kSpread{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
-                         const Tensor sums = node.get(0), at = node.get(1), weight = node.get(2);
-                         if (node.wants(0)) dx[0] = weighted_gather(g, at, weight);
-                         if (node.wants(1)) dx[1] = weigh(g, at, sums);
-                       }};
-const NodeType kWeigh{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
+const NodeType kGradX{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
+                        const Tensor sums = node.get(0), at = node.get(1), weight = node.get(2);
+                        if (node.wants(0)) dx[0] = weighted_gather(g, at, weight);
+                        if (node.wants(1)) dx[1] = grad_w(g, at, sums);
+                      }};
+const NodeType kGradW{"weighted_gather_backward", [](Node& node, const Tensor& g, Tensor* dx) {
                         const Tensor x = node.get(0), at = node.get(1), sums = node.get(2);
-                        if (node.wants(0)) dx[0] = spread(sums, at, g, x.size(2));
+                        if (node.wants(0)) dx[0] = grad_x(sums, at, g, x.size(2));
                         if (node.wants(1)) dx[1] = weighted_gather(x, at, g);
                       }};
 
-Tensor spread(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size) {
+Tensor grad_x(const Tensor& g, const Tensor& at, const Tensor& weight, int64_t size) {
   const Tensor out =
       part_of(WeightedPart::x, {}, at, weight, g, {g.size(0), g.size(1), size, g.size(3)});
   if (wants_grad(g, weight))
-    record(kSpread, out, {&g, &weight})
+    record(kGradX, out, {&g, &weight})
         .save_for(1, 0, g, 0)
         .save(1, at, Node::kOther)
         .save_for(0, 2, weight, 1);
   return out;
 }
-Tensor weigh(const Tensor& x, const Tensor& at, const Tensor& g) {
+Tensor grad_w(const Tensor& x, const Tensor& at, const Tensor& g) {
   const Tensor out = part_of(WeightedPart::weight, x, at, {}, g, at.shape());
   if (wants_grad(x, g))
-    record(kWeigh, out, {&x, &g}).save(0, x, 0).save(1, at, Node::kOther).save_for(0, 2, g, 1);
+    record(kGradW, out, {&x, &g}).save(0, x, 0).save(1, at, Node::kOther).save_for(0, 2, g, 1);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// weighted_gather.h -- sums of weighted elements along a dimension: for sampling images and averaging windows
+// weighted_gather.h -- sums of weighted elements along a dimension, for grid_sample and resizing
 #pragma once
 #include "engine/core/tensor.h"
 

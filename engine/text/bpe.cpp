@@ -78,10 +78,10 @@ const char* const kGpt2Pattern =
 namespace {
 
 uint32_t letter_code(int byte) {
-  const auto stays = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
-  if (stays(byte)) return uint32_t(byte);
+  const auto is_printable = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
+  if (is_printable(byte)) return uint32_t(byte);
   uint32_t code = 256;
-  for (int b = 0; b < byte; ++b) code += !stays(b);
+  for (int b = 0; b < byte; ++b) code += !is_printable(b);
   return code;
 }
 

@@ -1,4 +1,4 @@
-// bpe.h -- byte-pair encoding (Sennrich, Haddow, Birch 2016): applying merges to a piece of text, and training
+// bpe.h -- byte-pair encoding (Sennrich, Haddow, Birch 2016): applying merges, and training
 #pragma once
 #include <cstdint>
 #include <string>

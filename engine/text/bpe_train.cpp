@@ -30,9 +30,9 @@ struct Candidate {
 };
 
 /// The pairs of neighbours in words: their counts, and the words that may contain them.
-class Learner {
+class BpeTrainer {
  public:
-  Learner(std::vector<Word> words) : words_(std::move(words)) {
+  BpeTrainer(std::vector<Word> words) : words_(std::move(words)) {
     for (size_t w = 0; w < words_.size(); ++w) {
       const Word& word = words_[w];
       for (size_t i = 0; i + 1 < word.tokens.size(); ++i)
@@ -41,8 +41,8 @@ class Learner {
     for (const auto& [pair, count] : counts_) heap_.push({count, pair});
   }
 
-  /// The most frequent pair with a count of at least `least`; returns false if there is none.
-  bool next(int64_t least, Pair& pair) {
+  /// The most frequent pair with a count of at least `min_count`; returns false if there is none.
+  bool next(int64_t min_count, Pair& pair) {
     while (!heap_.empty()) {
       const Candidate top = heap_.top();
       heap_.pop();
@@ -51,18 +51,18 @@ class Learner {
         if (now > 0) heap_.push({now, top.pair});
         continue;
       }
-      if (top.count < 1 || top.count < least) return false;
+      if (top.count < 1 || top.count < min_count) return false;
       return pair = top.pair, true;
     }
     return false;
   }
 
   void merge(const Pair& pair, int32_t token) {
-    fresh_.clear();
+    new_pairs_.clear();
     const std::unordered_set<size_t> places = std::move(places_[pair]);
     for (const size_t w : places) merge_in(w, pair, token);
     counts_[pair] = 0;
-    for (const Pair& p : fresh_)
+    for (const Pair& p : new_pairs_)
       if (counts_[p] > 0) heap_.push({counts_[p], p});
     places_.erase(pair);
   }
@@ -80,12 +80,12 @@ class Learner {
       if (i > 0) {
         change({t[i - 1], t[i]}, -n, w);
         change({t[i - 1], token}, n, w);
-        fresh_.insert({t[i - 1], token});
+        new_pairs_.insert({t[i - 1], token});
       }
       if (i + 2 < t.size()) {
         change({t[i + 1], t[i + 2]}, -n, w);
         change({token, t[i + 2]}, n, w);
-        fresh_.insert({token, t[i + 2]});
+        new_pairs_.insert({token, t[i + 2]});
       }
       t[i] = token;
       t.erase(t.begin() + std::ptrdiff_t(i) + 1);
@@ -95,7 +95,7 @@ class Learner {
   std::vector<Word> words_;
   TokenPairMap<int64_t> counts_;
   TokenPairMap<std::unordered_set<size_t>> places_;
-  std::set<Pair> fresh_;
+  std::set<Pair> new_pairs_;
   std::priority_queue<Candidate> heap_;
 };
 
@@ -180,12 +180,12 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
     if (tokens[i].empty() || !is_utf8(tokens[i]))
       fail("special token {} is empty or not UTF-8", i + 1);
     if (std::ranges::count(tokens, tokens[i]) > 1)
-      fail("the special token '{}' is there twice", tokens[i]);
+      fail("the special token '{}' is repeated", tokens[i]);
   }
-  const int64_t least = int64_t(tokens.size()) + 256;
-  if (given.vocab_size < least)
+  const int64_t min_size = int64_t(tokens.size()) + 256;
+  if (given.vocab_size < min_size)
     fail("vocab_size is {}; the 256 bytes and {} special tokens need {}", given.vocab_size,
-         tokens.size(), least);
+         tokens.size(), min_size);
   // The alphabet is sorted by the code points of its letters.
   std::map<std::string, int> alphabet;
   for (int b = 0; b < 256; ++b) alphabet[byte_letter(uint8_t(b))] = b;
@@ -194,12 +194,12 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
     ids[byte] = int32_t(tokens.size());
     tokens.push_back(letter);
   }
-  Learner learner(words_of(texts, ids));
+  BpeTrainer trainer(words_of(texts, ids));
   TextMap<int32_t> known;
   for (size_t i = 0; i < tokens.size(); ++i) known.emplace(tokens[i], int32_t(i));
   std::string merges;
   for (Pair pair;
-       int64_t(tokens.size()) < given.vocab_size && learner.next(given.min_frequency, pair);) {
+       int64_t(tokens.size()) < given.vocab_size && trainer.next(given.min_frequency, pair);) {
     check_interrupt();
     const std::string &left = tokens[pair.first], &right = tokens[pair.second];
     merges += fmt::format("{}\n      [{}, {}]", merges.empty() ? "" : ",", json_quoted(left),
@@ -207,7 +207,7 @@ std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining& 
     const std::string both = left + right;
     const auto [at, fresh] = known.emplace(both, int32_t(tokens.size()));
     if (fresh) tokens.push_back(both);
-    learner.merge(pair, at->second);
+    trainer.merge(pair, at->second);
   }
   constexpr char kByteLevel[] =
       R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";

@@ -48,70 +48,70 @@ struct RegexParser {
   bool ignores_case = false;
   int depth = 0;
 
-  [[noreturn]] void refuse(const char* what) const {
+  [[noreturn]] void reject(const char* what) const {
     fail("the pattern has {} at character {}", what, at - begin + 1);
   }
-  bool take(std::string_view word) {
+  bool accept(std::string_view word) {
     if (std::string_view(at, end - at).substr(0, word.size()) != word) return false;
     at += word.size();
     return true;
   }
-  bool sees(char c) const { return at < end && *at == c; }
+  bool peek(char c) const { return at < end && *at == c; }
   size_t emit(Op op) {
-    if (regex.program_.size() > 100000) refuse("too many parts");
+    if (regex.program_.size() > 100000) reject("too many parts");
     regex.program_.push_back({op});
     return regex.program_.size() - 1;
   }
-  int here() const { return int(regex.program_.size()); }
+  int next_pc() const { return int(regex.program_.size()); }
 
   void alternatives() {
-    if (++depth > kMaxDepth) refuse("too many groups inside one another");
+    if (++depth > kMaxDepth) reject("too many groups inside one another");
     std::vector<size_t> jumps;
     for (;;) {
       const size_t split = emit(Op::split);
-      regex.program_[split].x = here();
+      regex.program_[split].x = next_pc();
       sequence();
-      const bool more = take("|");
+      const bool more = accept("|");
       if (more) jumps.push_back(emit(Op::jump));
-      regex.program_[split].y = more ? here() : -1;  // -1: there is no alternative
+      regex.program_[split].y = more ? next_pc() : -1;  // -1: there is no alternative
       if (!more) break;
     }
-    for (const size_t j : jumps) regex.program_[j].x = here();
+    for (const size_t j : jumps) regex.program_[j].x = next_pc();
     --depth;
   }
   void sequence() {
     while (at < end && *at != '|' && *at != ')') item();
   }
   void item() {
-    if (sees('(')) return group();
+    if (peek('(')) return group();
     Class characters;
-    if (sees('[')) bracket(characters);
+    if (peek('[')) bracket(characters);
     else single(characters);
     characters.close();
     regex.classes_.push_back(characters);
     const size_t run = emit(Op::run);
     regex.program_[run].x = int(regex.classes_.size()) - 1;
     int least = 1, most = 1;
-    if (quantifier(least, most)) regex.program_[run].possessive = take("+");
-    if (sees('?') || sees('*')) refuse("a lazy or doubled quantifier");
+    if (quantifier(least, most)) regex.program_[run].possessive = accept("+");
+    if (peek('?') || peek('*')) reject("a lazy or doubled quantifier");
     regex.program_[run].least = least, regex.program_[run].most = most;
   }
 
   bool quantifier(int& least, int& most) {
-    if (take("?")) return least = 0, most = 1, true;
-    if (take("*")) return least = 0, most = INT_MAX, true;
-    if (take("+")) return least = 1, most = INT_MAX, true;
-    if (!take("{")) return false;
+    if (accept("?")) return least = 0, most = 1, true;
+    if (accept("*")) return least = 0, most = INT_MAX, true;
+    if (accept("+")) return least = 1, most = INT_MAX, true;
+    if (!accept("{")) return false;
     least = number();
-    most = !take(",") ? least : sees('}') ? INT_MAX : number();
-    if (!take("}") || most < least) refuse("a wrong {n,m}");
+    most = !accept(",") ? least : peek('}') ? INT_MAX : number();
+    if (!accept("}") || most < least) reject("an invalid {n,m}");
     return true;
   }
   int number() {
     int n = 0;
-    if (at == end || *at < '0' || *at > '9') refuse("no number");
+    if (at == end || *at < '0' || *at > '9') reject("a missing number");
     for (; at < end && *at >= '0' && *at <= '9'; ++at)
-      if ((n = 10 * n + *at - '0') > kMaxCopies) refuse("too large a number");
+      if ((n = 10 * n + *at - '0') > kMaxCopies) reject("too large a number");
     return n;
   }
 
@@ -119,48 +119,48 @@ struct RegexParser {
     ++at;
     const bool before = ignores_case;
     bool look = false, negative = false;
-    if (take("?i:")) ignores_case = true;
-    else if (take("?=")) look = true;
-    else if (take("?!")) look = negative = true;
-    else if (!take("?:") && sees('?')) refuse("a group that is not known");
+    if (accept("?i:")) ignores_case = true;
+    else if (accept("?=")) look = true;
+    else if (accept("?!")) look = negative = true;
+    else if (!accept("?:") && peek('?')) reject("an unknown group");
     const size_t first = emit(look ? Op::look : Op::split);
     regex.program_[first].negative = negative;
-    regex.program_[first].x = here();
+    regex.program_[first].x = next_pc();
     alternatives();
-    if (!take(")")) refuse("a group that is not closed");
+    if (!accept(")")) reject("a group that is not closed");
     ignores_case = before;
     if (look) {
       emit(Op::match);
-      regex.program_[first].x = here();
+      regex.program_[first].x = next_pc();
       return;
     }
     regex.program_[first].y = -1;
     int least = 1, most = 1;
     if (!quantifier(least, most)) return;
-    if (least > 1 || (most != 1 && most != INT_MAX)) refuse("a group with {n,m}");
-    if (sees('+') || sees('?') || sees('*')) refuse("a doubled quantifier");
+    if (least > 1 || (most != 1 && most != INT_MAX)) reject("a group with {n,m}");
+    if (peek('+') || peek('?') || peek('*')) reject("a doubled quantifier");
     if (most == INT_MAX) {
       const size_t again = emit(least == 0 ? Op::jump : Op::split);
       regex.program_[again].x = int(first);
-      if (least == 1) regex.program_[again].y = here();
+      if (least == 1) regex.program_[again].y = next_pc();
     }
-    if (least == 0) regex.program_[first].y = here();
+    if (least == 0) regex.program_[first].y = next_pc();
   }
 
   void bracket(Class& c) {
     ++at;
-    c.negated = take("^");
+    c.negated = accept("^");
     bool first = true;
-    for (; first || !sees(']'); first = false) {
-      if (at == end) refuse("a class that is not closed");
-      if (sees('[') || take("&&")) refuse("a class inside a class");
+    for (; first || !peek(']'); first = false) {
+      if (at == end) reject("a class that is not closed");
+      if (peek('[') || accept("&&")) reject("a class inside a class");
       uint32_t low = 0, high = 0;
       if (!element(c, low)) continue;
       high = low;
       if (at + 1 < end && *at == '-' && at[1] != ']') {
         ++at;
         Class other;
-        if (element(other, high) == false || high < low) refuse("a wrong range");
+        if (element(other, high) == false || high < low) reject("an invalid range");
       }
       add_range(c, low, high);
     }
@@ -168,9 +168,9 @@ struct RegexParser {
   }
   void single(Class& c) {
     if (at < end && (*at == '*' || *at == '+' || *at == '?' || *at == '{'))
-      refuse("nothing to repeat");
-    if (sees('^') || sees('$')) refuse("an anchor");
-    if (take(".")) {
+      reject("nothing to repeat");
+    if (peek('^') || peek('$')) reject("an anchor");
+    if (accept(".")) {
       c.add({0, '\n', '\n', true});
       return;
     }
@@ -188,9 +188,9 @@ struct RegexParser {
 
   /// Parses a character, or a class, which is added to c; returns whether it was a character.
   bool element(Class& c, uint32_t& character) {
-    if (at == end) refuse("no character");
+    if (at == end) reject("a missing character");
     if (*at != '\\') return character = next_character(at, end), true;
-    if (++at == end) refuse("an escape without a character");
+    if (++at == end) reject("an escape without a character");
     const char e = *at++;
     constexpr std::string_view kNames = "nrtfv0", kValues("\n\r\t\f\v\0", 6);
     if (const size_t k = kNames.find(e); k != kNames.npos)
@@ -210,7 +210,7 @@ struct RegexParser {
     }
     if ((e >= '0' && e <= '9') || (e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z')) {
       --at;
-      refuse("an escape that is not known");
+      reject("an unknown escape");
     }
     --at;
     return character = next_character(at, end), true;
@@ -228,21 +228,21 @@ struct RegexParser {
   }
   void category(Class& c, bool negated) {
     std::string_view name;
-    if (take("{")) {
-      if (take("^")) negated = !negated;
+    if (accept("{")) {
+      if (accept("^")) negated = !negated;
       const char* const first = at;
       while (at < end && *at != '}') ++at;
       name = {first, size_t(at - first)};
-      if (!take("}")) refuse("\\p{ without }");
+      if (!accept("}")) reject("\\p{ without }");
     } else if (at < end) {
       name = {at++, 1};
     }
     const uint32_t mask = category_mask(name);
-    if (!mask) refuse("a category that is not known");
+    if (!mask) reject("an unknown category");
     c.add({mask, 1, 0, negated});
   }
   uint32_t code(char kind) {
-    const bool braces = take("{");
+    const bool braces = accept("{");
     uint32_t value = 0;
     int digits = 0;
     for (const int most = braces        ? 6
@@ -254,7 +254,7 @@ struct RegexParser {
       else if (lower >= 'a' && lower <= 'f') value = 16 * value + uint32_t(lower - 'a' + 10);
       else break;
     }
-    if (digits == 0 || (braces && !take("}"))) refuse("a wrong character code");
+    if (digits == 0 || (braces && !accept("}"))) reject("an invalid character code");
     return value;
   }
 };
@@ -262,7 +262,7 @@ struct RegexParser {
 Regex::Regex(std::string_view pattern) {
   RegexParser parser{*this, pattern.data(), pattern.data(), pattern.data() + pattern.size()};
   parser.alternatives();
-  if (parser.at != parser.end) parser.refuse("a ) without its (");
+  if (parser.at != parser.end) parser.reject("a ) without its (");
   program_.push_back({Op::match});
 }
 
@@ -274,12 +274,12 @@ const char* Regex::match(const char* p, const char* begin, const char* end) cons
 
 const char* Regex::run(size_t pc, const char* p, const char* begin, const char* end,
                        int64_t& steps) const {
-  // Backtracking: another instruction at p, or a run that gives back characters, down to `least`.
-  struct Way {
+  // What backtracking can change: go to another instruction, or shorten a run down to `least`.
+  struct Choice {
     size_t pc;
     const char *p, *least;
   };
-  std::vector<Way> ways;
+  std::vector<Choice> choices;
   for (;;) {
     if (--steps < 0) fail("encode: the pattern takes too long on this text");
     const Instruction& i = program_[pc];
@@ -288,7 +288,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
       case Op::match: return p;
       case Op::jump: pc = i.x; break;
       case Op::split:
-        if (i.y >= 0) ways.push_back({size_t(i.y), p, nullptr});
+        if (i.y >= 0) choices.push_back({size_t(i.y), p, nullptr});
         pc = i.x;
         break;
       case Op::look:
@@ -307,21 +307,21 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
         }
         steps -= n / 64;
         good = n >= i.least;
-        if (good && !i.possessive && p > least) ways.push_back({pc + 1, p, least});
+        if (good && !i.possessive && p > least) choices.push_back({pc + 1, p, least});
         ++pc;
         break;
       }
     }
     if (good) continue;
-    if (ways.empty()) return nullptr;
-    Way& way = ways.back();
-    pc = way.pc;
-    if (!way.least) {
-      p = way.p;
-      ways.pop_back();
+    if (choices.empty()) return nullptr;
+    Choice& choice = choices.back();
+    pc = choice.pc;
+    if (!choice.least) {
+      p = choice.p;
+      choices.pop_back();
     } else {
-      p = way.p = previous_character(way.p, begin);
-      if (p <= way.least) ways.pop_back();
+      p = choice.p = previous_character(choice.p, begin);
+      if (p <= choice.least) choices.pop_back();
     }
   }
 }

@@ -59,7 +59,7 @@ std::vector<Step> steps(const Json* given, std::string_view list, const char* wh
   return found;
 }
 [[noreturn]] void unknown(const char* where, const std::string& type) {
-  fail("{} '{}' is not read", where, printable(type));
+  fail("{} '{}' is not supported", where, printable(type));
 }
 
 /// A pattern: {"Regex": ".."} or {"String": ".."}, which is matched literally.
@@ -85,7 +85,7 @@ struct TokenizerReader {
   Tokenizer& t;
 
   void read(const Json& root) {
-    if (!root.as<JsonObject>()) fail("it is no object");
+    if (!root.as<JsonObject>()) fail("it is not a JSON object");
     const Json* const model = member(root, "model");
     if (!model) fail("it has no 'model'");
     pre_tokenizer(member(root, "pre_tokenizer"));
@@ -109,18 +109,18 @@ struct TokenizerReader {
   void read_model(const Json& model) {
     const Json* const type = member(model, "type");
     const std::string kind = type && type->as<std::string>() ? *type->as<std::string>() : "BPE";
-    if (kind != "BPE") fail("its model is {}, only BPE is read", printable(kind));
+    if (kind != "BPE") fail("its model is {}, only BPE is supported", printable(kind));
     for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json* const given = member(model, affix);
       if (given && (!given->as<std::string>() || !given->as<std::string>()->empty()))
-        fail("its model has a {}, which is not read", affix);
+        fail("its model has a {}, which is not supported", affix);
     }
     const auto& vocabulary = need<JsonObject>(model, "vocab", "the model");
     if (vocabulary.empty()) fail("its vocabulary is empty");
     int64_t highest = 0;
     for (const JsonMember& m : vocabulary) {
       const int64_t* const id = m.value.as<int64_t>();
-      if (!id) fail("the id of the token '{}' is no whole number", printable(m.key));
+      if (!id) fail("the id of the token '{}' is not an integer", printable(m.key));
       highest = std::max(highest, *id);
     }
     // A few ids with large gaps would waste memory.
@@ -167,7 +167,7 @@ struct TokenizerReader {
       }
       const auto a = t.id(left), b = t.id(right), both = t.id(left + right);
       if (!a || !b || !both)
-        fail("merge {}, '{}' and '{}': one of them, or both together, is no token", rank + 1,
+        fail("merge {}, '{}' and '{}': one of them, or both together, is not a token", rank + 1,
              printable(left), printable(right));
       t.merges_.add(*a, *b, {rank++, *both});
     }
@@ -175,7 +175,7 @@ struct TokenizerReader {
 
   void added_tokens(const Json* list) {
     if (list) {
-      if (!list->as<JsonList>()) fail("its added_tokens are no list");
+      if (!list->as<JsonList>()) fail("its added_tokens are not a list");
       for (const Json& a : *list->as<JsonList>()) {
         const std::string& content = need<std::string>(a, "content", "an added token");
         const int64_t id = need<int64_t>(a, "id", "an added token");
@@ -205,7 +205,7 @@ struct TokenizerReader {
       } else if (type == "Replace") {
         const Json* const pattern = member(step, "pattern");
         if (!pattern || !member(*pattern, "String"))
-          fail("its normalizer replaces a pattern, which is not read");
+          fail("its normalizer replaces a pattern, which is not supported");
         t.normalizer_.push_back({Normalizer::replace, text(*pattern, "String", "Replace"),
                                  text(step, "content", "Replace")});
       } else {
@@ -318,7 +318,7 @@ struct TokenizerReader {
   int32_t special_at(const Json& step, const char* name) const {
     const auto& pair = need<JsonList>(step, name, "its post-processor");
     const int64_t* const id = pair.size() == 2 ? pair[1].as<int64_t>() : nullptr;
-    if (!id || !t.token(*id)) fail("the '{}' of its post-processor is no token", name);
+    if (!id || !t.token(*id)) fail("the '{}' of its post-processor is not a token", name);
     return int32_t(*id);
   }
   void post_processor(const Json* given) {
@@ -338,12 +338,12 @@ struct TokenizerReader {
           continue;
         }
         const Json* const token = member(item, "SpecialToken");
-        if (!token || !special) fail("a part of TemplateProcessing is not read");
+        if (!token || !special) fail("a part of TemplateProcessing is not supported");
         const Json* const known = member(*special, need<std::string>(*token, "id", "SpecialToken"));
         if (!known) fail("TemplateProcessing has a special token that it does not list");
         for (const Json& id : need<JsonList>(*known, "ids", "a special token")) {
           const int64_t* const n = id.as<int64_t>();
-          if (!n || !t.token(*n)) fail("TemplateProcessing has an id that is no token");
+          if (!n || !t.token(*n)) fail("TemplateProcessing has an id that is not a token");
           (behind ? t.after_ : t.before_).push_back(int32_t(*n));
         }
       }

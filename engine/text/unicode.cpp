@@ -12,18 +12,18 @@ namespace mt {
 uint32_t next_character(const char*& p, const char* end) {
   const auto byte = uint8_t(*p);
   if (byte < 0x80) return ++p, byte;
-  const int more = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
-  uint32_t c = byte & (0x3fu >> more);
-  bool good = byte >= 0xc2 && byte <= 0xf4 && end - p > more;
-  for (int i = 1; good && i <= more; ++i) {
+  const int continuations = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+  uint32_t c = byte & (0x3fu >> continuations);
+  bool valid = byte >= 0xc2 && byte <= 0xf4 && end - p > continuations;
+  for (int i = 1; valid && i <= continuations; ++i) {
     const auto next = uint8_t(p[i]);
-    good = (next & 0xc0) == 0x80;
+    valid = (next & 0xc0) == 0x80;
     c = c << 6 | (next & 0x3f);
   }
   constexpr uint32_t kMinCodePoint[] = {0, 0x80, 0x800, 0x10000};
-  if (!good || c < kMinCodePoint[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+  if (!valid || c < kMinCodePoint[continuations] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
     return ++p, 0x110000 + byte;
-  return p += more + 1, c;
+  return p += continuations + 1, c;
 }
 
 const char* previous_character(const char* p, const char* begin) {

@@ -17,7 +17,7 @@ namespace {
 
 struct Utf8proc : DynamicLibrary {
   Utf8proc()
-      : DynamicLibrary("normal forms of text", "libutf8proc-dev",
+      : DynamicLibrary("Unicode normalization", "libutf8proc-dev",
                        {"libutf8proc.so.3", "libutf8proc.so.2"}) {}
   MT_SYMBOL(utf8proc_map)
   MT_SYMBOL(utf8proc_tolower)
@@ -27,17 +27,17 @@ const Utf8proc& utf8proc() {
   return library;
 }
 
-std::string normal(TextForm form, std::string_view text) {
+std::string normalize(TextForm form, std::string_view text) {
   constexpr int stable = 2, compatible = 4, compose = 8, decompose = 16;
   const bool composed = form == TextForm::nfc || form == TextForm::nfkc;
-  const bool wide = form == TextForm::nfkc || form == TextForm::nfkd;
-  uint8_t* made = nullptr;
+  const bool compatibility = form == TextForm::nfkc || form == TextForm::nfkd;
+  uint8_t* result = nullptr;
   const ptrdiff_t length = utf8proc().utf8proc_map(
-      reinterpret_cast<const uint8_t*>(text.data()), ptrdiff_t(text.size()), &made,
-      stable | (composed ? compose : decompose) | (wide ? compatible : 0));
-  const std::unique_ptr<uint8_t, decltype(&std::free)> held(made, std::free);
-  if (length < 0) fail("the normal form of a text of {} bytes cannot be made", text.size());
-  return {reinterpret_cast<const char*>(made), size_t(length)};
+      reinterpret_cast<const uint8_t*>(text.data()), ptrdiff_t(text.size()), &result,
+      stable | (composed ? compose : decompose) | (compatibility ? compatible : 0));
+  const std::unique_ptr<uint8_t, decltype(&std::free)> owner(result, std::free);
+  if (length < 0) fail("a text of {} bytes cannot be normalized", text.size());
+  return {reinterpret_cast<const char*>(result), size_t(length)};
 }
 
 std::string lower(std::string_view text) {
@@ -57,7 +57,7 @@ void check_text_forms() { utf8proc(); }
 std::string in_form(TextForm form, std::string_view text) {
   std::string out;
   const auto add = [&](std::string_view part) {
-    if (!part.empty()) out += form == TextForm::lowercase ? lower(part) : normal(form, part);
+    if (!part.empty()) out += form == TextForm::lowercase ? lower(part) : normalize(form, part);
   };
   const char *const end = text.data() + text.size(), *from = text.data();
   for (const char* p = from; p < end;) {

@@ -1,5 +1,5 @@
-# unicode_ranges.py -- writes unicode_ranges.h: the general category of every character, as runs; capital and
-# small letters by turns are one run
+# unicode_ranges.py -- writes unicode_ranges.h: the general category of every character, as runs; alternating
+# upper and lower case letters are one run
 #
 #   python3 engine/text/unicode_ranges.py > engine/text/unicode_ranges.h
 import unicodedata

@@ -83,7 +83,7 @@ t.test('idx gives the values of a file, and says what is wrong with one', functi
   t.eq(x.dtype, 'uint8')
   t.eq(x:tolist(), {{0, 1, 2}, {253, 254, 255}})
   write('\0\0\8\2\0\0\0\2\0\0\0\3' .. '\0\1\2\253\254')
-  t.raises(function() return (mt.data.idx(path)) end, "test_data.lua:%d+: idx: '.*' is not a good IDX file: its shape")
+  t.raises(function() return (mt.data.idx(path)) end, "test_data.lua:%d+: idx: '.*' is not a valid IDX file: its shape")
   os.remove(path)
   t.raises(function() return (mt.data.idx(path)) end, 'No such file')
   t.raises(function() return (mt.data.idx(7)) end, 'a string')

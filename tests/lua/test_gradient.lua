@@ -486,7 +486,7 @@ test('Function: what is wrong is said with the function and the place', function
   end
   raises(with(function() return mt.ones(3), nil, nil end),
     'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
-  raises(with(function(_, g) return g, g, g end), 'F: backward returned a gradient for argument 2, which is no tensor')
+  raises(with(function(_, g) return g, g, g end), 'F: .* returned a gradient for argument 2, which is not a tensor')
   raises(with(function(_, g) return g, nil, g, g end),
     'F: backward returned 4 gradients, the function was called with 3 arguments')
   raises(with(function() end), 'F: backward returned 0 gradients, the function was called with 3 arguments; return')

@@ -48,7 +48,7 @@ test('the places of archives are looked at', function()
   raises(function() mt.load(folder) end, 'load: .* is not a regular file')
   raises(function() mt.data.npz('/dev/zero') end, 'npz: .* is not a regular file')
   write('PK')
-  raises(function() mt.load(path) end, 'load: .* is no zip archive')
+  raises(function() mt.load(path) end, 'load: .* is not a zip archive')
 end)
 
 os.remove(path)

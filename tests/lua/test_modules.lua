@@ -465,7 +465,7 @@ test('tensors of a call that stand where options belong are told so', function()
   raises(function() nn.CrossEntropyLoss(mt.ones(2, 3), labels) end, 'CrossEntropyLoss: argument 2 is a tensor')
   eq(nn.CrossEntropyLoss(mt.ones(3)).weight.shape, {3})
   raises(function() nn.CrossEntropyLoss()(labels, mt.ones(2, 3)) end, 'cross_entropy: the logits are %(2%) int64 ' ..
-    'and the targets %(2 x 3%) float32: they come the other way round')
+    'and the targets %(2 x 3%) float32: they are in the wrong order')
 end)
 
 test('lists count from the end too and refuse a place that would leave a gap', function()

@@ -177,7 +177,7 @@ t.test('what does not fit is one sentence', function()
   t.raises(function() nn.pad_packed_sequence({}) end, 'a packed sequence is needed')
   local x, w, u = mt.randn(6, 2), mt.randn(4, 2), mt.randn(4, 1)
   local function layer(...) return mt.recurrent_layer(x, w, u, nil, nil, nil, nil, nil, ...) end
-  t.raises(function() layer('lstm', false, {2, 3, 1}) end, 'batch size 2 is 3; they are at least 1 and do not rise')
+  t.raises(function() layer('lstm', false, {2, 3, 1}) end, 'batch size 2 is 3; they are at least 1 and never increase')
   t.raises(function() layer('lstm', false, {3, 2}) end, 'do not add up to the 6 rows')
   t.raises(function() layer('lstm', false, {2^53, 2^53}) end, 'do not add up')
   t.raises(function() layer('gru', false, {3, 3}) end, 'weight_ih is %(4 x 2%); expected %(3 gates')

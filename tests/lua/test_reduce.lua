@@ -117,7 +117,7 @@ test('cov', function()
   raises(function() x:cov{fweights = times[{{1, 2}}]} end, 'cov: fweights is %(2%); one for each of the 4')
   raises(function() x:cov{fweights = -times} end, 'cov: fweights has %-%d+; weights are 0 or more')
   raises(function() x:cov{fweights = times * 0} end, 'cov: the weights sum to 0')
-  raises(function() x:gt(0):cov() end, 'cov: of bool')
+  raises(function() x:gt(0):cov() end, 'cov: the input is bool')
 end)
 
 test('norm', function()

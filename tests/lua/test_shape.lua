@@ -275,8 +275,8 @@ test('T and mT are fields', function()
   local w = mt.ones(2, 3):requires_grad_();
   (w.T:matmul(w)).mT:sum():backward()
   eq(w.grad:tolist(), {{6, 6, 6}, {6, 6, 6}})
-  raises(function() return b.T end, 'T: %(1 x 2 x 3%) is no matrix; x.mT turns each')
-  raises(function() return mt.ones(2).mT end, 'mT: %(2%) is no matrix, nor a batch')
+  raises(function() return b.T end, 'T: %(1 x 2 x 3%) is not a matrix; x.mT transposes its')
+  raises(function() return mt.ones(2).mT end, 'mT: %(2%) is not a matrix or a batch')
   raises(function() m.T = m end, 'T')
 end)
 
@@ -392,11 +392,11 @@ test('errors name the values as they were given', function()
     {function() x:split{4, -1} end, 'split: the sizes 4, %-1|a part of %-1'},
     {function() mt.tensor(1):split(1) end, 'split: a 0%-d tensor'},
     {function() x:chunk(0) end, 'chunk: 0 parts'},
-    {function() mt.zeros(0):chunk(2 ^ 40) end, 'chunk: 1099511627776 parts of nothing'},
+    {function() mt.zeros(0):chunk(2 ^ 40) end, 'chunk: 1099511627776 parts of an empty dimension'},
     {function() x:tile(2 ^ 40, 2 ^ 40) end, 'tile: .* more elements than memory can hold'},
     {function() x:tile(-1) end, 'tile: %-1 repeats'},
     {function() x['repeat'](x, 2) end, 'repeat: 1 repeats for the 2 dimensions'},
-    {function() x:repeat_interleave(-1) end, 'repeat_interleave: %-1 repeats'},
+    {function() x:repeat_interleave(-1) end, 'repeat_interleave: repeats is %-1'},
     {function() x:repeat_interleave(2 ^ 50) end, 'more elements than memory can hold'},
     {function() x:repeat_interleave({1, 2}, 1) end, 'repeats %(2%) for 3 positions'},
     {function() x:repeat_interleave({1, -2, 1}, 1) end, '%-2 repeats of position 2'},
@@ -406,9 +406,9 @@ test('errors name the values as they were given', function()
     {function() x:flip(1, 1) end, 'flip: dimension 1 is named twice'},
     {function() x:roll({1, 2}) end, 'roll: 2 shifts are given without dims'},
     {function() x:roll({1, 2}, 1) end, 'roll: 2 shifts for 1 dimensions'},
-    {function() v:tril() end, 'tril: %(5%) is no matrix'},
+    {function() v:tril() end, 'tril: %(5%) is not a matrix'},
     {function() mt.zeros(2, 2, 2):diag() end, 'diag: .* is neither a vector nor a matrix'},
-    {function() v:diagonal() end, 'diagonal: %(5%) has no two dimensions'},
+    {function() v:diagonal() end, 'diagonal: %(5%) has fewer than two dimensions'},
     {function() x:diagonal(0, 1, 1) end, 'diagonal: dimension 1 is named twice'},
     {function() v:diag_embed(2 ^ 50) end, 'diag_embed: .* more elements than memory can hold'},
     {function() v:diag(2 ^ 40) end, 'more elements than memory can hold'},
@@ -421,7 +421,7 @@ test('errors name the values as they were given', function()
     {function() x:pad{-3, -2} end, 'pad: %(%-3, %-2%) cuts off more than the 4'},
     {function() x:pad{2 ^ 50, 0} end, 'more elements than memory can hold'},
     {function() x:pad({4, 0}, 'reflect') end, 'pad: a reflection of 4 positions'},
-    {function() x:pad({5, 0}, 'circular') end, 'pad: 5 positions around the end'},
+    {function() x:pad({5, 0}, 'circular') end, 'pad: circular padding of 5 positions'},
     {function() x:pad({1, 0}, 'mirror') end, "pad: mode is 'mirror'; use 'constant'"},
     {function() x:pad({1, 0}, 'reflect', 2) end, "a value is for the mode 'constant'"},
     {function() x:long():pad({1, 0}, {value = 0.5}) end, 'pad: 0.5 does not fit into int64'},
@@ -460,7 +460,7 @@ end)
 
 t.test('billions of parts of nothing are refused', function()
   local x = mt.zeros(0, 2 ^ 40)
-  t.raises(function() x:unbind(2) end, 'unbind: 1099511627776 tensors would come out')
+  t.raises(function() x:unbind(2) end, 'unbind: 1099511627776 tensors are too many')
   t.raises(function() x:split(1, 2) end, 'split: 1099511627776 tensors')
 end)
 

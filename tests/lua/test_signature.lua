@@ -39,9 +39,9 @@ test('values of other types and beyond the range are refused at this line, by na
 end)
 
 test('a signature with a fault is refused when it is declared', function()
-  raises(function() core.declare('g(x: itn)', 'None.', packed) end, "'itn' is no type")
-  raises(function() core.declare('g(x: int > 3 x)', 'None.', packed) end, "'x' is no range")
-  raises(function() core.declare("g(x: 'a'|'b' = 'c')", 'None.', packed) end, "'c' is no value of 'x'")
+  raises(function() core.declare('g(x: itn)', 'None.', packed) end, "'itn' is not a type")
+  raises(function() core.declare('g(x: int > 3 x)', 'None.', packed) end, "'x' is not a range")
+  raises(function() core.declare("g(x: 'a'|'b' = 'c')", 'None.', packed) end, "'x' cannot be 'c'")
 end)
 
 test('help shows the signature without types, then ranges and choices', function()

@@ -114,7 +114,7 @@ told '--threads 1.5' "--threads: a whole number from 1 to 1024 is needed, got '1
 told '--seed=x' "--seed: a number is needed, got 'x'"
 told '--thread=3' "unknown option '--thread=3' (did you mean --threads?)"
 told '-z' "unknown option '-z'"
-told 'doctor --help' 'doctor takes nothing more'
+told 'doctor --help' 'doctor takes no arguments'
 # hinted CODE HINT: what the error adds.
 hinted() {
   printf '%s\n' "$1" >hinted.lua
@@ -128,7 +128,7 @@ hinted 'print(len(x))' '(a nil value) (Lua writes #x)'
 hinted 'torch.ones(2)' "(a nil value) (here it is mt: local mt = require 'mtorch')"
 hinted 'x += 2' '(there is no +=: write x = x + 1)'
 hinted 'if x != 2 then end' '("not equal" is ~=, "not" is the word not)'
-hinted 'x = f(a, dim=1)' '(options by name stand in a table, f(x, {dim = 1}))'
+hinted 'x = f(a, dim=1)' '(named options go in a table, f(x, {dim = 1}))'
 hinted 'x = [1, 2]' '(a list is {1, 2})'
 run 'x += 2' - && has 'also from standard input' err '(there is no +='
 

@@ -306,11 +306,9 @@ int fuse_notes(Args& a) {
 }
 
 const Entry kParts[] = {
-    {"fuse_notes(fn)", "What did not wait in fused functions during fn(), and why: lines.",
-     fuse_notes},
+    {"fuse_notes(fn)", "Which operations were not fused during fn(), and why: lines.", fuse_notes},
     {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
-    {"fuse_from(..)",
-     "elements: sets the least that a fused function's operations wait for; the one before.",
+    {"fuse_from(..)", "elements: sets the minimum size for fusing; returns the previous one.",
      [](Args& a) { return a.push(ir::Fuser::smallest.exchange(a.integer(1))); }},
     {"caller(..)", "The function that calls programs: programs, name, function.", make_caller},
     {"clone(..)", "A copy of a Lua function.", clone},

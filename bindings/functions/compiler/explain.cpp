@@ -44,11 +44,11 @@ int facts(Args& a) {
     ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
   }
   for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
-  const MemoryTraffic moved = memory_traffic(p);
+  const MemoryTraffic traffic = memory_traffic(p);
   lua_newtable(a.L);
   a.set("operations", operations), a.set("instructions", p.count), a.set("inputs", p.inputs);
   a.set("numbers_out", numbers), a.set("bools_out", bools), a.set("by_rows", p.by_rows);
-  a.set("moved_numbers", moved.numbers), a.set("moved_bools", moved.bools);
+  a.set("moved_numbers", traffic.numbers), a.set("moved_bools", traffic.bools);
   a.set("native_from", (kNativeWork + p.count - 1) / p.count);
   a.set("spread_from", std::max(kSpreadWork / p.count, kGrain) + 1), a.set("piece", kGrain);
   lua_newtable(a.L);
@@ -83,9 +83,9 @@ int gradient(Args& a) {
 }
 
 const Entry kExplain[] = {
-    {"facts(..)", "What a program does and reads.", facts},
-    {"machine(..)", "A program's machine code: program, dtype.", machine},
-    {"gradient(..)", "The program of the gradients: program, wanted.", gradient},
+    {"facts(..)", "The operations, reads and writes of a program.", facts},
+    {"machine(..)", "The machine code of a program for a dtype.", machine},
+    {"gradient(..)", "The program of the gradients of the inputs in `wanted`.", gradient},
 };
 
 }  // namespace

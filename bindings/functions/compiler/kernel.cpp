@@ -234,7 +234,7 @@ const Entry kParts[] = {
        return a.push(grid::cuda_text(k));
      }},
     {"grid_misfit(kernel)",
-     "Of a launch that failed: how many values a call gave, which tensor was to take a boolean, or nil.",
+     "For a failed launch: the number of values of a call, and the tensor given a boolean; or nil.",
      [](Args& a) {
        const grid::GridMisfit& m = Userdata<LuaKernel>::at(a, kHandle).kernel.misfit();
        m.values < 0 ? lua_pushnil(a.L) : lua_pushinteger(a.L, m.values);

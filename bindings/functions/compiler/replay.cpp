@@ -17,15 +17,15 @@ struct Step {
 };
 StepReplay& step_at(const Args& a) { return *Userdata<Step>::at(a, 1).replay; }
 
-TensorList rest(const Args& a) {
+TensorList tensors_after_step(const Args& a) {
   TensorList list;
   for (int i = 2; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
   return list;
 }
 
-/// The modes that affect operations: gradients (bit 0), mixed precision, the precision of products, the default
-/// dtype and device. Null while a graph is captured, or with set_debug: then a step runs eagerly.
+/// The modes that affect operations: gradients (bit 0), mixed precision, the precision of products,
+/// the default dtype and device. Nil during capture and with set_debug: the step then runs eagerly.
 int mode_of_thread(Args& a) {
   const ThreadState& t = thread_state;
   if (capturing || t.debugging) return lua_pushnil(a.L), 1;
@@ -39,7 +39,7 @@ int mode_of_thread(Args& a) {
 
 const Entry kReplay[] = {
     {"step_mode()",
-     "What operations depend on beside their arguments; nil while a graph records, or with set_debug.",
+     "A number for the modes that affect operations; nil during capture and with set_debug.",
      mode_of_thread},
     {"step_record([inputs])",
      "Begins a recording with copies of the arguments, without Lua's collector.",
@@ -48,11 +48,11 @@ const Entry kReplay[] = {
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
-    {"step_pause(r)", "What follows is not recorded.", bind<[](LuaStepRecorder& r) { r.pause(); }>},
-    {"step_resume(r)", "What follows is recorded, as a part of its own.",
+    {"step_pause(r)", "Pauses the recording.", bind<[](LuaStepRecorder& r) { r.pause(); }>},
+    {"step_resume(r)", "Records again, as the next part.",
      bind<[](LuaStepRecorder& r) { r.resume(); }>},
     {"step_finish(r, [results], [stepped])",
-     "The recorded step, between whose parts optimizers change `stepped`; or nil, and why there is none.",
+     "The recorded step, whose parts end where optimizers change `stepped`; or nil, and why.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
        LuaStepRecorder& r = Userdata<LuaStepRecorder>::at(a, 1);
@@ -64,9 +64,9 @@ const Entry kReplay[] = {
     {"step_on_arguments([results], [inputs], [arguments])",
      "The results as views of the arguments where they are views of their copies, the inputs.",
      bind<on_arguments>},
-    {"step_memory(x)", "A number for the memory that x sees: views of one storage have one.",
+    {"step_memory(x)", "The address of the storage of x, as a number; views share it.",
      bind<[](const Tensor& x) { return int64_t(uintptr_t(x.impl()->storage->data)); }>},
-    {"step_drop(r)", "Ends a recording that came to nothing.",
+    {"step_drop(r)", "Ends a recording and discards it.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
        return Userdata<LuaStepRecorder>::collect(a.L);
@@ -76,7 +76,7 @@ const Entry kReplay[] = {
      "whether it would change one of them.",
      [](Args& a) {
        StepReplay& s = step_at(a);
-       const TensorList given = rest(a);
+       const TensorList given = tensors_after_step(a);
        bool fits = given.size() == s.inputs() && s.fits();
        bool written = false;
        for (size_t k = 0; k < given.size() && fits; ++k) {
@@ -88,17 +88,17 @@ const Entry kReplay[] = {
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
      bind<[](Step& s, int64_t part) { return s.replay->run(part); }>},
-    {"step_end(step)", "Its results, copied.",
+    {"step_end(step)", "Copies of the results of the step.",
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",
      bind<[](Step& s) { return s.replay->changes(); }>},
     {"step_leaves(step)", "The tensors whose gradients it sets.",
      bind<[](Step& s) { return s.replay->leaves(); }>},
     {"step_hold(step, [changed])",
-     "Keeps the gradients of now, and the versions of tensors that change.",
+     "Saves the current gradients, and the versions of tensors that change.",
      bind<[](Step& s, const TensorList& changed) { s.replay->hold(changed); }>},
-    {"step_restore(step)", "Puts them back.", bind<[](Step& s) { s.replay->restore(); }>},
-    {"step_fused(step)", "A line on each program that its calls were joined to.",
+    {"step_restore(step)", "Undoes step_hold.", bind<[](Step& s) { s.replay->restore(); }>},
+    {"step_fused(step)", "A line for each fused program of the step.",
      bind<[](Step& s) { return s.replay->fused(); }>},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning, how many parts are graphs.",

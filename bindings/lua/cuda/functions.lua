@@ -8,7 +8,7 @@ return {
     return false, reason
   end,
   device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
-  device_name = core.declare("device_name(device: device = 'cuda')", 'What a GPU is sold as.',
+  device_name = core.declare("device_name(device: device = 'cuda')", 'The model name of a GPU.',
     function(device) return core.device_name(device) end),
   kernel = core.declare('kernel(source: string, name: string = nil, options=nil, defines=nil, rank=nil, ' ..
     "device: device = 'cuda', check: bool = false)",
@@ -17,7 +17,7 @@ return {
     "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
     '__constant__. check=true finds what a launch writes beside its tensors.',
     function(...) return require('mtorch.cuda.kernel')(...) end),
-  synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits until a GPU has done what it was asked.',
+  synchronize = core.declare("synchronize(device: device = 'cuda')", 'Waits for all work of a GPU.',
     function(device) core.synchronize(device) end),
   get_device_properties = core.declare("get_device_properties(device: device = 'cuda')",
     'What the driver says of a GPU: ' ..
