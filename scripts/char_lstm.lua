@@ -2,7 +2,7 @@
 --
 --   mtorch scripts/char_lstm.lua                              learns the sentences of a small grammar
 --   mtorch scripts/char_lstm.lua --data book.txt --steps 5000 --hidden 256 --layers 2
---   mtorch scripts/char_lstm.lua --dry-run                    everything once, in small
+--   mtorch scripts/char_lstm.lua --dry-run                    a short run of every part
 --
 -- The network reads one character after another and says at each place how likely every character is to come next.
 -- It is trained by the surprise, -log2 of the probability of the one that did come, in bits (Mikolov 2010; Graves
@@ -28,7 +28,7 @@ local options = mt.args{
   {'target', help = 'bits a character that must be reached', min = 0},
   {'save', help = 'file for the trained parameters (safetensors)', type = 'output'},
   {'plot', help = 'picture of the curve (.svg, .png)', endings = {'svg', 'png'}},
-  {'dry_run', false, 'everything once, in small'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 local steps = small and 6 or options.steps

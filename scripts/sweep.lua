@@ -3,7 +3,7 @@
 --   mtorch scripts/sweep.lua                                            a small problem of its own: spirals
 --   mtorch scripts/sweep.lua --script scripts/train_split.lua --over 'hidden=10,50,100 rate=0.01..0.5' --runs 12 \
 --     --metric loss --processes 4
---   mtorch scripts/sweep.lua --dry-run                                  everything once, in small
+--   mtorch scripts/sweep.lua --dry-run                                  a short run of every part
 --
 -- `--over` names flags of the script and their values: a list, hidden=10,50,100, or a range, rate=0.001..0.1. Without
 -- --runs every combination is tried (a grid search; lists alone); --runs 12 draws 12 of them: ranges are drawn evenly,
@@ -28,7 +28,7 @@ local options = mt.args{
   {'processes', 2, 'runs at a time', type = 'int', min = 1},
   {'target', help = 'what the best figure must reach'},
   {'report', 'sweep.html', "page with everything; '' for none", type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
+  {'dry_run', false, 'a short run of every part'},
   {'train', false, 'one run of the small problem, with the flags that follow'},
   {'hidden', 16, 'units of its hidden layers', type = 'int', min = 1},
   {'rate', 0.01, 'its learning rate', min = 0},

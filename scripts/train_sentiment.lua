@@ -4,7 +4,7 @@
 --   mtorch scripts/train_sentiment.lua --data SST-2             train.tsv and dev.tsv of that folder (GLUE's SST-2)
 --   mtorch scripts/train_sentiment.lua --data SST-2 --glove glove.6B.50d.txt --train 450 --valid 100 --epochs 30
 --   mtorch scripts/train_sentiment.lua --text "not a dull moment"    says what the network thinks of it, too
---   mtorch scripts/train_sentiment.lua --dry-run                everything once, in small
+--   mtorch scripts/train_sentiment.lua --dry-run                a short run of every part
 --
 -- MiniTorch's Module 4, after Kim 2014, "Convolutional Neural Networks for Sentence Classification": every word is a
 -- vector of `size` numbers; windows of 3, 4 and 5 words go through `maps` filters each, of each filter the largest
@@ -27,7 +27,7 @@ local options = mt.args{
   {'target', help = "accuracy in percent that must be reached; if not given 70 of SST-2, 90 of the grammar's", min = 0},
   {'text', help = 'a sentence that the network judges at the end', metavar = 'TEXT'},
   {'report', help = 'page with everything', type = 'output'},
-  {'dry_run', false, 'everything once, in small'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 

@@ -4,7 +4,7 @@
 --   mtorch scripts/transfer.lua                               without them: trains such a network itself, and says so
 --   mtorch scripts/transfer.lua --data ../shared/data/mnist   the digits of MNIST in that folder instead of drawn ones
 --   mtorch scripts/transfer.lua --shots 5                     5 examples of each class instead of 10
---   mtorch scripts/transfer.lua --dry-run                     everything once, in small
+--   mtorch scripts/transfer.lua --dry-run                     a short run of every part
 --
 -- The network knows the digits 0 to 4; it is to tell 5 to 9 apart, and sees only a few of each. Its convolutions have
 -- learned what strokes and corners look like, which serves both tasks, so they are kept; the classifier on top of them
@@ -36,7 +36,7 @@ local options = mt.args{
   {'rate', 2e-3, 'learning rate', min = 0},
   {'tune_rate', 2e-4, 'learning rate with all layers', min = 0},
   {'target', help = 'accuracy that must be reached; if not given 0.85, of drawn digits 0.9', min = 0, max = 1},
-  {'dry_run', false, 'everything once, in small'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 if small then options.pretrain_epochs, options.head_epochs, options.tune_epochs = 1, 2, 1 end

@@ -4,7 +4,7 @@
 --   mtorch scripts/vae.lua                                    drawn digits, where there are none
 --   mtorch scripts/vae.lua --plot vae.svg                     pictures of digits that it made up
 --   mtorch scripts/vae.lua --report vae.html --live           curves and pictures; a browser follows
---   mtorch scripts/vae.lua --dry-run                          everything once, in small
+--   mtorch scripts/vae.lua --dry-run                          a short run of every part
 --
 -- An encoder gives for each image x a normal distribution q(z | x) over `latent` numbers; a decoder gives from such
 -- numbers z the probability of ink in each pixel, p(x | z). Trained are both by the evidence lower bound (Kingma and
@@ -25,7 +25,7 @@ local options = mt.args{
   {'plot', help = 'pictures of digits that it made up (.svg, .png)', endings = {'svg', 'png'}},
   {'report', help = 'page with everything', type = 'output'},
   {'live', false, 'a browser follows the run'},
-  {'dry_run', false, 'everything once, in small'},
+  {'dry_run', false, 'a short run of every part'},
 }
 local small = options.dry_run
 
