@@ -13,7 +13,7 @@
 -- value to compare, and for the curves lines that begin with `epoch` and a number, such as
 -- `epoch 3  loss 0.25  valid_loss 0.31`. The metric should be measured on data that the run was not trained with,
 -- because the training loss rewards overfitting. Without --metric it is the first that exists of valid_loss, another
--- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, are better.
+-- valid_.. or test_.., an accuracy, loss. Without --mode smaller losses and errors, but larger other values, win.
 local mt = require 'mtorch'
 local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
 

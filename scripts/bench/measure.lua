@@ -1,21 +1,21 @@
--- measure.lua -- measures what docs/benchmarks.md shows, part by part, and writes it with its graphs
+-- measure.lua -- measures the tables of docs/benchmarks.md part by part, and writes the page and its graphs
 --
---   QUIET=quiet mtorch scripts/bench/measure.lua --folder DIR [--parts steps,own] [--measure false]
+--   QUIET=quiet mtorch scripts/bench/measure.lua --folder DIR [--parts steps,own]
 --
--- DIR keeps a file for each part, so that one can be measured again. QUIET is a command that stands before each
--- measurement; MTORCH_PEER_PYTHON names the Python that has the peers.
+-- DIR contains a file for each part, so that one can be measured again. QUIET is a command that is put before each
+-- measurement; MTORCH_PEER_PYTHON is the Python interpreter with the peers.
 package.path = arg[0]:gsub('bench/measure%.lua$', '?.lua;') .. package.path
 local mt = require 'mtorch'
 local report = require 'bench.report'
 local tools = require 'bench.tools'
 
 local options = mt.args {
-  {'folder', help = 'where the files of the parts are', required = true},
+  {'folder', help = 'folder for the files of the parts', required = true},
   {'parts', 'all', 'parts to measure; none: only the page is written', metavar = 'NAME,..'},
 }
 
-local held = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2'
--- name, title, what there is to say, flags of bench.lua, settings.
+local limit_to_avx2 = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2'
+-- {name, title, description, flags of bench.lua, environment variables}.
 local parts = {
   {'steps', 'Training steps', 'An epoch of split (50 points in batches of 10) at three widths, and a step of a ' ..
     'perceptron: forward, backward, update. `_compiled`: through `mt.compile`; JAX by `jax.jit`, an epoch as one ' ..
@@ -50,7 +50,7 @@ local parts = {
     "--only '^step_split/100,^step_mlp/,^step_cnn/,^exp/1Mi,^tanh/1Mi,^gelu/1Mi,^add/1Mi,^sum/1Mi,^softmax/1Mi," ..
     '^matmul/64x64x64$,^matmul/256x256x256$,^matmul/1024x1024x1024$,^conv_forward/64x16,^chain/4$,^add/4$' ..
     "' --peer torch",
-    'MTORCH_ISA=avx2 ' .. held},
+    'MTORCH_ISA=avx2 ' .. limit_to_avx2},
   {'elementwise', 'Elementwise operations of 1 Mi values', '', "--group '^elementwise' --sizes 1Mi --peer torch"},
   {'arrays', 'Reductions, scans, sorting, movement of 1 Mi values', '',
     "--group '^reductions,^movement' --sizes 1Mi --peer torch"},
@@ -59,13 +59,13 @@ local parts = {
 }
 
 local function path(part) return ('%s/%s.json'):format(options.folder, part) end
-local function there(part)
+local function is_measured(part)
   local file = io.open(path(part))
   if file then file:close() end
   return file ~= nil
 end
 
---- What bench.lua prints with these flags, the words of the shell.
+--- Runs bench.lua with these flags, as shell words; returns its output.
 local function bench(flags, settings, before)
   local pipe = io.popen(("env %s %s '%s' '%sbench.lua' %s"):format(settings or '', before or '', tools.program,
     tools.folder, flags))
@@ -80,11 +80,11 @@ local function measure(part)
   io.write(bench(('%s --save %s'):format(part[4], path(part[1])), part[5], os.getenv 'QUIET'))
 end
 
---- The machine, its limits, and the versions of the columns.
-local function sitting()
+--- Returns a text about the machine, its limits, and the versions of the columns.
+local function describe_machine()
   local seen, machine, lines = {}, nil, {}
   for _, part in ipairs(parts) do
-    local run = there(part[1]) and report.read(path(part[1]))
+    local run = is_measured(part[1]) and report.read(path(part[1]))
     for _, c in ipairs(run and part[1] ~= 'avx2' and run.columns or {}) do
       machine = run.machine
       if not seen[c.name] then lines[#lines + 1], seen[c.name] = ('- `%s`: %s'):format(c.name, c.title), true end
@@ -108,10 +108,10 @@ thread where nothing else is said. The machine is virtual and shared: read the r
 ]]
 
 local function page()
-  local text = {head .. sitting()}
+  local text = {head .. describe_machine()}
   for _, part in ipairs(parts) do
     local name, title, words, flags, settings = unpack(part, 1, 5)
-    if there(name) and name ~= 'sizes' then
+    if is_measured(name) and name ~= 'sizes' then
       text[#text + 1] = ('\n## %s\n'):format(title)
       if words ~= '' then text[#text + 1] = words .. '\n' end
       text[#text + 1] = ('    %smtorch scripts/bench.lua %s\n'):format(settings and settings .. ' ' or '', flags)
@@ -124,8 +124,8 @@ end
 
 for _, part in ipairs(parts) do measure(part) end
 local docs = tools.folder .. '../docs/'
-if there 'sizes' then bench(('--from %s --graph sizes --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
-if there 'products' and there 'elementwise' and there 'arrays' and there 'own' then
+if is_measured 'sizes' then bench(('--from %s --graph sizes --plot %sbench_sizes.svg'):format(path 'sizes', docs)) end
+if is_measured 'products' and is_measured 'elementwise' and is_measured 'arrays' and is_measured 'own' then
   local files = {path 'products', path 'elementwise', path 'arrays', path 'own'}
   local rows = '^matmul/%d+x,^add/1Mi,^sum/1Mi,^own_triad/1Mi,^own_axb_relu_mul/1Mi'
   bench(("--from %s --peer torch --graph roofline --plot %sbench_roofline.svg --only '%s'"):format(
