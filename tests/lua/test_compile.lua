@@ -1,7 +1,7 @@
 -- test_compile.lua -- mt.compile: replays have the step's bits, notice what changed, and say what cannot be recorded
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, raises, told = t.test, t.eq, t.raises, t.told
+local test, eq, raises, told = t.test, t.eq, t.raises, t.stderr_of
 local nn, optim = mt.nn, mt.optim
 local on_gpu = mt.ones(1).device ~= 'cpu'
 local waits = on_gpu and os.getenv 'MTORCH_CUDA_SYNC' ~= '1' -- for what a GPU says of positions

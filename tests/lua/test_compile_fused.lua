@@ -1,7 +1,7 @@
 -- test_compile_fused.lua -- fused calls of recorded steps: eager's bits, what is written, memory
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, told = t.test, t.eq, t.told
+local test, eq, told = t.test, t.eq, t.stderr_of
 local fuses = mt.ones(1).device == 'cpu' -- on a GPU calls that are arithmetic alone: test_cuda_compile.lua
 
 local function same(a, b, what)

@@ -18,7 +18,7 @@ jit.opt.start('hotloop=3', 'hotexit=2')
 local functions, first_seed = tonumber(arg[1]) or 150, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 -- Held for ever: the order of a table follows the numbers that LuaJIT gives to new texts.

@@ -181,7 +181,7 @@ t.test('steps that are compiled, and graphs', function()
     return loss:detach(), w.grad * 1
   end
   local compiled = mt.compile(step)
-  t.eq(t.told(function()
+  t.eq(t.stderr_of(function()
     for _ = 1, 6 do
       local x = both('bfloat16', 1, 2, 40, 32):detach()
       local a, b = {step(x)}, {compiled(x)}

@@ -1,7 +1,7 @@
 -- test_cuda_compile.lua -- mt.compile on a GPU: what the CPU gives a step, kernels of the user's, graphs
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, told = t.test, t.eq, t.told
+local test, eq, told = t.test, t.eq, t.stderr_of
 t.needs_cuda()
 
 local gpu = {device = 'cuda'}

@@ -102,7 +102,7 @@ if os.getenv 'MTORCH_CUBLAS' ~= plugin then
 end
 
 --- How many calls fn() makes of cuBLAS: single, batched, of 16-bit floats, with a beta.
-local calls = t.counting(plugin, 'emulated_cublas_calls', 4)
+local calls = t.count_during(plugin, 'emulated_cublas_calls', 4)
 local function near(a, b, tolerance)
   t.near(a:cpu():double():flatten():tolist(), b:double():flatten():tolist(), tolerance)
 end

@@ -153,7 +153,7 @@ if wish ~= plugin then
 end
 
 --- What fn() asks of cuDNN: values, gradients by the input, by the weight; algorithms; descriptors made.
-local calls = t.counting(plugin, 'emulated_cudnn_calls', 5)
+local calls = t.count_during(plugin, 'emulated_cudnn_calls', 5)
 
 t.test('values and gradients of every order, of each dtype, with groups, strides, padding and dilation', function()
   mt.manual_seed(1)
@@ -182,7 +182,7 @@ end)
 
 t.test('float32 by TF32 where that is let', function()
   local x, w = mt.randn(2, 4, 7, 8), mt.randn(6, 4, 3, 3) / 4
-  local tf32 = t.counting(plugin, 'emulated_cudnn_calls', 6)
+  local tf32 = t.count_during(plugin, 'emulated_cudnn_calls', 6)
   for precision, n in pairs {highest = 0, high = 14, medium = 14} do
     mt.set_float32_matmul_precision(precision)
     t.eq({precision, tf32(function() compare(conv {}, n > 0 and 3e-3 or 3e-5, x, w) end)[6]}, {precision, n})
@@ -192,7 +192,7 @@ t.test('float32 by TF32 where that is let', function()
 end)
 
 t.test('16-bit floats with channels side by side, where there are enough of them', function()
-  local nhwc = t.counting(plugin, 'emulated_cudnn_calls', 7)
+  local nhwc = t.count_during(plugin, 'emulated_cudnn_calls', 7)
   for _, dtype in ipairs {'float16', 'bfloat16', 'float32'} do
     for _, case in ipairs { -- images, the weight, groups, whether they are even for each group
       {{2, 4, 7, 8}, {6, 4, 3, 3}, 1, true}, {{2, 4, 7, 8}, {6, 2, 3, 2}, 2, false},

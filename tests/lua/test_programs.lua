@@ -11,7 +11,7 @@ local t = require 'testing'
 local programs, first_seed = tonumber(arg[1]) or 500, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * programs end -- others every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 local function count(shape)

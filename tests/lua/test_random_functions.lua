@@ -12,7 +12,7 @@ local t = require 'testing'
 local functions, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 -- ---- the functions of mt in plain Lua ----------------------------------------------------------------

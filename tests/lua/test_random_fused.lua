@@ -9,7 +9,7 @@ local functions, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
 require('mtorch.core').compile().fuse_from(0) -- small tensors wait too
 
-local draws = t.draws()
+local draws = t.random_source()
 local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 local unary = {'relu', 'sigmoid', 'tanh', 'neg', 'square', 'abs'}
 local binary = {'add', 'sub', 'mul', 'maximum'}

@@ -13,7 +13,7 @@ local nn = mt.nn
 local worlds, first_seed = tonumber(arg[1]) or 250, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * worlds end -- others every day
 
-local draws = t.draws()
+local draws = t.random_source()
 local between, one_of, chance = draws.between, draws.one_of, draws.chance
 local A, B = {}, {} -- places of operands in the forms below
 

@@ -19,7 +19,7 @@ t.test('no table with a metatable is sent as a plain one', function()
     for key, inner in pairs(value) do find_wrong(inner, path .. '.' .. tostring(key), seen) end
   end
   jit.off(find_wrong)
-  local draws = t.draws()
+  local draws = t.random_source()
   draws.seed(seed)
   for _ = 1, 2000 do
     local list = {T.RandomHorizontalFlip(), T.ToTensor(), T.Normalize({0.5}, {0.25}),
