@@ -116,7 +116,7 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['x:numpy()'] =
       "a tensor has no field or method 'numpy'; here it is x:tolist(), or x:data() for a typed FFI pointer",
     ['x:astype()'] = "a tensor has no field or method 'astype'; here it is x:to('float64')",
-    ['x:shape()'] = 'shape: it is a field, no method: x.shape, x.shape[1], x:size(1)',
+    ['x:shape()'] = 'shape: it is a field, not a method: x.shape, x.shape[1], x:size(1)',
   } do
     local ok, message = pcall(setfenv(assert(loadstring(line, '=line')), here))
     t.eq({ok, message}, {false, 'line:1: ' .. sentence})

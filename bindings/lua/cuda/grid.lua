@@ -1,4 +1,4 @@
--- grid.lua -- walks over positions: x:indices(), and mt.launch_kernel, a GPU's grid without a GPU
+-- grid.lua -- iteration over positions: x:indices(), and mt.launch_kernel, a grid without a GPU
 local core = require 'mtorch.core'
 
 local grid = {}

@@ -5,7 +5,7 @@ local Size = require 'mtorch.extras.onnx.size'
 
 local entries = {}
 
---- A number or a list as a list of n.
+--- Converts a number or a list to a list of n.
 local function spread(x, n)
   if Size.is_list(x) then return #x == n and x or spread(x[1], n) end
   local list = {}
@@ -18,7 +18,7 @@ local function twice(list)
   return out
 end
 
---- f of an input with a batch; an input without one gets it for the call.
+--- Wraps f for inputs with a batch dimension; an input without one gets it for the call.
 local function batched(n, f)
   return function(g, a, call)
     if #a.input.shape == n + 2 then return f(g, a, call) end
@@ -31,10 +31,10 @@ local function batched(n, f)
   end
 end
 
---- The entry of an operation in n dimensions.
+--- Defines the entry of an operation in n dimensions.
 local function define(name, n, f) entries[name:format(n)] = batched(n, f) end
 
---- Whether ceil_mode gives another window; tools disagree about one that would begin in the padding, and is none here.
+--- Whether, with ceil_mode, a last window extends (or may extend) beyond the padded input.
 local function hangs_over(a, call, how)
   local n = #how.strides
   for i = 1, a.ceil_mode and n or 0 do
@@ -81,7 +81,7 @@ for n = 1, 3 do
     local kernel = spread(a.kernel_size, n)
     local strides, pads = spread(a.stride or kernel, n), twice(spread(a.padding, n))
     local ceil = hangs_over(a, call, {kernel_shape = kernel, strides = strides, pads = pads})
-    if ceil and a.divisor_override then -- padding up to the end of the last window: each mean is of a whole kernel
+    if ceil and a.divisor_override then -- pads to the end of the last window, so that each mean is over a whole kernel
       ceil = false
       for i = 1, n do
         local beyond = (call.shape[#call.shape - n + i] - 1) * strides[i] + kernel[i] - a.input.shape[i + 2] - pads[i]
@@ -98,11 +98,11 @@ for n = 1, 3 do
   end)
 end
 
---- Where window k of `out` begins and ends among n positions, from 0, as in PyTorch.
+--- Returns the beginning and end of window k of `out` in n positions, from 0, as in PyTorch.
 local function window(k, n, out) return math.floor(k * n / out), math.ceil((k + 1) * n / out) end
 
---- The sizes of an adaptive pooling's input and output, and of its windows where all are equal; sizes that are not
---- given stay.
+--- Returns the input and output sizes of adaptive pooling, and the window sizes if all are equal; an output size that
+--- is not given is the input's.
 local function adaptive_sizes(a, n)
   local from, to, windows, even = {}, spread(a.output_size, n), {}, true
   for i = 1, n do
@@ -116,7 +116,7 @@ local function adaptive_sizes(a, n)
   return from, to, even and windows
 end
 
---- Adaptive pooling: the operator `pool` where windows are equal, else along(g, y, axis, from, to, rank) for each axis.
+--- Adaptive pooling: the operator `pool` if windows are equal, else along(g, y, axis, from, to, rank) for each axis.
 local function adaptive(name, pool, along)
   for n = 1, 3 do
     define(name, n, function(g, a)
@@ -130,7 +130,7 @@ local function adaptive(name, pool, along)
     end)
   end
 end
-adaptive('adaptive_avg_pool%dd', 'AveragePool', function(g, y, axis, from, to, rank) -- products with a matrix
+adaptive('adaptive_avg_pool%dd', 'AveragePool', function(g, y, axis, from, to, rank) -- matrix products
   local means = mt.zeros(from, to)
   for k = 0, to - 1 do
     local first, last = window(k, from, to)
@@ -147,7 +147,7 @@ adaptive('adaptive_max_pool%dd', 'MaxPool', function(g, y, axis, from, to)
   return g:concat(parts, axis)
 end)
 
--- ---- other sizes -----------------------------------------------------------------------------------------
+-- ---- resampling ------------------------------------------------------------------------------------------
 
 local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
   trilinear = 'linear', bicubic = 'cubic'}
@@ -186,7 +186,7 @@ function entries.channel_shuffle(g, a, call)
   return g:reshape(g:swap(parts, 1, 2), call.shape)
 end
 
---- [n x c x h x w] as columns [n x (c kh kw) x places]: a slice for each position of the kernel.
+--- [n x c x h x w] to columns [n x (c kh kw) x positions]: a slice for each element of the kernel.
 entries.im2col = batched(2, function(g, a, call)
   local kernel, dilation, stride = spread(a.kernel_size, 2), spread(a.dilation, 2), spread(a.stride, 2)
   local padding, x, shape = spread(a.padding, 2), a.input, {unpack(a.input.shape)}
@@ -212,7 +212,7 @@ entries.im2col = batched(2, function(g, a, call)
   end
   return g:reshape(g:concat(parts, 2), {shape[1], call.shape[#call.shape - 1], call.shape[#call.shape]})
 end)
---- Columns added up where they came from: the places are those that im2col gives of a plane of positions.
+--- Adds the columns at their origins, which are computed by im2col of a plane of positions.
 local function folded(g, a, call)
   local kernel, padding, size = spread(a.kernel_size, 2), spread(a.padding, 2), spread(a.output_size, 2)
   local h, w = size[1] + 2 * padding[1], size[2] + 2 * padding[2]
@@ -238,7 +238,7 @@ function entries.fold(g, a, call)
   return g.Col2Im(a.input, g:ints(spread(a.output_size, 2)), g:ints(spread(a.kernel_size, 2)),
     {dilations = spread(a.dilation, 2), pads = twice(spread(a.padding, 2)), strides = spread(a.stride, 2)})
 end
---- What max_pool2d took, at the positions that it gave.
+--- Writes the results of max_pool2d at the positions that it returned.
 entries.max_unpool2d = batched(2, function(g, a, call)
   local result, shape = call.shape, a.input.shape
   local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
@@ -247,7 +247,7 @@ entries.max_unpool2d = batched(2, function(g, a, call)
   local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
   return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
 end)
---- MiniTorch's: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; reverse: x[i - k].
+--- MiniTorch's convolution: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; with reverse x[i - k].
 for n = 1, 2 do
   entries[('conv%dd_anchored'):format(n)] = function(g, a)
     local weight, pads = a.weight, {}
@@ -263,7 +263,7 @@ for n = 1, 2 do
     return g.Conv(a.input, weight, {pads = pads})
   end
 end
---- The grid of positions in -1..1 that theta [n x 2 x 3] maps.
+--- The grid of positions in -1..1, mapped by theta [n x 2 x 3].
 function entries.affine_grid(g, a)
   local size = a.size
   if #size ~= 4 or Size.is(size[3]) or Size.is(size[4]) then
