@@ -111,22 +111,22 @@ Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be 
   table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}
   images=x, images={x, title=, labels=}           as plot.images takes them; confusion={matrix=m, classes=names}
   filters=net  network=net  graph={loss, params=net}
-A page that grows: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
+A live page: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
 it does nothing (report.on is false).
   report:scalar('loss/train', loss[, step])  report:scalars({accuracy=a}, epoch)  report:row{epoch=1, loss=l}
   report:image(name, x)  report:plot('hist', {x})  report:confusion(m, names)  report:filters(net)  report:network(net)
   report:graph(loss, net)  report:timing('epoch', seconds)  report:run('seed 2'):scalar(..)  report:finish()
---live prints an address on this machine, where a browser follows while the run goes on.]],
+--live prints an address on this machine, where a browser shows the page during the run.]],
   flags = [[
 Flags of a script. o = mt.args{hidden=100, rate=0.05, deep=false, dataset={'split', 'xor'}} reads --hidden 50 --deep
 --dataset=xor; o.hidden is then 50. Types come from the defaults, a list is a choice, dry_run is --dry-run. An entry
-says more, and --help shows entries in their order, behind the comment at the head of the script:
+says more, and --help shows entries in their order, after the comment at the head of the script:
   o = mt.args{
     {'data', required=true, help='folder of the images', metavar='DIR'},      o.data
     {'hidden', 100, 'units of each layer', type='int', min=1},                name, default, help; type, min, max
     {'model', {'small', 'large'}, 'the network'},                             a choice; also choices={..}, default=
-    {'epochs', help='passes; if not given 10', type='int', min=1},            nil where it is not given
-    {'shuffle', true, 'mix the rows'},                                        --no-shuffle
+    {'epochs', help='passes; default: 10', type='int', min=1},            nil where it is not given
+    {'shuffle', true, 'shuffle the rows'},                                        --no-shuffle
     {'plot', type='output', endings={'svg', 'png'}, help='the curve'},        a file to write: its folder must be there
   }
 type is 'string', 'number', 'int', 'flag' or 'output'. --device --threads --seed take effect at once; o.device is a
@@ -179,7 +179,7 @@ Watching a run.
   mt.plot.line{losses}                    a graph in the terminal, or a file with path=: mt.help('plots')
   mt.plot.graph(loss, {params=net})       what led to a loss, before its backward
   mt.plot.images(x)                       pictures in the terminal, or a file
-  mt.Report(flags)                        one page, --report run.html; --live: a browser follows: mt.help('reports')
+  mt.Report(flags)                        one page, --report run.html; --live: shown during the run: mt.help('reports')
   mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
   mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
   mt.metrics, mt.profile(fn), mt.timeit(fn)]],

@@ -1,4 +1,4 @@
--- init.lua -- mt.plot: turns the user's lists and options into figures, drawn as SVG or as text.
+-- init.lua -- mt.plot: converts the user's lists and options to figures, which are drawn as SVG or as text
 local extend = require('mtorch').extend
 local util = extend.util
 local scale = require 'mtorch.extras.plot.scale'
@@ -43,7 +43,7 @@ local function is_options(value)
   return data.is_plain(value) and value[1] == nil and type(next(value)) == 'string'
 end
 
--- The list part and the options of f{...} or f(a, b, .., {options}).
+--- Returns the list part and the options of f{...} or f(a, b, .., {options}).
 local function arguments(op, kind, ...)
   local count, opts, list = select('#', ...), {}, {...}
   if count == 1 and data.is_plain(list[1]) then
@@ -78,7 +78,7 @@ end
 
 -- Figures: op, kind, title, xlabel, ylabel, width, height, and what the kind draws ----------------
 
--- The range of the values of lists; the figure says so where there is none.
+--- Returns the range of the values of lists; if there is none, the figure gets a note.
 local function extent(fig, lists, log)
   local lo, hi = scale.extent(lists, log)
   if not lo then fig.note = 'no value can be drawn' end
@@ -108,7 +108,7 @@ end
 local series_options = {x = 'list', y = 'list', low = 'list', high = 'list', label = 'text',
                         kind = 'text'}
 
--- The numbers of one part of a series, as many as its x, which is 1..n where there is none.
+--- Adds the numbers of one part of a series, as many as its x, which is 1..n by default.
 local function add_part(op, s, name, key, value)
   s[key] = data.numbers(op, name, value)
   if not s.x then
@@ -133,7 +133,7 @@ local function add_one(op, series, entry, y)
   series[#series + 1] = s
 end
 
--- The series of one {x=, y=, low=, high=, label=, kind=}; y may be a list of lists or an [n x k] tensor.
+--- Adds the series of {x=, y=, low=, high=, label=, kind=}; y may be a list of lists or an [n x k] tensor.
 local function add_entry(op, series, entry)
   if entry.kind and not series_kinds[entry.kind] then
     fail("%s: kind of series %d is '%s', expected 'line', 'scatter' or 'fill_between'", op,
@@ -152,8 +152,8 @@ local function add_entry(op, series, entry)
   end
 end
 
--- The list part, parted into lists of numbers and {x=, y=, ..} entries.
-local function part_list(list)
+--- Splits the list part into lists of numbers and {x=, y=, ..} entries.
+local function split_list(list)
   local lists, entries = {}, {}
   for i = 1, #list do
     local to = is_series(list[i]) and entries or lists
@@ -162,7 +162,7 @@ local function part_list(list)
   return lists, entries
 end
 
--- Names: a series' own label, else the next of `labels`; numbers where none of several has one.
+--- Names the series: its own label, else the next of `labels`; numbers if none of several has a name.
 local function finish_series(op, series, labels, x_given)
   local unnamed = 0
   for i, s in ipairs(series) do
@@ -190,7 +190,7 @@ local function add_entries(op, series, entries)
 end
 
 local function collect_series(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   local series = {}
   local x = #lists > 1 and data.numbers(op, 'x', lists[1]) or nil
   for i = #lists > 1 and 2 or 1, #lists do add_entry(op, series, {x = x, y = lists[i]}) end
@@ -209,7 +209,7 @@ function build.line(op, list, opts)
 end
 
 function build.fill_between(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   if #lists ~= 3 and (#lists > 0 or #entries == 0) then
     fail('%s: got %d lists, expected x, low and high', op, #lists)
   end
@@ -223,7 +223,7 @@ function build.fill_between(op, list, opts)
   return fig
 end
 
--- One series per distinct class, in order; numbers before texts.
+--- Returns one series per distinct class, sorted, with numbers before texts.
 local function by_class(op, x, y, class, labels)
   class = plain(class)
   if type(class) ~= 'table' then fail('%s: class is a %s, expected a list', op, type(class)) end
@@ -246,7 +246,7 @@ local function by_class(op, x, y, class, labels)
   return series
 end
 
--- x and y of {x, y}, {[n x 2] tensor} or {x=, y=}.
+--- Returns x and y of {x, y}, {[n x 2] tensor} or {x=, y=}.
 local function pair(op, x, y)
   if y == nil then
     local both = data.columns(op, x, 2)
@@ -259,7 +259,7 @@ local function pair(op, x, y)
 end
 
 function build.scatter(op, list, opts)
-  local lists, entries = part_list(list)
+  local lists, entries = split_list(list)
   local series = {}
   if #lists > 0 or opts.x then
     if #lists > 2 then fail('%s: got %d lists, expected x and y', op, #lists) end
@@ -287,7 +287,7 @@ function build.bar(op, list, opts)
   return fig
 end
 
--- Edges: whole numbers get a bin each where they are few; else Freedman and Diaconis' width.
+--- Returns range and number of bins: one bin per integer in a small range, else by Freedman and Diaconis' width.
 local function hist_bins(values, lo, hi, bins)
   if not bins and hi - lo < 60 and math.abs(lo) < 1e9 and scale.whole{values} then
     return lo - 0.5, hi + 0.5, hi - lo + 1
@@ -331,7 +331,7 @@ function build.hist(op, list, opts)
   return fig
 end
 
--- The colour map of a figure, nil where the user did not choose.
+--- Returns the colour map with a name, or nil without a name.
 local function colour_map(op, name)
   if name == nil then return nil end
   local map = scale.maps[name]
@@ -342,7 +342,7 @@ local function colour_map(op, name)
   return map
 end
 
--- The range of values that the colours span: vmin..vmax, else that of the data.
+--- Sets the range of values of the colours: vmin..vmax, by default that of the data.
 local function set_shades(op, fig, lists, opts, default)
   local lo, hi = extent(fig, lists)
   lo, hi = opts.vmin or lo, opts.vmax or hi
@@ -371,7 +371,7 @@ local function range(op, name, value)
   return r[1], r[2]
 end
 
--- f on a grid of n x n points, row 1 at the low end of y.
+--- Evaluates f on a grid of n x n points; row 1 has the lowest y.
 local function sample(op, f, fig, n)
   local z = {}
   for i = 1, n do
@@ -447,9 +447,9 @@ function build.contour(op, list, opts)
     end
   end
   local lo, hi = extent(fig, fig.z)
-  local share = not lo or (lo >= 0 and hi <= 1) -- such as a probability
-  if share then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
-  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or share and 0.5
+  local is_fraction = not lo or (lo >= 0 and hi <= 1) -- such as a probability
+  if is_fraction then lo, hi = 0, 1 else lo, hi = scale.widen(lo, hi, 0) end
+  fig.z_lo, fig.z_hi, fig.level = lo, hi, opts.level or is_fraction and 0.5
   fig.middle = fig.level and fig.level > lo and fig.level < hi and fig.level or nil
   fig.map = colour_map(op, opts.cmap) or fig.middle and scale.maps.diverging or scale.maps.viridis
   fig.centre = fig.map == scale.maps.diverging and fig.middle or nil -- the value of the map's middle colour
@@ -457,7 +457,7 @@ function build.contour(op, list, opts)
   return fig
 end
 
--- Images: tiles of one size in rows; those of three channels are red, green, blue, 0..1 or 0..255.
+--- Returns a figure of images of one size in rows; three channels are red, green, blue, 0..1 or 0..255.
 local function tiled(op, tiles, opts)
   local lists = {}
   for _, tile in ipairs(tiles) do
@@ -525,8 +525,8 @@ local function show(kind, ...)
   io.stdout:flush()
 end
 
--- The SVG text of one figure, and the figure. `how`: op= (for error texts), inline=true (no style,
--- no background: the page has plot.css), budget= (bytes to aim at, default 150000).
+--- Returns the SVG text of one figure, and the figure. `how`: op= (for error messages), inline=true
+--- (without style and background, for a page with plot.css), budget= (target size in bytes, default 150000).
 local function svg_text(kind, args, how)
   local op = how and how.op or 'plot.svg_' .. kind
   local list, opts = arguments(op, kind, args)

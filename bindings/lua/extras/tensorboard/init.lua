@@ -11,7 +11,7 @@ local Writer, method = object.class{called = 'w', name = 'SummaryWriter', word =
   optional = {file = true, at_end = true, path = true, time = true}}
 function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
 
---- Bytes of what waits to be written; then it is written at once.
+-- The maximum bytes of buffered events; more are written at once.
 local max_waiting = 2 ^ 18
 
 local function write_out(self)
@@ -31,7 +31,7 @@ local function add(self, data)
   end
 end
 
--- When it was said, of what step.
+-- The time and step of an event.
 local function stamped(self, step, time, fields)
   self.time = time or wall_time()
   fields.wall_time, fields.step = self.time, step
@@ -49,7 +49,7 @@ local function new(log_dir, options)
   self.path = events.file_name(log_dir, options.filename_suffix)
   self.file = util.open_log('SummaryWriter', self.path, 'wb')
   self.file:setvbuf('no')
-  self.at_end = newproxy(true) -- events that wait are written if the writer is never closed
+  self.at_end = newproxy(true) -- buffered events are written if the writer is never closed
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
   add(self, events.event(stamped(self, nil, nil, {file_version = 'brain.Event:2'})))
   write_out(self)
@@ -80,7 +80,7 @@ function slow_scalar(self, tag, value, step, time)
   add(self, events.scalar(head, number, step or 0, self.time))
 end
 
---- The usual call, without the checks that it does not need.
+--- A fast path of the usual call without all checks.
 function Writer.add_scalar(self, tag, value, step, ...)
   if type(value) == 'number' and type(step) == 'number' and step >= 0 and step < 2 ^ 53 and step % 1 == 0 and
     select('#', ...) == 0 and type(self) == 'table' and type(tag) == 'string' and getmetatable(self) == Writer then
@@ -101,7 +101,7 @@ method('add_scalars(main_tag: string, tag_scalar_dict: table, global_step: int >
 
 -- Histograms --------------------------------------------------------------------------------------
 
-local edges -- PyTorch's: from 1e-12 on, each 1.1 times the last, to 1e20, of both signs, and 0
+local edges -- as in PyTorch: from 1e-12 to 1e20, each 1.1 times the last, of both signs, and 0
 
 local function default_edges()
   if edges then return edges end
@@ -115,7 +115,7 @@ local function default_edges()
   return edges
 end
 
--- How many of the sorted values lie between the limits, as PyTorch cuts what is empty at both ends.
+--- Counts the sorted values between the limits, without empty bins at both ends, as in PyTorch.
 local function buckets(values, limits)
   local counts, ends = values:histogram(limits)
   counts, ends = counts:tolist(), ends:tolist()
@@ -157,7 +157,7 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
 
 -- Images ------------------------------------------------------------------------------------------
 
--- The permutation that makes `from`, such as 'HWC', `to`; nil where the letters differ.
+--- Returns the permutation from the layout `from`, such as 'HWC', to `to`, or nil if the letters differ.
 local function permutation(from, to)
   local order = {}
   for i = 1, #to do
@@ -167,7 +167,7 @@ local function permutation(from, to)
   return #from == #to and order or nil
 end
 
--- A tensor [h x w x channels] of bytes; what is not uint8 counts from 0 to 1.
+--- Converts an image [h x w x channels] to uint8; other dtypes are from 0 to 1.
 local function pixels(op, x, formats, dataformats)
   x = mt.is_tensor(x) and x:detach():cpu() or mt.tensor(x)
   for _, format in ipairs(formats) do
@@ -202,7 +202,7 @@ method('add_image(tag: string, img_tensor: any, global_step: int >= 0 = nil, wal
     add_pixels(self, tag, pixels('add_image', x, {'HWC', 'HW'}, dataformats), step, time)
   end)
 
--- Images [n x h x w x channels] in rows of eight, as one.
+--- Combines images [n x h x w x channels] to one with rows of eight.
 local function grid(x)
   local n, h, w, channels = unpack(x.shape)
   local cols = math.min(n, 8)
