@@ -3,7 +3,7 @@ local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 
---- This program's path, as the test was started.
+--- The path of this program.
 local program
 do
   local least = 0
@@ -14,7 +14,7 @@ end
 local script = os.tmpname()
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
---- Runs `code` as a script with arguments: exit status, standard output, standard error.
+--- Runs `code` as a script with arguments; returns exit status, stdout and stderr.
 local function run(code, ...)
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\n", code, '\n')

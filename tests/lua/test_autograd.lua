@@ -1,9 +1,9 @@
--- test_autograd.lua -- Gradients: backward, no_grad, detach, the graph, gradcheck, refusals.
+-- test_autograd.lua -- gradients: backward, no_grad, detach, the graph, gradcheck, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises = t.eq, t.near, t.raises
 local function test(name, fn)
-  mt.set_grad_enabled(true)  -- whatever an earlier test left
+  mt.set_grad_enabled(true)  -- independent of earlier tests
   t.test(name, fn)
 end
 
@@ -11,7 +11,7 @@ local function leaf(values) return mt.tensor(values, {requires_grad = true}) end
 local function double(...) return mt.randn({...}, 'float64'):requires_grad_() end
 local function is(x, values) eq(x and x:tolist(), values) end
 
--- First of all: whoever keeps the first function of the process may be a coroutine that dies.
+-- This test is first: the first function of the process may be stored by a coroutine that ends.
 test('the first hook is made in a coroutine that is garbage later', function()
   coroutine.wrap(function() leaf{1, 1}:register_hook(function() end) end)()
   collectgarbage()
@@ -27,7 +27,7 @@ test('the first hook is made in a coroutine that is garbage later', function()
     collectgarbage()
   end
   eq(calls, 100)
-  -- From a coroutine that goes on.
+  -- The same from a coroutine that continues.
   local x = leaf{1, 1}
   local step = coroutine.wrap(function()
     for _ = 1, 3 do
@@ -466,12 +466,12 @@ end)
 
 -- Parts of large tensors ----------------------------------------------------------------------------
 
---- Regions of a dimension of n positions: {first, length}, one after another, in some order.
+--- Returns regions {first, length} of a dimension of n positions, some overlapping, in random order.
 local function regions(n)
   local list, at = {}, 1
   while at <= n do
     local length = math.min(math.random(math.ceil(n / 5)), n - at + 1)
-    if math.random(4) > 1 then list[#list + 1] = {at, length} end -- else nobody uses it
+    if math.random(4) > 1 then list[#list + 1] = {at, length} end -- otherwise it is unused
     at = at + length - (math.random(6) == 1 and length > 1 and 1 or 0)
   end
   local order = math.random(3)
@@ -490,7 +490,7 @@ test('gradients of parts of a large tensor add up in any order', function()
     local x = mt.zeros(shape):requires_grad_()
     local expected, terms = mt.zeros(shape), {}
     local base = math.random(2) == 1 and x or x:view(shape)
-    local function use(y, region, weight) -- the region of what y and `expected` see
+    local function use(y, region, weight) -- of y and `expected`
       terms[#terms + 1] = (y * weight):sum()
       region:add_(weight)
     end

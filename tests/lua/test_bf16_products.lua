@@ -1,4 +1,4 @@
--- test_bf16_products.lua -- Products of bfloat16, as they are where the processor has AMX: values, bits, gradients.
+-- test_bf16_products.lua -- products of bfloat16 as on a processor with AMX: values, bits, gradients
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -7,7 +7,7 @@ local function operand(rows, columns, transposed)
   return (transposed and mt.randn(columns, rows):t() or mt.randn(rows, columns)):bfloat16()
 end
 
---- Within one unit in the last place of the largest: y is rounded once.
+--- Asserts that y is within one unit in the last place of the largest value, because it is rounded once.
 local function near(y, exact)
   eq(y.dtype, 'bfloat16')
   eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() / 256, true)

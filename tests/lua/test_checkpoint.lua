@@ -1,4 +1,4 @@
--- test_checkpoint.lua -- mt.checkpoint: a resumed run ends with the bytes of an undisturbed one; all or nothing
+-- test_checkpoint.lua -- mt.checkpoint: a resumed run ends with the same bytes; loading is all or nothing
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -6,7 +6,7 @@ local nn, optim, data, checkpoint = mt.nn, mt.optim, mt.data, mt.checkpoint
 
 local path = os.tmpname()
 
---- A run with everything that has a state: 3 epochs of 7 batches; stops after `stop` steps, goes on from the file.
+--- A run with all kinds of state: 3 epochs of 7 batches; stops after `stop` steps, or resumes from the file.
 local function run(workers, stop, resumes)
   mt.manual_seed(resumes and 99 or 5)
   math.randomseed(resumes and 99 or 5)
@@ -120,7 +120,7 @@ test('a file that does not fit changes nothing', function()
   checkpoint.save(path, saved)
   refused(make(4), "'model' does not fit: .*expected")
   local mine = make(3)
-  mine.other = optim.SGD({mt.ones(3):requires_grad_()}, {lr = 1}) -- comes after optim, which is filled first
+  mine.other = optim.SGD({mt.ones(3):requires_grad_()}, {lr = 1}) -- is sorted after optim, which is loaded first
   refused(mine, "nothing is changed, 'other' does not fit: .*the state is of Adam, this is SGD")
   mine.other = {state_dict = function() return {} end, load_state_dict = function() error 'no way' end}
   refused(mine, "'other' does not fit: .*no way")

@@ -1,4 +1,4 @@
--- test_cuda_async_errors.lua -- errors that a GPU reports after the call, and those that end its use
+-- test_cuda_async_errors.lua -- asynchronous errors of a GPU, and errors after which it is unusable
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -11,8 +11,8 @@ t.test('a wrong position is told where somebody waits', function()
   t.eq(y.shape, {3, 4})
   local text = t.raises(mt.cuda.synchronize, 'an earlier index_select on cuda:0: position 4 is outside 1..3')
   assert(text:find('%(dimension 1 of %(3 x 4%)%); MTORCH_CUDA_SYNC=1 stops at its line'), text)
-  mt.cuda.synchronize() -- told once
-  t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU goes on
+  mt.cuda.synchronize() -- the error is reported once
+  t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU still works
 end)
 
 t.test('the first verb is told, its smallest wrong position', function()
@@ -80,7 +80,7 @@ if not plugin:find('emulated') then
 end
 
 local script = os.tmpname()
---- What a program prints whose GPU was told to fail.
+--- Runs a program with an emulated GPU that fails; returns its output.
 local function run(settings, code)
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\nlocal function try(...) print(select(2, pcall(...))) end\n", code)
@@ -126,7 +126,7 @@ t.test('MTORCH_CUDA_SYNC names the operation at its line', function()
   has(text, '^x.lua:5: cuda:0: exp failed: unspecified launch failure %(cudaErrorLaunchFailure%); the GPU')
   text = run('MTORCH_CUDA_SYNC=1 MTORCH_EMULATED_FAULT=3:9', work)
   has(text, '^x.lua:5: cuda:0: exp failed: invalid configuration argument %(cudaErrorInvalidConf')
-  has(text, 'float32 cuda:0') -- and the GPU goes on
+  has(text, 'float32 cuda:0') -- and the GPU still works
   text = run('MTORCH_CUDA_SYNC=1', "local i = mt.tensor{1, 9}:to('cuda'):long()\ntry(function() return mt.ones{3, " ..
     "device='cuda'}:index_select(1, i) end)")
   has(text, 'index_select: position 9 is outside 1..3')

@@ -1,4 +1,4 @@
--- test_cuda_cublas.lua -- large products on a GPU by cuBLAS; the emulation brings one of its own
+-- test_cuda_cublas.lua -- large products on a GPU by cuBLAS, which the emulation replaces
 local mt = require 'mtorch'
 local t = require 'testing'
 local run = t.run
@@ -14,7 +14,7 @@ if not plugin:find 'emulated' then
   end)
 end
 
---- The largest difference of two tensors, of the largest element.
+--- Returns the largest difference of two tensors, relative to the largest element.
 local function apart(x, exact) return (x:cpu():double() - exact):abs():max():item() / exact:abs():max():item() end
 
 t.test('products of float32 are TF32 where that is let, gradients too, and others never', function()
@@ -101,7 +101,7 @@ if os.getenv 'MTORCH_CUBLAS' ~= plugin then
   return t.finish()
 end
 
---- How many calls fn() makes of cuBLAS: single, batched, of 16-bit floats, with a beta.
+--- Counts fn()'s calls of cuBLAS: single, batched, with 16-bit floats, with a beta.
 local calls = t.count_during(plugin, 'emulated_cublas_calls', 4)
 local function near(a, b, tolerance)
   t.near(a:cpu():double():flatten():tolist(), b:double():flatten():tolist(), tolerance)
@@ -150,7 +150,7 @@ t.test('strides that it cannot read take the own kernels', function()
   near(got, i:matmul(i), 0)
 end)
 
---- f(x, w), its two gradients for a given one of the result, and the calls of each of the three.
+--- Returns f(x, w), its two gradients for a gradient g of the result, and the calls of each of the three.
 local function parts(device, f, x, w, g)
   x, w = x:to(device), w:to(device)
   local all, n = {}, {}

@@ -1,4 +1,4 @@
--- test_cuda_cudnn.lua -- convolutions on a GPU by cuDNN; the emulation brings one of its own
+-- test_cuda_cudnn.lua -- convolutions on a GPU by cuDNN, which the emulation replaces
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -6,10 +6,10 @@ t.needs_cuda()
 local plugin, wish = os.getenv 'MTORCH_CUDA_PLUGIN' or '', os.getenv 'MTORCH_CUDNN' or ''
 local emulated = plugin:find 'emulated' ~= nil
 
---- What convolutions run on.
+--- Returns the description of the library for convolutions.
 local function words() return mt.cuda.memory_stats().convolutions end
 
---- The value of f(x, w), its two gradients for g, and theirs.
+--- Returns the value of f(x, w), its two gradients for g, and their gradients.
 local function all_of(device, f, x, w, g)
   x, w, g = x:to(device):requires_grad_(), w:to(device):requires_grad_(), g:to(device):requires_grad_()
   local y = f(x, w)
@@ -28,7 +28,7 @@ local function compare(f, tolerance, x, w)
   for i = 1, #got do t.eq(mt.equal(got[i], twice[i]), true) end
 end
 local tolerances = {float32 = 3e-5, float64 = 1e-11, float16 = 4e-3, bfloat16 = 3e-2}
---- The convolution with these options, as a function of x and w.
+--- Returns the convolution with these options, as a function of x and w.
 local function conv(options, bias)
   return function(x, w)
     return mt.conv2d{x, w, bias = bias and bias:to(x.device):to(x.dtype) or nil, stride = options.stride,
@@ -58,7 +58,7 @@ if not emulated then
             (mt.randn(32, 64 / (options.groups or 1), 3, 3) / 24):to(dtype))
         end
       end
-      -- Large enough to be done by cuDNN where MTORCH_CUDNN says nothing: 2^28 multiply-adds.
+      -- Large enough for cuDNN if MTORCH_CUDNN is not set: 2^28 multiply-adds.
       compare(conv {padding = 1}, 3e-5, mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24)
       local x, w = mt.randn(8, 64, 32, 32), mt.randn(64, 64, 3, 3) / 24
       local exact = conv {padding = 1}(x:to 'cuda', w:to 'cuda')
@@ -102,7 +102,7 @@ t.test('a library that is none, or none at all, is told', function()
   local cure = ': convolutions do not use cuDNN, .*MTORCH_CUDNN\n' .. answer
   t.eq(t.run('MTORCH_CUDNN=/nowhere.so', sum):find('^mtorch: no cuDNN %(/nowhere.so: .*%)' .. cure) ~= nil, true)
   t.eq(t.run('MTORCH_CUDNN=libm.so.6', sum):find('^mtorch: no cuDNN %(libm.so.6 is no cuDNN 9%)' .. cure) ~= nil, true)
-  -- The emulation searches a name of its own.
+  -- The emulation uses a special library name.
   t.eq(t.run('MTORCH_CUDNN=1', sum):find('^mtorch: no cuDNN %(libcudnn_emulated.so.9: .*%)' .. cure) ~= nil, true)
 end)
 
@@ -152,7 +152,7 @@ if wish ~= plugin then
   return t.finish()
 end
 
---- What fn() asks of cuDNN: values, gradients by the input, by the weight; algorithms; descriptors made.
+--- Counts fn()'s calls of cuDNN: forward, gradients of input and weight, algorithm searches, created descriptors.
 local calls = t.count_during(plugin, 'emulated_cudnn_calls', 5)
 
 t.test('values and gradients of every order, of each dtype, with groups, strides, padding and dilation', function()

@@ -1,4 +1,4 @@
--- test_cuda_graph.lua -- mt.cuda.graph: what is recorded once and replayed does what running it does
+-- test_cuda_graph.lua -- mt.cuda.graph: replays of a recorded function give the same results as running it
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
@@ -36,10 +36,10 @@ t.test('a replay asks the GPU once, whatever is recorded', function()
   g()
   local after = stats()
   t.eq({after.launches - before.launches, after.allocations - before.allocations}, {1, 0})
-  t.eq(x:tolist(), {61, 61, 61, 61}) -- twice to warm up, once replayed; recording does nothing
+  t.eq(x:tolist(), {61, 61, 61, 61}) -- two warm-up runs and one replay; recording computes nothing
 end)
 
---- Trains a small network; `steps` of them, in a graph or not; returns what came out.
+--- Trains a small network for `steps` steps, with or without a graph; returns the results.
 local function train(make, steps, graphed, eager_between, decay)
   mt.manual_seed(7)
   local first, last = nn.Linear(3, 8), nn.Linear(8, 1)
@@ -397,9 +397,9 @@ t.test('a graph keeps what its kernels read, and gives all back', function()
     x, inner, unused = nil, nil, nil
     collect()
     local others = {}
-    for k = 1, 20 do others[k] = mt.full({1000}, k) end -- would take its place
+    for k = 1, 20 do others[k] = mt.full({1000}, k) end -- would reuse freed memory
     t.eq(g():item(), 40)
-    -- Another graph reads the results of the first, whose graph goes.
+    -- Another graph reads the results of the first one, which is released.
     local out = g()
     local g2 = mt.cuda.graph(function() return out * 2 end)
     g, out, others = nil, nil, nil

@@ -1,4 +1,4 @@
--- test_cuda_grid.lua -- grid kernels written in Lua as CUDA C: NVRTC takes them, and they give what the CPU gives
+-- test_cuda_grid.lua -- grid kernels written in Lua, compiled as CUDA C by NVRTC, give the CPU's results
 local mt = require 'mtorch'
 local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path

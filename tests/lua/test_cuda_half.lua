@@ -5,7 +5,7 @@ local t = require 'testing'
 t.needs_cuda()
 local halves = {'float16', 'bfloat16'}
 
---- Equal, NaN included; where `near`, to one unit of the last place of the larger ones.
+--- Asserts equality, with equal NaNs; with `near` within one unit in the last place of the larger values.
 local function same(gpu, cpu, near)
   t.eq(gpu.device, 'cuda:0')
   t.eq(gpu.dtype, cpu.dtype)

@@ -2,14 +2,14 @@
 local ffi = require 'ffi'
 ffi.cdef 'int setenv(const char *name, const char *value, int overwrite); char *mkdtemp(char *);'
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-kernel-XXXXXX')))
-ffi.C.setenv('MTORCH_CACHE', folder, 1) -- before it is first asked for
+ffi.C.setenv('MTORCH_CACHE', folder, 1) -- before its first use
 
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 local program = io.popen("readlink /proc/$PPID/exe"):read('*l')
 
---- What a program prints, errors too, and whether it ended well.
+--- Runs a program; returns its output, with errors, and whether it succeeded.
 local function run(environment, ...)
   local words = {}
   for _, word in ipairs {...} do words[#words + 1] = "'" .. word:gsub("'", "'\\''") .. "'" end
@@ -33,7 +33,7 @@ test('cdiv', function()
   raises(function() mt.cdiv(2) end, "cdiv: argument 2 'b' is missing")
 end)
 
--- Without NVRTC there is one sentence, and nothing else to be tested.
+-- Without NVRTC only the message is tested.
 local without = [[local mt = require 'mtorch'
 mt.cuda.kernel{source='__global__ void k() {}'}]]
 test('without NVRTC there is one sentence', function()
@@ -595,7 +595,7 @@ __global__ void careless(float* out, const float* x, int n, int shift) {
       'last of its 1000')
     raises(function() k[{4, 256}](out, x, 1000, -3) end,
       "argument 1 'out' .*: 3 elements written before its beginning, the nearest 1 element before the first")
-    -- a part of a larger tensor: what lies behind the part stays as it was
+    -- a part of a larger tensor: elements after the part are unchanged
     local whole = mt.zeros(1010):cuda()
     raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written behind its end')
     eq({whole:at(5), whole:at(6), whole:at(1005), whole:at(1006)}, {0, 2, 2000, 0})

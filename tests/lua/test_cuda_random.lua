@@ -1,10 +1,10 @@
--- test_cuda_random.lua -- Random numbers and optimizers on the GPU against the CPU.
+-- test_cuda_random.lua -- random numbers and optimizers on the GPU compared with the CPU
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
 t.needs_cuda()
 
---- make(options) on both devices from the same seed.
+--- Compares make(options) on both devices with the same seed.
 local function drawn(make, dtype)
   mt.manual_seed(7)
   local b = make {dtype = dtype}

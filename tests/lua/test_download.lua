@@ -1,4 +1,4 @@
--- test_download.lua -- mt.data.download and mt.data.mnist beside a web server on the loopback; drawn digits; folders
+-- test_download.lua -- mt.data.download and mt.data.mnist with a web server on the loopback; generated digits; folders
 local mt = require 'mtorch'
 local t = require 'testing'
 local core = require 'mtorch.core'
@@ -7,7 +7,7 @@ local data = mt.data
 local parts = core.formats()
 
 ffi.cdef 'int usleep(unsigned);'
-local program = -1 -- it stands before its own options
+local program = -1 -- the name before its options
 while arg[program - 1] do program = program - 1 end
 program = arg[program]
 
@@ -86,7 +86,7 @@ end)
 
 t.test('a part that cannot be gone on with is fetched again', function()
   clean()
-  write(to .. '.part', bytes:sub(1, 100)) -- the server knows no ranges
+  write(to .. '.part', bytes:sub(1, 100)) -- the server does not support ranges
   data.download(web .. 'plain/file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/plain/file from 100', '/plain/file'}})
   clean()
@@ -98,7 +98,7 @@ t.test('a part that cannot be gone on with is fetched again', function()
   data.download(web .. 'file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/file from 30004', '/file'}})
   clean()
-  write(to .. '.part', bytes) -- whole already
+  write(to .. '.part', bytes) -- already complete
   data.download(web .. 'file', to, {sha256 = good})
   t.eq({read(to) == bytes, requests()}, {true, {'/file from 30000'}})
 end)
@@ -121,7 +121,7 @@ end)
 
 -- ---- MNIST ---------------------------------------------------------------------------------------
 
---- What f prints on stderr, and its results.
+--- Runs code; returns its stderr and its results.
 local function said(code)
   local script = write(folder .. '/script.lua', "local mt = require 'mtorch'\n" .. code)
   local pipe = io.popen(("XDG_CACHE_HOME='%s/cache' %s %s 2>&1"):format(folder, program, script))

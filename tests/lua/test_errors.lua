@@ -1,4 +1,4 @@
--- test_errors.lua -- Wrong calls: one sentence at the user's line, and nothing changed after it.
+-- test_errors.lua -- wrong calls: one sentence at the user's line, and nothing is changed
 local mt = require 'mtorch'
 local t = require 'testing'
 local memory = require('mtorch.core').memory
@@ -7,7 +7,7 @@ local nan, inf = 0 / 0, math.huge
 
 local here = debug.getinfo(1, 'S').short_src
 
---- Tensors that the rows below work on, made again for each.
+--- Returns the tensors of the rows below, created again for each.
 local function fixture()
   local f = {
     x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5), v = mt.tensor{1,
@@ -29,7 +29,7 @@ end
 
 local rows, calls = 0, 0
 
---- One wrong call per line: the function, how the message begins, and what it must contain.
+--- Adds a wrong call: the function, the beginning of the message, and texts that it must contain.
 local function row(call, operation, ...)
   local pieces, line = {...}, debug.getinfo(call, 'S').linedefined
   rows = rows + 1
@@ -331,7 +331,7 @@ row(function(f) f.result:requires_grad_(false) end, 'requires_grad_', 'detach()'
 row(function(f) f.leaf[1]:add_(1) end, 'add_', 'view of a leaf')
 row(function() mt.zeros({2}, 'int64', 'cpu', true) end, '', 'int64')
 
--- These change what they are given before they fail, so they stand outside the table.
+-- These change their arguments before they fail, so they are not in the table.
 t.test('backward twice', function()
   local x = mt.ones(2, {requires_grad = true})
   local y = (x * x):sum()

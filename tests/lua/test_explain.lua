@@ -1,11 +1,11 @@
--- test_explain.lua -- mt.explain: what it says of compiled functions, of reductions and of built-in ones
+-- test_explain.lua -- mt.explain of compiled functions, reductions and built-in functions
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
 
 local printed
 local print_before = print
---- The text of mt.explain(...), which it prints too.
+--- Returns the text that mt.explain(...) prints.
 local function explained(...)
   rawset(_G, 'print', function(text) printed = text end)
   local ok, text = pcall(mt.explain, ...)

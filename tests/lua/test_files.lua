@@ -1,4 +1,4 @@
--- test_files.lua -- files of other programs: CSV, text, images, sound; what they wrote, and what is wrong with some
+-- test_files.lua -- files of other programs: CSV, text, images, sound; valid and invalid ones
 local mt = require 'mtorch'
 local t = require 'testing'
 local data = mt.data
@@ -59,7 +59,7 @@ t.test('csv: numbers are rounded as strtod does', function()
     '5.', '.25'} do
     texts[#texts + 1] = text
   end
-  for _ = 1, 60000 do -- digits at random lie near the middle of two numbers now and then
+  for _ = 1, 60000 do -- random digits are sometimes near the middle of two numbers
     local random = math.random
     texts[#texts + 1] = ('0.%07d%06d%06d'):format(random(0, 9999999), random(0, 999999), random(0, 999999))
   end
@@ -323,7 +323,7 @@ t.test('save_image: what is refused', function()
   t.eq(io.open(path), nil)
   t.raises(function() return (data.image(write('x.png', 'GIF89a'))) end,
     "image: '.*x.png': it is neither a PNG nor a JPEG")
-  -- A header that promises 100 million pixels.
+  -- A header with 100 million pixels.
   local png = bytes(samples.pictures['gray.png'].file)
   local huge = png:sub(1, 16) .. '\0\0\39\16\0\0\39\16' .. png:sub(25)
   t.raises(function() return (data.image(write('huge.png', huge))) end, "huge.png': a PNG")

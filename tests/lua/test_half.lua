@@ -5,7 +5,7 @@ local t = require 'testing'
 local halves = {'float16', 'bfloat16'}
 
 local function list(x) return x:reshape(-1):tolist() end
---- Equal to within one unit of the last place of the type.
+--- Asserts equality within one unit in the last place of the dtype.
 local function close(x, expected, dtype)
   t.eq(x.dtype, dtype)
   local unit = dtype == 'float16' and 2 ^ -10 or 2 ^ -7
@@ -112,7 +112,7 @@ t.test('promotion', function()
     both(h, h, h)
     t.eq((types[h] + 1).dtype, h)
     t.eq((1.5 - types[h]).dtype, h)
-    t.eq((types[h] + mt.tensor(1.5)).dtype, h) -- 0-d adds no width
+    t.eq((types[h] + mt.tensor(1.5)).dtype, h) -- 0-d tensors do not promote
     t.eq((types.int64 + mt.tensor(1.5, {dtype = h})).dtype, h)
     t.eq(types[h]:lt(1).dtype, 'bool')
     t.eq(types[h]:sum().dtype, h)
@@ -436,7 +436,7 @@ t.test('random numbers', function()
   end
 end)
 
---- The points and labels of a problem that a line does not part.
+--- Returns points and labels that are not linearly separable.
 local function ring(n)
   mt.manual_seed(4)
   local x = mt.randn(n, 2)
@@ -631,7 +631,7 @@ t.test('GradScaler', function()
   t.eq(p:tolist(), {0.5, 1.5})
   t.eq(s:get_scale(), 4)
   once(0.5)
-  t.eq(s:get_scale(), 12) -- after two steps it grows
+  t.eq(s:get_scale(), 12) -- the scale grows after two steps
   once(math.huge)
   t.eq(p:tolist(), {0, 1}) -- left out
   t.eq(s:get_scale(), 3)

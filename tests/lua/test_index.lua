@@ -1,4 +1,4 @@
--- test_index.lua -- Reading and writing parts of tensors: numbers, tables, views, assignment.
+-- test_index.lua -- indexing and assignment: numbers, tables, views
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises, shape = t.test, t.eq, t.raises, t.shape

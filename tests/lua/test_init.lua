@@ -1,11 +1,11 @@
--- test_init.lua -- Initial distributions: nn.init by PyTorch's formulas, and what layers begin with.
+-- test_init.lua -- initialisation: nn.init with PyTorch's formulas, and the initial parameters of layers
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn
 local init = nn.init
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
---- Uniform in +-bound: within it, up to it, with its mean and variance.
+--- Asserts that x is uniform in +-bound, by its range, mean and variance.
 local function is_uniform(x, bound)
   assert(x:max():item() <= bound and x:min():item() >= -bound)
   assert(x:max():item() > 0.98 * bound and x:min():item() < -0.98 * bound)
@@ -13,7 +13,7 @@ local function is_uniform(x, bound)
   near(x:var():item(), bound ^ 2 / 3, 0.03 * bound ^ 2)
 end
 
---- Normal: mean, variance, kurtosis, and how much lies within one deviation.
+--- Asserts that x is normal, by mean, variance, kurtosis, and the fraction within one deviation.
 local function is_normal(x, mean, std)
   local z = (x - mean) / std
   near(z:mean():item(), 0, 0.03)

@@ -1,4 +1,4 @@
--- test_loss_modules.lua -- Losses as modules: PyTorch's results and gradients of every input, options, refusals.
+-- test_loss_modules.lua -- losses as modules: PyTorch's results and gradients of every input, options, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test

@@ -1,4 +1,4 @@
--- test_losses.lua -- Likelihoods, margins, ctc_loss: PyTorch's values, gradients, refusals.
+-- test_losses.lua -- likelihood losses, margin losses, ctc_loss: PyTorch's values, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test

@@ -1,4 +1,4 @@
--- test_metrics.lua -- mt.metrics: against plain counting, over batches, what is refused, states.
+-- test_metrics.lua -- mt.metrics: compared with plain counting, over batches, errors, states
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -11,14 +11,14 @@ local labels = mt.randint(1, classes, {n})
 local predicted = scores:argmax(2)
 local p, y = predicted:tolist(), labels:tolist()
 
---- A metric of the whole in batches of 17, the last smaller.
+--- Returns a metric over batches of 17, the last one smaller.
 local function of(name, options, a, b)
   local m = metrics[name](options or {})
   for i = 1, #a, 17 do m:update(a[{{i, math.min(i + 16, #a)}}], b[{{i, math.min(i + 16, #b)}}]) end
   return m:compute(), m
 end
 
---- Right ones, predictions, targets of a class, by counting.
+--- Counts correct predictions, predictions and targets of a class.
 local function counts(c)
   local right, as, is = 0, 0, 0
   for i = 1, n do

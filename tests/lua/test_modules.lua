@@ -1,4 +1,4 @@
--- test_modules.lua -- What modules can do beyond layers: containers, names, hooks, freezing, other parameters, summary.
+-- test_modules.lua -- methods of modules: containers, names, hooks, freezing, functional calls, summary
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn = mt.nn

@@ -1,4 +1,4 @@
--- test_names.lua -- what objects print, and what is said of names that they do not have
+-- test_names.lua -- printing of objects, and errors for unknown names
 local mt = require 'mtorch'
 local t = require 'testing'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics

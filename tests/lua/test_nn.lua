@@ -1,4 +1,4 @@
--- test_nn.lua -- Modules: classes, registration, layers, state, containers, and what is refused.
+-- test_nn.lua -- modules: classes, registration, layers, state, containers, and errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
@@ -91,7 +91,7 @@ test('what is registered is replaced by its like, or removed', function()
   eq(names(l), {'weight', 'bias'})
   local net = nn.class('Averaging')()
   net.mean = nn.Buffer(mt.zeros(2))
-  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor keeps the buffer's place
+  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor replaces the buffer
   eq(net:state_dict().mean:tolist(), {1, 1})
   net.mean = net.mean + mt.ones(2):requires_grad_()
   eq({net:to('float64').mean.dtype, net.mean:tolist()}, {'float64', {2, 2}})
@@ -115,7 +115,7 @@ test('a plain table of modules is refused, with the cure', function()
     end
     raises(function() nn.Sequential(net):parameters() end, 'Listed.heads: a plain table')
   end
-  net.a = net.heads.a -- what is registered too may stand in a table
+  net.a = net.heads.a -- registered modules may also be in a table
   eq(#net:parameters(), 2)
   net.heads, net.a = nil, nil
   raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,

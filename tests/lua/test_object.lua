@@ -4,7 +4,7 @@ local t = require 'testing'
 local eq, raises, test = t.eq, t.raises, t.test
 local object, nn, data = mt.extend.object, mt.nn, mt.data
 
---- A class with a declared method and one without types, and its constructor.
+--- Returns a class with a typed and an untyped method, and its constructor.
 local function counter(spec)
   spec = spec or {}
   spec.name, spec.called, spec.word = spec.name or 'Counter', 'c', 'counter'
@@ -144,7 +144,7 @@ test('modules are of the class system: one metatable, names of bases in advice',
   local net = Sub()
   net.weight = nn.Parameter(mt.ones(1))
   eq({getmetatable(net) == Sub, tostring(Sub), net:encode(), Sub.__family == nn.Module}, {true, 'Sub', 'encoded', true})
-  local hint = require('mtorch.core').missing_field -- what the program adds where Lua stops at such a nil
+  local hint = require('mtorch.core').missing_field -- the program's hint in Lua errors about such a nil
   eq({net.wieght, hint 'wieght', hint 'bias'}, {nil, " (Sub has no 'wieght'; did you mean 'weight'?)", nil})
   eq({net.enkode, hint 'enkode'}, {nil, " (Sub has no 'enkode'; did you mean 'encode'?)"})
   function Net:late() return 'late' end

@@ -1,4 +1,4 @@
--- test_print.lua -- How tensors look: aligned columns, four decimals, summaries, the line of facts.
+-- test_print.lua -- printing of tensors: aligned columns, four decimals, summaries, shape and dtype
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -133,7 +133,7 @@ test('print writes to standard output, views as what they show', function()
   eq(tostring(mt.tensor{5}:expand(2, 2)), '  5.  5.\n  5.  5.\n[(2 x 2) float32 cpu]')
 end)
 
---- Runs a test with printing options and puts the defaults back.
+--- Runs a test with printing options and restores the defaults.
 local function printing(name, options, fn)
   test(name, function()
     mt.set_printoptions(options)

@@ -102,7 +102,7 @@ t.test('counts of operations, kernels and gradients are exact', function()
   t.eq(calls(rows, 'cpu: map relu', 'kernel'), 5)
   t.eq(calls(rows, 'cpu: map relu gradient', 'kernel'), 5)
   t.eq(calls(rows, 'cpu: reduce sum', 'kernel'), 5)
-  -- four times the gradient is added to the one that is there, and x + 1
+  -- four additions to an existing gradient, and x + 1
   t.eq(calls(rows, 'cpu: map add', 'kernel'), 5)
   t.eq(row(rows, 'matmul', 'kernel'), nil)
 end)

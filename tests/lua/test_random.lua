@@ -1,4 +1,4 @@
--- test_random.lua -- Generators, PyTorch's own stream, distributions and the state of the numbers
+-- test_random.lua -- generators, PyTorch's stream, distributions and the generator state
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises

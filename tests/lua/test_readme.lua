@@ -18,7 +18,7 @@ for _, path in ipairs{'README.md', 'docs/guide/training.md', 'docs/guide/functio
   assert(count > 0, path .. ' has no example')
 end
 
--- What examples write goes with the folder that they run in.
+-- Files of the examples are removed with the folder in which they run.
 local ffi = require 'ffi'
 ffi.cdef 'int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);'
 local home = ffi.string(ffi.C.getcwd(ffi.new('char[4096]'), 4096))

@@ -1,4 +1,4 @@
--- test_safetensors.lua -- safetensors files: both ways, every dtype, what is refused; JSON as it comes to Lua
+-- test_safetensors.lua -- safetensors files: writing and reading, all dtypes, errors; JSON in Lua
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
@@ -16,7 +16,7 @@ local function size_text(n)
   end
   return table.concat(bytes)
 end
---- A file of a header and data.
+--- Writes a file with a header and data.
 local function file(header, values) write(size_text(#header) .. header .. (values or '')) end
 
 test('tensors of every dtype come back', function()

@@ -1,4 +1,4 @@
--- test_sampling.lua -- Images at other points and sizes: grid_sample, interpolate, unpooling, shuffles.
+-- test_sampling.lua -- resampling of images: grid_sample, interpolate, unpooling, pixel shuffle
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test

@@ -1,4 +1,4 @@
--- test_save.lua -- mt.save and mt.load: whatever goes in comes back, what cannot go in is named
+-- test_save.lua -- mt.save and mt.load: values are restored, and values that cannot be saved are errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises

@@ -1,4 +1,4 @@
--- test_schedulers.lua -- optim.lr, optim.swa, EarlyStopping, LBFGS: options, what is refused, what is kept.
+-- test_schedulers.lua -- optim.lr, optim.swa, EarlyStopping, LBFGS: options, errors, states
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
@@ -330,7 +330,7 @@ test('LBFGS finds the minimum of a quadratic form, and counts', function()
   local state = opt.param_groups[1].state[1]
   assert(state.n_iter > 2 and state.func_evals >= state.n_iter, 'counts')
   assert(p.is_leaf and p.requires_grad)
-  mt.no_grad(function() opt:step(closure) end) -- the closure is recorded all the same
+  mt.no_grad(function() opt:step(closure) end) -- the closure is recorded nevertheless
   local same = optim.LBFGS({{params = {p}, lr = 0.5, max_iter = 8}})
   eq({same.param_groups[1].lr, same.param_groups[1].max_eval, same.param_groups[1].line_search_fn}, {0.5, 10})
 end)

@@ -1,4 +1,4 @@
--- test_signature.lua -- Types, ranges and defaults in signatures: what is refused, what help and stubs say.
+-- test_signature.lua -- types, ranges and defaults in signatures: errors, help and stubs
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'

@@ -1,4 +1,4 @@
--- test_thin_products.lua -- Products of a large matrix by a few rows or columns: values, gradients' layouts, bits.
+-- test_thin_products.lua -- products of a large matrix by a few rows or columns: values, gradients' layouts, bits
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq

@@ -1,4 +1,4 @@
--- test_tokenizer.lua -- tokenizers beside Hugging Face's, by small files of each kind; training; characters
+-- test_tokenizer.lua -- tokenizers compared with Hugging Face's, with small files of each kind; training; characters
 local mt = require 'mtorch'
 local t = require 'testing'
 local data = mt.data
@@ -152,7 +152,7 @@ t.test('WhitespaceSplit leaves out white space', function()
   t.eq(x:tolist(), mt.cat{tokenizer:encode 'the', tokenizer:encode "cat's", tokenizer:encode 'dog,'}:tolist())
 end)
 
---- The pieces of a text, each behind a '|': a tokenizer of characters, with these steps before.
+--- Returns the pieces of a text, each after a '|', by a tokenizer of characters with these preprocessing steps.
 local function pieces(text, step, normalizer)
   local vocab, seen = {}, {}
   for character in ('|' .. text .. 'e\u{301}\u{e9}fiss\u{307}i'):gmatch '[%z\1-\127\194-\244][\128-\191]*' do

@@ -1,4 +1,4 @@
--- test_watch_graph.lua -- Tests of mt.plot.graph: nodes, shapes, names, DOT, text
+-- test_watch_graph.lua -- tests of mt.plot.graph: nodes, shapes, names, DOT, text
 local mt = require 'mtorch'
 local t = require 'testing'
 local graph = require 'mtorch.extras.plot.graph'

@@ -1,4 +1,4 @@
--- test_watch_report.lua -- Tests of mt.Report: curves, tables, pictures, several runs, the live page, in a browser too
+-- test_watch_report.lua -- tests of mt.Report: curves, tables, images, several runs, the live page, also in a browser
 local ffi = require 'ffi'
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
@@ -22,7 +22,7 @@ int socket(int, int, int); int connect(int, const void *, unsigned); int close(i
 long send(int, const void *, unsigned long, int); long recv(int, void *, unsigned long, int);
 ]]
 
--- Sends bytes to 127.0.0.1 and returns what comes back until the other side ends.
+--- Sends bytes to 127.0.0.1 and returns the response until the connection is closed.
 local function exchange(port, text)
   local fd = ffi.C.socket(2, 1, 0)
   local address = ffi.new('uint8_t[16]', {2, 0, math.floor(port / 256), port % 256, 127, 0, 0, 1})
@@ -186,7 +186,7 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   assert(exchange(report.state.port, '\r\n\r\nHost:'):find('^HTTP/1.1 403'))
   assert(get(report, '/', 'localhost:1'):find('^HTTP/1.1 200')) -- through a tunnel
   math.randomseed(1)
-  for _ = 1, 100 do -- whatever comes gets an answer
+  for _ = 1, 100 do -- every request gets a response
     local bytes = {}
     for i = 1, math.random(200) do bytes[i] = string.char(math.random(0, 255)) end
     assert(exchange(report.state.port, table.concat(bytes) .. '\r\n\r\n'):find('^HTTP/1.1 40'))
@@ -194,7 +194,7 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   t.raises(function() mt.Report{live = true, port = report.state.port} end,
     'Report: cannot serve on 127.0.0.1 port %d+: Address already in use')
   local server, began = report.state.server, core.time()
-  report:finish() -- waits for a browser that asked lately: this one does not ask again
+  report:finish() -- waits for a browser with a recent request; this one sends no more
   t.eq({core.time() - began > 1.5, core.watch().wait_fetched(server, 0)}, {true, false})
   assert(get(report, '/'):find('data%-state="finished".*>0.0625<'))
   t.eq({core.watch().wait_fetched(server, 1), count(read(path), '<script')}, {true, 0})
