@@ -1,13 +1,13 @@
--- threads.lua -- whether threads help on a quiet machine, and what they cost on a busy one
+-- threads.lua -- measures the speed-up by threads on an idle machine, and their cost on a busy one
 --
 --   mtorch scripts/bench/threads.lua                 200 runs of each, with 0, 1 and 2 busy cores
 --   mtorch scripts/bench/threads.lua --runs 20 --busy 0
 --
--- One row for each operation and number of busy cores (programs that compute without end): median
--- and 99th percentile in ms of runs by one thread and by all, 20 in turns, and how many times faster
--- all are. A row is "ok" where the median of all threads is at most 1.15 times that of one and
--- the 99th percentile at most 10 ms more; without busy cores, where they are as much faster as `least`
--- says. Status 1 if a row is not.
+-- One row per operation and number of busy cores (programs that compute endlessly): median and 99th
+-- percentile in ms of runs with one thread and with all threads, 20 in turns, and the speed-up. A row
+-- is "ok" if the median of all threads is at most 1.15 times that of one thread and the 99th percentile
+-- at most 10 ms more; without busy cores the speed-up must also be at least `least`. The status is 1 if
+-- a row is not ok.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -37,7 +37,7 @@ local jobs = {
   {name = '512^3', least = 1.3, run = function() return square:matmul(square) end},
 }
 
---- A program that keeps a core busy until it is killed, or for ten minutes.
+--- Starts a program that keeps a core busy until it is killed, or for ten minutes.
 local function start_busy()
   local code = 'local stop = os.time() + 600 while os.time() < stop do for i = 1, 1e7 do end end'
   local argv = ffi.new('const char *[4]', program, '-e', code)
@@ -54,14 +54,14 @@ local function stop_all(pids)
   end
 end
 
---- Milliseconds of one run.
+--- Returns the milliseconds of one run.
 local function time(job)
   local began = core.time()
   job.run()
   return (core.time() - began) * 1e3
 end
 
---- Median and 99th percentile.
+--- Returns median and 99th percentile.
 local function summary(times)
   table.sort(times)
   local n = #times

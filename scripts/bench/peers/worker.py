@@ -298,7 +298,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # output of libraries goes to stderr
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[variable] = str(args.threads)  # read once, by the import
+        os.environ[variable] = str(args.threads)  # read once by the import
     try:
         library = LIBRARIES[args.name](args)
     except ImportError as error:
