@@ -162,7 +162,7 @@ return function(mt, _, methods, tensor_meta, shape_meta)
 
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
-    'the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward ' ..
+    'the bits of float16 and bfloat16. Autograd does not see writes through it: write before the forward ' ..
     'or after the backward.',
     function(x)
       local p, ctype = core.data_address(x)
@@ -186,7 +186,7 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
     function(x) return require('mtorch.cuda.grid').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
-    'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
+    'tensors or kept for reuse); and the number of allocations of this thread. mt.cuda.memory_stats() is for a GPU.',
     function()
       local _, allocated, peak, kept, allocations = core.memory()
       return setmetatable({allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations},

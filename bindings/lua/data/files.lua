@@ -5,12 +5,12 @@ local mt = require 'mtorch'
 local files = {}
 
 files.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST's (also .gz): the file's " ..
-  'own values, uint8 for images and labels.', core.read_idx)
+  'values, uint8 for images and labels.', core.read_idx)
 
 files.safetensors = core.declare('safetensors(path: string)',
   'The tensors of a safetensors file (also .gz), a table by name; and the metadata, a table of strings. uint16 ' ..
-  'comes as int32, uint32 as int64, uint64 as int64 if it fits. What no tensor here can hold (float8, complex ' ..
-  'numbers) is left out and told, if anything else is there; a third table has the reasons by name.',
+  'becomes int32, uint32 int64, uint64 int64 if it fits. Unsupported entries (float8, complex ' ..
+  'numbers) are skipped with a message, if there are others; a third table has the reasons by name.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
 --- Checks that a string can be stored in the file.
@@ -35,7 +35,7 @@ local function named(operation, tensors)
 end
 
 files.save_safetensors = core.declare('save_safetensors(path: string, tensors: table, metadata: table = nil)',
-  'Writes a table of tensors by name, contiguous, as a safetensors file: whole or not at all. metadata: a table of ' ..
+  'Writes a table of tensors by name, contiguous, as a safetensors file, atomically. metadata: a table of ' ..
   'strings by name. mt.save takes nested tables and plain values too.',
   function(path, tensors, metadata)
     local operation, texts = 'save_safetensors', {}
@@ -53,9 +53,9 @@ files.save_safetensors = core.declare('save_safetensors(path: string, tensors: t
 
 files.npy = core.declare('npy(path: string)',
   "The array of NumPy's npy file (also .gz), in the dtype of the file; " ..
-  'uint16 comes as int32, uint32 as int64, uint64 as int64 if it fits.', core.read_npy)
-files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name. What " ..
-  'no tensor can hold (text, objects, complex numbers) is left out and told, if anything else is there; a second ' ..
+  'uint16 becomes int32, uint32 int64, uint64 int64 if it fits.', core.read_npy)
+files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name. " ..
+  'Unsupported arrays (text, objects, complex numbers) are skipped with a message, if there are others; a second ' ..
   'table has the reasons by name.',
   core.read_npz)
 files.save_npy = core.declare('save_npy(path: string, x: tensor)', "Writes a tensor as NumPy's npy file, contiguous.",

@@ -58,9 +58,9 @@ local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, s
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
-  'epoch (without a seed one is drawn now). workers: threads that make batches ahead on the CPU, `prefetch` each; ' ..
+  'epoch (without a seed one is drawn now). workers: threads that prefetch batches on the CPU, `prefetch` each; ' ..
   'a set, its transforms and collate are copied into them, random numbers in them depend on seed, epoch and item. ' ..
-  'collate(examples) makes a batch of what get(i) gave; shard={rank, size} takes one of size equal parts; ' ..
+  'collate(examples) makes a batch of the results of get(i); shard={rank, size} selects one of size equal parts; ' ..
   'state_dict() and load_state_dict(state) save and restore the position.',
   function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch)
     classes.check_set('DataLoader', set)

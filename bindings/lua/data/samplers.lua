@@ -102,7 +102,7 @@ function Weighted:order(generator)
 end
 
 local Batch = class('BatchSampler(sampler: any, batch_size: int >= 1, drop_last: bool = false)',
-  'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
+  'Lists of batch_size positions of a sampler; the last may be shorter, and is dropped with drop_last.',
   nil, 'sampler', function(self)
     if classes.has_iter(self.sampler) then return end
     core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s',

@@ -106,7 +106,7 @@ transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.',
 transforms.Lambda.__call = function(self, x) return self.lambd(x) end
 
 transforms.RandomApply = class('RandomApply([transforms]: list, p: number >= 0 <= 1 = 0.5)',
-  'All of these transforms with probability p, or none.',
+  'Applies all of these transforms with probability p.',
   function(list, p) return {transforms = check_list('RandomApply', list), p = p} end)
 transforms.RandomApply.__call = function(self, x) return chance(self.p) and apply_all(self, x) or x end
 
@@ -156,7 +156,7 @@ transform('Grayscale', '(num_output_channels: int >= 1 <= 3 = 1)',
 
 transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|numbers = 0, ' ..
   'saturation: number|numbers = 0, hue: number|numbers = 0)',
-  'Each by a random factor from max(0, 1 - v) to 1 + v, the hue turned by up to hue (at most 0.5), in random order.',
+  'Each by a random factor from max(0, 1 - v) to 1 + v, the hue shifted by up to hue (at most 0.5), in random order.',
   function(self)
     for name, value in pairs{brightness = self.brightness, contrast = self.contrast, saturation = self.saturation} do
       self[name] = value ~= 0 and range('ColorJitter', name, value, 1, 0) or nil
@@ -188,7 +188,7 @@ transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil
 
 transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ratio: numbers = nil, ' ..
   "value: number|numbers|'random' = 0, inplace: bool = false)",
-  'With probability p a rectangle, of a share of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
+  'With probability p a rectangle, with a fraction of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
   '({0.3, 3.3}), becomes value.',
   function(self)
     self.scale = between('RandomErasing', 'scale', self.scale, {0.02, 0.33})
@@ -220,7 +220,7 @@ transform('Pad', '([padding]: int|ints, fill: number = 0, ' ..
 
 transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_needed: bool = false, fill: number = 0, ' ..
   "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
-  'A part of this size, {height, width}, at a random place, after padding.',
+  'A crop of this size, {height, width}, at a random position, after padding.',
   function(self)
     self.size = two('RandomCrop', 'size', self.size)
     self.padding = self.padding and image.sides('RandomCrop', self.padding)
@@ -261,8 +261,8 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
 
 transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: numbers = nil, ' ..
   "interpolation: 'bilinear'|'nearest' = 'bilinear', antialias: bool = true)",
-  'A random part, of a share of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), brought ' ..
-  'to a size.',
+  'A random crop with a fraction of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), ' ..
+  'resized to a size.',
   function(self)
     local op = 'RandomResizedCrop'
     self.size, self.scale = two(op, 'size', self.size), between(op, 'scale', self.scale, {0.08, 1})
@@ -276,8 +276,8 @@ transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: 
 
 transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest'|'bilinear' = 'nearest', " ..
   'expand: bool = false, center: numbers = nil, fill: number = 0)',
-  'Turned counter-clockwise by a random angle, from -degrees to degrees, around center {x, y}; expand: the whole ' ..
-  'turned image fits in.',
+  'A counter-clockwise rotation by a random angle from -degrees to degrees around center {x, y}; expand: the result ' ..
+  'contains the whole image.',
   function(self)
     self.degrees = range('RandomRotation', 'degrees', self.degrees, 0)
     check_point('RandomRotation', 'center', self.center)
@@ -290,7 +290,7 @@ transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest
 transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil, scale: numbers = nil, ' ..
   "shear: number|numbers = nil, interpolation: 'nearest'|'bilinear' = 'nearest', fill: number = 0, " ..
   'center: numbers = nil)',
-  'A random turn, shift of up to translate {x, y} of the sides, factor in scale and shear in degrees ({x low, ' ..
+  'A random rotation, translation (up to translate {x, y} of the sides), scaling and shear in degrees ({x low, ' ..
   'x high, y low, y high}).',
   function(self)
     local op = 'RandomAffine'

@@ -78,7 +78,7 @@ end
 
 local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
   'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
-  'average_attn_weights: bool = true, is_causal: bool = false)', 'What a call takes.', function(...) return ... end)
+  'average_attn_weights: bool = true, is_causal: bool = false)', 'Arguments of a call.', function(...) return ... end)
 
 --- The inputs as [batch x length x features], checked.
 local function laid_out(self, q, k, v)
@@ -164,8 +164,8 @@ class.options_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int
   'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
   'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..
   'average_attn_weights=true}) over [length x batch x embed_dim], or one sequence. A bool mask is true where ' ..
-  'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Scores for all queries at ' ..
-  'once are in memory with need_weights alone.', {bias = true}, true,
+  'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Only with need_weights the ' ..
+  'scores of all queries are in memory at once.', {bias = true}, true,
   function(self, o)
     local n, bias = o.embed_dim, o.bias
     if n % self.num_heads ~= 0 then

@@ -62,7 +62,7 @@ embedding.Embedding = module.define{
   'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number = nil, ' ..
     'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
   'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
-    'padding_idx is zero and gets no gradient. max_norm: rows that are looked up are held within this norm, in place.',
+    'padding_idx is zero and gets no gradient. max_norm: used rows are scaled down to this norm, in place.',
   parameters = {'weight'},
   init = function(o) return table_of('Embedding', o) end,
   forward = function(self, ids)
@@ -73,7 +73,7 @@ embedding.Embedding = module.define{
 }
 
 local bag = core.declare('EmbeddingBag(ids: tensor, offsets: tensor = nil, per_sample_weights: tensor = nil)',
-  'What a call takes.', function(...) return ... end)
+  'Arguments of a call.', function(...) return ... end)
 
 embedding.EmbeddingBag = module.define{
   'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..

@@ -60,7 +60,7 @@ local function named(list, names)
 end
 
 method('parameters()',
-  'All parameters of the module and of those inside, each once, as a list: what optimizers take.',
+  'A list of all parameters of the module and of those inside, each once, for an optimizer.',
   function(self) return (collect(self, 'parameter')) end)
 method('named_parameters()',
   "An iterator: for name, p in net:named_parameters() do. Names are PyTorch's, '0.weight'.",
@@ -95,7 +95,7 @@ method('apply(fn: function)', 'Calls fn(module) for every module inside, then fo
     return self
   end)
 method('train(mode: bool = true)',
-  'Switches to training, what dropout and normalisations ask for (net.training); returns it.',
+  'Sets training mode (net.training), which dropout and normalisations use; returns the module.',
   function(self, mode)
     for _, module in ipairs(class.Module.modules(self)) do rawset(module, 'training', mode) end
     return self
@@ -108,7 +108,7 @@ method('requires_grad_(on: bool = true)',
     return self
   end)
 method('zero_grad()',
-  'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+  'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self) core.zero_grad((collect(self, 'parameter'))) end)
 
 --- Moves the data to another dtype or device, with the gradient.
@@ -166,5 +166,5 @@ local function copied(value, made)
   return copy
 end
 
-method('clone()', 'A copy with parameters of its own; what is shared inside stays shared.',
+method('clone()', 'A copy with new parameters; shared values inside remain shared.',
   function(self) return copied(self, {}) end)

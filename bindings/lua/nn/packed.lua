@@ -86,7 +86,7 @@ end
 packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, lengths: tensor|ints, ' ..
   'batch_first: bool = false, enforce_sorted: bool = true)',
   'Packs padded sequences [time x batch x ..], or with batch_first [batch x time x ..], of these lengths; recurrent ' ..
-  'layers take the result. enforce_sorted: the lengths fall; without it they are sorted.',
+  'layers accept the result. enforce_sorted: the lengths must decrease; without it they are sorted.',
   function(input, lengths, batch_first, enforce_sorted)
     local op = 'pack_padded_sequence'
     if input:dim() < 2 then core.fail('%s: the input is %s, expected time and batch', op, tostring(input.shape)) end
@@ -144,7 +144,7 @@ packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: table, 
 
 packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_first: bool = false, " ..
   "padding_value: number = 0, padding_side: 'right'|'left' = 'right')",
-  'A list of tensors [length x ..] as one [longest x batch x ..], filled up with padding_value.',
+  'A list of tensors [length x ..] as one [longest x batch x ..], padded with padding_value.',
   function(sequences, batch_first, padding_value, padding_side)
     local most = 0
     if #sequences == 0 then core.fail('pad_sequence: the list is empty') end

@@ -24,7 +24,7 @@ method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = t
     self[name] = tensor and class.Buffer(tensor, persistent)
   end)
 method('register_parameter(name: string, param: tensor = nil)', 'The same as net.name = nn.Parameter(param); ' ..
-  'nil: none.',
+  'nil: no parameter.',
   function(self, name, param)
     check_name(self, 'register_parameter', name)
     self[name] = param and (registry[param] == 'parameter' and param or class.Parameter(param))
@@ -88,7 +88,7 @@ local function switch(self, op, on, patterns)
   return self
 end
 for _, of in ipairs{
-  {'freeze', "Parameters whose names (state_dict's) one of the Lua patterns finds have no gradient from now on: " ..
+  {'freeze', "Turns off the gradients of parameters whose names (state_dict's) match one of the Lua patterns: " ..
     "net:freeze{'^encoder%.', 'bias$'}, or a pattern alone; without patterns all. Returns the module."},
   {'unfreeze', 'The opposite of freeze.'},
 } do
@@ -130,7 +130,7 @@ end
 
 local Hook, hook_method = object.class{called = 'h', name = 'hook'}
 function Hook:describe() return ('hook of %s, h:remove() ends it'):format(self.module.__name) end
-hook_method('remove()', 'The hook is called no more.', function(self)
+hook_method('remove()', 'Removes the hook.', function(self)
   local hooks = rawget(self.module, '__hooks')
   for _, list in ipairs(hooks and {hooks.before, hooks.after} or {}) do
     for i = #list, 1, -1 do
@@ -153,12 +153,12 @@ local function register(self, when, fn)
   return list[#list]
 end
 method('register_forward_hook(fn: function)',
-  'Calls fn(module, inputs, output) after forward: inputs a list, output the result, or a list of several; what it ' ..
-  'returns, unless nil, takes the place of output. hook:remove() ends it.',
+  'Calls fn(module, inputs, output) after forward: inputs a list, output the result, or a list of several; its ' ..
+  'result, unless nil, replaces output. hook:remove() removes the hook.',
   function(self, fn) return register(self, 'after', fn) end)
 method('register_forward_pre_hook(fn: function)',
-  'Calls fn(module, inputs) before forward: what it returns, unless nil, a value or a list, takes their place. ' ..
-  'hook:remove() ends it.',
+  'Calls fn(module, inputs) before forward: its result, unless nil, a value or a list, replaces the inputs. ' ..
+  'hook:remove() removes the hook.',
   function(self, fn) return register(self, 'before', fn) end)
 
 return {}

@@ -132,7 +132,7 @@ function Optimizer:describe()
   return ('%s(\n%s\n)'):format(self.name, table.concat(lines, '\n'))
 end
 
-method('add_param_group(group)', 'One more group, {params = list, lr = ..}; what it leaves out is as in the optimizer.',
+method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitted options are those of the optimizer.',
   function(self, entry)
     local name, options, seen = self.name, {}, {}
     if type(entry) ~= 'table' then
@@ -207,7 +207,7 @@ method('step(closure=nil)', 'One step from the gradients; a closure is called be
     return loss
   end)
 
-method('zero_grad()', 'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+method('zero_grad()', 'Drops the gradients of all parameters; otherwise the next backward adds to them.',
   function(self)
     local list = self.param_groups
     for i = 1, #list do core.zero_grad(list[i].params) end
@@ -283,8 +283,8 @@ local function loaded_group(self, group, saved, i)
   return new, self:saved_state(saved.state, #group.params)
 end
 
-method('load_state_dict(state)', 'Goes on from what state_dict() of such an optimizer returned; where it does not ' ..
-  'fit nothing is loaded.', function(self, state)
+method('load_state_dict(state)', 'Restores the result of state_dict() of such an optimizer; if it does not ' ..
+  'fit, nothing is loaded.', function(self, state)
     if type(state) == 'table' and rawget(state, 'param_groups') then
       core.fail("load_state_dict: this is the state of an optimizer of PyTorch, which is not read; load the " ..
         "network's state, net:load_state_dict, and begin with a new state here")

@@ -249,6 +249,6 @@ onnx.export = extend.declare('export(net, inputs, path: string, input_names: str
   'Writes the ONNX file of a module (in eval mode) or of a function of tensors by recording one call with `inputs`, ' ..
   'a tensor or a list. Parameters and buffers have the names of state_dict; results become outputs in their order. ' ..
   "dynamic_axes = {x = {[1] = 'batch'}} (or {x = {1}}) leaves sizes open: then it is called again with other sizes. " ..
-  'Positions count from 0 in the file wherever an operation takes or gives them.', export)
+  'Positions count from 0 in the file.', export)
 
 return onnx

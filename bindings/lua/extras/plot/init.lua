@@ -546,11 +546,11 @@ for kind, doc in pairs{
   heatmap = "heatmap{matrix, rows={..}, cols={..}, cmap='viridis', vmin=, vmax=, ..}: row 1 on top, as a matrix is " ..
     'printed. cmap: viridis magma gray diverging.',
   contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=, grid=60, points={x=, y=, ' ..
-    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`, 0.5 where all values are from 0 to 1; ' ..
+    'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`, 0.5 if all values are from 0 to 1; ' ..
     'matrix row 1 is low y.',
   image = "image{x, cmap='gray', vmin=, vmax=, ..}: pixels as they are, row 1 on top: [h x w], [1 x h x w], or " ..
     '[3 x h x w] in colour (0..1, or 0..255 where a value is above 1); with alpha [2 x h x w], [4 x h x w]. Gray ' ..
-    'spans the values that there are.',
+    'spans the values of the images.',
   images = 'images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], ' ..
     '[n x 1 x h x w], [n x 3 x h x w], side by side.',
 } do
@@ -561,10 +561,10 @@ for kind, doc in pairs{
 end
 
 plot.graph = extend.declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
-  'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
+  'The autograd graph of a tensor: operations with shapes, inputs above their users. params: a module, or {name = ' ..
     "tensor}, for the names of parameters. Without a path it is text. path='a.svg' or 'a.png' writes what Graphviz " ..
     "draws, 'a.dot' the text for Graphviz, as the others do where its program dot is not found; returns the path. " ..
-    'Draw before backward, which uses the graph up.',
+    'Draw it before backward, which frees the graph.',
   function(...)
     local path = require('mtorch.extras.plot.graph').show(...)
     if path then return path end

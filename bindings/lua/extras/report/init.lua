@@ -186,7 +186,7 @@ report.report = extend.declare('report(..)', 'Writes one HTML page that needs no
   "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, runs={name={..}}, timing={..}, " ..
   'surface={arguments of plot.contour}, figures={{kind, arguments}}, table={rows}, images=, filters=net, ' ..
   "confusion=, network=net, graph={loss, params=net}}. mt.help('reports') shows the forms of each. A page that " ..
-  'grows as a run goes on: mt.Report.',
+  'is updated during a run: mt.Report.',
 function(args)
   extend.check_options('report', args, known)
   if args[1] ~= nil then

@@ -190,7 +190,7 @@ end
 local function pictures() return require 'mtorch.extras.report.pictures' end
 
 adds('image(name: string, x: any, labels: list = nil)', 'A picture or several, as mt.plot.image and images take ' ..
-  'them, with a text under each: the last of that name is shown.',
+  'them, with a text under each; the last one with a name is shown.',
   function(self, name, x, labels)
     if require('mtorch').is_tensor(x) then x = x:detach():cpu():clone() end
     local entry = {x, title = name, labels = labels}
@@ -245,7 +245,7 @@ method('write()', 'Writes the page as it is now; returns the path.', function(se
   return (util.write_file('report', self.state.path, page(self)))
 end)
 
-method('finish()', 'Writes the page; a browser that follows gets it before the program goes on. Returns the path.',
+method('finish()', 'Writes the page; a connected browser gets it before the program continues. Returns the path.',
   function(self)
     local state = self.state
     if not self.on or state.done then return state.path end
@@ -281,12 +281,12 @@ local function from_flags(flags, options)
   return out
 end
 
-local constructor = extend.declare('Report(..)', "A report that grows as a run goes on: mt.Report{path='run.html', " ..
+local constructor = extend.declare('Report(..)', "A report that is updated during a run: mt.Report{path='run.html', " ..
   "title=, config={}, live=false, port=nil, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
   "mt.args{report='', live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) " ..
   'scalars row image plot confusion filters network graph timing notes run; report:finish() writes the page. ' ..
-  'live=true serves it on 127.0.0.1 (port 8420 or any that is free) for a browser to follow. Without a path and ' ..
-  'live it does nothing. report.on says whether it does.',
+  'live=true serves it on 127.0.0.1 (port 8420 or any free one) during the run. Without path and ' ..
+  'live it does nothing; report.on is then false.',
   function(args, options)
     if type(args) ~= 'table' then extend.fail('Report: %s is not a table of options', extend.describe(args)) end
     if options or args.report ~= nil then args = from_flags(args, options) end

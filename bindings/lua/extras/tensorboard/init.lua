@@ -90,7 +90,7 @@ function Writer.add_scalar(self, tag, value, step, ...)
 end
 
 method('add_scalars(main_tag: string, tag_scalar_dict: table, global_step: int >= 0 = nil, walltime: number = nil)',
-  'Several numbers by name in one chart; each is a run of its own, in a folder inside.',
+  'Several numbers by name in one chart; each is a separate run, in a subfolder.',
   function(self, main_tag, values, step, time)
     for _, name in ipairs(util.sorted_keys(values)) do
       local folder = self.log_dir .. '/' .. main_tag:gsub('/', '_') .. '_' .. tostring(name)
@@ -137,8 +137,8 @@ local function flat_double(values)
 end
 
 method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bins: any = nil, walltime: number = nil)',
-  'How the values of a tensor or a list spread. bins: their number, or a tensor or list of edges; else those that ' ..
-    'TensorBoard uses.',
+  'The distribution of the values of a tensor or a list. bins: their number, or a tensor or list of edges; by ' ..
+    'default those of TensorBoard.',
   function(self, tag, values, step, bins, time)
     if not mt.is_tensor(values) and type(values) ~= 'table' then
       extend.fail("add_histogram: '%s' is %s, expected a tensor or a list", tag, extend.describe(values))
@@ -197,7 +197,7 @@ end
 
 method('add_image(tag: string, img_tensor: any, global_step: int >= 0 = nil, walltime: number = nil, ' ..
   "dataformats: string = 'CHW')",
-  'A picture [channels x height x width], or as dataformats says (CHW HWC HW): uint8, or floats from 0 to 1.',
+  'An image [channels x height x width], or in another layout (dataformats: CHW HWC HW): uint8, or floats from 0 to 1.',
   function(self, tag, x, step, time, dataformats)
     add_pixels(self, tag, pixels('add_image', x, {'HWC', 'HW'}, dataformats), step, time)
   end)
@@ -229,7 +229,7 @@ method('add_text(tag: string, text_string: string, global_step: int >= 0 = nil, 
   end)
 
 method('add_hparams(hparam_dict: table, metric_dict: table, run_name: string = nil, global_step: int >= 0 = nil)',
-  'Hyperparameters (numbers, strings, booleans by name) and the metrics that came of them: a run in a folder inside.',
+  'Hyperparameters (numbers, strings, booleans by name) and the resulting metrics, as a run in a subfolder.',
   function(self, hparam_dict, metric_dict, run_name, step)
     local infos, values, metrics = {}, {}, {}
     for i, key in ipairs(util.sorted_keys(hparam_dict)) do
@@ -254,12 +254,12 @@ method('add_hparams(hparam_dict: table, metric_dict: table, run_name: string = n
 
 -- Ending ------------------------------------------------------------------------------------------
 
-method('flush()', 'Writes what waits.', function(self)
+method('flush()', 'Writes the buffered events.', function(self)
   if self.file then write_out(self) end
   for _, inner in pairs(self.inner) do inner:flush() end
 end)
 
-method('close()', 'Writes what waits and ends the file.', function(self)
+method('close()', 'Writes the buffered events and closes the file.', function(self)
   for _, inner in pairs(self.inner) do inner:close() end
   self.inner = {}
   if not self.file then return end
@@ -274,8 +274,8 @@ method('get_logdir()', 'The folder.', function(self) return self.log_dir end)
 local SummaryWriter = extend.declare("SummaryWriter(log_dir: string = nil, comment: string = '', " ..
   "purge_step: int >= 0 = nil, max_queue: int >= 0 = 10, flush_secs: number >= 0 = 120, filename_suffix: string = '')",
   'Writes event files for TensorBoard into a folder (runs/DATE_HOST without log_dir): w:add_scalar(tag, value, ' ..
-    'step), add_scalars add_histogram add_image add_images add_text add_hparams, w:flush(), w:close(). What waits ' ..
-    '(max_queue events) is written when more come, after flush_secs, and at the end. Events from purge_step on of ' ..
+    'step), add_scalars add_histogram add_image add_images add_text add_hparams, w:flush(), w:close(). Up to ' ..
+    'max_queue events are buffered; they are written after flush_secs, and at the end. Events from purge_step on of ' ..
     'an earlier run in that folder are hidden.',
   function(log_dir, comment, purge_step, max_queue, flush_secs, filename_suffix)
     local self = new(log_dir or 'runs/' .. os.date('%b%d_%H-%M-%S_') .. events.host_name() .. comment,
