@@ -81,7 +81,7 @@ t.test('sizes of the batch that repeat, and inputs that were cut from one produc
   assert(mt.allclose(given, all.grad, {rtol = 1e-10}))
 end)
 
-t.test('nothing to attend to, or nobody who does', function()
+t.test('no keys, or no queries', function()
   t.eq(attend(normal(2, 3, 4), normal(2, 0, 4), normal(2, 0, 5)):abs():sum():item(), 0)
   for _, sizes in ipairs{{0, 2, 3}, {2, 0, 3}, {2, 2, 0}} do
     local b, h, l = unpack(sizes)
@@ -173,7 +173,7 @@ t.test('multi-head attention: weights on demand, one sequence, initial values', 
     'parameters\n)  288 parameters')
 end)
 
-t.test('transformer layers: dropout in training alone, functions as activation, copies in a stack', function()
+t.test('transformer layers: dropout only in training, functions as activation, copies in a stack', function()
   local layer = nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, activation = mt.silu})
   local x = mt.randn(5, 3, 8)
   assert(not mt.equal(layer(x), layer(x)))

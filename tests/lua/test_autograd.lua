@@ -118,7 +118,7 @@ test('conversions carry gradients back in the leaf\'s dtype', function()
   eq({z.grad.dtype, z.grad:item()}, {'float32', 2})
 end)
 
-test('a leaf alone', function()
+test('backward of a leaf', function()
   local x = leaf(5)
   x:backward()
   eq(x.grad:item(), 1)
@@ -178,7 +178,7 @@ test('no_grad passes arguments and results through', function()
   raises(function() mt.no_grad() end, 'no_grad: .*missing')
 end)
 
-test('no_grad restores after an error, nests, and leaves coroutines alone', function()
+test('no_grad restores after an error, nests, and does not affect coroutines', function()
   local message = raises(function() mt.no_grad(function() error('inside') end) end, 'inside')
   assert(message:find('test_autograd.lua:%d+: inside'), message)
   eq(mt.is_grad_enabled(), true)
@@ -289,7 +289,7 @@ test('a failure in the middle leaves no gradient behind', function()
   near(x.grad:tolist(), {math.exp(1), math.exp(2)}, 1e-5)
 end)
 
-test('changes in place of what is needed are noticed', function()
+test('in-place changes of saved tensors are errors', function()
   local w = leaf{3, 4}
   local a = mt.tensor{1, 2}
   local y = (w * a):sum()
@@ -321,7 +321,7 @@ test('elements are read through a pointer between forward and backward', t.on_cp
   near(w.grad:tolist(), {6 * math.exp(9), 8 * math.exp(16)}, 10)
 end))
 
-test('changes in place of what is not needed are fine', function()
+test('in-place changes of other tensors are allowed', function()
   local w = leaf{3, 4}
   local y = w + 1
   y:mul_(2)
@@ -422,7 +422,7 @@ test('gradcheck finds a wrong gradient and names where', function()
   is(x, {1, 2})
 end)
 
-test('a gradient kept with its graph is a tensor of its own', function()
+test('a gradient with a graph is a separate tensor', function()
   local a, b, c = leaf{1, 2}, leaf{3, 4}, leaf{5, 6}
   b:sum():backward{create_graph = true} -- an expanded number
   local sum = (a * 2 + b * 2 + c * 2):sum()

@@ -17,7 +17,7 @@ local function run(flags, settings)
   return text, tonumber(status)
 end
 
-t.test('a row alone is name and microseconds; beside a peer there are four columns', function()
+t.test('a row is name and microseconds; with a peer there are four columns', function()
   local text, status = run("--quick --only '^add/4$,^startup$'")
   t.eq(status, 0)
   local us = tonumber(text:match '^add/4\t([%d.]+)\nstartup\t[%d.]+\n$')

@@ -13,7 +13,7 @@ local function near(y, exact)
   eq((y:double() - exact):abs():max():item() <= exact:abs():max():item() / 256, true)
 end
 
-test('layouts, sizes that are no multiples, any number of threads', function()
+test('layouts, sizes that are not multiples, any number of threads', function()
   local before = mt.get_num_threads()
   local shapes = {{128, 130, 131}, {64, 784, 128}, {700, 301, 513}, {40, 5000, 20}, {20, 300, 2000},
                   {130, 17, 1000}}

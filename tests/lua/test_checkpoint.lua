@@ -59,7 +59,7 @@ for _, workers in ipairs{0, 3} do
   end)
 end
 
-test('what is in the file', function()
+test('the content of the file', function()
   local net = nn.Linear(2, 1)
   checkpoint.save(path, {model = net, step = 3, nets = {a = net, b = {net}}})
   local file = mt.load(path)
@@ -69,7 +69,7 @@ test('what is in the file', function()
   eq(plain, {step = 3, nets = {b = {}}})
 end)
 
-test('nil without a file, an error for what is no checkpoint', function()
+test('nil without a file, an error for other files', function()
   local net = nn.Linear(2, 1)
   eq(checkpoint.resume(path .. '.none', {model = net}), nil)
   mt.save(path, {model = net:state_dict()})

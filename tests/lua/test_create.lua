@@ -148,7 +148,7 @@ test('a list of any length with options', function()
   raises(function() return (mt.eye(values)) end, ':%d+: eye: 20000 arguments given, it takes ')
 end)
 
-test('a table alone: options, the list where the first argument is one, else the arguments', function()
+test('a single table: options, and the list if the first argument is one, else the arguments', function()
   local a, b = mt.tensor{1, 2}, mt.tensor{3, 4}
   eq(mt.range{1, 5}:tolist(), {1, 2, 3, 4, 5})
   eq(mt.range{1, 5, 2, dtype = 'float64'}:tolist(), {1, 3, 5})

@@ -6,7 +6,7 @@ t.needs_cuda()
 local x = mt.rand(3, 4):to('cuda')
 local function at(...) return mt.tensor({...}, {dtype = 'int64'}):to('cuda') end
 
-t.test('a wrong position is told where somebody waits', function()
+t.test('a wrong position is reported at a wait', function()
   local y = x:index_select(1, at(1, 4, 2))
   t.eq(y.shape, {3, 4})
   local text = t.raises(mt.cuda.synchronize, 'an earlier index_select on cuda:0: position 4 is outside 1..3')
@@ -15,7 +15,7 @@ t.test('a wrong position is told where somebody waits', function()
   t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU still works
 end)
 
-t.test('the first verb is told, its smallest wrong position', function()
+t.test('the first verb is reported, with its smallest wrong position', function()
   local _ = x:gather(2, at(1, 2):view(2, 1))
   local bad = at(5, 9, -7):view(3, 1)
   local _ = x:gather(2, bad)
@@ -24,7 +24,7 @@ t.test('the first verb is told, its smallest wrong position', function()
   mt.cuda.synchronize()
 end)
 
-t.test('every way to wait tells', function()
+t.test('every kind of wait reports it', function()
   for _, wait in ipairs {function(y) return y:cpu() end, function(y) return y:tolist() end,
                          function(y) return tostring(y) end, function(y) return y[1][1]:item() end,
                          function() mt.cuda.synchronize('cuda:0') end} do
@@ -33,7 +33,7 @@ t.test('every way to wait tells', function()
   end
 end)
 
-t.test('scatters pass over what is not there', function()
+t.test('scatters skip wrong positions', function()
   local y = mt.zeros(4):to('cuda')
   y:index_add_(1, at(2, 9, 4), mt.ones(3):to('cuda'))
   t.raises(function() return y:cpu() end, 'index_add_ on cuda:0: position 9 is outside 1..4')
@@ -138,7 +138,7 @@ t.test('a failure that does not', function()
   has(text, 'float32 cuda:0')
 end)
 
-t.test('out of memory: collected, trimmed, tried again, then said', function()
+t.test('out of memory: collection, trimming, a second try, then the error', function()
   local text = run('MTORCH_EMULATED_MEMORY=9000000', [[
     for i = 1, 40 do local x = mt.zeros({1024, 1024}, {device = 'cuda'}) end
     print('went on')
@@ -155,7 +155,7 @@ t.test('an unknown error ends the use of the GPU too', function()
   has(run('MTORCH_EMULATED_FAULT=3:999', work), 'cudaErrorUnknown.* the GPU cannot be used any more')
 end)
 
-t.test('an absurd size is told once, as too large', function()
+t.test('an absurd size is reported once, as too large', function()
   local text = run('', [[
     try(function() return mt.empty({2 ^ 44}, {device = 'cuda'}) end)
     mt.cuda.synchronize()
@@ -172,7 +172,7 @@ t.test('a GPU without memory pools, and one that reads pageable memory', functio
   has(text, '^500500\ttrue\ttrue\n$')
 end)
 
-t.test('why there is no GPU', function()
+t.test('the reason if there is no GPU', function()
   local code = 'print(select(2, mt.cuda.is_available()))\ntry(mt.zeros, {2}, {device = "cuda"})\n' ..
     'print(mt.ones(1):item())'
   local function reason(count, pattern)

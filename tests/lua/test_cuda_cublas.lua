@@ -80,7 +80,7 @@ t.test('one handle that cannot be made is tried again', function()
   t.eq(text, '77\t45\ncuBLAS 13.1.0, ' .. plugin .. '\n')
 end)
 
-t.test('a loss is told once, products go on, and later ones ask again', function()
+t.test('a failure is reported once, products still work, and later ones try again', function()
   local text = run('MTORCH_EMULATED_CUBLAS=2 MTORCH_CUBLAS=' .. plugin, product)
   local lost = 'no cuBLAS %(.* does not start %(its status is 3%)%): large products on the GPU are 10 to 50 times'
   t.eq({text:find('^mtorch: ' .. lost) ~= nil, text:find('\n77\t45\n', 1, true) ~= nil}, {true, true})
@@ -194,7 +194,7 @@ t.test('convolutions are products, with the calls that they take', function()
   end
 end)
 
-t.test('a graph has its convolutions as products, in memory of its own', function()
+t.test('a graph has its convolutions as products, in separate memory', function()
   local x, w = mt.randn(3, 4, 6, 7), mt.randn(5, 4, 3, 3)
   local a, b = x:to('cuda'), w:to('cuda'):requires_grad_()
   local step = mt.cuda.graph(function()

@@ -88,7 +88,7 @@ t.test('a handle that cannot be made is tried again', function()
   t.eq(text, answer .. 'cuDNN 9.19.0, ' .. plugin .. ', 2 convolutions\n')
 end)
 
-t.test('a loss is told once, convolutions go on, and later ones ask again', function()
+t.test('a failure is reported once, convolutions still work, and later ones try again', function()
   local lost = 'no cuDNN %(.* does not start %(CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED%)%): ' ..
     'convolutions do not use cuDNN, as with MTORCH_CUDNN=0; install cuDNN 9, or name ' ..
     'libcudnn.so.9 in MTORCH_CUDNN\n'
@@ -98,7 +98,7 @@ t.test('a loss is told once, convolutions go on, and later ones ask again', func
   t.eq(text:find('^mtorch: ' .. lost .. answer .. lost .. '$') ~= nil, true)
 end)
 
-t.test('a library that is none, or none at all, is told', function()
+t.test('an invalid or missing library is reported', function()
   local cure = ': convolutions do not use cuDNN, .*MTORCH_CUDNN\n' .. answer
   t.eq(t.run('MTORCH_CUDNN=/nowhere.so', sum):find('^mtorch: no cuDNN %(/nowhere.so: .*%)' .. cure) ~= nil, true)
   t.eq(t.run('MTORCH_CUDNN=libm.so.6', sum):find('^mtorch: no cuDNN %(libm.so.6 is no cuDNN 9%)' .. cure) ~= nil, true)
@@ -106,7 +106,7 @@ t.test('a library that is none, or none at all, is told', function()
   t.eq(t.run('MTORCH_CUDNN=1', sum):find('^mtorch: no cuDNN %(libcudnn_emulated.so.9: .*%)' .. cure) ~= nil, true)
 end)
 
-t.test('by default large convolutions are its own where it is found, and none is missed where it is not', function()
+t.test('by default cuDNN computes large convolutions if it is found, and it is optional', function()
   local sums = sum .. [[
 local y = mt.conv2d(x:expand(8, 2, 4, 4), mt.ones({8, 2, 3, 3}, {device = 'cuda'})) -- 4608 multiply-adds
 print(y:sum():item(), mt.cuda.memory_stats().convolutions)
@@ -132,7 +132,7 @@ print(plain:sum():item(), mt.cuda.memory_stats().convolutions)
   os.execute(('rm -r "%s"'):format(folder))
 end)
 
-t.test('convolutions that fail are told once, and done without', function()
+t.test('failing convolutions are reported once, and computed without cuDNN', function()
   local text = t.run('MTORCH_EMULATED_CUDNN=fails MTORCH_CUDNN=' .. plugin, sum .. [[
 local ffi = require 'ffi'
 ffi.cdef 'int64_t emulated_cudnn_calls(int which);'
@@ -226,7 +226,7 @@ t.test('other convolutions: of one dimension, of three, transposed', function()
   end, mt.randn(2, 4, 5, 6), mt.randn(4, 3, 3, 3))
 end)
 
-t.test('what cuDNN cannot be told, and planes that have a filter each, are done without', function()
+t.test('unsupported and depthwise convolutions do not use cuDNN', function()
   local none = {0, 0, 0, 0, 0}
   t.eq(calls(function()
     compare(conv {padding = 'same'}, 3e-5, mt.randn(2, 3, 6, 7), mt.randn(4, 3, 2, 4)) -- more on one side
@@ -247,7 +247,7 @@ t.test('an algorithm is asked for once for each shape, and few are kept', functi
   t.eq(calls(function() for size = 201, 300 do run(size) end end)[5] <= 32 * 4, true)
 end)
 
-t.test('a graph has its convolutions by cuDNN, in memory of its own', function()
+t.test('a graph has its convolutions by cuDNN, in separate memory', function()
   local x, w = mt.randn(3, 4, 6, 7), mt.randn(5, 4, 3, 3)
   local a, b, c = x:to('cuda'):requires_grad_(), w:to('cuda'):requires_grad_(), mt.randn({5}, {device = 'cuda'})
   local step

@@ -196,7 +196,7 @@ t.test('masters go with their parameters to the GPU and back', function()
   end
 end)
 
-t.test('autocast is float16 on the GPU, and a GradScaler skips what is infinite', function()
+t.test('autocast is float16 on the GPU, and a GradScaler skips infinite gradients', function()
   mt.manual_seed(6)
   local net = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1)):to('cuda')
   local x = mt.randn(32, 2):to('cuda')

@@ -159,7 +159,7 @@ t.test('index tensors, several and with ranges, read and written', function()
   end, x, many, positions(16, {600}))
 end)
 
-t.test('an index or a mask on the CPU goes where the tensor is', function()
+t.test('an index or a mask on the CPU is moved to the device of the tensor', function()
   local x = mt.range(1, 12):reshape({3, 4})
   local y = x:to('cuda')
   local i, m = mt.tensor({3, 1}, 'int64'), x:gt(5)

@@ -90,7 +90,7 @@ test('what a kernel is', function()
   raises(function() return k[1] end, 'scale: a launch is k%[{blocks, threads}%]')
 end)
 
-test('the compiler says what the types are', function()
+test('the compiler determines the types', function()
   local k = mt.cuda.kernel {source = [[
     typedef double real;
     #define COUNT unsigned
@@ -165,7 +165,7 @@ __global__ void k(float* x) { x[0] = cdiv(3, 2); }
     "'kernels/k.cu' is the path of a file, source is its text: source = io.open%('kernels/k.cu'%):read%('%*a'%)")
 end)
 
-test('headers that a kernel needs little of are there, and what is not says what to do', function()
+test('common headers exist, and missing ones are errors with a hint', function()
   local k = mt.cuda.kernel {source = [[
 #include <stdint.h>
 #include <cstdint>
@@ -240,7 +240,7 @@ __global__ void joined(float* x) {
   end
 end)
 
-test('what is refused when a kernel is made', function()
+test('errors in the declaration of a kernel', function()
   local function refused(options, sentence) raises(function() mt.cuda.kernel(options) end, sentence) end
   refused({source = 5}, 'kernel: source must be a string, got 5')
   refused({source = scale, name = 'scael'}, "cuda.kernel: the source has no kernel 'scael'; it has 'scale'")
@@ -322,7 +322,7 @@ test('ranges of numbers', function()
   if usable then k(unpack(good)) else raises(function() k(unpack(good)) end, 'k: there is no GPU to run it: ') end
 end)
 
-test('ranks, and what the signature says of sizes', function()
+test('ranks, and sizes in the signature', function()
   local k = mt.cuda.kernel {
     source = '__global__ void k(const float* m, float* out, int n, const float (*f)[3][2]) {}', rank = {m = 2, out = 0},
   }[{1, 1}]
@@ -517,7 +517,7 @@ test('gradients and changes in place', function()
   eq(w.grad:tolist(), {2, 2, 2, 2})
 end)
 
-test('what a kernel prints comes in its place', function()
+test('the output of a kernel is in order', function()
   local said = run('MTORCH_CACHE=' .. folder, '-e', [[local mt = require 'mtorch'
     local k = mt.cuda.kernel{source='__global__ void say(int n) { printf("thread %d of %d\\n", (int)threadIdx.x, n); }'}
     io.write('before\n')

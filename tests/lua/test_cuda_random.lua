@@ -37,7 +37,7 @@ test('normal numbers agree within a few units in the last place', function()
   end
 end)
 
-test('the stream goes on from one draw to the next', function()
+test('the stream continues from one draw to the next', function()
   for _, device in ipairs {'cpu', 'cuda'} do
     mt.manual_seed(3)
     local a, b = mt.rand(100, {device = device}), mt.rand(100, {device = device})

@@ -111,7 +111,7 @@ test('batch_norm, instance_norm and group_norm', function()
   end
 end)
 
-test('what stands beside the input is on its device', function()
+test('the other operands are on the device of the input', function()
   local x, w = mt.ones(4, 3):to('cuda'), mt.ones(3)
   t.raises(function() mt.layer_norm(x, {3}, w) end, 'layer_norm: weight is on cpu, the input on cuda')
   t.raises(function() mt.layer_norm(x:cpu(), {3}, nil, w:to('cuda')) end, "bias is on cuda.*x:to%('cpu'%)")

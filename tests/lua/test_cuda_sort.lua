@@ -115,7 +115,7 @@ test('views and 0-d tensors', function()
   compare('0-d', function(y) return mt.sort(y) end, mt.tensor(3))
 end)
 
-test('what is built on sorting', function()
+test('functions that use sorting', function()
   mt.manual_seed(3)
   local x = mt.randint(0, 9, {40, 33})
   for dim = 1, 2 do

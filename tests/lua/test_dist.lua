@@ -195,7 +195,7 @@ test('SyncBatchNorm of one process is BatchNorm', function()
   raises(function() nn.SyncBatchNorm(3)(mt.ones(3)) end, 'expected 2 to 5 dimensions')
 end)
 
-test('what is refused', function()
+test('errors', function()
   raises(function() dist.init{timeout = 0} end, 'timeout is 0')
   raises(function() dist.init(0 / 0) end, 'timeout is nan')
   raises(function() dist.broadcast_(mt.ones(1), 1) end, 'broadcast_: root is 1; the processes are 0 to 0')

@@ -102,7 +102,7 @@ test('special functions at their edges', function()
   eq({at(mt.xlog1py, 0, -2), at(mt.xlog1py, 0, nan), at(mt.xlog1py, 2, -1)}, {0, nan, -inf})
 end)
 
-test('what has no gradient by an argument says so', function()
+test('a missing gradient by an argument is an error', function()
   local x, y = f64{2, 3}, f64{1, 2}:requires_grad_()
   for _, name in ipairs{'igamma', 'igammac', 'zeta'} do
     raises(function() mt[name](y, x) end, name .. ': it has no gradient by argument 1; give x:detach%(%) there')
@@ -253,7 +253,7 @@ test('bools stay bools where PyTorch keeps them', function()
   is(kept, a:tolist())
 end)
 
-test('what needs no preparation makes its result alone', function()
+test('operands that need no conversion allocate only the result', function()
   local a, b = mt.rand({1000}, {device = 'cpu'}), mt.rand({1000}, {device = 'cpu'})
   local mask, whole = a:lt(b), (a * 10):long()
   for _, row in ipairs{
@@ -498,7 +498,7 @@ test('bits of integers and bools', function()
   raises(function() mt.bitwise_and(2.5, int {1}) end, 'no bits')
 end)
 
-test('nan_to_num knows its dtype', function()
+test('nan_to_num uses the limits of its dtype', function()
   local x = {nan, inf, -inf}
   eq(list(mt.tensor(x):nan_to_num()), {0, 3.4028234663852886e+38, -3.4028234663852886e+38})
   eq(list(f64(x):nan_to_num()), {0, 1.7976931348623157e+308, -1.7976931348623157e+308})
@@ -592,7 +592,7 @@ test("PyTorch's other names", function()
   eq(x:positive(), x)
 end)
 
-test('an alias says in its help whose name it is', function()
+test('the help of an alias names the function', function()
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
   local ok, message = pcall(function() mt.help('greater'); mt.help('x:clip_'); mt.help('gt') end)

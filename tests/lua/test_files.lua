@@ -72,7 +72,7 @@ t.test('csv: numbers are rounded as strtod does', function()
   end
 end)
 
-t.test('csv: what is no number, and what stands for none', function()
+t.test('csv: values that are not numbers, and missing values', function()
   local x = data.csv(write('b.csv', 'a,b,c\nNA,1-2,1\nnull,3,0x10\nN/A,4,2\n'))
   t.eq(x.a:tolist(), {0 / 0, 0 / 0, 0 / 0})
   t.eq({x.b, x.c}, {{'1-2', '3', '4'}, {'1', '0x10', '2'}})
@@ -250,7 +250,7 @@ local function png(width, height, kind, depth, interlaced, sample, more)
     chunk('IDAT', '\120\1\1' .. length .. raw .. big(b * 65536 + a)) .. chunk('IEND', '')
 end
 
-t.test('image: every sample of 8 and 16 bits, interlaced or not, whatever gAMA says', function()
+t.test('image: every sample of 8 and 16 bits, interlaced or not, with any gAMA', function()
   for kind, channels in pairs{[0] = 1, [2] = 3, [4] = 2, [6] = 4} do
     for _, depth in ipairs{8, 16} do
       for _, interlaced in ipairs{false, true} do
@@ -312,7 +312,7 @@ t.test('image: large and of one colour', function()
   t.eq({tostring(data.image(path).shape), data.image(path):max():item()}, {'(1, 4000, 3000)', 0})
 end)
 
-t.test('save_image: what is refused', function()
+t.test('save_image: errors', function()
   local path = folder .. '/no.png'
   t.raises(function() data.save_image(path, mt.zeros(5, 2, 2)) end, 'save_image: a picture is .* got %(5, 2, 2%)')
   t.raises(function() data.save_image(path, mt.zeros(3, 0, 2)) end, 'a picture is')

@@ -361,7 +361,7 @@ test('gradients of rows far from 0 are as good as those of the operations', func
   end
 end)
 
-test('the gradient of max and min at ties goes to one position, at every size', function()
+test('the gradient of max and min at ties is at one position, for every size', function()
   for _, name in ipairs{'max', 'min', 'amax', 'amin'} do
     for _, rows in ipairs{4, 31, 32, 64} do
       local x = mt.zeros(rows, 1024)

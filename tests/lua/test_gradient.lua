@@ -10,7 +10,7 @@ local function is(x, values)
   near(x:tolist(), values, 1e-12)
 end
 
-test('the slopes of pow do not overflow before a factor of 0 comes', function()
+test('the gradients of pow do not overflow before a factor of 0', function()
   for _, row in ipairs{{0.5, 1e10, 1e300, 0, 0}, {1, 1e200, 1e200, 1 / 0, 0}, {0, 3, 1.7e308, 0, 0}} do
     for _, n in ipairs{1, 33} do
       for _, y in ipairs{leaf{row[2]}:expand(n), leaf{row[2]}:expand(n):contiguous()} do
@@ -53,7 +53,7 @@ test('grad: the graph is used up unless it is kept', function()
   raises(function() mt.grad(y, w) end, 'used up by an earlier backward')
 end)
 
-test('grad: only what is needed is visited', function()
+test('grad: only needed nodes are visited', function()
   local w, v = leaf{1, 2}, leaf{3, 4}
   local a, b = w * 2, v:exp()
   local y = (a * b):sum()
@@ -87,7 +87,7 @@ end)
 
 -- Hooks, retain_grad ------------------------------------------------------------------------------
 
-test('a hook sees the gradient of a leaf, and may replace it', function()
+test('a hook gets the gradient of a leaf, and may replace it', function()
   local w, seen = leaf{1, 2}, {}
   local handle = w:register_hook(function(g) seen[#seen + 1] = g:tolist() end)
   local second = w:register_hook(function(g) return g * 10 end);
@@ -421,7 +421,7 @@ test('Function: gradients of both orders, saved results and inputs', function()
   is(third, x:exp():tolist())
 end)
 
-test('Function: a saved result that nobody holds keeps its part in second gradients', function()
+test('Function: a saved result without references is part of second gradients', function()
   local Both = mt.Function{
     forward = function(ctx, x)
       local y = x:exp()
@@ -457,7 +457,7 @@ test('Function: results that share memory are tensors of their own', function()
   is(mt.grad((p + q + s):sum(), a), {24, 24}) -- 20 + 2 + 2
 end)
 
-test('Function: a result without a gradient, no recording, what is not asked for', function()
+test('Function: a result without a gradient, no recording, gradients that are not needed', function()
   local Split = mt.Function{
     forward = function(ctx, x)
       local positive = x:relu()
@@ -478,7 +478,7 @@ test('Function: a result without a gradient, no recording, what is not asked for
   eq(Exp(mt.ones(2)).requires_grad, false)
 end)
 
-test('Function: what is wrong is said with the function and the place', function()
+test('Function: errors name the function and the line', function()
   local x, y = leaf{1, 2}, leaf{3, 4}
   local function with(backward)
     local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}

@@ -465,7 +465,7 @@ t.test('an MLP trained in bfloat16, by every optimizer', function()
   end
 end)
 
-t.test('a state in float32 goes on where another optimizer stopped', function()
+t.test('a state in float32 resumes in another optimizer', function()
   local p = mt.tensor({1, 2}, {dtype = 'bfloat16'}):requires_grad_()
   local opt = optim.Adam({p}, {lr = 0.5})
   local function step(o)
@@ -561,7 +561,7 @@ t.test('autocast: wrong arguments', function()
   t.raises(function() mt.zeros({1}, {dtype = 'float8'}) end, "'float8' is not a dtype; use .*'bfloat16'")
 end)
 
-t.test('the names that autocast knows are functions', function()
+t.test('the names in the list of autocast are functions', function()
   -- as bindings/core/autocast.cpp lists them
   for name in ([[matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot conv1d
     conv2d conv_transpose1d conv_transpose2d conv1d_anchored conv2d_anchored scaled_dot_product_attention exp exp2

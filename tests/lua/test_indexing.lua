@@ -152,7 +152,7 @@ test('of values that meet only the one that stays gets the gradient', function()
   is(x, {{3, 4}, {0, 2}})
 end)
 
-test('writing keeps the dtype, drops leading ones, and refuses what does not fit', function()
+test('assignment keeps the dtype, drops leading sizes of 1, and checks shapes', function()
   local x = mt.zeros({3, 4}, {dtype = 'int64'})
   x[long{1, 3}] = 7
   is(x, {{7, 7, 7, 7}, {0, 0, 0, 0}, {7, 7, 7, 7}})
@@ -179,7 +179,7 @@ test('writing keeps the dtype, drops leading ones, and refuses what does not fit
   is(leaf, {1, 1, 1})
 end)
 
-test('what is written may be what is read', function()
+test('assignment from an overlapping view', function()
   local x = mt.range(1, 5)
   x[long{1, 2, 3, 4, 5}] = x[long{5, 4, 3, 2, 1}]
   is(x, {5, 4, 3, 2, 1})
@@ -270,7 +270,7 @@ test('a string means what the table means', function()
   shape(mt.zeros(0, 3)['1:'], 0, 3)
 end)
 
-test('strings that are no index are errors that show where', function()
+test('invalid index strings are errors that show the position', function()
   local x = cube()
   raises(function() return x['1:a'] end, "index: '1:a' cannot be read at character 3, 'a'")
   raises(function() return x[':, x'] end, "cannot be read at character 4, 'x'")
@@ -433,7 +433,7 @@ test('gradients of scatter_reduce where values tie and are zero', function()
   end
 end)
 
-test('a product of several zeros has no second derivative, and says so', function()
+test('a product of several zeros has no second derivative, which is an error', function()
   local function slope(values, create)
     local a, b = mt.tensor({2, 3}, 'float64'):requires_grad_(), mt.tensor(values, 'float64'):requires_grad_()
     local y = a:scatter_reduce(1, long{1, 1, 1}, b, 'prod')

@@ -89,7 +89,7 @@ test('sparse_ and dirac_', function()
   eq(init.dirac_(mt.empty(2, 1, 4)):tolist(), {{{0, 0, 1, 0}}, {{0, 0, 0, 0}}})
 end)
 
-test('what does not fit is said', function()
+test('errors', function()
   raises(function() init.xavier_normal_(mt.empty(3)) end, 'xavier_normal_: the tensor is %(3%); it needs 2 dimensions')
   raises(function() init.kaiming_normal_(mt.empty(3, 3), {mode = 'fan'}) end, "mode is 'fan'; use 'fan_in' or " ..
     "'fan_out'")

@@ -107,7 +107,7 @@ test('sums of products, whose loops run at once where all accesses are inside', 
   end
 end)
 
-test('grid in 1, 2 and 3 dimensions, and what a block knows', function()
+test('grid in 1, 2 and 3 dimensions, and indices and sizes of blocks', function()
   same(function(x)
     local i = grid(1)
     if i <= #x then x[i] = i * 10 end
@@ -780,7 +780,7 @@ test('constant memory', function()
   raises(function() k[{1, 8}](x, mt.zeros(20000), out) end, "constant%('f'%) has 80000 bytes; .* holds 65536")
 end)
 
-test('print says what threads say, in their order', function()
+test('print shows the output of threads in order', function()
   local code = "local k = mt.kernel(function(x) local i, j = grid(2) " ..
     "if i > 1 then print('at', i, j, x[i] / 2, i == j) end end) k[{2, {1, 2}}](mt.range(1, 2))"
   local pipe = io.popen(('%s -e "%s"'):format(program, code))
@@ -870,7 +870,7 @@ test('check: divergent barriers and uninitialised shared memory', function()
   end, 2, 4, mt.zeros(8))
 end)
 
-test('check: what is right is not reported', function()
+test('check: correct kernels have no reports', function()
   local k = mt.kernel(function(x, sum, out)
     local i, t = grid(1), thread_idx.x
     local cells = shared(8)

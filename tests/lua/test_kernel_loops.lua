@@ -115,7 +115,7 @@ test('loops of some lanes of a tile: a box of them, ranges, holes; the others ke
   end
 end)
 
-test('an index beside the lanes of a loop is no fault, one of theirs is told', function()
+test('an index outside the lanes of a loop is not a fault, but one of a lane is', function()
   local k = mt.kernel(function(out, a, b, limit)
     local i, j = grid(2)
     if i <= limit and j <= out.shape[2] then
@@ -132,7 +132,7 @@ test('an index beside the lanes of a loop is no fault, one of theirs is told', f
   eq(text:find "index 38 is out of bounds in dimension 1 of 'a'" ~= nil, true)
 end)
 
-test('an index that leaves a tensor in a late turn is told', function()
+test('an index out of bounds in a late iteration is reported', function()
   local k = mt.kernel(function(out, a)
     local j = grid(1)
     if j <= #out then
@@ -337,7 +337,7 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end)
 end
 
-test('a block in place stops before a whole number that does not fit, and goes on from there', function()
+test('an in-place block stops before an integer that does not fit, and continues there', function()
   for _, dtype in ipairs {'float32', 'float64'} do
     local start = mt.rand({700}, dtype)
     start[500] = 9
@@ -351,7 +351,7 @@ test('a block in place stops before a whole number that does not fit, and goes o
   end
 end)
 
-test('a division by zero in a late turn is told', function()
+test('a division by zero in a late iteration is reported', function()
   local k = mt.kernel(function(out, n)
     local i = grid(1)
     local left, sum = n - i, 0

@@ -37,7 +37,7 @@ for _, kind in ipairs{'gpt2', 'llama'} do
   end)
 end
 
-t.test('what is not there is one sentence', function()
+t.test('a missing file is one sentence', function()
   assert(run():find('^gpt2: %-%-model names a folder'), run())
   for flags, sentence in pairs{['--model ' .. data] = "config.json' cannot be opened",
     ['--model /nope'] = "'/nope/config.json' cannot be opened",

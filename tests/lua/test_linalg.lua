@@ -383,7 +383,7 @@ test('the bits do not depend on the number of threads', function()
   mt.set_num_threads(before)
 end)
 
-test('NaN and infinity: NaN or a sentence, never a hang', function()
+test('NaN and infinity: NaN or an error, never an endless loop', function()
   for _, bad in ipairs{nan, inf, -inf} do
     local x = d64{{1, bad, 2}, {3, 4, 5}, {6, 7, 9}}
     local function all_nan(y) eq(y:isnan():all(), true) end

@@ -349,7 +349,7 @@ test('shards are equal and cover the set', function()
   raises(function() data.DataLoader(numbers(5), {shard = {2, 2}}) end, 'rank from 0 to size %- 1, got {2, 2}')
 end)
 
-test('what a loader refuses', function()
+test('errors of loaders', function()
   local odd = {size = function() return 'x' end, get = function(_, i) return i end}
   raises(function() data.DataLoader(odd):iter() end, "size%(%) returned the string 'x'")
   local set = numbers(4)

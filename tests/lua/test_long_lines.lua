@@ -49,7 +49,7 @@ test('logcumsumexp of long lines, also with huge steps, infinities and NaN', fun
   end
 end)
 
-test('argmax and argmin find the first extreme, or the first NaN, wherever it stands', function()
+test('argmax and argmin find the first extreme, or the first NaN, at any position', function()
   for _, n in ipairs{1, 31, 32, 33, 600, 1500} do
     for _, at in ipairs{1, math.ceil(n / 2), n} do
       local x = mt.zeros(3, n)

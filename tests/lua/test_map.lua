@@ -570,7 +570,7 @@ test('reduce: functions of mt', function()
     "test_map.lua:%d+: reduce: 'log1p' is nil, no function; mt.log1p is one")
 end)
 
-test('reduce refuses what is not associative or not neutral', function()
+test('reduce: functions that are not associative, and wrong identities, are errors', function()
   raises(function() mt.reduce(function(a, b) return a - b end, 0)(x) end,
     'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')
   raises(function() mt.reduce(function(a, b) return a + b + a * b / 2 + a * a * b * b end, 0)(x) end,

@@ -261,7 +261,7 @@ test('groups with and without masters, of several dtypes', function()
   same(master(late_opt, 1, 3), float[5]:detach())
 end)
 
-test('SGD goes on with its momentum where masters are switched on', function()
+test('SGD keeps its momentum if master weights are turned on', function()
   local p = mt.ones({3}, 'bfloat16'):requires_grad_()
   local opt = optim.SGD({p}, {lr = 2 ^ -12, momentum = 0.5, dampening = 0.5})
   p.grad = mt.ones({3}, 'bfloat16')
@@ -272,7 +272,7 @@ test('SGD goes on with its momentum where masters are switched on', function()
   eq({opt.param_groups[1].state[1].momentum_buffer:tolist()[1], master(opt, 1):tolist()[1]}, {1.5, 1 - 1.5 * 2 ^ -12})
 end)
 
-test('a network of bfloat16 learns by steps that are less than it can hold', function()
+test('a bfloat16 network is trained by steps below its precision', function()
   local function loss_after(options)
     mt.manual_seed(6)
     local net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1)):bfloat16()
@@ -330,7 +330,7 @@ test('a compiled step has the bits of the step itself', function()
   end
 end)
 
-test('LBFGS has no masters; what is refused', function()
+test('LBFGS has no master weights; errors', function()
   raises(function() optim.LBFGS({mt.ones(1):requires_grad_()}, {master_weights = true}) end,
     "LBFGS: unknown option 'master_weights'")
   raises(function() optim.Adam({mt.ones(1):requires_grad_()}, {master_weights = 1}) end,

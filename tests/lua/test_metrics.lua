@@ -28,7 +28,7 @@ local function counts(c)
   return right, as, is
 end
 
-test('accuracy, precision, recall, F1 are what counting says', function()
+test('accuracy, precision, recall, F1 agree with counting', function()
   local all, figures = 0, {Precision = {}, Recall = {}, F1 = {}}
   local weights = {}
   for c = 1, classes do
@@ -163,7 +163,7 @@ test('means', function()
   near(metrics.R2():update(mt.tensor{2.5, 0, 2, 8}, mt.tensor{3, -0.5, 2, 7}):compute(), 0.9486081370449679, 1e-12)
 end)
 
-test('states go on, and reset forgets', function()
+test('states are restored, and reset clears them', function()
   local whole = {Accuracy = of('Accuracy', nil, scores, labels), F1 = of('F1', nil, scores, labels),
     AUC = of('AUC', nil, scores, labels), TopK = of('TopK', {k = 2}, scores, labels)}
   for name, wanted in pairs(whole) do
@@ -177,7 +177,7 @@ test('states go on, and reset forgets', function()
   end
 end)
 
-test('what is refused', function()
+test('errors', function()
   local m = metrics.Accuracy()
   raises(function() m:update(scores, labels - 1) end, 'Accuracy: a target is 0; labels count from 1 to 4 here')
   raises(function() m:update(scores, labels + 1) end, 'a target is 5')

@@ -453,12 +453,12 @@ test('what a call takes beside the input may be given by name', function()
   mt.test_close(bag(ids:view(1, 3), {per_sample_weights = weights}), bag(ids:view(1, 3), nil, weights))
 end)
 
-test('a table that an embedding is given is its weight alone', function()
+test('a given table is the weight of an embedding', function()
   eq(state_names(nn.Embedding.from_pretrained(mt.ones(3, 2))), {'weight'})
   eq(state_names(nn.EmbeddingBag(3, 2, {_weight = mt.ones(3, 2)})), {'weight'})
 end)
 
-test('tensors of a call that stand where options belong are told so', function()
+test('tensors of a call instead of options are errors', function()
   raises(function() nn.MSELoss(mt.ones(2), mt.ones(2)) end, 'MSELoss: argument 1 is a tensor %(2%) float32; ' ..
     'nn.MSELoss%(..%) makes a module of options, nn.MSELoss%(..%)%(x, ..%) calls it')
   local labels = mt.tensor({1, 2}, {dtype = 'int64'})

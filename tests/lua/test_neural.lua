@@ -201,7 +201,7 @@ test('running statistics of 16-bit floats move', function()
   end
 end)
 
-test('batch_norm by running statistics is what its formula says', function()
+test('batch_norm by running statistics agrees with its formula', function()
   mt.manual_seed(3)
   local function near(a, b) return mt.allclose(a:double(), b:double(), 1e-5, 1e-5) end
   for _, dtype in ipairs{'float32', 'float64'} do
@@ -574,7 +574,7 @@ local rows = {
 }
 for _, row in ipairs(rows) do t.gradients(unpack(row)) end
 
-test('the least and the greatest integers are no ids', function()
+test('the smallest and the largest integers are not ids', function()
   local ends = mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'})
   local raises = t.raises
   raises(function() ends:one_hot() end, 'one_hot: id %-9223372036854775808 %(element 1%) is outside 1%.%.')

@@ -51,7 +51,7 @@ test('methods count and check their arguments and need a colon', function()
   eq(class.__methods, {{'add(n=1)', 'Adds n.'}, {'raw(a, b=nil)', 'What it was given.'}})
 end)
 
-test('print shows the options that are not their defaults, or what describe says', function()
+test('print shows options that differ from their defaults, or the text of describe', function()
   local class, Counter = counter()
   eq({tostring(Counter()), tostring(Counter(2)), tostring(Counter{unit = 'km'}), tostring(class)},
     {'Counter()', 'Counter(start=2)', "Counter(unit='km')", 'Counter'})
@@ -65,7 +65,7 @@ test('print shows the options that are not their defaults, or what describe says
   eq(tostring(c), 'its own 2')
 end)
 
-test('a class has what its base has, later too; its own methods stay apart', function()
+test('a class inherits from its base, also later additions; its methods are not added to the base', function()
   local Base, Counter, method = counter()
   local Double, add_method = object.class{base = Base, name = 'Double'}
   add_method('twice()', 'Twice the sum.', function(self) return 2 * self.sum end)

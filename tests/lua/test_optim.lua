@@ -333,7 +333,7 @@ test('steps are not recorded and parameters stay leaves', function()
   raises(function() y:backward() end, 'changed in place')
 end)
 
-test('what is refused', function()
+test('errors', function()
   local p = nn.Parameter(mt.ones(2))
   raises(function() optim.SGD() end, 'SGD: .*parameters')
   raises(function() optim.SGD({}, {lr = 0.1}) end, 'SGD: .*an empty list')
@@ -489,7 +489,7 @@ test('arguments of methods', function()
   eq(opt:step(setmetatable({}, {__call = function() return 7 end})), 7)
 end)
 
-test('a network learns xor', function()
+test('a network is trained on xor', function()
   mt.manual_seed(3)
   local x, y = mt.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, mt.tensor{{0}, {1}, {1}, {0}}
   for _, make in ipairs{function(p) return optim.SGD(p, {lr = 0.5, momentum = 0.9}) end,
@@ -678,7 +678,7 @@ test('no parameter moves where another cannot be written', function()
   eq(a:item(), 0)
 end)
 
-test('what is said of options and numbers', function()
+test('errors of options and numbers', function()
   local a = zeros_with_grad(1)
   local opt = optim.SGD{a}
   raises(function() opt.param_groups[1].state = {} end, 'SGD: the state of a group is read%-only; .*load_state_dict')

@@ -114,7 +114,7 @@ for _, device in ipairs(devices) do
   end)
 end
 
-test('what out refuses changes nothing', function()
+test('errors of out change nothing', function()
   local out = mt.full({3, 2}, 5)
   raises(function() x:add(y, {out = out}) end, 'add: out is %(3 x 2%), the result %(2 x 3%)')
   raises(function() x:sum(1, {out = out}) end, 'sum: out is %(3 x 2%), the result %(3%)')
@@ -182,7 +182,7 @@ t.test('clamp_min and clamp_max write into out', function()
   t.eq(z:tolist(), {1, 2, 2})
 end)
 
-t.test('indices of what is no tensor', function()
+t.test('indices of values that are not tensors', function()
   t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: x must be a tensor, got')
   t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: x must be a tensor, got')
 end)

@@ -48,7 +48,7 @@ test('values and positions of plain loops, with ties and NaN', function()
   end
 end)
 
-test('the gradient goes to those positions, once for each window', function()
+test('the gradient is added at those positions, once for each window', function()
   for _, s in ipairs(shapes) do
     local x = mt.randint(-3, 3, {s[1], s[2], s[3], s[4]}):float():requires_grad_()
     local y, index = mt.max_pool2d(x, s[5], s[6], s[7], s[8], false, true)

@@ -17,7 +17,7 @@ local function words(line)
   return list
 end
 
-test('the last line says shape, dtype, device and gradient', function()
+test('the last line has shape, dtype, device and gradient', function()
   eq(facts(mt.zeros(2, 3)), '[(2 x 3) float32 cpu]')
   eq(facts(mt.tensor(1)), '[() float32 cpu]')
   eq(facts(mt.zeros({4}, 'int64')), '[(4) int64 cpu]')

@@ -35,7 +35,7 @@ for _, example in ipairs(examples) do
   end)
 end
 
-t.test('the prompt of the README answers as it says', function()
+t.test('the prompt gives the output in the README', function()
   local mt = require 'mtorch'
   local x = mt.tensor{{1, 2}, {3, 4}}
   for shown, value in pairs {['x:matmul(x:t())'] = x:matmul(x:t()), ['x[{{}, 2}]'] = x[{{}, 2}]} do

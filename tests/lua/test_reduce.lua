@@ -410,7 +410,7 @@ test('quantile, nanquantile', function()
   raises(function() x:quantile('a') end, "quantile: argument 2 'q' must be a tensor or a number")
 end)
 
-test('quantile has a gradient by q too, where it lies between two places', function()
+test('quantile also has a gradient by q, between two positions', function()
   local function slopes(f, x, q)
     x, q = mt.tensor(x, 'float64'):requires_grad_(), mt.tensor(q, 'float64'):requires_grad_()
     f(x, q):sum():backward()

@@ -161,7 +161,7 @@ t.test('the methods of objects have help, and no other names have', function()
   end
 end)
 
-t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
+t.test('missing names of PyTorch have advice, and existing names do not', function()
   for word in pairs(require('mtorch.help.topics').absent) do
     assert(helped(word):find(("'%s' is not there yet: "):format(word), 1, true), word)
     for _, module in ipairs{mt, mt.nn, mt.optim, mt.data} do

@@ -68,7 +68,7 @@ test('gradients and roles come back', function()
   eq({#net:parameters(), #net:buffers()}, {1, 1})
 end)
 
-test('networks and optimizers go on from a file', function()
+test('networks and optimizers resume from a file', function()
   local function make()
     mt.manual_seed(3)
     local net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))

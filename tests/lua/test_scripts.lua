@@ -91,7 +91,7 @@ t.test('cartpole: the target is 95 % of the limit', function()
   assert(run('cartpole', '--dry-run --target 195'):find ' target=195 ')
 end)
 
-t.test('transfer: a dry run leaves no file, and says which training was better', function()
+t.test('transfer: a dry run leaves no file, and reports which training was better', function()
   local path = os.tmpname()
   os.remove(path)
   local text, status = run('transfer', '--dry-run --keep ' .. path)

@@ -77,7 +77,7 @@ t.test('any bytes come back from byte-level tokens', function()
   end
 end)
 
-t.test('training learns the merges of tokenizers', function()
+t.test('training gives the merges of tokenizers', function()
   local tokenizer = data.BPETokenizer{train = corpus, vocab_size = 380, special_tokens = {'<s>'}}
   t.eq(tokenizer:size(), 380)
   tokenizer:save(path)
@@ -201,7 +201,7 @@ t.test('normal forms and lower case', function()
   t.eq(normal('FISS\u{c9}\u{130}', 'Lowercase'), '|fiss\u{e9}i\u{307}')
 end)
 
-t.test('what is not read is named', function()
+t.test('unsupported parts are reported', function()
   local file = data.text(here .. '/data/tokenizers/gpt2.json')
   local function refused(pattern, from, to)
     local text, n = file:gsub(from, to)

@@ -17,7 +17,7 @@ local function final(flags, mode)
   return (assert(text:match '(final: [^\n]+)', text))
 end
 
-t.test('each network runs, and says how it ended', function()
+t.test('each network runs and prints its result', function()
   for _, model in ipairs{'module4', 'lenet', 'best'} do
     local line = final('--model ' .. model)
     assert(line:find('model=' .. model .. ' train=160 test=64 epochs=1', 1, true), line)

@@ -136,7 +136,7 @@ test('random ones by their distribution', function()
   assert(math.abs(n - 250) < 60, n)
 end)
 
-test('the same seed gives the same images, alone and in a loader with workers', function()
+test('the same seed gives the same images, with and without a loader with workers', function()
   local augment = T.Compose{T.RandomCrop(5, 1), T.RandomHorizontalFlip(), T.ToTensor(),
     T.RandomAffine(10, {0.1, 0.1}, {0.9, 1.1}, 5, 'bilinear'), T.ColorJitter(0.1, 0.1, 0.1, 0.1), T.RandomErasing(),
     T.Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2})}

@@ -152,7 +152,7 @@ t.test('errors at the user\'s line', function()
   t.raises(function() mt.Report{pth = 'a.html'} end, "unknown option 'pth': did you mean 'path'")
 end)
 
-t.test('the file is there while the run goes on, and a figure that fails later does not end it', function()
+t.test('the file exists during the run, and a figure that fails later does not end it', function()
   local report, fails = mt.Report{path = path}, false
   report:plot('contour', {function(x) if fails then error('broken') end return x end, grid = 4})
   os.remove(path)
@@ -164,7 +164,7 @@ t.test('the file is there while the run goes on, and a figure that fails later d
   t.eq(count(read(path), '<svg'), 2)
 end)
 
-t.test('the live page: what is served, to whom, and when it is drawn', function()
+t.test('the live page: requests, hosts, and when it is drawn', function()
   local report = mt.Report{path = path, live = true, port = 0, quiet = true, title = 'live one'}
   local first = get(report, '/')
   assert(first:find('^HTTP/1.1 200 OK\r\n.*text/html.*data%-state="running".*<h1>live one</h1>'))
@@ -200,7 +200,7 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   t.eq({core.watch().wait_fetched(server, 1), count(read(path), '<script')}, {true, 0})
 end)
 
-t.test('nobody watches: a scalar costs little', function()
+t.test('without a browser a scalar is cheap', function()
   local report = mt.Report{path = path, live = true, port = 0, quiet = true}
   local start = os.clock()
   for i = 1, 20000 do report:scalar('loss', 1 / i) end
@@ -210,11 +210,11 @@ t.test('nobody watches: a scalar costs little', function()
   t.eq(core.time() - start < 1.5, true)
 end)
 
-t.test('a browser follows', function()
+t.test('a live page in a browser', function()
   local pipe = io.popen('command -v chromium')
   local chromium = pipe:read('*l')
   pipe:close()
-  if not chromium then return print('skipped: a browser follows: chromium is not here') end
+  if not chromium then return print('skipped: a live page in a browser: chromium is not here') end
   local report = mt.Report{live = true, port = 0, quiet = true}
   os.execute(('{ timeout 30 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s.chromium ' ..
     '--virtual-time-budget=300000 --dump-dom %s; echo; echo END; } > %s.dom 2>/dev/null &'):format(chromium, base,

@@ -132,7 +132,7 @@ test('functions of C++, and sets of the library that hold some', function()
   os.execute('rm -r ' .. root)
 end)
 
-test('random numbers of get_batch, and of modules that workers open, leave the program alone', function()
+test('random numbers of get_batch, and of modules that workers load, do not affect the program', function()
   local set = {size = function() return 9 end, get = error,
     get_batch = function(_, p) return p + mt.rand(#p), math.random() end}
   local want = batches(data.DataLoader(set, {batch_size = 4, seed = 1}))
@@ -213,7 +213,7 @@ test('errors name the item and the line, with workers as without', function()
   raises(function() data.DataLoader(set_of(1, function() error(object) end), {workers = 1}):iter()() end, 'table')
 end)
 
-test('the end of a worker does not hang the loop', function()
+test('the loop ends if a worker ends', function()
   local function run(get) batches(data.DataLoader(set_of(4, get), {workers = 2})) end
   raises(function() run(function(_, i) return i == 3 and os.exit(3) or i end) end,
     'item 3: .*test_workers.lua:%d+: a worker called os.exit%(3%)')
@@ -247,7 +247,7 @@ test('early ends: break, another iteration, loaders that are dropped', function(
   eq(threads(), before)
 end)
 
-test('the position is of batches handed out, and goes on with any number of workers', function()
+test('the position counts returned batches, and resumes with any number of workers', function()
   local set = set_of(20, function(_, i) return i + mt.rand({}) end)
   local function new(workers)
     return data.DataLoader(set, {batch_size = 3, shuffle = true, seed = 4, workers = workers})

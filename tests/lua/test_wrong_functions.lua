@@ -135,7 +135,7 @@ test('reductions that are none', function()
   end
 end)
 
-test('what is called wrongly', function()
+test('wrong calls', function()
   local f, r = mt.map(function(a) return a end), mt.reduce(function(a, b) return a + b end, 0)
   f(x) -- now there is a program
   local cases = {
