@@ -247,7 +247,7 @@ local function sizes()
     if not factors[factor] then quit("--sizes takes numbers such as 4, 16Ki and 1Mi, got '%s'", label) end
     list[#list + 1] = {label, number * factors[factor]}
   end
-  if #list == 0 then quit('--sizes names none') end
+  if #list == 0 then quit('--sizes is empty') end
   if options.quick and options.sizes == '4,1Ki,1Mi' then table.remove(list, 2) end
   return list
 end

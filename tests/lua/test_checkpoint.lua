@@ -73,13 +73,13 @@ test('nil without a file, an error for other files', function()
   local net = nn.Linear(2, 1)
   eq(checkpoint.resume(path .. '.none', {model = net}), nil)
   mt.save(path, {model = net:state_dict()})
-  raises(function() checkpoint.resume(path, {model = net}) end, 'checkpoint.resume: .* is no checkpoint')
+  raises(function() checkpoint.resume(path, {model = net}) end, 'checkpoint.resume: .* is not a checkpoint')
   for content, cure in pairs{['PK\3\4 of torch.save'] = "; mt.load%(path%) reads PyTorch's files",
     ['a,b\n1,2\n3,4\n'] = ''} do
     local file = assert(io.open(path, 'wb'))
     file:write(content)
     file:close()
-    raises(function() checkpoint.resume(path, {model = net}) end, ' is no checkpoint of mtorch' .. cure .. '$')
+    raises(function() checkpoint.resume(path, {model = net}) end, ' is not a checkpoint of mtorch' .. cure .. '$')
   end
   raises(function() checkpoint.resume('/tmp', {model = net}) end, "checkpoint.resume: '/tmp' is not a regular file")
   raises(function() checkpoint.save(path, {checkpoint = 1}) end, "the key 'checkpoint' is the file's own")

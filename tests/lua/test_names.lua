@@ -80,7 +80,7 @@ t.test('a name that is not there: one sentence at the line, with what was meant'
     ['for _ in loader do end'] = 'DataLoader: an iterator is needed, use loader:iter()',
     ['xor:length()'] = "TensorDataset has no 'length'; here it is set:size()",
     ['acc:result()'] = "Accuracy has no 'result'; here it is m:compute()",
-    ['acc(x)'] = 'Accuracy: it is no function; m:update(..) takes a batch, m:compute() gives the figure',
+    ['acc(x)'] = 'Accuracy: it is not a function; m:update(..) adds a batch, m:compute() returns the value',
     ['early:stop()'] = "EarlyStopping has no 'stop' (did you mean 'step'?)",
     ['scaler:scal()'] = "GradScaler has no 'scal' (did you mean 'scale'?)",
     ['mt.ones(2, "cuda")'] = "ones: 'cuda' is a device, no dtype; write {device='cuda'}",

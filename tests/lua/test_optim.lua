@@ -609,7 +609,7 @@ test('a step takes over the lists of parameters that were changed', function()
   for _, bad in ipairs{'x', {params = {a}, lr = 2}} do
     opt.param_groups[2] = bad
     for _, f in ipairs{opt.step, opt.state_dict} do
-      raises(function() f(opt) end, 'param_groups%[2%] is no group of this optimizer .*add_param_group')
+      raises(function() f(opt) end, 'param_groups%[2%] is not a group of this optimizer .*add_param_group')
     end
   end
   opt.param_groups[2] = nil

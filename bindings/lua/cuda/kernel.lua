@@ -108,7 +108,7 @@ local function define_lines(defines)
   local lines = {}
   for name, value in pairs(defines) do
     if type(name) ~= 'string' or not name:find('^[%a_][%w_]*$') then
-      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is no name for the preprocessor')
+      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is not a preprocessor name')
     end
     local text = value
     if type(value) == 'boolean' then text = value and '1' or '0' end

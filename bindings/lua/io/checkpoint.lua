@@ -116,13 +116,13 @@ local function read(path)
   if file then file:close() end
   local kind = core.file_kind('checkpoint.resume', path)
   if kind ~= 'safetensors' then
-    core.fail("checkpoint.resume: '%s' is no checkpoint of mtorch%s", path,
+    core.fail("checkpoint.resume: '%s' is not a checkpoint of mtorch%s", path,
       (kind == 'zip' or kind == 'torch') and "; mt.load(path) reads PyTorch's files" or '')
   end
   local content = save.read('checkpoint.resume', path)
   local own = type(content) == 'table' and content.checkpoint
   if type(own) ~= 'table' or type(own.objects) ~= 'table' or type(own.random) ~= 'table' then
-    core.fail("checkpoint.resume: '%s' is no checkpoint of mtorch; mt.load(path) reads other files", path)
+    core.fail("checkpoint.resume: '%s' is not a checkpoint of mtorch; mt.load(path) reads other files", path)
   end
   if own.version ~= 1 then
     core.fail("checkpoint.resume: '%s' is of version %s, this program reads version 1", path, tostring(own.version))

@@ -245,7 +245,7 @@ save.load = core.declare('load(path: string)',
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
     if kind == 'other' then
-      core.fail("load: '%s' is no safetensors file, which mt.save writes, no file of PyTorch and no npz; mt.data " ..
+      core.fail("load: '%s' is not a safetensors file (of mt.save), a file of PyTorch or an npz file; mt.data " ..
         'reads csv, json, text and images', path)
     end
     if kind == 'safetensors' then return (save.read('load', path)) end

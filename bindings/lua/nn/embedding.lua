@@ -18,7 +18,7 @@ end
 --- The given table, or a random one: normal, with zeros at the padding.
 local function table_of(name, o)
   local row, weight = padding_row(name, o), o._weight
-  if o.sparse then core.fail('%s: there are no sparse gradients here; leave sparse away', name) end
+  if o.sparse then core.fail('%s: sparse gradients are not supported; leave sparse out', name) end
   if weight then
     if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
       core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)

@@ -9,7 +9,7 @@ local method, registry, is_module = class.method, class.registry, class.is_modul
 --- Checks that a name is valid for a field.
 local function check_name(self, op, name)
   if name == '' or name:find('.', 1, true) then
-    core.fail("%s: '%s' is no name of a field; it has characters and no '.'", op, name)
+    core.fail("%s: '%s' is not a field name; it must have characters and no '.'", op, name)
   end
   if name:find('^__') or class.Module[name] ~= nil then
     core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
@@ -68,7 +68,7 @@ method('get_submodule(name: string)', "The module with state_dict's name, 'encod
 local function switch(self, op, on, patterns)
   for _, pattern in ipairs(patterns or {}) do
     local fits, message = pcall(string.find, '', pattern)
-    if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
+    if not fits then core.fail("%s: '%s' is not a Lua pattern: %s", op, pattern, (message:gsub('^.-: ', ''))) end
   end
   local used, names = {}, {}
   for name, p in class.Module.named_parameters(self) do

@@ -55,7 +55,7 @@ local function adopt(self)
   for i, group in ipairs(self.param_groups) do
     local name = ('%s: param_groups[%d]'):format(self.name, i)
     if type(group) ~= 'table' or getmetatable(group) ~= self.group_meta then
-      core.fail('%s is no group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
+      core.fail('%s is not a group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
         core.describe(group))
     end
     local list = checked_parameters(name .. '.params', rawget(group, 'params'), seen, #self.param_groups > 1)

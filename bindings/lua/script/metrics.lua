@@ -41,7 +41,7 @@ method('load_state_dict(state)', 'Restores the result of state_dict() of such a 
   end)
 
 function Metric:__call()
-  core.fail('%s: it is no function; m:update(..) takes a batch, m:compute() gives the figure', self.__name)
+  core.fail('%s: it is not a function; m:update(..) adds a batch, m:compute() returns the value', self.__name)
 end
 
 function Metric.start() return {} end
