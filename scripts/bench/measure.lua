@@ -19,34 +19,34 @@ local limit_to_avx2 = 'ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONE
 local parts = {
   {'steps', 'Training steps', 'An epoch of split (50 points in batches of 10) at three widths, and a step of a ' ..
     'perceptron: forward, backward, update. `_compiled`: through `mt.compile`; JAX by `jax.jit`, an epoch as one ' ..
-    'scan; Numba and C++ are loops written by hand.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
+    'scan; Numba and C++ are hand-written loops.', "--only '^step_split,^step_mlp' --peer torch,jax,numba,cpp"},
   {'networks', 'Training steps of larger networks', 'Columns as above; `no_onednn`: without oneDNN.',
     "--only '^step_cnn,^step_lstm,^step_gru,^step_transformer' --peer torch,jax --without-onednn"},
   {'steps_compiled', 'Training steps through torch.compile', '',
     "--only '^step_split_compiled/100$,^step_mlp_compiled' --peer torch_compile"},
   {'own', 'Functions written by hand', '`own_`: one function of `mt.map`, `mt.zip` or `mt.fuse`; `_back`: its ' ..
-    'backward pass alone; `chain_`: the same as operations one by one.',
+    'backward pass only; `chain_`: the same as operations one by one.',
     "--only '^own_.*/1Mi,^chain_.*/1Mi' --peer torch,jax,numba,cpp,copy"},
   {'own_compiled', 'Functions written by hand through torch.compile', '',
     "--only '^own_.*/1Mi' --peer torch_compile"},
-  {'products', 'Matrix products', 'nt: the memory holds the transpose of the second operand; tn: of the first; tt: ' ..
-    'of both.', "--group '^products' --peer torch,cblas --without-onednn"},
+  {'products', 'Matrix products', 'nt: the second operand is stored transposed; tn: the first; tt: ' ..
+    'both.', "--group '^products' --peer torch,cblas --without-onednn"},
   {'convolutions', 'Convolutions and pooling', 'Batch x channels x height x width and the channels of the result; ' ..
     'windows of 3 x 3.', "--group '^convolutions' --peer torch --without-onednn"},
-  {'functions', 'Functions and their gradients', '`_back`: the gradient alone, the incoming one given.',
+  {'functions', 'Functions and their gradients', '`_back`: the backward pass only, for a given gradient.',
     "--group '^functions' --peer torch"},
-  {'whole', 'Programs', 'Start-up, size on disk (the program; a package, Python and its dependencies not counted), ' ..
+  {'whole', 'Programs', 'Start-up, size on disk (the program; a package without Python and dependencies), ' ..
     'memory of training a small CNN on 8192 digits for an epoch, steps of optimizers, the jobs of README.',
     "--only '^startup,^disk,^memory,^chain/4,^split_epoch,^Adam/,^SGD/,^AdamW/' " ..
     '--peer torch,numpy,jax,tinygrad,python'},
-  {'first', 'First calls', 'In a new process, libraries being open. `_compiled`: until the step is recorded and ' ..
+  {'first', 'First calls', 'In a new process, with open libraries. `_compiled`: until the step is recorded and ' ..
     'replayed (4 calls); JAX: the call that compiles.',
     "--only '^first_map,^first_fuse,^first_step_split' --peer torch,jax"},
   {'threads', 'Two threads', "The ratio is two threads' time / one thread's.", "--only '^matmul/1024x1024x1024$," ..
     '^matmul/256x256x256$,^conv_forward/32x,^conv_weights/32x,^gelu/1Mi,^tan/1Mi,^exp/1Mi,^add/1Mi,^sum/1Mi,' ..
     "^softmax_rows,^sort/1Mi,^step_mlp/,^step_split/1000," ..
     "^step_cnn/,^step_lstm/,^step_transformer/' --peer two_threads"},
-  {'avx2', 'As a processor without AVX-512', 'The same processor, both sides held to AVX2.',
+  {'avx2', 'As a processor without AVX-512', 'The same processor, with AVX2 on both sides.',
     "--only '^step_split/100,^step_mlp/,^step_cnn/,^exp/1Mi,^tanh/1Mi,^gelu/1Mi,^add/1Mi,^sum/1Mi,^softmax/1Mi," ..
     '^matmul/64x64x64$,^matmul/256x256x256$,^matmul/1024x1024x1024$,^conv_forward/64x16,^chain/4$,^add/4$' ..
     "' --peer torch",
@@ -101,9 +101,9 @@ end
 local head = [[
 # Benchmarks
 
-Written by `mtorch scripts/bench/measure.lua`, every table by the command above it: all columns of a row take turns in
-one sitting, medians of seven turns. A ratio is the time of the column before it / ours: above 1 mtorch is faster. One
-thread where nothing else is said. The machine is virtual and shared: read the ratios, not the times.
+Written by `mtorch scripts/bench/measure.lua`; the command above a table creates it. All columns of a row are measured
+in turns, and a time is the median of seven turns. A ratio is the time of the column before it / mtorch's: above 1
+mtorch is faster. The default is one thread. The machine is virtual and shared: compare ratios, not times.
 
 ]]
 

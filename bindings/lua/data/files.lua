@@ -21,7 +21,7 @@ local function utf8(operation, what, text)
 end
 
 --- The names of a table of tensors in order, and the tensors.
-local function named(operation, tensors)
+local function names_and_tensors(operation, tensors)
   local names, list = {}, {}
   for name in pairs(tensors) do names[#names + 1] = utf8(operation, 'a name', name) end
   table.sort(names)
@@ -39,7 +39,7 @@ files.save_safetensors = core.declare('save_safetensors(path: string, tensors: t
   'strings by name. mt.save takes nested tables and plain values too.',
   function(path, tensors, metadata)
     local operation, texts = 'save_safetensors', {}
-    local names, list = named(operation, tensors)
+    local names, list = names_and_tensors(operation, tensors)
     if tensors.__metadata__ then core.fail("save_safetensors: no tensor can have the name '__metadata__'") end
     for key, value in pairs(metadata or {}) do
       key = utf8(operation, 'a key of the metadata', key)
@@ -62,6 +62,6 @@ files.save_npy = core.declare('save_npy(path: string, x: tensor)', "Writes a ten
   core.write_npy)
 files.save_npz = core.declare('save_npz(path: string, tensors: table)',
   "Writes a table of tensors by name as NumPy's npz file, contiguous and not packed.",
-  function(path, tensors) core.write_npz(path, named('save_npz', tensors)) end)
+  function(path, tensors) core.write_npz(path, names_and_tensors('save_npz', tensors)) end)
 
 return files

@@ -32,11 +32,11 @@ end
 
 --- The table for a call: rows with a norm over max_norm are scaled down first, in place.
 local function looked_up(self, ids)
-  local weight, most = self.__params.weight, self.max_norm
-  if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
+  local weight, max_norm = self.__params.weight, self.max_norm
+  if max_norm ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
     mt.no_grad(function()
       local rows = ids:flatten():unique()
-      weight:index_copy_(1, rows, mt.embedding(rows, weight):renorm(self.norm_type, 1, most))
+      weight:index_copy_(1, rows, mt.embedding(rows, weight):renorm(self.norm_type, 1, max_norm))
     end)
   end
   return weight

@@ -101,13 +101,13 @@ end
 -- ---- hooks --------------------------------------------------------------------------------------
 
 --- One result unchanged, several as a list with n.
-local function packed(...)
+local function pack_results(...)
   if select('#', ...) == 1 then return (...) end
   return {n = select('#', ...), ...}
 end
 
 --- The values for the result of a hook.
-local function unpacked(value)
+local function unpack_result(value)
   if type(value) == 'table' and not is_module(value) then return unpack(value, 1, value.n or #value) end
   return value
 end
@@ -118,14 +118,14 @@ local function hooked(self, ...)
   local inputs = {n = select('#', ...), ...}
   for _, hook in ipairs(hooks.before) do
     local other = hook.fn(self, inputs)
-    if other ~= nil then inputs = {n = select('#', unpacked(other)), unpacked(other)} end
+    if other ~= nil then inputs = {n = select('#', unpack_result(other)), unpack_result(other)} end
   end
-  local output = packed((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
+  local output = pack_results((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
   for _, hook in ipairs(hooks.after) do
     local other = hook.fn(self, inputs, output)
     if other ~= nil then output = other end
   end
-  return unpacked(output)
+  return unpack_result(output)
 end
 
 local Hook, hook_method = object.class{called = 'h', name = 'hook'}

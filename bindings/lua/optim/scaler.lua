@@ -14,7 +14,7 @@ end
 --- State that a compiled step with scaling does not depend on: `tracker`, the updates since the
 --- scale changed, and `seen`, the state of each optimizer since the last update.
 local books = setmetatable({}, {__mode = 'k'})
-local function forget() return setmetatable({}, {__mode = 'k'}) end
+local function new_weak_table() return setmetatable({}, {__mode = 'k'}) end
 
 local function record_of(self, opt)
   if type(opt) ~= 'table' or type(opt.param_groups) ~= 'table' then
@@ -50,8 +50,8 @@ local function unscale(self, opt)
   end
   local infinite = false
   for _, list in pairs(sizes) do
-    local most = mt.stack(list):amax():item()
-    infinite = infinite or not (most < math.huge)
+    local largest = mt.stack(list):amax():item()
+    infinite = infinite or not (largest < math.huge)
   end
   return infinite
 end
@@ -104,7 +104,7 @@ method('update(new_scale: finite > 0 = nil)', 'After the steps: the scale shrink
         self.factor, book.tracker = grown < 3e38 and grown or self.factor, 0 -- within float32
       end
     end
-    book.seen = forget()
+    book.seen = new_weak_table()
   end)
 
 method('get_scale()', 'The scale, 1 if it is not enabled.',
@@ -140,4 +140,4 @@ return {GradScaler = object.constructor(GradScaler, 'GradScaler(init_scale: fini
   'Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: ' ..
   's:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps ' ..
   'with infinite or NaN gradients are skipped and shrink the scale.',
-  function(self) self.factor, books[self] = self.init_scale, {tracker = 0, seen = forget()} end)}
+  function(self) self.factor, books[self] = self.init_scale, {tracker = 0, seen = new_weak_table()} end)}

@@ -98,10 +98,10 @@ function unary.logsigmoid(g, x) return -g:softplus(-x) end
 function unary.tanhshrink(g, x) return x - g.Tanh(x) end
 function unary.positive(_, x) return x end
 function unary.nan_to_num(g, x, a)
-  local most = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
-  if not most then return x end
-  local low = g.Where(g.Equal(x, -math.huge), a.neginf or -most, x)
-  return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or most, low))
+  local max_value = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
+  if not max_value then return x end
+  local low = g.Where(g.Equal(x, -math.huge), a.neginf or -max_value, x)
+  return g.Where(g.IsNaN(x), a.nan, g.Where(g.Equal(x, math.huge), a.posinf or max_value, low))
 end
 function unary.clamp(g, x, a)
   local function finite(limit) return type(limit) == 'number' and math.abs(limit) < math.huge end
@@ -134,19 +134,19 @@ function binary.mul(g, x, y)
   return x * y
 end
 --- Returns the remainder of truncated division, and a mask where floor division is one less; for floats.
-local function rest_of(g, x, y)
+local function remainder_of(g, x, y)
   local rest = g.Mod(x, y, {fmod = 1})
   return rest, g.And(g.Not(g.Equal(rest, 0)), g.Xor(g.Less(rest, 0), g.Less(y, 0)))
 end
 function binary.remainder(g, x, y)
   if is_int(x) then return g.Mod(x, y) end
-  local rest, less = rest_of(g, x, y)
+  local rest, less = remainder_of(g, x, y)
   return g.Where(less, rest + y, rest)
 end
 --- As in Python: from the exact remainder, because x / y may round up to an integer.
 function binary.floor_divide(g, x, y)
   if is_int(x) then return (x - g.Mod(x, y)) / y end
-  local rest, less = rest_of(g, x, y)
+  local rest, less = remainder_of(g, x, y)
   local quotient = (x - rest) / y
   quotient = g.Where(less, quotient - 1, quotient)
   return g.Where(g.Equal(y, 0), x / y, g.Floor(quotient + 0.5))

@@ -12,7 +12,7 @@ local is_handle = Graph.is_handle
 --- Converts a position in Lua to one from 0; negative ones are unchanged.
 local function from_zero(p) return Size.first(p) > 0 and p - 1 or p end
 --- Returns the exclusive end of a range that includes `last`, for Slice.
-local function past(last)
+local function exclusive_end(last)
   return Size.first(last) > 0 and last or last == -1 and 2 ^ 31 or last + 1
 end
 
@@ -55,7 +55,7 @@ local function read_key(key, rank)
 end
 
 --- Indexes axes of x by tensors of positions; the new dimensions are at the first axis or at the front.
-local function pick(g, x, rank, axes, tensors)
+local function index_by_tensors(g, x, rank, axes, tensors)
   if #axes == 1 then return g.Gather(x, tensors[1], {axis = axes[1]}) end
   local adjacent, order, chosen = true, {}, {}
   for i, axis in ipairs(axes) do
@@ -65,20 +65,20 @@ local function pick(g, x, rank, axes, tensors)
   for axis = 0, rank - 1 do
     if not chosen[axis] then order[#order + 1] = axis end
   end
-  local most, index = 0, {}
-  for _, t in ipairs(tensors) do most = math.max(most, #t.shape) end
+  local max_rank, index = 0, {}
+  for _, t in ipairs(tensors) do max_rank = math.max(max_rank, #t.shape) end
   local sum
   for _, t in ipairs(tensors) do
     local zeros = t * 0
     sum = sum and sum + zeros or zeros
   end
-  for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {most}) end
-  local y = g.GatherND(g:transpose(x, order), g:concat(index, most))
+  for i, t in ipairs(tensors) do index[i] = g:unsqueeze(t + sum, {max_rank}) end
+  local y = g.GatherND(g:transpose(x, order), g:concat(index, max_rank))
   if not adjacent or axes[1] == 0 then return y end
   local back = {}
-  for axis = 1, axes[1] do back[axis] = most + axis - 1 end
-  for i = 0, most - 1 do back[#back + 1] = i end
-  for i = most + axes[1], most + rank - #axes - 1 do back[#back + 1] = i end
+  for axis = 1, axes[1] do back[axis] = max_rank + axis - 1 end
+  for i = 0, max_rank - 1 do back[#back + 1] = i end
+  for i = max_rank + axes[1], max_rank + rank - #axes - 1 do back[#back + 1] = i end
   return g:transpose(y, back)
 end
 
@@ -101,7 +101,7 @@ function entries.index(g, a)
       new[#new + 1], kept = kept, kept + 1
     elseif e.kind == 'number' or e.kind == 'range' then
       local n = #axes + 1
-      axes[n], first[n], last[n], step[n] = dim, from_zero(e.first), past(e.last or e.first), e.step or 1
+      axes[n], first[n], last[n], step[n] = dim, from_zero(e.first), exclusive_end(e.last or e.first), e.step or 1
       if e.kind == 'number' then drop[#drop + 1] = dim else kept = kept + 1 end
       dim = dim + 1
     elseif e.kind == 'all' then
@@ -129,7 +129,7 @@ function entries.index(g, a)
       picked[#picked + 1], tensors[#tensors + 1] = axis + i - 1, t
     end
   end
-  return pick(g, x, kept + #a.x.shape - dim, picked, tensors)
+  return index_by_tensors(g, x, kept + #a.x.shape - dim, picked, tensors)
 end
 
 -- ---- parts along a dimension ---------------------------------------------------------------------------
@@ -144,7 +144,7 @@ function entries.narrow(g, a)
   return g:slice(a.x, {axis}, {first}, {first + a.length})
 end
 function entries.slice(g, a)
-  return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {past(a.last)}, {a.step})
+  return g:slice(a.x, {a.x:axis(a.dim)}, {from_zero(a.first)}, {exclusive_end(a.last)}, {a.step})
 end
 
 -- ---- gather ----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ local function mean(g, x, axes, keep)
 end
 reduction.mean = mean
 --- Returns the divisor of a sum of squares, at least 0.
-local function left(count, correction)
+local function divisor_of(count, correction)
   return Size.is(count) and count - correction or math.max(count - correction, 0)
 end
 local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
@@ -53,7 +53,7 @@ local function variance(g, x, axes, a)
   local y = g:reduce('ReduceSum', gap * gap, axes, a.keepdim)
   local correction = a.correction
   if a.unbiased ~= nil then correction = a.unbiased and 1 or 0 end
-  local divided = y / left(count_of(x, axes), correction)
+  local divided = y / divisor_of(count_of(x, axes), correction)
   if a.keepdim then return divided, centre end
   if #axes > 0 then return divided, g:squeeze(centre, axes) end
   return divided, g.Reshape(centre, g:ints{})
@@ -252,7 +252,7 @@ function entries.cov(g, a, call)
   local x = g:cast(a.x, call.dtype)
   local gap = x - mean(g, x, {1}, true)
   local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
-  if call.op == 'cov' then y = y / left(a.x.shape[2], a.correction)
+  if call.op == 'cov' then y = y / divisor_of(a.x.shape[2], a.correction)
   else
     local size = g:reduce('ReduceL2', gap, {1}, true)
     y = g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)

@@ -168,7 +168,7 @@ function entries.combinations(g, a)
 end
 
 --- Splits x along an axis into parts of the results' sizes, one after the other or at the positions `begins`.
-local function parted(g, x, axis, call, begins)
+local function split_parts(g, x, axis, call, begins)
   local first, made = 0, {}
   for k, result in ipairs(call.results) do
     local size = result.shape[axis + 1]
@@ -181,11 +181,11 @@ local function parted(g, x, axis, call, begins)
   return unpack(made)
 end
 define('split split_with_sizes tensor_split chunk', function(g, a, call)
-  return parted(g, a.x, a.x:axis(a.dim), call, a.parts)
+  return split_parts(g, a.x, a.x:axis(a.dim), call, a.parts)
 end)
-function entries.hsplit(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
-function entries.vsplit(g, a, call) return parted(g, a.x, 0, call, a.parts) end
-function entries.dsplit(g, a, call) return parted(g, a.x, 2, call, a.parts) end
+function entries.hsplit(g, a, call) return split_parts(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
+function entries.vsplit(g, a, call) return split_parts(g, a.x, 0, call, a.parts) end
+function entries.dsplit(g, a, call) return split_parts(g, a.x, 2, call, a.parts) end
 function entries.unbind(g, a, call)
   local made = {}
   for k in ipairs(call.results) do
@@ -290,7 +290,7 @@ local function diagonal(g, x, offset, i, j)
   return g.Gather(g:reshape(g:transpose(x, order), shape), g:ints(places), {axis = rank - 2})
 end
 --- Writes the last dimension of x to a diagonal of two new last dimensions.
-local function embedded(g, x, offset)
+local function diagonal_embed(g, x, offset)
   local n = x.shape[#x.shape]
   local size = n + math.abs(offset)
   local places, on = mt.ones({size, size}, 'int64'), mt.zeros({size, size}, 'bool')
@@ -304,7 +304,7 @@ function entries.diagonal(g, a)
   return diagonal(g, a.x, a.offset, a.x:axis(a.dim1), a.x:axis(a.dim2))
 end
 function entries.diag(g, a)
-  if #a.x.shape == 1 then return embedded(g, a.x, a.diagonal) end
+  if #a.x.shape == 1 then return diagonal_embed(g, a.x, a.diagonal) end
   return diagonal(g, a.x, a.diagonal, 0, 1)
 end
 function entries.diag_embed(g, a, call)
@@ -312,7 +312,7 @@ function entries.diag_embed(g, a, call)
   if g.axis(a.dim1, rank) ~= rank - 2 or g.axis(a.dim2, rank) ~= rank - 1 then
     extend.fail('onnx.export: diag_embed is known for the last two dimensions')
   end
-  return embedded(g, a.x, a.offset)
+  return diagonal_embed(g, a.x, a.offset)
 end
 function entries.trace(g, a, call)
   return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.dtype), {}, false)

@@ -18,7 +18,7 @@ function Size.of(samples)
 end
 
 --- Applies a function of two numbers to the values of sizes.
-local function lifted(f)
+local function per_sample(f)
   return function(a, b)
     local samples = {}
     for i = 1, #(is(a) and a or b).samples do
@@ -27,11 +27,11 @@ local function lifted(f)
     return Size.of(samples)
   end
 end
-Size.__add = lifted(function(a, b) return a + b end)
-Size.__sub = lifted(function(a, b) return a - b end)
-Size.__mul = lifted(function(a, b) return a * b end)
-Size.__div = lifted(function(a, b) return a / b end)
-Size.__mod = lifted(function(a, b) return a % b end)
+Size.__add = per_sample(function(a, b) return a + b end)
+Size.__sub = per_sample(function(a, b) return a - b end)
+Size.__mul = per_sample(function(a, b) return a * b end)
+Size.__div = per_sample(function(a, b) return a / b end)
+Size.__mod = per_sample(function(a, b) return a % b end)
 Size.__unm = function(a) return 0 - a end
 function Size:__tostring() return table.concat(self.samples, ', ') end
 

@@ -9,7 +9,7 @@ local max_nodes = 1000 -- the maximum number of operations and parameters
 local graph = {}
 
 --- Returns the names of the tensors in `params`: a module, a table by name, or a list.
-local function named(op, params)
+local function names_by_tensor(op, params)
   local list = {}
   if params == nil then return list end
   if type(params) ~= 'table' then
@@ -55,7 +55,7 @@ function graph.collect(op, loss, params)
   if not require('mtorch').is_tensor(loss) then
     extend.fail('%s: %s is not a tensor: give a loss', op, extend.describe(loss))
   end
-  local entries, names = extend.describe_graph(op, loss, max_nodes), named(op, params)
+  local entries, names = extend.describe_graph(op, loss, max_nodes), names_by_tensor(op, params)
   infer_shapes(entries)
   for _, e in ipairs(entries) do
     local inputs = {}

@@ -70,7 +70,7 @@ local function arguments(op, kind, ...)
   return list, opts
 end
 
-local function one(op, list, what)
+local function single_argument(op, list, what)
   if #list == 0 then fail('%s: no data: give %s', op, what) end
   if #list > 1 then fail('%s: got %d lists, expected one: %s', op, #list, what) end
   return list[1]
@@ -275,7 +275,7 @@ function build.scatter(op, list, opts)
 end
 
 function build.bar(op, list, opts)
-  local values = data.numbers(op, 'values', one(op, list, 'a list of values'))
+  local values = data.numbers(op, 'values', single_argument(op, list, 'a list of values'))
   local fig = {values = values, labels = data.texts(op, 'labels', opts.labels, #values, 'one per value')}
   local lo, hi = extent(fig, {values})
   fig.y_lo, fig.y_hi = min(lo or 0, 0), max(hi or 1, 0)
@@ -305,7 +305,7 @@ local function hist_bins(values, lo, hi, bins)
 end
 
 function build.hist(op, list, opts)
-  local all = data.flatten(op, one(op, list, 'a list of values'), {})
+  local all = data.flatten(op, single_argument(op, list, 'a list of values'), {})
   if #all == 0 then fail(op .. ': the data is empty: give at least one value') end
   local bins = opts.bins
   if bins and not (bins >= 1 and bins <= 1000 and bins == floor(bins)) then
@@ -354,7 +354,7 @@ local function set_shades(op, fig, lists, opts, default)
 end
 
 function build.heatmap(op, list, opts)
-  local z = data.matrix(op, one(op, list, 'a matrix'))
+  local z = data.matrix(op, single_argument(op, list, 'a matrix'))
   local fig = {z = z, rows = data.texts(op, 'rows', opts.rows, #z, 'one per row'),
                cols = data.texts(op, 'cols', opts.cols, #z[1], 'one per column')}
   set_shades(op, fig, z, opts, 'viridis')
@@ -428,7 +428,7 @@ local function add_points(op, fig, opts)
 end
 
 function build.contour(op, list, opts)
-  local source = one(op, list, 'a matrix or a function f(x, y)')
+  local source = single_argument(op, list, 'a matrix or a function f(x, y)')
   local fig = {}
   fig.x_lo, fig.x_hi = range(op, 'xrange', opts.xrange)
   fig.y_lo, fig.y_hi = range(op, 'yrange', opts.yrange)
@@ -475,7 +475,7 @@ local function tiled(op, tiles, opts)
 end
 
 function build.image(op, list, opts)
-  return tiled(op, {data.image(op, one(op, list, 'an image'))}, opts)
+  return tiled(op, {data.image(op, single_argument(op, list, 'an image'))}, opts)
 end
 
 function build.images(op, list, opts)

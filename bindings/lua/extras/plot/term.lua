@@ -49,7 +49,7 @@ local function pad_right(text, width) return text .. rep(' ', width - util.lengt
 local function cut(t, text, width) return util.truncate(text, width, not t.utf8 and '~' or nil) end
 
 --- Centres a text in `width` columns; a longer text starts at the left.
-local function centred(t, text, width)
+local function centre(t, text, width)
   text = cut(t, tostring(text), max(width, t.columns - 12, 20))
   return rep(' ', floor((width - util.length(text)) / 2)) .. text
 end
@@ -172,11 +172,11 @@ local function add_legend(t, fig, dotted, out)
 end
 
 --- Adds the frame to rows of text; y_at maps a row to its tick text.
-local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
+local function add_frame(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   local sign, out, left = frame_signs(t), {}, 0
   for _, text in pairs(y_at) do left = max(left, util.length(text)) end
   local indent = rep(' ', left + 2)
-  if fig.title then out[1] = indent .. centred(t, fig.title, wide) end
+  if fig.title then out[1] = indent .. centre(t, fig.title, wide) end
   if fig.ylabel then out[#out + 1] = cut(t, tostring(fig.ylabel), wide) end
   for row = 0, high - 1 do
     local text = y_at[row]
@@ -188,7 +188,7 @@ local function framed(t, fig, wide, high, row_text, y_at, x_columns, x_texts)
   for _, col in ipairs(x_columns) do base[col + 1] = sign.mark end
   out[#out + 1] = rep(' ', left + 1) .. sign.corner .. concat(base)
   out[#out + 1] = x_labels(x_columns, x_texts, left + 2, wide)
-  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, wide) end
+  if fig.xlabel then out[#out + 1] = indent .. centre(t, fig.xlabel, wide) end
   return out
 end
 
@@ -250,7 +250,7 @@ function draw.line(t, fig)
   for _, s in ipairs(fig.series) do -- dots are drawn over lines
     if s.kind == 'scatter' then draw_dots(canvas, s, sx, sy) end
   end
-  local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
+  local out = add_frame(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_axis(fig, high),
                      x_axis(fig, wide))
   add_legend(t, fig, dotted, out)
   return out
@@ -283,7 +283,7 @@ local function draw_bars(t, fig, names, values)
   local wide = width_of(t, fig, left + number + 3)
   local out, per_cell = {}, (hi > lo) and wide / (hi - lo) or 0
   local zero = floor(-lo * per_cell + 0.5)
-  if fig.title then out[1] = centred(t, fig.title, left + wide) end
+  if fig.title then out[1] = centre(t, fig.title, left + wide) end
   if fig.xlabel then out[#out + 1] = cut(t, tostring(fig.xlabel), left + wide) end
   for i, v in ipairs(values) do
     local cells = scale.finite(v) and v * per_cell or 0
@@ -294,7 +294,7 @@ local function draw_bars(t, fig, names, values)
     out[#out + 1] = pad_left(names[i], left) .. ' ' .. rep(' ', room) .. paint(t, 1, text) ..
                     after .. ' ' .. shown[i]
   end
-  if fig.ylabel then out[#out + 1] = centred(t, fig.ylabel, left + wide) end
+  if fig.ylabel then out[#out + 1] = centre(t, fig.ylabel, left + wide) end
   return out
 end
 
@@ -360,7 +360,7 @@ end
 
 --- Returns a surface in its frame, with the colour bar.
 local function draw_surface(t, fig, wide, high, shade, marks, ...)
-  local out = framed(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
+  local out = add_frame(t, fig, wide, high, function(row) return surface_row(t, wide, row, shade, marks) end, ...)
   out[#out + 1] = key_line(t, fig)
   return out
 end
@@ -373,7 +373,7 @@ local function number_table(t, fig, left)
   local texts, width = scale.cell_texts(fig.z, room, util.length)
   local cell = max(width or 0, widest(names)) + 2
   if not texts or cell > room + 2 then return nil end
-  local out, indent = {fig.title and centred(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
+  local out, indent = {fig.title and centre(t, fig.title, left + 1 + cell * #names)}, rep(' ', left + 1)
   if fig.ylabel then out[#out + 1] = tostring(fig.ylabel) end
   for i, row in ipairs(fig.z) do
     local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
@@ -390,7 +390,7 @@ local function number_table(t, fig, left)
   end
   for j, name in ipairs(names) do names[j] = pad_left(name, cell - 1) end
   out[#out + 1] = indent .. concat(names, ' ')
-  if fig.xlabel then out[#out + 1] = indent .. centred(t, fig.xlabel, cell * #names) end
+  if fig.xlabel then out[#out + 1] = indent .. centre(t, fig.xlabel, cell * #names) end
   return out
 end
 
@@ -491,7 +491,7 @@ function draw.images(t, fig)
   local per_line = min(fig.cols, max(1, floor((t.columns + 1) / (least + 1))))
   local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
   local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
-  local out = {fig.title and centred(t, fig.title, per_line * (wide + 1))}
+  local out = {fig.title and centre(t, fig.title, per_line * (wide + 1))}
   for first = 1, #fig.tiles, per_line do
     local last = min(first + per_line - 1, #fig.tiles)
     for _, line in ipairs(tile_rows(t, fig, first, last, wide, high)) do out[#out + 1] = line end

@@ -93,7 +93,7 @@ local function add_runs(charts, runs)
 end
 
 --- Returns a chart for half of the page's width.
-local function sized(args)
+local function half_width(args)
   local out = {width = 500, height = 310}
   for key, value in pairs(args) do out[key] = value end
   return out
@@ -102,7 +102,7 @@ end
 local function curve_cards(charts, budget, tiles)
   local cards = {}
   for i, chart in ipairs(charts) do
-    if #charts > 1 then chart.args = sized(chart.args) end
+    if #charts > 1 then chart.args = half_width(chart.args) end
     local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
     cards[i] = parts.card(figure)

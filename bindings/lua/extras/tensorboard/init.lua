@@ -32,14 +32,14 @@ local function add(self, data)
 end
 
 -- The time and step of an event.
-local function stamped(self, step, time, fields)
+local function with_time(self, step, time, fields)
   self.time = time or wall_time()
   fields.wall_time, fields.step = self.time, step
   return fields
 end
 
 local function add_value(self, step, time, value)
-  add(self, events.event(stamped(self, step, time, {summary = {value = {value}}})))
+  add(self, events.event(with_time(self, step, time, {summary = {value = {value}}})))
 end
 
 local function new(log_dir, options)
@@ -51,7 +51,7 @@ local function new(log_dir, options)
   self.file:setvbuf('no')
   self.at_end = newproxy(true) -- buffered events are written if the writer is never closed
   getmetatable(self.at_end).__gc = function() pcall(self.close, self) end
-  add(self, events.event(stamped(self, nil, nil, {file_version = 'brain.Event:2'})))
+  add(self, events.event(with_time(self, nil, nil, {file_version = 'brain.Event:2'})))
   write_out(self)
   return self
 end
@@ -281,7 +281,7 @@ local SummaryWriter = extend.declare("SummaryWriter(log_dir: string = nil, comme
     local self = new(log_dir or 'runs/' .. os.date('%b%d_%H-%M-%S_') .. events.host_name() .. comment,
       {max_queue = max_queue, flush_secs = flush_secs, filename_suffix = filename_suffix})
     if purge_step then
-      add(self, events.event(stamped(self, purge_step, nil, {session_log = {status = 1}})))
+      add(self, events.event(with_time(self, purge_step, nil, {session_log = {status = 1}})))
       write_out(self)
     end
     return self
