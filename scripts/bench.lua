@@ -72,7 +72,7 @@ end
 
 local function start(name)
   local threads = tostring(name == 'two_threads' and 2 or options.threads)
-  local times = {'--least', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
+  local times = {'--min_time', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
     '--threads', threads, '--device', options.device}
   local words = {tools.program, tools.folder .. 'bench/worker.lua', '--name', name}
   if python_peers[name] then words = {tools.python(), tools.folder .. 'bench/peers/worker.py', name} end

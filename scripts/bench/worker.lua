@@ -1,12 +1,12 @@
 -- worker.lua -- measures the rows that bench.lua sends, for contenders that need no Python (contender.lua)
 --
---   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --least S --warm S
+--   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --min_time S --warm S
 --
 -- NAME: mtorch; cblas (the BLAS called directly); copy (memcpy of as many bytes as the row reads and writes); cpp
 -- (loops in C++, g++ -O3 -march=native); python, luajit (their start-up times).
 local options = require('mtorch').args {
   {'name', 'mtorch', 'contender to measure'},
-  {'least', 5e-3, 'shortest duration of a run in seconds'},
+  {'min_time', 5e-3, 'shortest duration of a run in seconds'},
   {'warm', 5e-2, 'seconds of calls before the first run'},
 }
 local mt = require 'mtorch'
@@ -107,10 +107,10 @@ function answers.prepare(_, inputs, setup, text, reports)
   began = core.time()
   while second < options.warm do
     local taken = run(f, loops)
-    if taken >= options.least and core.time() - began > options.warm then break end
-    if taken < options.least then loops = math.max(2 * loops, math.floor(1.2 * loops * options.least / taken)) end
+    if taken >= options.min_time and core.time() - began > options.warm then break end
+    if taken < options.min_time then loops = math.max(2 * loops, math.floor(1.2 * loops * options.min_time / taken)) end
   end
-  if second < 20 * options.least then loops = math.max(loops, 4) end -- a single call includes no garbage collection
+  if second < 20 * options.min_time then loops = math.max(loops, 4) end -- a single call includes no garbage collection
   began = core.time() -- slow calls also need repetitions until code and memory are reused
   for _ = 1, 16 do
     if core.time() - began < 10 * options.warm then run(f, 1) end

@@ -128,7 +128,7 @@ function LBFGS:check(group, where)
   end
   core.check_options(where, group, options)
 end
-LBFGS.extra, LBFGS.most_groups = {initial_lr = true, line_search_fn = true}, 1
+LBFGS.extra, LBFGS.max_groups = {initial_lr = true, line_search_fn = true}, 1
 
 function LBFGS.current() end
 function LBFGS:state_of() return {next(self.state) and self.state} end

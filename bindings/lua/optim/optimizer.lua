@@ -15,7 +15,7 @@ function Optimizer:__advice(key)
 end
 
 -- Additional keys of groups: the rate before any scheduler changed it.
-Optimizer.extra, Optimizer.most_groups = {initial_lr = true}, math.huge
+Optimizer.extra, Optimizer.max_groups = {initial_lr = true}, math.huge
 
 -- ---- lists of parameters ------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ method('add_param_group(group)', 'Adds a group, {params = list, lr = ..}; omitte
     if type(entry) ~= 'table' then
       core.fail('%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
     end
-    if #self.param_groups == self.most_groups then core.fail('%s: it takes one group, this is a second', name) end
+    if #self.param_groups == self.max_groups then core.fail('%s: it takes one group, this is a second', name) end
     self:current()
     for key, value in pairs(self.defaults) do options[key] = copied(value) end
     for key, value in pairs(entry) do

@@ -1,5 +1,5 @@
 # worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
-"""worker.py NAME --threads N --device cpu --least S --warm S; NAME: torch, torch_compile, jax, numpy, numba, tinygrad.
+"""worker.py NAME --threads N --device cpu --min_time S --warm S; NAME: torch torch_compile jax numpy numba tinygrad.
 
 A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
 compile the expression as a function of the inputs; calls of JAX and tinygrad wait for their results."""
@@ -268,11 +268,11 @@ class Worker:
         began, second = time.perf_counter(), self.seconds(1) if first < 100 * self.args.warm else first
         while second < self.args.warm:
             taken = self.seconds(self.loops)
-            if taken >= self.args.least and time.perf_counter() - began > self.args.warm:
+            if taken >= self.args.min_time and time.perf_counter() - began > self.args.warm:
                 break
-            if taken < self.args.least:
-                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.least / taken))
-        if second < 20 * self.args.least:
+            if taken < self.args.min_time:
+                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.min_time / taken))
+        if second < 20 * self.args.min_time:
             self.loops = max(self.loops, 4)  # a single call includes no garbage collection
         began = time.perf_counter()  # slow calls also need some repetitions until memory is reused
         for _ in range(16):
@@ -292,7 +292,7 @@ def main():
     parser.add_argument("name", choices=sorted(LIBRARIES))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--least", type=float, default=5e-3)
+    parser.add_argument("--min_time", type=float, default=5e-3)
     parser.add_argument("--warm", type=float, default=5e-2)
     args = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
