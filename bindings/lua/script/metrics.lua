@@ -174,7 +174,7 @@ end
 
 local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) end
 
---- The mean of per-class figures, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
+--- The mean of per-class values, each a / b of counts; 0 if b is 0. 'macro' is the mean over classes that occur.
 local function averaged(self, numerator, denominator)
   local state = self.state
   if not state.actual then return nil end
