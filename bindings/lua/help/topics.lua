@@ -139,7 +139,7 @@ Progress. A line on the terminal with a bar, values, the time left and the time 
   mt.progress(nil, {label='stream'})                        the number of steps is unknown
   bar:update(i, {loss=l})     i steps are done (nil: one more); the values are at the end of the line
   bar:set{loss=l, accuracy=a} the values, where a loop over bar counts the steps
-  bar:print('epoch 3 ..')     a line that stays, above the bar
+  bar:print('epoch 3 ..')     a permanent line above the bar
   bar:finish()                ends it early; the last step does so by itself
 A bar that is created while another is open is below it, and leaves no line: epochs outside, batches inside.]],
   training = [[
